@@ -16,7 +16,7 @@ from pathlib import Path
 
 from medal_judges.config import load_config
 from medal_judges.data_prep.generation.config import GenerateConfig
-from medal_judges.data_prep.generation.run import prepare
+from medal_judges.data_prep.generation.run import GenerationRun
 from medal_judges.models.llm.loading import load_llm
 
 
@@ -28,10 +28,10 @@ def generated(at_once: int, contexts: int, dtype: str, folder: str) -> tuple[int
         *(f"contexts.n={contexts}", f"at_once={at_once}", f"out={out}", "languages=[en]"),
         *(f"users=[{agent}]", f"user_judge={agent}", f"chatbots=[{agent}]"),
     ]
-    run = prepare(load_config(GenerateConfig, "generate/quickstart", overrides))
+    run = GenerationRun(load_config(GenerateConfig, "generate/quickstart", overrides))
     start = time.perf_counter()
-    run.go()
-    return run.counts.finished, run.counts.answers, time.perf_counter() - start
+    run.run()
+    return run.counts.finished, run.requests, time.perf_counter() - start
 
 
 def llm(dtype: str) -> dict[str, str]:

@@ -21,11 +21,11 @@ from pathlib import Path
 
 def child(folder: Path, contexts: int, at_once: int) -> None:
     """Run or go on, and print what it took."""
+
     from medal_judges.config import load_config
-    from medal_judges.data_prep.generation.agents import settings_of
     from medal_judges.data_prep.generation.config import GenerateConfig
     from medal_judges.data_prep.generation.estimate import StandIns
-    from medal_judges.data_prep.generation.run import prepare
+    from medal_judges.data_prep.generation.run import GenerationRun
 
     overrides = [
         *("contexts.scenes=embedded", "contexts.personas=embedded", f"contexts.n={contexts}"),
@@ -34,19 +34,18 @@ def child(folder: Path, contexts: int, at_once: int) -> None:
     config = load_config(GenerateConfig, "generate/medal", overrides)
     imports = peak()
     start = time.perf_counter()
-    run = prepare(config)
+    run = GenerationRun(config, agents=StandIns)
     taken_up = time.perf_counter() - start
-    run.agents = StandIns(settings_of(config))
     most = 0
 
-    def watch(counts: object, under_way: int) -> None:
+    def watch() -> None:
         nonlocal most
-        most = max(most, under_way)
+        most = max(most, len(run.active))
 
-    run.go(watch)
+    run.run(watch)
     found = {
         "finished": run.counts.finished,
-        "answers": run.counts.answers,
+        "answers": run.requests,
         "most_under_way": most,
         "seconds": round(time.perf_counter() - start, 1),
         "seconds_to_take_up": round(taken_up, 1),

@@ -17,8 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from medal_judges.data_prep.labelling.language_check import LanguageChecker
-from medal_judges.data_prep.labelling.passages import scripts_of
+from medal_judges.data_prep.labelling.language_check import LanguageChecker, scripts_of
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import ROLES, Dialogue, Turn
 

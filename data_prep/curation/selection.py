@@ -3,14 +3,14 @@
 ``random`` is a simple random sample. ``balanced`` has two stages (MEDAL, section 5.1). First one
 clean dialogue with the best overall score for each pair of user and chatbot, at random. Then, until
 n are chosen: the category (an issue, or clean) of which the selection has fewest and the pool has
-more, and of its dialogues the one that fits best given how overall scores, chatbots, users and the
-other issues stand so far. Where no dialogue of the category has the level or the chatbot that the
-selection lacks most, that wish is skipped and counted.
+more, and of its dialogues the one that fits best, given how overall scores, chatbots, users and the
+other issues stand so far. A level or chatbot that the selection lacks most but the category does
+not have is skipped and counted.
 
-A balanced selection over-represents what is rare, so a correlation or share counted on it is not
-that of the pool. Dialogues with the same labels, chatbot and user were equally likely to be chosen,
-so each chosen one stands for its cell: post-stratification (Holt and Smith 1979, "Post
-Stratification"). A cell of which nothing was chosen is counted with its nearest neighbours.
+A balanced selection over-represents what is rare, so a correlation or share computed on it is not
+the pool's. Dialogues with the same labels, chatbot and user were equally likely to be chosen, so
+each chosen one represents its cell: post-stratification (Holt and Smith 1979, "Post
+Stratification"). A cell without a chosen dialogue counts with its nearest neighbours.
 """
 
 from __future__ import annotations
@@ -23,23 +23,21 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from medal_judges.data_prep.curation.candidate import (
+from medal_judges.data_prep.curation.pool import (
     CLEAN,
     Candidate,
-    LabelReading,
+    LabelRules,
     Policy,
     draw,
     shuffled,
 )
 
 Stage = Literal["seed", "balance"]
-Counts = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Cell = Callable[[Candidate], Hashable]
 
-# What a dialogue costs: for each factor, how often its value was chosen, over an even share.
+# The cost of a dialogue: for each factor, how often its value was chosen, over an even share.
 # Overall and chatbot are the paper's; users are few and follow from the pairs; a context (or
-# opener) that is in the selection already is avoided where nothing else speaks against it.
+# opener) that the selection already has is avoided if all else is equal.
 _WEIGHTS = {"level": 1.0, "chatbot": 1.0, "user": 0.5, "issues": 0.2, "group": 0.01}
 
 # From the finest cell to the whole pool: what was not chosen joins the first that was.
@@ -57,9 +55,9 @@ _CELLS: tuple[Cell, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """A dialogue of the selection. ``weight`` is how many of its language's pool it stands for;
-    ``chance`` its inclusion probability, None where the policy has none; ``stage`` and ``category``
-    are what the balanced policy chose it for."""
+    """A chosen dialogue. ``weight``: how many of its language's pool it represents; ``chance``: its
+    inclusion probability if the policy has one; ``stage`` and ``category``: what the balanced
+    policy chose it for."""
 
     candidate: Candidate
     weight: float = 1.0
@@ -70,11 +68,10 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class LanguageSelection:
-    """The selection of one language, in the order chosen: the first k are what a selection of k
-    with as many seeds would hold. Of the balanced policy ``skipped`` counts wishes without a
-    candidate: (category, factor, value) -> how often; factor ``category`` means that the whole pool
-    had no more of it. ``unseeded`` are (user, chatbot) pairs without a clean dialogue of the best
-    score."""
+    """The selection of one language, in the order chosen: its first k are a selection of k with as
+    many seeds. ``skipped``: (category, factor, value) -> how often nothing fitted; factor
+    ``category`` means that the pool had no more of it. ``unseeded``: (user, chatbot) pairs without
+    a clean dialogue of the best score."""
 
     policy: Policy
     chosen: tuple[Selected, ...]
@@ -86,24 +83,20 @@ def select(
     policy: Policy,
     pool: Sequence[Candidate],
     n: int,
-    reading: LabelReading,
+    rules: LabelRules,
     *,
     seed: int = 0,
     per_context: int | None = None,
 ) -> LanguageSelection:
-    """``n`` dialogues of ``pool`` (one language), or fewer where the pool has no more, each with
-    its weight.
-
-    No more than ``per_context`` dialogues of one group (``balanced`` only). The same pool gives the
-    same selection in any order.
-    """
+    """``n`` dialogues of ``pool`` (one language), or all if it has fewer, each with its weight; at
+    most ``per_context`` of one group (``balanced`` only). The order of the pool does not matter."""
     ordered = shuffled(pool, seed)
     if policy == "random":
         drawn = ordered[:n]
         chance = len(drawn) / max(1, len(pool))
         return LanguageSelection(policy, tuple(Selected(c, 1 / chance, chance) for c in drawn))
-    state = _State(ordered, reading.categories, seed, per_context)
-    unseeded = _seed_pairs(state, n, int(reading.overall.high))
+    state = _State(ordered, rules.categories, seed, per_context)
+    unseeded = state.seed_pairs(n, int(rules.overall.high))
     while len(state.chosen) < n and state.add_next():
         pass
     weights = cell_weights(pool, [each.candidate for each in state.chosen])
@@ -111,33 +104,8 @@ def select(
     return LanguageSelection(policy, tuple(weighted), dict(state.skipped), unseeded)
 
 
-def _seed_pairs(state: _State, n: int, best: int) -> tuple[tuple[str, str], ...]:
-    """Stage one; the pairs without a dialogue for it. With fewer places than pairs, chatbots
-    come in turn."""
-    suitable: dict[tuple[str, str], list[int]] = {}
-    for i, c in enumerate(state.pool):
-        rows = suitable.setdefault((c.user, c.chatbot), [])
-        if c.clean and c.level == best:
-            rows.append(i)
-    order = sorted(suitable, key=lambda pair: draw(state.seed, "\n".join(pair)))
-    turns: Counter[str] = Counter()
-    rounds = {}
-    for pair in order:
-        rounds[pair] = turns[pair[1]]
-        turns[pair[1]] += 1
-    unseeded = []
-    for pair in sorted(order, key=lambda pair: rounds[pair]):
-        free = [i for i in suitable[pair] if state.free[i]]
-        if not free:
-            unseeded.append(pair)
-        elif len(state.chosen) < n:
-            fresh = (i for i in free if not state.group_counts[state.groups[i]])
-            state.take(next(fresh, free[0]), "seed", CLEAN)
-    return tuple(sorted(unseeded))
-
-
 class _State:
-    """Counts of what is chosen, and which candidates are still free; all by array."""
+    """What is chosen and what is free, as arrays."""
 
     def __init__(
         self, pool: Sequence[Candidate], categories: Sequence[str], seed: int, limit: int | None
@@ -147,9 +115,8 @@ class _State:
         self.chosen: list[Selected] = []
         self.skipped: Counter[tuple[str, str, str]] = Counter()
         self.free = np.ones(len(pool), dtype=bool)
-        self.has = np.array(
-            [[name in c.categories for name in self.categories] for c in pool], dtype=bool
-        ).reshape(len(pool), len(self.categories))
+        has = [[name in c.categories for name in self.categories] for c in pool]
+        self.has = np.array(has, dtype=bool).reshape(len(pool), len(self.categories))
         self.rank = [draw(seed, name) for name in self.categories]
         self.category_counts = np.zeros(len(self.categories), dtype=np.int64)
         self.factors = {
@@ -160,8 +127,31 @@ class _State:
         names, self.groups = np.unique([c.group for c in pool], return_inverse=True)
         self.group_counts = np.zeros(len(names), dtype=np.int64)
 
+    def seed_pairs(self, n: int, best: int) -> tuple[tuple[str, str], ...]:
+        """Stage one; the pairs without a dialogue for it. With fewer places than pairs, chatbots
+        come in turn."""
+        suitable: dict[tuple[str, str], list[int]] = {}
+        for i, c in enumerate(self.pool):
+            rows = suitable.setdefault((c.user, c.chatbot), [])
+            if c.clean and c.level == best:
+                rows.append(i)
+        turns: Counter[str] = Counter()
+        rounds = {}
+        for pair in sorted(suitable, key=lambda pair: draw(self.seed, "\n".join(pair))):
+            rounds[pair] = turns[pair[1]]
+            turns[pair[1]] += 1
+        unseeded = []
+        for pair in sorted(rounds, key=lambda pair: rounds[pair]):
+            free = [i for i in suitable[pair] if self.free[i]]
+            if not free:
+                unseeded.append(pair)
+            elif len(self.chosen) < n:
+                fresh = (i for i in free if not self.group_counts[self.groups[i]])
+                self.take(next(fresh, free[0]), "seed", CLEAN)
+        return tuple(sorted(unseeded))
+
     def add_next(self) -> bool:
-        """Take the next dialogue of stage two; False where none is left."""
+        """Take the next dialogue of stage two; False if none is left."""
         left = [bool(column.any()) for column in (self.has & self.free[:, None]).T]
         if not any(left):
             return False
@@ -169,29 +159,25 @@ class _State:
         wanted = next(k for k in order if left[k])
         for k in order[: order.index(wanted)]:
             self.skipped[self.categories[k], "category", ""] += 1
-        self._take_best(wanted)
-        return True
-
-    def _take_best(self, wanted: int) -> None:
         rows = np.flatnonzero(self.has[:, wanted] & self.free)
         for name in ("level", "chatbot"):
-            lacking = self.factors[name].lacking()
-            if not np.isin(self.factors[name].of[rows], lacking).any():
+            factor = self.factors[name]
+            lacking = np.flatnonzero(factor.counts == factor.counts.min())
+            if not np.isin(factor.of[rows], lacking).any():
                 for value in lacking:
-                    label = self.factors[name].names[value]
-                    self.skipped[self.categories[wanted], name, label] += 1
-        best = int(rows[np.argmin(self._cost(rows, wanted))])  # the first of equals: at random
-        self.take(best, "balance", self.categories[wanted])
-
-    def _cost(self, rows: npt.NDArray[np.intp], wanted: int) -> Floats:
+                    self.skipped[self.categories[wanted], name, factor.names[value]] += 1
         cost = np.zeros(len(rows))
         for name, factor in self.factors.items():
-            cost += _WEIGHTS[name] * factor.excess(rows)
+            even = max(1.0, float(factor.counts.mean()))
+            cost += _WEIGHTS[name] * (factor.counts[factor.of[rows]] / even)
         share = self.category_counts / max(1.0, float(self.category_counts.mean()))
         others = self.has[rows].copy()
         others[:, wanted] = False
         cost += _WEIGHTS["issues"] * (others * share).sum(axis=1)
-        return cost + _WEIGHTS["group"] * (self.group_counts[self.groups[rows]] > 0)
+        cost += _WEIGHTS["group"] * (self.group_counts[self.groups[rows]] > 0)
+        # The first of equals, in a random order.
+        self.take(int(rows[np.argmin(cost)]), "balance", self.categories[wanted])
+        return True
 
     def take(self, row: int, stage: Stage, category: str) -> None:
         """Choose one candidate and count it."""
@@ -207,28 +193,15 @@ class _State:
 
 
 class _Factor:
-    """A property by which the selection is to be even: its values, and how often each is in."""
+    """A property that is to be even in the selection: its values and their counts."""
 
     def __init__(self, values: Sequence[str]) -> None:
         self.names, self.of = np.unique(np.array(values, dtype=object), return_inverse=True)
-        self.counts: Counts = np.zeros(len(self.names), dtype=np.int64)
-
-    def excess(self, rows: npt.NDArray[np.intp]) -> Floats:
-        """How often each row's value was chosen, as a multiple of an even share."""
-        even = max(1.0, float(self.counts.mean()))
-        share: Floats = self.counts[self.of[rows]] / even
-        return share
-
-    def lacking(self) -> npt.NDArray[np.intp]:
-        """The values chosen least often."""
-        return np.flatnonzero(self.counts == self.counts.min())
+        self.counts: npt.NDArray[np.int64] = np.zeros(len(self.names), dtype=np.int64)
 
 
 def cell_weights(pool: Sequence[Candidate], chosen: Sequence[Candidate]) -> list[float]:
-    """How many dialogues of ``pool`` each of ``chosen`` stands for; they add up to the pool.
-
-    ``chosen`` is part of ``pool``.
-    """
+    """How many dialogues of ``pool`` each of ``chosen`` represents; the sum is the pool's size."""
     weights = dict.fromkeys((c.id for c in chosen), 0.0)
     left: list[Candidate] = list(pool)
     for cell in _CELLS if chosen else ():

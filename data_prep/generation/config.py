@@ -1,4 +1,4 @@
-"""The settings of ``medal generate``, as they stand in configs/generate/."""
+"""The settings of ``medal generate``, see configs/generate/."""
 
 from __future__ import annotations
 
@@ -6,32 +6,31 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from medal_judges.config import Config
-from medal_judges.data_prep.seeds.sampling import SeedsConfig
+from medal_judges.data_prep.seeds.contexts import SeedsConfig
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.prompt import Prompt
 
-# Ids are names with "--" between them: a name with that, or a "-" at its end, could not be
-# separated from its neighbours.
+# Ids are names with "--" between them, so a name neither holds that nor ends with "-".
 _NAME = re.compile(r"\A[\w.+]+(?:-[\w.+]+)*\Z")
 
 
 class AgentConfig(Config):
-    """A language model with a name that stands in ids and tables. ``llm``: see load_llm."""
+    """A language model and its name in ids and tables. ``llm``: see load_llm."""
 
     name: str
     llm: LLMConfig
 
-    @model_validator(mode="after")
-    def _usable(self) -> AgentConfig:
-        if not _NAME.match(self.name):
+    @field_validator("name")
+    @classmethod
+    def _usable(cls, name: str) -> str:
+        if not _NAME.match(name):
             raise ValueError(
-                "a name is letters, digits, '.', '_', '+' and single '-' between them: "
-                f"{self.name!r}"
+                f"a name is letters, digits, '.', '_', '+' and single '-' between them: {name!r}"
             )
-        return self
+        return name
 
 
 class Decoding(Config):
@@ -52,7 +51,7 @@ class RetriedDecoding(Decoding):
 
 
 class VerdictDecoding(Decoding):
-    """The user judge's verdict. ``enforce``: hold it to a JSON schema where the backend can, for
+    """The user judge's verdict. ``enforce``: hold it to a JSON schema if the backend can, for
     models that do not keep to "Yes." and "No."."""
 
     enforce: bool = False
@@ -61,10 +60,9 @@ class VerdictDecoding(Decoding):
 class GenerateConfig(Config):
     """What ``medal generate`` does; the defaults are MEDAL's (appendix C.2).
 
-    One first message is made for each seed context, language and user model, and given to every
-    chatbot. ``max_turns`` counts messages of both sides. ``at_once``: how many dialogues are under
-    way together (which bounds memory); ``per_call``: how many answers a local model is asked for at
-    a time (as many as a kill can lose).
+    Each seed context, language and user model makes one first message, which every chatbot gets.
+    ``max_turns`` counts messages of both sides. ``at_once``: dialogues that run together (bounds
+    memory); ``per_call``: requests that a local model gets at a time (a kill loses at most these).
     """
 
     name: str
@@ -96,3 +94,9 @@ class GenerateConfig(Config):
         if len(set(self.languages)) < len(self.languages):
             raise ValueError("languages: one is given twice")
         return self
+
+    def agents(self) -> dict[str, LLMConfig]:
+        """Agent (``user:``, ``judge:`` or ``chatbot:`` and its name) -> its ``llm`` setting."""
+        users = {f"user:{agent.name}": agent.llm for agent in self.users}
+        judge = {f"judge:{self.user_judge.name}": self.user_judge.llm}
+        return users | judge | {f"chatbot:{agent.name}": agent.llm for agent in self.chatbots}

@@ -1,64 +1,100 @@
-"""The state of a first message or a dialogue under way, as the answers so far have left it.
+"""The state of a first message or a dialogue, as the answers so far have left it, and what is read
+from an answer: an utterance, the mark that ends a dialogue, the user judge's verdict.
 
-All that is known of it follows from the answers in their order (``take``), whether they come from a
-language model or are read from the journal: this is what lets a killed run resume.
+The state follows from the answers in their order, live or from the journal (see jobs.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from medal_judges.data_prep.generation.reading import (
-    END_OF_DIALOGUE,
-    Utterance,
-    Verdict,
-    read_utterance,
-    read_verdict,
-    without_thinking,
-)
-from medal_judges.data_prep.seeds.context import SeedContext
+from medal_judges.data_prep.seeds.contexts import SeedContext
 from medal_judges.data_prep.sources.source import hash_split
-from medal_judges.errors import RecordError
+from medal_judges.models.prompted.answers import after_thinking
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.labelled import LabelledDialogue
 
-Stage = Literal["say", "check", "reply"]  # whose answer is waited for: user, user judge, chatbot
+Stage = Literal["say", "check", "reply"]  # who answers next: user, user judge, chatbot
 # user: END_OF_DIALOGUE. cap: max_turns. rejected: no attempt at the user's turn was accepted.
 End = Literal["user", "cap", "rejected"]
 SOURCE = "medal-generated"
-_EMPTY = Verdict(False, "The message is empty.")
-_EARLY = Verdict(False, "A first message cannot end the dialogue.")
+
+END_OF_DIALOGUE = "END_OF_DIALOGUE"
+# Anywhere as the prompt writes it, also with its underscores escaped or left out; in small letters
+# and without them only if it is the whole answer, since people do speak of the end of dialogue.
+_MARK = (
+    r"(?:END(?:\\?[\s_-]){1,9}OF(?:\\?[\s_-]){1,9}DIALOGUE"
+    r"|(?i:end(?:\\?_){1,9}of(?:\\?_){1,9}dialogue))"
+)
+_ALONE = r"\A\W{0,20}(?i:end\s{1,9}of\s{1,9}dialogue)\W{0,20}\Z"
+# What encloses the mark is removed with it.
+_END = re.compile(
+    rf"{_ALONE}|\s{{0,20}}[*_`\"'(\[{{<]{{0,9}}(?<![A-Za-z]){_MARK}(?![A-Za-z])[*_`\"')\]}}>]*[.!]?\s*"
+)
+_LABEL = re.compile(r"\A(?:\*\*)?(?:user|human)(?:\*\*)?\s*[:\uff1a]\s*(?:\*\*)?\s*", re.IGNORECASE)
+_QUOTES = {'"': '"', "“": "”", "«": "»", "„": "“", "「": "」"}
+_VERDICT = re.compile(
+    r"\A[\s*_`\"'([]*(yes|no)\b[\s*_`\"')\]]*[.,:;!\-–—\u3002\uff0c\uff1a\uff01]*\s*", re.IGNORECASE
+)
+_FIELDS = re.compile(r'\A\{\s*"verdict"\s*:\s*"(Yes|No)"\s*(?:,\s*"reason"\s*:\s*"([^"]*))?')
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """An agent's answer, one line of the journal: in which dialogue (or first message) and at which
-    stage, its text, whether it was cut at its limit, and what it took (Usage.to_record)."""
+class Utterance:
+    """A message of the user; ``ends``: its answer held END_OF_DIALOGUE."""
 
-    id: str
-    stage: Stage
-    answer: str
-    cut: bool = False
-    usage: dict[str, float] = field(default_factory=dict)
-
-    def to_record(self) -> dict[str, Any]:
-        """The journal's line; ``cut`` only where it is true."""
-        record = asdict(self)
-        if not self.cut:
-            del record["cut"]
-        return record
+    text: str
+    ends: bool = False
 
 
-def parse_event(record: object) -> Event:
-    """Event of a line of the journal. Raises RecordError for anything else."""
-    if isinstance(record, Mapping):
-        stage: Any = record.get("stage")
-        answer, usage = record.get("answer"), record.get("usage", {})
-        if stage in get_args(Stage) and isinstance(answer, str) and isinstance(usage, dict):
-            return Event(str(record.get("id")), stage, answer, bool(record.get("cut")), usage)
-    raise RecordError("(line)", "a line of a generation's journal", record)
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``reason`` is the judge's, empty if it accepts. An answer that is neither yes nor no is a
+    rejection that is not ``readable``."""
+
+    accepted: bool
+    reason: str = ""
+    readable: bool = True
+
+
+def read_utterance(answer: str) -> Utterance:
+    """The message in a user agent's answer, without a whole label such as ``user:`` before it and
+    quotation marks around it. Letters of the message are never removed."""
+    text = _bare(without_thinking(answer))
+    ends = _END.search(text) is not None
+    if ends:
+        text = _bare(_END.sub(" ", text).strip())
+    return Utterance(text, ends)
+
+
+def _bare(text: str) -> str:
+    text = _LABEL.sub("", text, count=1)
+    if len(text) > 1 and _QUOTES.get(text[0]) == text[-1] and text[0] not in text[1:-1]:
+        text = text[1:-1].strip()
+    return text
+
+
+def read_verdict(answer: str) -> Verdict:
+    """``Yes.`` accepts; ``No. reason`` rejects (MEDAL, Table 10). So do the two fields of a JSON
+    object, also of one that was truncated after the verdict."""
+    text = without_thinking(answer)
+    if (fields := _FIELDS.match(text)) is not None:
+        text = f"{fields[1]}. {fields[2] or ''}"
+    verdict = _VERDICT.match(text)
+    if verdict is None:
+        return Verdict(False, " ".join(text.split()), readable=False)
+    if verdict[1].lower() == "yes":
+        return Verdict(True)
+    return Verdict(False, " ".join(text[verdict.end() :].split()))
+
+
+def without_thinking(answer: str) -> str:
+    """The answer after the model's reasoning; empty if the reasoning has no end. Nothing else of a
+    chatbot's answer is removed: it is what is judged."""
+    rest = after_thinking(answer)
+    return "" if rest is None else rest[0].strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +108,8 @@ class ProtocolLimits:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """One rejected turn, a line of rejected.jsonl: what was said in which attempt (from 1) at which
-    turn, and why it was rejected.
-
-    ``by`` is the user judge, or a rule that needs no judge (an empty message).
-    """
+    """A rejected attempt (from 1) at a user's turn, a line of rejected.jsonl. ``by`` is the user
+    judge, or a rule that needs no judge (an empty message)."""
 
     id: str
     turn: int
@@ -93,11 +126,10 @@ class Rejection:
 
 @dataclass(slots=True)
 class DialogueState:
-    """``chatbot`` None is a first message in the making, shared by all chatbots once accepted.
+    """``chatbot`` None is a first message, which all chatbots share once it is accepted.
 
-    ``tries``: how many attempts each accepted user turn took. ``rejections``: the rejected attempts
-    at the current turn, the first one first. ``cut``: indices of turns that were cut at their limit
-    of tokens.
+    ``tries``: attempts at each accepted user turn. ``rejections``: the rejected attempts at the
+    current turn. ``cut``: indices of turns that were truncated at their token limit.
     """
 
     id: str
@@ -115,47 +147,43 @@ class DialogueState:
 
     @property
     def stage(self) -> Stage:
-        """Whose answer is waited for."""
+        """Who answers next."""
         if self.candidate is not None:
             return "check"
-        waits = self.chatbot is not None and self.turns[-1].role == "user"
-        return "reply" if waits else "say"
+        return "reply" if self.chatbot is not None and self.turns[-1].role == "user" else "say"
 
     @property
     def candidate_text(self) -> str:
-        """The utterance to be checked as the user judge sees it, with its mark of the end."""
+        """The utterance as the user judge sees it, with its mark of the end."""
         assert self.candidate is not None
         return f"{self.candidate.text} {END_OF_DIALOGUE * self.candidate.ends}".strip()
 
     @property
     def opened(self) -> bool:
-        """Whether this is a first message that was accepted."""
+        """Whether this is an accepted first message."""
         return self.chatbot is None and bool(self.turns)
 
     @property
     def over(self) -> bool:
-        """Whether nothing more is waited for."""
+        """Whether it waits for nothing more."""
         return self.ended is not None or self.opened
 
     def take(self, answer: str, cut: bool) -> Rejection | None:
-        """Apply one answer to the question of ``stage``; returns the rejection that it led to."""
+        """Apply the answer to the question of ``stage``; returns the rejection it led to."""
         if self.stage == "reply":
             self._add(Turn("assistant", without_thinking(answer)), cut)
             return None
         if self.stage == "say":
             self.candidate, self.candidate_cut = read_utterance(answer), cut
             if not self.candidate.text and not self.candidate.ends:
-                return self._reject(_EMPTY, "rule")
+                return self._reject(Verdict(False, "The message is empty."), "rule")
             if not self.turns and self.candidate.ends:
-                return self._reject(_EARLY, "rule")
+                early = Verdict(False, "A first message cannot end the dialogue.")
+                return self._reject(early, "rule")
             return None
         verdict = read_verdict(answer)
         if not verdict.accepted:
             return self._reject(verdict, "judge")
-        self._accept()
-        return None
-
-    def _accept(self) -> None:
         assert self.candidate is not None
         utterance, self.candidate = self.candidate, None
         self.tries.append(len(self.rejections) + 1)
@@ -164,6 +192,7 @@ class DialogueState:
             self._add(Turn("user", utterance.text), self.candidate_cut)
         if utterance.ends:
             self.ended = "user"
+        return None
 
     def _reject(self, verdict: Verdict, by: Literal["judge", "rule"]) -> Rejection:
         text, attempt = self.candidate_text, len(self.rejections) + 1
@@ -209,5 +238,5 @@ class DialogueState:
 
 
 def dialogue_id(opener: str, chatbot: str) -> str:
-    """Name of the dialogue that ``chatbot`` has after the first message ``opener``."""
+    """Id of the dialogue that ``chatbot`` has after the first message ``opener``."""
     return f"{opener}--{chatbot}"

@@ -1,13 +1,13 @@
-"""From the judgements of a labelling run to rows: labels, and the check of the simulated user.
+"""From judgements to rows: labels, and the check of the simulated user.
 
 MEDAL, section 3.4 and appendix C.3: a judge finds the dialogues whose simulated user broke (played
-the assistant, or wrote in another language); they are taken out before anything is labelled.
+the assistant, or wrote in another language); they are removed before anything is labelled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from medal_judges.errors import MedalError
@@ -26,39 +26,37 @@ USER_CHECK = "user_check"
 WRONG_LANGUAGE = "wrong_language"  # a dimension of the user check
 
 
-@dataclass(frozen=True, slots=True)
-class Labelling:
-    """What the labelling judge was asked: ``repeats`` answers on each of ``dimensions``."""
-
-    dimensions: tuple[Dimension, ...]
-    repeats: int = 1
-
-
-def values_of(judgement: Judgement, asked: Labelling) -> dict[str, Values]:
-    """Dimension -> one value per repeat on the dimension's scale, None where that answer had no
+def values_of(
+    judgement: Judgement, dimensions: Sequence[Dimension], repeats: int = 1
+) -> dict[str, Values]:
+    """Dimension -> one value per repeat on the dimension's scale, None for an answer without a
     number. A dimension without any number is absent."""
     labels: dict[str, Values] = {}
-    for d in asked.dimensions:
+    for d in dimensions:
         values: Values = (judgement.scores.get(d.name),)
-        if asked.repeats > 1:
-            repeats = judgement.details.get(d.name, {}).get("repeats")
-            values = tuple(repeats or (None,) * asked.repeats)
+        if repeats > 1:
+            given = judgement.details.get(d.name, {}).get("repeats")
+            values = tuple(given or (None,) * repeats)
         if any(value is not None for value in values):
             labels[d.name] = values
     return labels
 
 
 def comments_of(judgement: Judgement) -> dict[str, str]:
-    """Dimension -> what the judge wrote about it."""
+    """Dimension -> the judge's comment."""
     return {n: d["comment"] for n, d in judgement.details.items() if d.get("comment")}
 
 
-def labelled(row: LabelledDialogue, judgement: Judgement, asked: Labelling) -> LabelledDialogue:
-    """``row`` with the judge's labels, its comments and its signature; labels from before join the
-    list ``extra["earlier_labels"]``, with who gave them. ``extra["label_failure"]`` says why a
-    label is missing."""
-    values = values_of(judgement, asked)
-    scales = {d.name: (d.low, d.high) for d in asked.dimensions if d.name in values}
+def labelled(
+    row: LabelledDialogue, judgement: Judgement, dimensions: Sequence[Dimension], repeats: int = 1
+) -> LabelledDialogue:
+    """``row`` with the judge's labels, comments and signature; its own labels join the list
+    ``extra["earlier_labels"]``. ``extra["label_failure"]`` says why a label is missing. Without any
+    label only that is changed."""
+    values = values_of(judgement, dimensions, repeats)
+    if not values:
+        return replace(row, extra={**row.extra, FAILURE: judgement.failure or "no reason given"})
+    scales = {d.name: (d.low, d.high) for d in dimensions if d.name in values}
     extra = {**row.extra, **earlier_labels(row)}
     extra.pop(ANNOTATORS, None)  # these labels are not theirs
     extra |= {COMMENTS: comments_of(judgement), LABELS_BY: judgement.judge}
@@ -68,14 +66,8 @@ def labelled(row: LabelledDialogue, judgement: Judgement, asked: Labelling) -> L
     return replace(row, labels=values, scales=scales, aggregated=False, extra=extra)
 
 
-def unlabelled(row: LabelledDialogue, judgement: Judgement) -> LabelledDialogue:
-    """``row`` as it was, with the reason in ``extra["label_failure"]``."""
-    return replace(row, extra={**row.extra, FAILURE: judgement.failure or "no reason given"})
-
-
 def earlier_labels(row: LabelledDialogue) -> dict[str, Any]:
-    """``earlier_labels`` with the row's own labels behind those that it holds already; empty where
-    it has no labels."""
+    """``earlier_labels`` with the row's own labels appended; empty if it has no labels."""
     if not row.labels:
         return {}
     record = row.to_record()
@@ -89,32 +81,25 @@ def malformed_reasons(check: Judgement) -> tuple[str, ...]:
     return tuple(name for name, score in check.scores.items() if score is not None and score >= 0.5)
 
 
-def as_malformed(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
-    """``row`` with ``extra["malformed"]``: ``reasons``, the judge's ``comments`` and signature."""
-    why = {
-        "reasons": list(malformed_reasons(check)),
-        "comments": comments_of(check),
-        "by": check.judge,
-    }
-    return replace(row, extra={**row.extra, MALFORMED: why})
-
-
-def as_well_formed(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
-    """``row`` with ``extra["user_check"]``: who found it in order, and why if it was not checked
-    in full."""
-    note = {"by": check.judge}
+def with_check(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
+    """``row`` with ``extra["malformed"]`` (``reasons``, ``comments``, ``by``), or, if its user is
+    in order, with ``extra["user_check"]`` (``by``, and the ``failure`` of an incomplete check)."""
+    note: dict[str, Any] = {"by": check.judge}
     if check.failure is not None:
         note["failure"] = check.failure
-    return replace(row, extra={**row.extra, USER_CHECK: note})
+    if not (reasons := malformed_reasons(check)):
+        return replace(row, extra={**row.extra, USER_CHECK: note})
+    why = {"reasons": list(reasons), "comments": comments_of(check), "by": check.judge}
+    return replace(row, extra={**row.extra, MALFORMED: why})
 
 
 def languages_to_label(
     rows: Iterator[LabelledDialogue], *, replace_labels: bool, need_lang: bool
 ) -> tuple[str, ...]:
-    """The languages of all rows, sorted; reads them before anything is asked.
+    """The languages of all rows, sorted.
 
     Raises MedalError for rows about single turns, for rows that have labels unless
-    ``replace_labels``, and for rows without ``lang`` where ``need_lang``.
+    ``replace_labels``, and for rows without ``lang`` if ``need_lang``.
     """
     count, langs, had = 0, set(), 0
     for row in rows:
@@ -129,14 +114,13 @@ def languages_to_label(
             )
         if need_lang and row.dialogue.lang == "und":
             raise MedalError(
-                f"row {row.id!r} has no 'lang': whether its user writes in another one cannot be "
-                "asked",
+                f"row {row.id!r} has no 'lang', so its user cannot be checked for another language",
                 hint="give each row its ISO 639-1 code, or leave the check out: --no-user-check",
             )
     if had and not replace_labels:
         raise MedalError(
             f"{had} of {count} rows have labels already",
-            hint="--replace-labels gives them new ones; the old ones are kept in "
-            f"{EARLIER!r}, and FILE stays as it is",
+            hint=f"--replace-labels gives them new ones; {EARLIER!r} then holds the old ones, and "
+            "FILE stays unchanged",
         )
     return tuple(sorted(langs))

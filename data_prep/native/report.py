@@ -1,18 +1,42 @@
-"""What ``medal data compare-native`` writes and prints beside its verdicts (MEDAL, Figure 8)."""
+"""Win, tie and loss rates of native dialogues with 95% intervals, and report (MEDAL, Figure 8).
+
+Pairs of one seed context resemble each other (other languages, other chatbots), so the intervals
+come from a jackknife over contexts. If each context has one pair, a share has Wilson's interval; so
+has, with one trial a context, a share on which all pairs agree.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from medal_judges.data_prep.native.rates import ALL, FIGURES, Rates
+import numpy as np
+
+from medal_judges.data_prep.native.comparison import PairVerdict
 from medal_judges.report.console import rich_table, wide_console
 from medal_judges.report.figure import Bar, Bars, BarSegment, Figure, Tone
 from medal_judges.report.page import Block, Section, counted, facts_section, write_page
 from medal_judges.report.table import Row, Table, write_csv
+from medal_judges.stats.correlation import Floats
+from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import FISHER, LOGIT, Clusters, wilson, with_intervals
 from medal_judges.storage.files import atomic_write
 
+ALL = "all"
+SHARES = ("win", "tie", "loss", "inconsistent")  # of pairs: each one is in or out
+FIGURES = {
+    "win": "Win",
+    "tie": "Tie",
+    "loss": "Loss",
+    "net": "Win − loss",
+    "inconsistent": "Order decided",
+    "first_shown": "First shown",
+}
+_WILSON, _JACKKNIFE = "Wilson", "jackknife of contexts"
 _OUTCOMES: dict[str, tuple[str, Tone]] = {
     "win": ("native better", ("pos", 100)),
     "tie": ("tie", ("pos", 0)),
@@ -21,17 +45,99 @@ _OUTCOMES: dict[str, tuple[str, Tone]] = {
 _COLUMNS = ("Language", "Pairs", "Scored", "Contexts", *FIGURES.values())
 _PRINTED = ("Language", "Pairs", "Scored", "Win", "Tie", "Loss", "Win − loss", "Order decided")
 _LEAD = (
-    "Share of the pairs in which a judge prefers the dialogue that was written in the language to "
-    "the one translated from English, on the same seed context. Each pair is shown in both orders: "
-    "a side wins where it is chosen both times, and all else is a tie."
+    "Share of the pairs in which a judge prefers the dialogue written in the language to the one "
+    "translated from English, on the same seed context. Each pair is shown in both orders: a side "
+    "wins if it is chosen both times, and all else is a tie."
 )
 _NOTE = (
-    "Shares of the scored pairs, with 95% intervals: Wilson's where each context has one pair; "
-    "where several pairs share one (languages, chatbots), by a jackknife that leaves out contexts, "
-    "and for a share of 0 or 1 Wilson's with one trial a context. Win − loss and First shown have "
-    "the jackknife's throughout. Order decided: the judge changed its answer when the order "
-    "changed. First shown: share of its answers for the dialogue shown first; 0.5 means no bias."
+    "Shares of the scored pairs, with 95% intervals: Wilson's if each context has one pair; if "
+    "several pairs share one (languages, chatbots), a jackknife over contexts, and for a share of "
+    "0 or 1 Wilson's with one trial a context. Win − loss and First shown always have the "
+    "jackknife's. Order decided: the judge changed its answer when the order changed. First shown: "
+    "share of its answers for the dialogue shown first; 0.5 means no bias."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """One criterion and language (or ``all``).
+
+    ``figures``: ``win``, ``tie``, ``loss`` and ``inconsistent`` are shares of the scored pairs,
+    ``first_shown`` the share of answers that chose the dialogue shown first, ``net`` is win minus
+    loss. ``unscored`` counts reasons, the most frequent first.
+    """
+
+    criterion: str
+    lang: str
+    pairs: int
+    scored: int
+    contexts: int
+    figures: dict[str, Estimate]
+    unscored: dict[str, int]
+
+    @property
+    def method(self) -> str:
+        """The method of most intervals of shares."""
+        if not self.scored:
+            return "none"
+        return _WILSON if self.contexts == self.scored else _JACKKNIFE
+
+    def interval(self, figure: str) -> str:
+        """The method of the interval of one figure."""
+        estimate = self.figures[figure]
+        if estimate.low is None:
+            return "none"
+        if figure not in SHARES:
+            return _JACKKNIFE
+        return _WILSON if estimate.value in (0, 1) else self.method
+
+    def to_record(self) -> dict[str, Any]:
+        """For results.json."""
+        return asdict(self) | {"method": self.method}
+
+
+def rates(verdicts: Sequence[PairVerdict]) -> list[Rates]:
+    """For each criterion: each language by code, then all if there are several."""
+    listed = []
+    for criterion in dict.fromkeys(v.criterion for v in verdicts):
+        mine = [v for v in verdicts if v.criterion == criterion]
+        langs = sorted({v.lang for v in mine})
+        parts = {lang: [v for v in mine if v.lang == lang] for lang in langs}
+        if len(langs) > 1:
+            parts[ALL] = mine
+        for lang, part in parts.items():
+            scored = [v for v in part if v.result is not None]
+            contexts = len({v.group for v in scored})
+            failures = Counter(v.failure or "no answer came" for v in part if v.result is None)
+            counts = (len(part), len(scored), contexts)
+            figures = _figures(scored, contexts)
+            listed.append(Rates(criterion, lang, *counts, figures, dict(failures.most_common())))
+    return listed
+
+
+def _figures(scored: Sequence[PairVerdict], contexts: int) -> dict[str, Estimate]:
+    if not scored:
+        return dict.fromkeys(FIGURES, Estimate(None, reason="no pair was scored"))
+    values = {  # one number a pair, whose mean is the figure
+        name: np.array([float(v.result == name) for v in scored]) for name in ("win", "tie", "loss")
+    }
+    values["inconsistent"] = np.array([float(v.inconsistent) for v in scored])
+    values["first_shown"] = np.array([v.first_shown for v in scored])
+    values["net"] = values["win"] - values["loss"]
+    plain = {name: Estimate(float(column.mean())) for name, column in values.items()}
+
+    def statistic(weights: Floats) -> dict[str, Floats]:
+        total = weights.sum(axis=1)
+        return {name: weights @ column / total for name, column in values.items()}
+
+    clusters = Clusters("conversation", tuple(v.group for v in scored))
+    figures = with_intervals(plain, statistic, clusters, lambda n: FISHER if n == "net" else LOGIT)
+    for name in SHARES:
+        share = float(values[name].mean())
+        if contexts == len(scored) or share in (0, 1):
+            low, high = wilson(share * contexts, contexts)
+            figures[name] = replace(plain[name], low=low, high=high)
+    return figures
 
 
 def write_report(rates: Sequence[Rates], facts: Mapping[str, str], folder: Path) -> Path:
@@ -39,20 +145,38 @@ def write_report(rates: Sequence[Rates], facts: Mapping[str, str], folder: Path)
     record = {"facts": dict(facts), "rates": [one.to_record() for one in rates]}
     text = json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     atomic_write(folder / "results.json", text)
-    counts = ("criterion", "lang", "pairs", "scored", "contexts")
-    estimate_fields = ("value", "low", "high", "reason")
+    columns = ("criterion", "lang", "pairs", "scored", "contexts", "figure")
     lines = [
         (
-            *(getattr(one, name) for name in counts),
+            *(getattr(one, name) for name in columns[:-1]),
             name,
-            *(getattr(estimate, field) for field in estimate_fields),
+            *(estimate.value, estimate.low, estimate.high, estimate.reason),
             one.interval(name),
         )
         for one in rates
         for name, estimate in one.figures.items()
     ]
-    write_csv(folder / "results.csv", (*counts, "figure", *estimate_fields, "interval"), lines)
-    return _write_page(rates, facts, folder)
+    columns = (*columns, "value", "low", "high", "reason", "interval")
+    write_csv(folder / "results.csv", columns, lines)
+    sections, figures, tables = [], {}, {}
+    for i, (name, part) in enumerate(_by_criterion(rates).items()):
+        figures[f"criterion-{i}"], tables[f"criterion-{i}"] = (
+            _figure(name, part),
+            _table(name, part),
+        )
+        blocks: list[Block] = [*(each[f"criterion-{i}"] for each in (figures, tables))]
+        blocks += [*_unscored(part), _NOTE]
+        sections.append(Section(f"criterion-{i}", name, blocks, _LEAD, link=name.capitalize()))
+    langs = {one.lang for one in rates} - {ALL}
+    subtitle = f"{len(sections)} criteria · {counted([(len(langs), 'language')])}"
+    return write_page(
+        folder / "report.html",
+        "Native against translated",
+        subtitle,
+        [*sections, facts_section(facts.items())],
+        tables=tables,
+        figures=figures,
+    )
 
 
 def print_rates(rates: Sequence[Rates]) -> None:
@@ -78,19 +202,8 @@ def _unscored(rates: Sequence[Rates]) -> list[str]:
     ]
 
 
-def _write_page(rates: Sequence[Rates], facts: Mapping[str, str], folder: Path) -> Path:
-    sections = []
-    for i, (name, part) in enumerate(_by_criterion(rates).items()):
-        blocks: list[Block] = [_figure(name, part), _table(name, part), *_unscored(part), _NOTE]
-        sections.append(Section(f"criterion-{i}", name, blocks, _LEAD, link=name.capitalize()))
-    langs = {one.lang for one in rates} - {ALL}
-    subtitle = f"{len(sections)} criteria · {counted([(len(langs), 'language')])}"
-    sections.append(facts_section(facts.items()))
-    return write_page(folder / "report.html", "Native against translated", subtitle, sections)
-
-
 def _figure(name: str, rates: Sequence[Rates]) -> Figure:
-    """One stacked bar a language; the numbers stand in the table as well."""
+    """One stacked bar a language; the table has the numbers too."""
     bars = []
     for one in rates:
         segments = [
@@ -109,6 +222,6 @@ def _table(name: str, rates: Sequence[Rates]) -> Table:
         (one.lang, one.pairs, one.scored, one.contexts, *(one.figures[key] for key in FIGURES))
         for one in rates
     ]
-    title = f"{name}: native against translated"
     has_total = bool(rates) and rates[-1].lang == ALL
-    return Table(title, _COLUMNS, rows, pinned={-1: "total"} if has_total else {})
+    pinned = {-1: "total"} if has_total else {}
+    return Table(f"{name}: native against translated", _COLUMNS, rows, pinned=pinned)

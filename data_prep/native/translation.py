@@ -1,36 +1,42 @@
-"""Translation of dialogues by a prompted model (MEDAL, appendix C.5): turns and roles are kept."""
+"""Translation of dialogues by a prompted model (MEDAL, appendix C.5); turns and roles stay."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
-from medal_judges.data_prep.labelling.language_check import LanguageChecker, TurnLanguages
-from medal_judges.data_prep.native.asking import (
-    AskingConfig,
-    JsonAsker,
+from medal_judges.data_prep.jobs import Agents
+from medal_judges.data_prep.json_jobs import (
+    JsonJob,
+    JsonJobsConfig,
     JsonQuestion,
+    JsonRunner,
     UnusableError,
+    beside,
 )
-from medal_judges.models.llm.protocol import ChatRequest, LanguageModel
+from medal_judges.data_prep.labelling.language_check import LanguageChecker
+from medal_judges.errors import ConfigError
 from medal_judges.models.prompted.prompt import transcript
 from medal_judges.records.dialogue import Dialogue, Turn
-from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.records.languages import language, load_languages
-from medal_judges.records.signature import Signature
+from medal_judges.storage.journal import Journal
+from medal_judges.storage.jsonl import write_records
 
 SOURCE = "medal-translated"
-_UNCHANGED_FROM = 5  # words; shorter turns may well read the same in two languages
+_UNCHANGED_FROM = 5  # words; shorter turns may read the same in two languages
 _WORD = re.compile(r"[^\W\d_]")
 
 
-class TranslateConfig(AskingConfig):
+class TranslateConfig(JsonJobsConfig):
     """``style``: a whole dialogue in one request, or turn by turn with ``turn_prompt``.
-    ``check_language``: a turn in another language than asked for is a failed try, where the extra
-    lang is installed."""
+    ``check_language``: a turn in another language is a failed try, if the extra lang is installed.
+    """
 
     prompt: str = "translate"
     turn_prompt: str = "translate_turn"
@@ -38,157 +44,107 @@ class TranslateConfig(AskingConfig):
     check_language: bool = True
 
 
-@dataclass(slots=True)
-class Translation:
-    """One dialogue and the language it is to be in; ``turns`` are the translated ones so far."""
-
-    row: LabelledDialogue
-    lang: str
-    turns: list[str] = field(default_factory=list)
-    failure: str | None = None
-    tries: int = 0
-
-    @property
-    def id(self) -> str:
-        """Id of the translated dialogue."""
-        return f"{self.row.id}--in-{self.lang}"
-
-    @property
-    def source(self) -> tuple[Turn, ...]:
-        """The turns to be translated."""
-        return self.row.dialogue.turns
-
-
 class TurnLanguage:
-    """Whether a translated turn is in the language that was asked for: a model may answer with an
-    apology in English, or leave a sentence as it was. Tells by a library (labelling/
-    language_check.py), which is not asked about names, titles, quotations, links, code and turns of
-    fewer than three words.
+    """Whether a translated turn is in the requested language, by labelling/language_check.py, which
+    ignores names, titles, quotations, links, code and turns of fewer than three words.
 
     Loads the models of ``languages`` (ISO 639-1); raises MissingExtraError without the extra lang.
+    ``unknown`` are those that the library does not know.
     """
 
     def __init__(self, languages: Iterable[str]) -> None:
         wanted = list(languages)
         self.checker = LanguageChecker(wanted)
-        self.unknown = tuple(lang for lang in wanted if not self.knows(lang))
-
-    def knows(self, lang: str) -> bool:
-        """Whether the library knows ``lang``."""
-        return lang in self.checker.known
+        self.unknown = tuple(lang for lang in wanted if lang not in self.checker.known)
 
     def fault(self, text: str, lang: str, source: Turn, source_lang: str) -> str | None:
-        """``is in English, not in German``, or ``has English in it``; None where ``text`` is in
-        ``lang``, where that is not known, and where ``source`` holds that other language too: a
-        dialogue about Japanese keeps its Japanese words."""
-        languages = self._languages(Turn(source.role, text), lang)
-        if not languages.mixed:
+        """``is in English, not in German``, or ``has English in it``. None if ``text`` is in
+        ``lang``, if that is unknown, and if ``source`` holds the other language too: a dialogue
+        about Japanese keeps its Japanese words."""
+        found = self.checker.check(Dialogue("turn", (Turn(source.role, text),), lang=lang)).turns[0]
+        if not found.mixed:
             return None
-        before = {code for code, _ in self._languages(source, source_lang).foreign}
-        others = [code for code, _ in languages.foreign if code not in before]
+        original = self.checker.check(Dialogue("turn", (source,), lang=source_lang)).turns[0]
+        before = {code for code, _ in original.foreign}
+        others = [code for code, _ in found.foreign if code not in before]
         if not others:
             return None
-        other = next((_named(code) for code in others if code is not None), "another language")
-        if languages.languages.get(lang):
+        names = load_languages()
+        codes = [code for code in others if code is not None]
+        other = "another language"
+        if codes:
+            other = names[codes[0]].name if codes[0] in names else repr(codes[0])
+        if found.languages.get(lang):
             return f"has {other} in it"
-        return f"is in {other}, not in {_named(lang)}"
-
-    def _languages(self, turn: Turn, lang: str) -> TurnLanguages:
-        return self.checker.check(Dialogue("turn", (turn,), lang=lang)).turns[0]
+        return f"is in {other}, not in {names[lang].name if lang in names else repr(lang)}"
 
 
-class Translator:
-    """Translates by ``llm``. ``signature`` stands in every translated row. With ``language`` a turn
-    in another language than asked for is a failed try.
-
-    Raises ConfigError for a prompt file that does not fit.
-    """
+class Translation(JsonJob):
+    """One dialogue in the language ``lang``, as a ``whole`` or turn by turn. With ``check`` a
+    turn in another language is a failed try."""
 
     def __init__(
-        self, config: TranslateConfig, llm: LanguageModel, language: TurnLanguage | None = None
-    ) -> None:
-        self.config, self.language = config, language
-        if config.style == "turns":
-            placeholders = ("language", "dialogue", "translated", "turn")
-            self.asker = JsonAsker(config, llm, config.turn_prompt, placeholders)
-        else:
-            self.asker = JsonAsker(config, llm, config.prompt, ("language", "dialogue"))
-
-    def signature(self) -> Signature:
-        """What a translation depends on."""
-        return self.asker.signature(f"translation ({self.config.style})")
-
-    def translate(self, translations: Sequence[Translation]) -> None:
-        """Fill the ``turns`` of each, or its ``failure``: the reason of the last try."""
-        if self.config.style == "whole":
-            self._ask(translations, self._whole)
-            return
-        for place in range(max((len(each.source) for each in translations), default=0)):
-            unfinished = [t for t in translations if t.failure is None and place < len(t.source)]
-            for each in unfinished:
-                if not each.source[place].content.strip():
-                    each.turns.append("")
-            self._ask([t for t in unfinished if len(t.turns) == place], self._next_turn)
-
-    def requests(self, translation: Translation) -> list[ChatRequest]:
-        """What ``translate`` asks at the first try, for an estimate: turn by turn, the English
-        turns stand where translated ones will."""
-        if self.config.style == "whole":
-            return [self.asker.request(self._whole(translation))]
-        english = [turn.content for turn in translation.source]
-        parts = (
-            replace(translation, turns=english[:i]) for i, t in enumerate(english) if t.strip()
-        )
-        return [self.asker.request(self._next_turn(part)) for part in parts]
-
-    def _ask(
         self,
-        translations: Sequence[Translation],
-        question: Callable[[Translation], JsonQuestion[list[str]]],
+        row: LabelledDialogue,
+        lang: str,
+        check: TurnLanguage | None = None,
+        *,
+        whole: bool = True,
     ) -> None:
-        outcomes = self.asker.ask([question(each) for each in translations])
-        for translation, outcome in zip(translations, outcomes, strict=True):
-            translation.tries += outcome.tries
-            translation.failure = outcome.reason
-            translation.turns += outcome.value or []
+        super().__init__(f"{row.id}--in-{lang}")
+        self.row, self.lang, self.check, self.whole = row, lang, check, whole
+        self.source = row.dialogue.turns
+        said = [i for i, turn in enumerate(self.source) if turn.content.strip()]
+        # The places of the turns that each question is about.
+        self.places = [list(range(len(self.source)))] if self.whole else [[i] for i in said]
 
-    def _whole(self, translation: Translation) -> JsonQuestion[list[str]]:
-        keys = [f"{i}_{turn.role}" for i, turn in enumerate(translation.source, 1)]
-        contents = [turn.content for turn in translation.source]
-        shown = json.dumps(dict(zip(keys, contents, strict=True)), ensure_ascii=False, indent=1)
-        return self._question(translation, keys, 0, {"dialogue": shown})
-
-    def _next_turn(self, translation: Translation) -> JsonQuestion[list[str]]:
-        source, done = translation.source, translation.turns
-        before = [replace(t, content=c) for t, c in zip(source, done, strict=False)]
-        values = {
-            "dialogue": transcript(source),
-            "translated": transcript(before),
-            "turn": transcript([source[len(done)]]),
+    def turns(self) -> list[Turn]:
+        """The translated turns so far."""
+        texts = {
+            place: text
+            for places, part in zip(self.places, self.values, strict=False)
+            for place, text in zip(places, part, strict=True)
         }
-        return self._question(translation, ["translation"], len(done), values)
+        end = max(texts, default=-1) + 1
+        if len(self.values) == len(self.places):
+            end = len(self.source)
+        return [replace(self.source[i], content=texts.get(i, "")) for i in range(end)]
 
-    def _question(
-        self, translation: Translation, keys: Sequence[str], first: int, values: Mapping[str, str]
-    ) -> JsonQuestion[list[str]]:
-        """The translations of the turns from ``first`` on, each under its key."""
+    def question(self) -> JsonQuestion | None:
+        if len(self.values) == len(self.places):
+            return None
+        places = self.places[len(self.values)]
+        if self.whole:
+            keys = [f"{i}_{turn.role}" for i, turn in enumerate(self.source, 1)]
+            contents = [turn.content for turn in self.source]
+            shown = dict(zip(keys, contents, strict=True))
+            values = {"dialogue": json.dumps(shown, ensure_ascii=False, indent=1)}
+        else:
+            keys = ["translation"]
+            before = self.turns()
+            before += [replace(t, content="") for t in self.source[len(before) : places[0]]]
+            values = {
+                "dialogue": transcript(self.source),
+                "translated": transcript(before),
+                "turn": transcript([self.source[places[0]]]),
+            }
 
         def read(fields: Mapping[str, object]) -> list[str]:
             if missing := [key for key in keys if key not in fields]:
                 raise UnusableError(f"the entry {missing[0]!r} is missing")
             if unknown := [key for key in fields if key not in keys]:
-                raise UnusableError(f"there is an entry {unknown[0]!r} that was not asked for")
+                raise UnusableError(f"there is an unexpected entry {unknown[0]!r}")
             return [
-                self._checked(fields[key], translation, first + i) for i, key in enumerate(keys)
+                self._checked(fields[key], place) for key, place in zip(keys, places, strict=True)
             ]
 
-        values = {"language": language(translation.lang).name, **values}
+        values = {"language": language(self.lang).name, **values}
         return JsonQuestion(values, {key: {"type": "string"} for key in keys}, read)
 
-    def _checked(self, text: object, translation: Translation, place: int) -> str:
-        """The translation of one turn. Raises UnusableError for none, for one left as it was, and
-        for one in another language."""
-        turn = translation.source[place]
+    def _checked(self, text: object, place: int) -> str:
+        """The translation of one turn. Raises UnusableError for none, for an unchanged one, and for
+        one in another language."""
+        turn = self.source[place]
         where = f"turn {place + 1} ({turn.role})"
         if not isinstance(text, str):
             raise UnusableError(f"{where} is not a text")
@@ -199,39 +155,112 @@ class Translator:
         words = turn.content.casefold().split()
         if len(words) >= _UNCHANGED_FROM and text.casefold().split() == words:
             raise UnusableError(f"{where} was left in the original language")
-        if self.language is not None:
-            spoken = translation.row.dialogue.lang
-            if fault := self.language.fault(text.strip(), translation.lang, turn, spoken):
+        if self.check is not None:
+            spoken = self.row.dialogue.lang
+            if fault := self.check.fault(text.strip(), self.lang, turn, spoken):
                 raise UnusableError(f"{where} {fault}")
         return text.strip()
 
-    def row(self, translation: Translation) -> LabelledDialogue:
-        """The translated dialogue: the same turns and roles, speakers, context, group and split.
-        ``extra["language_checked"]`` says whether its language was looked at.
+    def planned(self) -> Iterator[JsonQuestion]:
+        """The questions if every first answer is usable, with the English turns as answers."""
+        other = Translation(self.row, self.lang, whole=self.whole)
+        while (question := other.question()) is not None:
+            yield question
+            places = other.places[len(other.values)]
+            other.values.append([self.source[place].content for place in places])
 
-        It has no labels: those of the original were given to other words.
-        """
-        original, lang = translation.row, translation.lang
-        turns = zip(translation.source, translation.turns, strict=True)
-        dialogue = replace(
-            original.dialogue,
-            id=translation.id,
-            lang=lang,
-            turns=tuple(replace(turn, content=text) for turn, text in turns),
-            source=SOURCE,
-            meta={},
-        )
+    def result(self, by: str) -> LabelledDialogue:
+        """The translated dialogue: the same roles, speakers, context, group and split, but no
+        labels. ``extra["language_checked"]`` says whether its language was checked."""
+        known = self.check is not None and self.lang not in self.check.unknown
         extra = {
-            "translated_from": original.id,
-            "translated_by": str(self.signature()),
-            "tries": translation.tries,
-            "language_checked": self.language is not None and self.language.knows(lang),
+            "translated_from": self.row.id,
+            "translated_by": by,
+            "tries": self.tries,
+            "language_checked": known,
         }
+        turns = tuple(self.turns())
+        dialogue = replace(
+            self.row.dialogue, id=self.id, lang=self.lang, turns=turns, source=SOURCE, meta={}
+        )
         return LabelledDialogue(
-            dialogue, {}, {}, split=original.split, group=original.group, extra=extra
+            dialogue, {}, {}, split=self.row.split, group=self.row.group, extra=extra
         )
 
 
-def _named(code: str) -> str:
-    known = load_languages()
-    return known[code].name if code in known else repr(code)
+class Translator(JsonRunner):
+    """Translates by ``config.llm``."""
+
+    def __init__(
+        self,
+        config: TranslateConfig,
+        *,
+        agents: Agents | None = None,
+        max_cost: float | None = None,
+    ) -> None:
+        self.whole = config.style == "whole"
+        placeholders = ("language", "dialogue", "translated", "turn")
+        prompt = config.prompt if self.whole else config.turn_prompt
+        super().__init__(
+            config, prompt, placeholders[: 2 if self.whole else 4], agents=agents, max_cost=max_cost
+        )
+
+    def by(self) -> str:
+        """The signature that stands in every translated row."""
+        return str(self.signature(f"translation ({'whole' if self.whole else 'turns'})"))
+
+    def translate(
+        self,
+        translations: Sequence[Translation],
+        out: Path,
+        *,
+        overwrite: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> Counter[str]:
+        """Write the translations to ``out``, after rows of earlier runs, and those that failed to
+        ``failed_path(out)`` with the reason; returns the reasons. The next run tries these again.
+
+        Raises MedalError if ``out`` holds rows of another translator.
+        """
+        by = self.by()
+        self.finish(translations, out, by, overwrite=overwrite, progress=progress)
+        earlier: list[LabelledDialogue] = []
+        if out.exists() and not overwrite:
+            records = Journal(out).records(parse_labelled)
+            earlier = [row for row in records if row.id not in self.jobs]
+        good = [each for each in translations if self.failure(each) is None]
+        write_records(out, [*earlier, *(each.result(by) for each in good)])
+        failed = []
+        for each in translations:
+            if reason := self.failure(each):
+                dialogue = replace(each.row.dialogue, id=each.id)
+                extra = {
+                    "translated_from": each.row.id,
+                    "to": each.lang,
+                    "failure": reason,
+                    "tries": each.tries,
+                }
+                failed.append(
+                    replace(each.row, dialogue=dialogue, labels={}, scales={}, extra=extra)
+                )
+        failed_path(out).unlink(missing_ok=True)
+        if failed:
+            write_records(failed_path(out), failed)
+        return Counter(str(row.extra["failure"]) for row in failed)
+
+
+def failed_path(out: Path) -> Path:
+    """``x.failed.jsonl`` beside ``x.jsonl`` or ``x.jsonl.gz``."""
+    return beside(out, "failed")
+
+
+def require_targets(languages: Sequence[str], source: str = "en") -> None:
+    """Raise ConfigError for a language that is not listed, is given twice, or is the source's."""
+    for lang in languages:
+        language(lang)
+    if not languages or len(set(languages)) < len(languages) or source in languages:
+        given = ", ".join(languages) or "nothing"
+        raise ConfigError(
+            f"--to takes languages, each once and not {source!r}; got {given}",
+            hint="for example --to zh --to de",
+        )

@@ -7,18 +7,14 @@ that will judge proposes it. CRAFT: several other models do, and theirs are put 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.protocol import ChatRequest, Message
-from medal_judges.models.prompted.answers import after_thinking
-from medal_judges.models.prompted.prompt import fill, load_prompt
 from medal_judges.records.signature import content_hash
 
 Sign = Literal["negative", "positive"]
@@ -136,97 +132,3 @@ def load_pool(path: str) -> FollowUpPool:
     Raises ConfigError that names the field.
     """
     return build_config(FollowUpPool, read_yaml(path), where=path)
-
-
-# -- proposing a pool ------------------------------------------------------------------------------
-
-
-class PoolGeneration(Config):
-    """How a pool is proposed (DIET, sections 3.1 and 4.1).
-
-    Each of ``llms`` (see load_llm) is asked ``samples`` times for ``count`` follow-ups of each of
-    ``signs``. ``strategy``: the pool is ``selfmap``'s, whose one model also judges, or ``craft``'s,
-    which ``judge`` judges with, a model that proposes none; any may judge where it is not given.
-    """
-
-    llms: tuple[str | Mapping[str, Any], ...] = Field(default=("embedded:smollm2",), min_length=1)
-    strategy: Strategy | None = None
-    judge: str | None = None
-    signs: tuple[Sign, ...] = Field(default=("negative",), min_length=1)
-    count: int = Field(default=12, ge=1)
-    samples: int = Field(default=4, ge=1)
-    temperature: float = Field(default=0.8, ge=0)
-    max_tokens: int = Field(default=400, ge=16)
-    seed: int = 0
-    prompt: str = "prompts/diet_generation"
-
-    @model_validator(mode="after")
-    def _judge_fits(self) -> PoolGeneration:
-        if self.strategy == "selfmap" and len(self.llms) != 1:
-            raise ValueError("selfmap has one model in llms: the one that will judge")
-        names = [llm if isinstance(llm, str) else str(llm.get("model")) for llm in self.llms]
-        if self.strategy == "craft" and self.judge in names:
-            raise ValueError(f"craft: {self.judge} is to judge, so it proposes none; llms names it")
-        return self
-
-    @property
-    def method(self) -> str:
-        """What the pool's file says of how it was made."""
-        asked = f"{self.prompt}, {self.samples} samples, temperature {self.temperature:g}"
-        meant = f", for {self.judge} to judge with" if self.judge else ""
-        return f"{asked}, seed {self.seed}{meant}"
-
-
-def propose(config: PoolGeneration) -> tuple[FollowUp, ...]:
-    """Follow-ups of every model in ``config.llms``.
-
-    Repeats (letter case and punctuation aside) are left out. One model after the other is loaded.
-    """
-    parts = load_prompt(config.prompt, ("count",), ("context", "negative", "positive")).parts
-    distinct: dict[tuple[str, str], FollowUp] = {}
-    for setting in config.llms:
-        llm = load_llm(setting)
-        for sign in config.signs:
-            question = fill(f"{parts['context']} {parts[sign]}", {"count": str(config.count)})
-            requests = [
-                ChatRequest(
-                    (Message("user", question),),
-                    config.max_tokens,
-                    config.temperature,
-                    top_p=0.95,
-                    seed=config.seed + k,
-                )
-                for k in range(config.samples)
-            ]
-            for utterance in (u for answer in llm.chat(requests) for u in parse_list(answer.text)):
-                key = (" ".join(re.findall(r"\w+", utterance.casefold())), sign)
-                distinct.setdefault(key, FollowUp(text=utterance, sign=sign, by=llm.name))
-        llm.close()
-    return tuple(distinct.values())
-
-
-def make_pool(name: str, follow_ups: Sequence[FollowUp], config: PoolGeneration) -> FollowUpPool:
-    """The pool of ``follow_ups``, not reviewed by anybody yet."""
-    return FollowUpPool(
-        name=name,
-        method=config.method,
-        strategy=config.strategy,
-        generators=tuple(dict.fromkeys(f.by for f in follow_ups if f.by)),
-        follow_ups=tuple(follow_ups),
-    )
-
-
-def parse_list(answer: str) -> list[str]:
-    """The utterances of a numbered or bulleted list; lines of other kinds are the model's own talk.
-
-    Quotation marks around an utterance are taken off; what is longer than an utterance is left out.
-    """
-    spoken = after_thinking(answer)  # lists are drafted there
-    utterances = []
-    for line in spoken[0].splitlines() if spoken is not None else ():
-        if (mark := _MARK.match(line.strip())) is None:
-            continue
-        text = line.strip()[mark.end() :].strip().strip("\"'“”‘’*").strip()
-        if len(text.split()) <= _MOST_WORDS and re.search(r"\w", text):
-            utterances.append(text)
-    return utterances

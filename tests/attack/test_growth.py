@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from medal_judges.data_prep.generation.reading import read_utterance, read_verdict
-from medal_judges.data_prep.labelling.passages import passages
+from medal_judges.data_prep.followups import parse_list
+from medal_judges.data_prep.generation.dialogue_state import read_utterance, read_verdict
+from medal_judges.data_prep.labelling.language_check import passages
 from medal_judges.data_prep.native.comparison import _LETTER, _TIE
-from medal_judges.models.followup.pool import parse_list
 from medal_judges.models.llm.protocol import Completion
 from medal_judges.models.llm.server.errors import retry_after
 from medal_judges.models.prompted.answers import (

@@ -302,7 +302,7 @@ def test_what_cannot_be_labelled_is_refused_before_anything_is_asked(tmp_path: P
     with pytest.raises(MedalError, match="no folder"):
         medal(file)
     length = ("--judge", "configs/judges/length.yaml", "--no-user-check")
-    with pytest.raises(MedalError, match="--repeats goes with prompted judges"):
+    with pytest.raises(MedalError, match="--repeats is for prompted judges"):
         medal(file, "--out", out, *length, "--repeats", "2")
     with pytest.raises(MedalError, match="uses no language model"):
         medal(file, "--out", out, *length, "--max-cost", "1")
@@ -329,7 +329,7 @@ def test_costs_that_are_not_known_have_no_sum(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     file = write(tmp_path / "in.jsonl", [row("a")])
     told = medal(str(file), "--dry-run", "llm.model=never-priced").output
-    assert told.count("no price of this model is known") == 2 and "together" not in told
+    assert told.count("the price of this model is not known") == 2 and "together" not in told
 
 
 def test_max_cost_holds_for_both_judges_together(serve: Callable[..., Any], tmp_path: Path) -> None:

@@ -13,10 +13,9 @@ import typer
 from rich import box
 from rich.table import Table
 
-from medal_judges.cli.data_compare_native import compare_native
 from medal_judges.cli.data_followups import followups
+from medal_judges.cli.data_native import compare_native, translate
 from medal_judges.cli.data_seeds import seeds
-from medal_judges.cli.data_translate import translate
 from medal_judges.cli.help_text import PlainTyper
 from medal_judges.cli.options import from_options, writes
 from medal_judges.config import Config, option

@@ -4,45 +4,51 @@ read."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 import yaml
 
-from medal_judges.cli import options as opt
-from medal_judges.config import load_config
+from medal_judges.cli.options import from_options, writes
+from medal_judges.config import Config, load_config, option
 from medal_judges.errors import MedalError
 from medal_judges.storage.files import atomic_write
 
 
-@opt.writes("config")
-def followups(
-    out: Annotated[Path, typer.Option("--out", help="File to write: the pool, as YAML.")],
-    overrides: opt.Overrides = None,
-    config: Annotated[
-        str,
-        typer.Option(
-            "--config", help="YAML file, or the name of one in configs/followup_generation/."
-        ),
-    ] = "embedded",
-) -> None:
+class FollowUpsOptions(Config):
+    overrides: tuple[str, ...] = option(
+        (), argument=True, metavar="FIELD=VALUE", help="Change a setting: a=1, or a.b=1 in a group."
+    )
+    out: Path = option(help="File to write: the pool, as YAML.")
+    config: str = option("embedded", help="YAML file, or one of configs/followup_generation/.")
+
+
+@writes("config")
+@from_options
+def followups(options: FollowUpsOptions) -> None:
     """Have language models propose follow-ups (DIET's meta-prompt); read the file before use.
 
-    Settings to change are for example llms=[ORG/NAME] and signs=[negative,positive].
+    Settings to change are for example llms=[ORG/NAME] and signs=[negative,positive]. The same
+    command resumes after a stop.
     """
-    from medal_judges.models.followup.pool import PoolGeneration, make_pool, propose
+    from medal_judges.data_prep.followups import PoolGeneration, propose_pool
+    from medal_judges.data_prep.json_jobs import journal_path
 
-    settings = load_config(PoolGeneration, config, overrides or [], folder="followup_generation")
+    out = options.out
+    config = load_config(
+        PoolGeneration, options.config, options.overrides, folder="followup_generation"
+    )
     if out.exists():
-        raise MedalError(f"{out} is there already", hint="give another --out: pools are reviewed")
-    proposed = propose(settings)
-    if not proposed:
+        raise MedalError(f"{out} exists already", hint="give another --out: pools are reviewed")
+    pool = propose_pool(out.stem, config, out)
+    if pool is None:
+        journal_path(out).unlink(missing_ok=True)
         raise MedalError(
             "no answer held a list of utterances",
             hint="a larger model, more samples, or a lower temperature",
         )
-    pool = make_pool(out.stem, proposed, settings)
     record = pool.model_dump(exclude_defaults=True, mode="json")
-    text = yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=100)
-    atomic_write(out, text)
-    typer.echo(f"{len(proposed)} follow-ups in {out}: read it, take out what no user would say")
+    atomic_write(out, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=100))
+    journal_path(out).unlink(missing_ok=True)
+    typer.echo(
+        f"{len(pool.follow_ups)} follow-ups in {out}: read it and remove what no user would say"
+    )

@@ -3,161 +3,135 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from medal_judges.cli import options as opt
-from medal_judges.cli.reading_options import reading_report, reads_chats, show_reading
+from medal_judges.cli.options import from_options
+from medal_judges.config import Config, option
 from medal_judges.data_prep.labelling.labels import languages_to_label
 from medal_judges.data_prep.labelling.run import LabellingRun, share_limiter
-from medal_judges.data_prep.labelling.summary import Summary, tables
 from medal_judges.errors import ConfigError
 from medal_judges.inference.dry_run import counting_model, dry_run
-from medal_judges.inference.judge_choice import JudgeChoice, choose_judge
+from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.progress import show_cached
-from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import dialogues_of, labelled_of
-from medal_judges.reading.options import ReadOptions
-from medal_judges.reading.report import ReadingReport
+from medal_judges.reading.options import ReadOptionsWithoutLabels
+from medal_judges.reading.report import ReadingReport, reading_report
 from medal_judges.report.console import rich_table, wide_console
 from medal_judges.storage.files import only_run_in, require_other_file
 
-JUDGE = "configs/judges/medal_gpt41.yaml"
 USER_JUDGE = "configs/judges/malformed.yaml"
-OF_USER = "user."
+_OF_USER = "user."
 _WRITTEN = (
     *("judgements.jsonl", "user_judgements.jsonl", "labelled.jsonl", "malformed.jsonl"),
     *("unlabelled.jsonl", "language_check.jsonl"),
 )
 
 
-Settings = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="FIELD=VALUE", help="Of --judge; user.FIELD of --user-judge."),
-]
-UserJudge = Annotated[
-    str | None,
-    typer.Option("--user-judge", help=f"{USER_JUDGE} with the model of --judge, unless given."),
-]
-
-
-@reads_chats()
-def label(
-    chats: ReadOptions,
-    file: Annotated[str, typer.Argument(help="Chats: a file of any form, or hf:NAME:SPLIT.")],
-    settings: Settings = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder to write; not needed with --dry-run.")
-    ] = None,
-    judge: opt.JudgeName = JUDGE,
-    repeats: opt.Repeats = None,
-    user_check: Annotated[
-        bool, typer.Option("--user-check/--no-user-check", help="Look for malformed users first.")
-    ] = True,
-    user_judge: UserJudge = None,
-    language_check: Annotated[
-        bool, typer.Option("--language-check/--no-language-check", help="By a library, too.")
-    ] = True,
-    replace_labels: Annotated[
-        bool, typer.Option("--replace-labels", help="Label rows that have labels already.")
-    ] = False,
-    min_coverage: opt.MinCoverage = 0.98,
-    device: opt.Device = None,
-    overwrite: opt.Overwrite = False,
-    retry_failed: opt.RetryFailed = False,
-    no_cache: opt.NoCache = False,
-    dry_run: opt.DryRun = False,
-    max_cost: opt.MaxCost = None,
-) -> None:
-    """Label dialogues by a judge. The same command resumes after a stop, and asks again for rows
-    that failed because a server was down or a limit was met."""
-    folder = _required(out, file, dry_run)
-    reading = reading_report(chats, None if dry_run else folder / "skipped.jsonl", [file])
-    langs = languages_to_label(
-        labelled_of(file, chats, reading), replace_labels=replace_labels, need_lang=user_check
+class LabelOptions(Config):
+    file: str = option(argument=True, help="Chats: a file of any form, or hf:NAME:SPLIT.")
+    settings: tuple[str, ...] = option(
+        (), argument=True, metavar="FIELD=VALUE", help="Of --judge; user.FIELD of --user-judge."
     )
-    show_reading(reading)
-    reading.require_rest()
-    own = [text for text in settings or () if not text.startswith(OF_USER)]
-    of_user = [text.removeprefix(OF_USER) for text in settings or () if text not in own]
-    choices = [choose_judge(judge, own, device=device, repeats=repeats)]
-    if user_check:
-        choices.append(_user_judge(user_judge, choices[0], of_user))
-    judges = _loaded(choices, no_cache, dry_run, max_cost)
-    if dry_run:
-        _estimate(file, chats, judges)
-        return
-    users = judges[1] if user_check else None
-    checked_langs = langs if language_check else None
-    run = LabellingRun(
-        file, folder, judges[0], users, checked_langs, min_coverage, overwrite, retry_failed, chats
+    out: Path | None = option(None, help="Folder to write; not needed with --dry-run.")
+    judge: str = option(
+        "configs/judges/medal_gpt41.yaml",
+        help="Shipped name (medal judges), YAML file, folder or hub id.",
     )
-    with only_run_in(folder):
-        summary, report = run.run()
-    _show(summary, folder, report.next_try)
-    show_cached(judges)
-    report.require_coverage(min_coverage)
+    repeats: int | None = option(None, ge=1, help="Answers per dialogue of a prompted judge.")
+    user_check: bool | None = option(True, help="Check for malformed users first.")
+    user_judge: str | None = option(None, help=f"Default: {USER_JUDGE} with the model of --judge.")
+    language_check: bool | None = option(True, help="Check languages by a library, too.")
+    replace_labels: bool = option(False, help="Label rows that have labels already.")
+    min_coverage: float = option(
+        0.98, ge=0, le=1, help="Minimum coverage; exits with status 3 below it."
+    )
+    device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
+    overwrite: bool = option(False, help="Start again from the beginning; replaces OUT.")
+    retry_failed: bool = option(False, help="Score every row without a score again.")
+    no_cache: bool = option(False, help="Neither use nor store cached answers of language models.")
+    dry_run: bool = option(
+        False, help="Estimate requests, tokens and maximum cost without sending anything."
+    )
+    max_cost: float | None = option(None, ge=0, help="Limit in US dollars; stops before it.")
+    reading: ReadOptionsWithoutLabels = ReadOptionsWithoutLabels()
 
 
-def _required(out: Path | None, file: str, dry_run: bool) -> Path:
-    """The folder to write to, none of whose files is the one that is read."""
-    if out is None and not dry_run:
+@from_options
+def label(options: LabelOptions) -> None:
+    """Label dialogues by a judge. The same command resumes after a stop, and tries rows again that
+    failed because a server was down or a limit was reached."""
+    file, out = options.file, options.out
+    if out is None and not options.dry_run:
         raise ConfigError("no folder given to write to", hint="--out runs/labelled")
-    for name in _WRITTEN if out else ():
+    for name in _WRITTEN if out is not None else ():
         require_other_file(Path(out or "") / name, [file], option=f"--out: its {name}")
-    return out or Path()
-
-
-def _user_judge(given: str | None, judge: JudgeChoice, settings: Sequence[str]) -> JudgeChoice:
-    """The user check, with the language model of ``judge`` unless a file is given or ``judge`` has
-    none."""
-    if given is None and judge.speaks:
-        settings = [f"llm={json.dumps(judge.llm())}", *settings]
-    return choose_judge(given or USER_JUDGE, settings)
-
-
-def _loaded(
-    choices: Sequence[JudgeChoice], no_cache: bool, dry_run: bool, max_cost: float | None
-) -> list[Judge]:
-    loaded = []
+    listed = None if options.dry_run or out is None else out / "skipped.jsonl"
+    reading = reading_report(options.reading, listed, [file])
+    langs = languages_to_label(
+        labelled_of(file, options.reading, reading),
+        replace_labels=options.replace_labels,
+        need_lang=bool(options.user_check),
+    )
+    reading.show()
+    reading.require_rest()
+    own = [text for text in options.settings if not text.startswith(_OF_USER)]
+    of_user = [text.removeprefix(_OF_USER) for text in options.settings if text not in own]
+    choices = [choose_judge(options.judge, own, device=options.device, repeats=options.repeats)]
+    if options.user_check:
+        if options.user_judge is None and choices[0].speaks:
+            of_user = [f"llm={json.dumps(choices[0].llm())}", *of_user]
+        choices.append(choose_judge(options.user_judge or USER_JUDGE, of_user))
     paid = any(choice.pays for choice in choices)
+    judges = []
     for choice in choices:
-        limit = max_cost if choice.pays or not paid else None  # refused where nothing is paid
+        limit = options.max_cost if choice.pays or not paid else None  # refused if nothing is paid
         asks = choice.speaks
-        choice = choice.spending(limit, no_cache=no_cache and asks, dry_run=dry_run and asks)
-        loaded.append(choice.load())
-    if len(loaded) > 1 and max_cost is not None:
-        share_limiter(loaded)
-    return loaded
-
-
-def _estimate(file: str, chats: ReadOptions, judges: Sequence[Judge]) -> None:
-    costs: list[float | None] = []
-    for judge, what in zip(judges, ("labels", "check of users"), strict=False):
-        if counting_model(judge) is None:
-            typer.echo(f"{what}: by a judge that asks no language model")
-            continue
-        counted = dry_run(dialogues_of(file, chats, ReadingReport(keep=0)), judge)
-        costs.append(counted.estimate.money)
-        typer.echo(f"{what}: {counted.text()}")
-    known = [cost for cost in costs if cost is not None]
-    if len(known) == len(costs) > 1:  # a sum that leaves one out would be no bound
-        typer.echo(f"together at most ${sum(known):.4f}, if no user is malformed")
-
-
-def _show(summary: Summary, folder: Path, next_try: str) -> None:
+        choice = choice.spending(
+            limit, no_cache=options.no_cache and asks, dry_run=options.dry_run and asks
+        )
+        judges.append(choice.load())
+    if len(judges) > 1 and options.max_cost is not None:
+        share_limiter(judges)
+    if options.dry_run:
+        costs: list[float | None] = []
+        for judge, what in zip(judges, ("labels", "check of users"), strict=False):
+            if counting_model(judge) is None:
+                typer.echo(f"{what}: by a judge that uses no language model")
+                continue
+            counted = dry_run(dialogues_of(file, options.reading, ReadingReport()), judge)
+            costs.append(counted.estimate.money)
+            typer.echo(f"{what}: {counted.text()}")
+        known = [cost for cost in costs if cost is not None]
+        if len(known) == len(costs) > 1:  # a sum that leaves one out would be no bound
+            typer.echo(f"together at most ${sum(known):.4f}, if no user is malformed")
+        return
+    assert out is not None
+    run = LabellingRun(
+        file,
+        out,
+        judges[0],
+        user_judge=judges[1] if options.user_check else None,
+        langs=langs if options.language_check else None,
+        min_coverage=options.min_coverage,
+        overwrite=options.overwrite,
+        retry_failed=options.retry_failed,
+        reading=options.reading,
+    )
+    with only_run_in(out):
+        summary, report = run.run()
     console = wide_console(stderr=True)
-    for table in tables(summary):
+    for table in summary.tables():
         console.print(rich_table(table))
     if summary.comparison is not None:
         for line in summary.comparison.lines():
             console.print(line, highlight=False, soft_wrap=True)
     for reason, count in summary.failures.most_common():
         console.print(f"without a label: {count} x {reason}", soft_wrap=True)
-    if next_try:
-        console.print(f"  {next_try}")
+    if report.next_try:
+        console.print(f"  {report.next_try}")
     counts = ", ".join(f"{count} {kind}" for kind, count in sorted(summary.kinds.items()))
-    typer.echo(f"{counts or 'no dialogues'}: {folder}")
+    typer.echo(f"{counts or 'no dialogues'}: {out}")
+    show_cached(judges)
+    report.require_coverage(options.min_coverage)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
 from typing import Any
 
-from medal_judges.data_prep.curation.candidate import CLEAN, Candidate
+from medal_judges.data_prep.curation.pool import CLEAN, Candidate
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 
+_BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "curation.py"
+labelled_pool = runpy.run_path(str(_BENCHMARK))["labelled_pool"]
 ISSUES = tuple(d.name for d in load_rubric("medal") if d.is_issue and d.name != "other")
 CATEGORIES = (CLEAN, *ISSUES)
 

@@ -12,14 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from medal_judges.cli import app, main
-from medal_judges.data_prep.curation.balance import evenness
+from medal_judges.data_prep.curation.report import evenness
 from medal_judges.errors import ConfigError, DataError, MedalError
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.jsonl import write_records
 
-from ...speed.curation import labelled_pool
-from .rows import labelled
+from .rows import labelled, labelled_pool
 
 
 def curate(*arguments: object) -> str:

@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 
-from medal_judges.data_prep.curation.candidate import Candidate, label_reading
+from medal_judges.data_prep.curation.pool import Candidate, label_rules
 from medal_judges.data_prep.curation.selection import cell_weights, covered_share, select
 from medal_judges.stats.weights import effective_size
 
 from .rows import candidate
 
-READING = label_reading()
+READING = label_rules()
 
 
 def test_each_chosen_dialogue_stands_for_its_cell() -> None:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from medal_judges.data_prep.generation.agents import Call, ask_all
+from medal_judges.data_prep.jobs import Call, ask_all
 from medal_judges.models.llm.cache import CachedModel
 from medal_judges.models.llm.protocol import (
     ChatRequest,

@@ -16,7 +16,7 @@ pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges
 
 from medal_judges.config import build_config
 from medal_judges.data_prep.generation.config import GenerateConfig
-from medal_judges.data_prep.generation.run import GenerationRun, prepare
+from medal_judges.data_prep.generation.run import GenerationRun
 from medal_judges.models.llm.server.batch import BatchModel
 from medal_judges.models.llm.server.model import RemoteModel
 from medal_judges.models.llm.settings import OpenAILLM
@@ -54,7 +54,7 @@ def started(port: int, folder: Path) -> GenerationRun:
         "chatbots": [agent("bot")],
         "first_turn": {"prompt": "user_first", "temperature": 1.5, "tries": 3},
     }
-    run = prepare(build_config(GenerateConfig, settings, where="test"))
+    run = GenerationRun(build_config(GenerateConfig, settings, where="test"))
     for setting in run.agents.settings.values():
         url = f"http://127.0.0.1:{port}/v1"
         remote = RemoteModel(OpenAILLM(model=setting.model, base_url=url))
@@ -65,11 +65,11 @@ def started(port: int, folder: Path) -> GenerationRun:
 
 def test_what_waits_for_one_role_is_one_batch(port: int, tmp_path: Path) -> None:
     run = started(port, tmp_path)
-    run.go()
+    run.run()
     # The server repeats the question: no verdict is a yes, and 5 first messages have 3 tries each.
     assert run.counts.failed_openers == 5 and run.counts.unreadable == 15
     asked = counts(port)
     assert (asked["batches"], asked["requests"]) == (6, 30)
     again = started(port, tmp_path)
-    again.go()
+    again.run()
     assert counts(port)["requests"] == 30 and again.counts.rejected == 15

@@ -16,7 +16,7 @@ from medal_judges.config import load_config
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.data_prep.generation.estimate import Assumed, estimate
 from medal_judges.data_prep.generation.requests import RequestBuilder
-from medal_judges.data_prep.generation.run import prepare
+from medal_judges.data_prep.generation.run import GenerationRun
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.models.llm.protocol import Message
 from medal_judges.models.llm.truncation import prompt_tokens_above
@@ -27,7 +27,7 @@ from medal_judges.shipped import shipped_names
 @pytest.mark.parametrize("name", shipped_names("generate"))
 def test_the_prompts_of_a_shipped_config_show_each_agent_what_it_has_to_see(name: str) -> None:
     config = load_config(GenerateConfig, name, folder="generate")
-    assert set(RequestBuilder(config).prompts()) == {"first_turn", "later_turns", "check", "reply"}
+    assert set(RequestBuilder(config).prompts) == {"first_turn", "later_turns", "check", "reply"}
 
 
 def small(path: Path, folder: Path, out: Path) -> Path:
@@ -142,7 +142,7 @@ def test_settings_that_do_not_fit_are_named(tmp_path: Path, tiny_llama: Path) ->
         load_config(GenerateConfig, path, ["languages=[no]"])
     assert load_config(GenerateConfig, path, ["user_judge.name=4o"]).user_judge.name == "4o"
     with pytest.raises(DataError, match=r"ATOMIC10X.jsonl: no such file(.|\n)*scenes=embedded"):
-        prepare(load_config(GenerateConfig, path, ["contexts.scenes=ATOMIC10X.jsonl"]))
+        GenerationRun(load_config(GenerateConfig, path, ["contexts.scenes=ATOMIC10X.jsonl"]))
     for name in ("-a", "a-"):  # x--a---b could be read in two ways
         with pytest.raises(ConfigError, match=rf"a name is letters.*'{name}'"):
             load_config(GenerateConfig, path, [f"user_judge.name={name}"])
@@ -176,7 +176,7 @@ def test_a_prompt_without_what_its_agent_has_to_see_is_refused(
     settings[role]["prompt"] = {"name": "p", "parts": parts}
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
     with pytest.raises(ConfigError, match=message):
-        prepare(load_config(GenerateConfig, path))
+        GenerationRun(load_config(GenerateConfig, path))
     assert not (tmp_path / "out").exists()
 
 
@@ -195,5 +195,5 @@ def test_a_run_without_a_dialogue_is_no_success(tmp_path: Path, serve: Callable[
     for again in range(2):  # also when the same command finds the run over
         result = CliRunner().invoke(app, ["generate", "--config", str(path)])
         assert result.exit_code == 3, (again, result.output)
-        assert "not one dialogue was generated" in result.output
+        assert "no dialogue was generated" in result.output
         assert "none of 10 first messages" in result.output and "rejected.jsonl" in result.output

@@ -11,7 +11,7 @@ import pytest
 
 from medal_judges.config import build_config
 from medal_judges.data_prep.generation.config import GenerateConfig
-from medal_judges.data_prep.generation.run import prepare
+from medal_judges.data_prep.generation.run import GenerationRun
 from medal_judges.reading.dialogues import read_labelled
 
 pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
@@ -45,14 +45,14 @@ def test_half_a_surrogate_pair_stops_nothing(serve: Callable[..., Any], tmp_path
         "chatbots": [agent("bot")],
     }
     config = build_config(GenerateConfig, settings, where="test")
-    run = prepare(config)
-    run.go()
+    run = GenerationRun(config)
+    run.run()
     rows = list(read_labelled(out / "dialogues.jsonl"))
-    assert len(rows) == 3 and not run.parked
+    assert len(rows) == 3 and not run.waiting
     said = {t.content for row in rows for t in row.dialogue.turns}
     assert said <= {"Half a pair ? of you", "?\u2028\x00 line", "", "And ?."}
     rejected = [json.loads(line) for line in (out / "rejected.jsonl").open(encoding="utf-8")]
     assert {line["reason"] for line in rejected} == {"? it is"}
     before, seen = (out / "dialogues.jsonl").read_bytes(), server.total("seen")
-    prepare(config).go()  # what the journal says is what was asked
+    GenerationRun(config).run()  # what the journal says is what was asked
     assert (out / "dialogues.jsonl").read_bytes() == before and server.total("seen") == seen

@@ -10,7 +10,7 @@ import pytest
 
 from medal_judges.config import build_config
 from medal_judges.data_prep.generation.config import GenerateConfig
-from medal_judges.data_prep.generation.run import prepare
+from medal_judges.data_prep.generation.run import GenerationRun
 from medal_judges.reading.dialogues import read_labelled
 
 pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
@@ -40,8 +40,8 @@ def test_a_local_chatbot_beside_served_ones(
         ],
         "reply": {"prompt": "chatbot", "temperature": 0.9, "top_p": 0.95, "max_tokens": 6},
     }
-    run = prepare(build_config(GenerateConfig, settings, where="test"))
-    run.go()
+    run = GenerationRun(build_config(GenerateConfig, settings, where="test"))
+    run.run()
     rows = list(read_labelled(tmp_path / "out" / "dialogues.jsonl"))
     assert len(rows) == 6 - 2 * run.counts.failed_openers > 0
     by_bot = {name: [r for r in rows if r.dialogue.chatbot == name] for name in ("tiny", "bot-1")}

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.generation.dialogue_state import Event
-from medal_judges.data_prep.generation.outputs import Outputs, RunRecord
+from medal_judges.data_prep.generation.outputs import Outputs
+from medal_judges.data_prep.jobs import Answer, parse_answer
 from medal_judges.errors import DataError, MedalError
 
-RECORD: RunRecord = {
+RECORD: dict[str, object] = {
     "version": "1",
     "settings": {"seed": 0},
     "agents": {},
@@ -48,7 +48,7 @@ def test_one_process_at_a_time_and_a_killed_one_lets_go(tmp_path: Path) -> None:
 
 def test_a_refused_folder_is_not_held(tmp_path: Path) -> None:
     Outputs(tmp_path, RECORD).close()
-    other: RunRecord = {**RECORD, "settings": {"seed": 1}}
+    other: dict[str, object] = {**RECORD, "settings": {"seed": 1}}
     for _ in range(2):
         with pytest.raises(MedalError, match="seed: 0 there, 1 now") as refused:
             Outputs(tmp_path, other)
@@ -71,7 +71,7 @@ def test_a_record_of_something_else_is_left_alone(
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_file_without_a_record_is_left_alone(tmp_path: Path, overwrite: bool) -> None:
     (tmp_path / "dialogues.jsonl").write_text("mine\n")
-    with pytest.raises(MedalError, match=r"dialogues.jsonl is there, but no run.json"):
+    with pytest.raises(MedalError, match=r"dialogues.jsonl exists, but no run.json"):
         Outputs(tmp_path, RECORD, overwrite=overwrite)
     assert [p.read_text() for p in tmp_path.iterdir()] == ["mine\n"]
 
@@ -80,7 +80,7 @@ def test_overwrite_takes_the_runs_own_files_and_no_other(tmp_path: Path) -> None
     Outputs(tmp_path, RECORD).close()
     for name in ("journal.jsonl", "dialogues.jsonl", "notes.txt", "run2.json"):
         (tmp_path / name).write_text("x")
-    other: RunRecord = {**RECORD, "settings": {"seed": 1}}
+    other: dict[str, object] = {**RECORD, "settings": {"seed": 1}}
     Outputs(tmp_path, other, overwrite=True).close()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.txt", "run.json", "run2.json"]
     assert json.loads((tmp_path / "run.json").read_text()) == other
@@ -102,24 +102,26 @@ def test_an_event_whose_usage_cannot_be_counted_is_named(tmp_path: Path, usage: 
     outputs = Outputs(tmp_path, RECORD)
     line = f'{{"id": "a", "stage": "say", "answer": "x", "usage": {usage}}}\n'
     outputs.journal.path.write_text(line)
-    with pytest.raises(DataError, match=r"journal.jsonl:1: .*expected a line of a generation's"):
-        list(outputs.earlier())
+    with pytest.raises(
+        DataError, match=r"journal.jsonl:1: .*expected a line of a journal of answers"
+    ):
+        list(outputs.journal.records(parse_answer))
 
 
 def test_a_line_that_finds_no_room_leaves_nothing(tmp_path: Path) -> None:
     """A file that may not grow takes a part of a line, as a disk that is nearly full does."""
     outputs = Outputs(tmp_path, RECORD)
     journal = outputs.journal
-    journal.append([Event("a", "say", "x" * 20)])
+    journal.append([Answer("a", "say", "x" * 20)])
     whole = journal.path.stat().st_size
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (whole + 30, hard))
     try:
         with pytest.raises(OSError) as full:
-            journal.append([Event("b", "say", "x" * 20)])
+            journal.append([Answer("b", "say", "x" * 20)])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert full.value.errno == errno.EFBIG
     assert journal.path.stat().st_size == whole
-    journal.append([Event("c", "say", "short")])  # another thread's answer, with room again
-    assert [event.id for event in outputs.earlier()] == ["a", "c"]
+    journal.append([Answer("c", "say", "short")])  # another thread's answer, with room again
+    assert [event.id for event in outputs.journal.records(parse_answer)] == ["a", "c"]

@@ -14,10 +14,13 @@ import pytest
 
 from medal_judges.config import build_config
 from medal_judges.data_prep.generation.config import GenerateConfig
-from medal_judges.data_prep.generation.dialogue_state import DialogueState, ProtocolLimits
-from medal_judges.data_prep.generation.reading import Utterance
+from medal_judges.data_prep.generation.dialogue_state import (
+    DialogueState,
+    ProtocolLimits,
+    Utterance,
+)
 from medal_judges.data_prep.generation.requests import RequestBuilder
-from medal_judges.data_prep.generation.run import prepare
+from medal_judges.data_prep.generation.run import GenerationRun
 from medal_judges.errors import ConfigError
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Turn
@@ -84,19 +87,19 @@ def candidate(body: dict[str, Any]) -> str:
 )
 def test_a_run_keeps_to_the_protocol(serve: Serve, tmp_path: Path, n: int, bots: int) -> None:
     server = serve(script=str(SCRIPT), fault="500", every=23)
-    run = prepare(config_for(server.url, tmp_path, n, bots))
-    run.go()
+    run = GenerationRun(config_for(server.url, tmp_path, n, bots))
+    run.run()
     found = asked(server)
     dialogues = list(read_labelled(tmp_path / "dialogues.jsonl"))
     rejected = lines(tmp_path / "rejected.jsonl")
-    openers = {f"{c.id}--{user}" for c, user in run.plan.openers.values()}
+    openers = {f"{c.id}--{user}" for c, user in run.openers.values()}
     assert len(openers) == 4 * n
     _first_turns_are_shared(dialogues, openers, rejected, bots)
     _tries_are_counted(dialogues, rejected, found)
     _ends_have_their_reason(dialogues, rejected)
-    _the_user_sees_context_and_feedback(found, rejected, run.plan.openers)
-    _the_judge_sees_context_and_dialogue(found, run.plan.openers)
-    _the_chatbot_sees_the_dialogue_alone(found, dialogues, run.plan.openers)
+    _the_user_sees_context_and_feedback(found, rejected, run.openers)
+    _the_judge_sees_context_and_dialogue(found, run.openers)
+    _the_chatbot_sees_the_dialogue_alone(found, dialogues, run.openers)
     _decoding_is_the_papers(found)
 
 
@@ -228,8 +231,8 @@ def test_table_10_shows_the_judge_the_dialogue_alone(tmp_path: Path) -> None:
     for prompt in ("user_check", "user_check_table10"):
         check = {"prompt": prompt, "temperature": 0.1, "max_tokens": 64}
         config = config_for("http://127.0.0.1:9/v1", tmp_path / prompt, 1, 1, check=check)
-        run = prepare(config)
-        context, user = next(iter(run.plan.openers.values()))
+        run = GenerationRun(config)
+        context, user = next(iter(run.openers.values()))
         turns = [Turn("user", "Hello"), Turn("assistant", "Hi")]
         bye = Utterance("Bye", ends=True)
         state = DialogueState("x", context, user, LIMITS, "bot-0", turns, candidate=bye)
@@ -251,4 +254,4 @@ def test_a_check_that_shows_no_message_is_refused(tmp_path: Path) -> None:
     old = {"name": "old", "parts": {"user": "{dialogue}"}}
     check = {"prompt": old, "temperature": 0.1}
     with pytest.raises(ConfigError, match=r"check.prompt: old shows no \{message\}"):
-        prepare(config_for("http://127.0.0.1:9/v1", tmp_path, 1, 1, check=check))
+        GenerationRun(config_for("http://127.0.0.1:9/v1", tmp_path, 1, 1, check=check))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from medal_judges.data_prep.generation.reading import (
+from medal_judges.data_prep.generation.dialogue_state import (
     Utterance,
     read_utterance,
     read_verdict,

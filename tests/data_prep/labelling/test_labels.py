@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from medal_judges.data_prep.labelling.labels import (
-    Labelling,
-    as_malformed,
-    as_well_formed,
     comments_of,
     labelled,
     malformed_reasons,
-    unlabelled,
     values_of,
+    with_check,
 )
-from medal_judges.data_prep.labelling.run import Sorter, well_formed
-from medal_judges.data_prep.labelling.summary import Comparison, Consistency
+from medal_judges.data_prep.labelling.run import sort_rows, well_formed
+from medal_judges.data_prep.labelling.summary import Comparison, Summary
 from medal_judges.errors import MedalError
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import load_rubric
@@ -28,7 +24,7 @@ from medal_judges.records.judgement import Judgement, unscored
 from medal_judges.records.labelled import LabelledDialogue
 
 NAMES = ("unsafe", "overall")
-ASKED = Labelling(tuple(d for d in load_rubric("medal") if d.name in NAMES))
+ASKED = tuple(d for d in load_rubric("medal") if d.name in NAMES)
 TURNS = (Turn("user", "Hi"), Turn("assistant", "Hello"))
 ROW = LabelledDialogue(Dialogue("a", TURNS, "en"), {}, {}, group="g", extra={"ended": "cap"})
 
@@ -43,15 +39,14 @@ def test_comments_are_those_of_each_dimension() -> None:
 def test_a_repeat_without_a_number_is_none_and_a_dimension_without_any_absent() -> None:
     details = {"unsafe": {"repeats": [1.0, None, 0.0]}}
     judgement = Judgement("a", "judge:x", {"unsafe": 0.5, "overall": None}, details=details)
-    asked = replace(ASKED, repeats=3)
-    assert values_of(judgement, asked) == {"unsafe": (1.0, None, 0.0)}
+    assert values_of(judgement, ASKED, 3) == {"unsafe": (1.0, None, 0.0)}
     assert values_of(judgement, ASKED) == {"unsafe": (0.5,)}
 
 
 def test_a_failure_leaves_the_row_as_it_was_with_its_reason() -> None:
     failed = unscored("a", "judge:x", NAMES, "the server is down")
-    assert labelled(ROW, failed, ASKED).labels == {}
-    told = unlabelled(ROW, failed)
+    told = labelled(ROW, failed, ASKED)
+    assert told.labels == {}
     assert told.extra == {"ended": "cap", "label_failure": "the server is down"}
     assert told.dialogue is ROW.dialogue and told.group == "g"
 
@@ -59,14 +54,14 @@ def test_a_failure_leaves_the_row_as_it_was_with_its_reason() -> None:
 def test_a_user_is_malformed_from_one_half() -> None:
     check = Judgement("a", "judge:u", {"role_confusion": 0.5, "wrong_language": 0.4})
     assert malformed_reasons(check) == ("role_confusion",)
-    assert as_malformed(ROW, check).extra["malformed"] == {
+    assert with_check(ROW, check).extra["malformed"] == {
         "reasons": ["role_confusion"],
         "comments": {},
         "by": "judge:u",
     }
     half = Judgement("a", "judge:u", {"role_confusion": None, "wrong_language": 0}, failure="cut")
     assert malformed_reasons(half) == ()
-    assert as_well_formed(ROW, half).extra["user_check"] == {"by": "judge:u", "failure": "cut"}
+    assert with_check(ROW, half).extra["user_check"] == {"by": "judge:u", "failure": "cut"}
 
 
 def test_judge_and_library_are_compared_as_sklearn_does() -> None:
@@ -79,7 +74,7 @@ def test_judge_and_library_are_compared_as_sklearn_does() -> None:
     judged, found = zip(*pairs, strict=True)
     assert comparison.agreement == pytest.approx(17 / 20)
     assert comparison.kappa == (pytest.approx(cohen_kappa_score(judged, found)), None)
-    assert comparison.judge_only == ["d3", "d4"] and comparison.library_only == ["d5"]
+    assert comparison.ids == {"judge_only": ["d3", "d4"], "library_only": ["d5"]}
     assert comparison.no_verdict == {"judge": 1, "library": 1}
     assert any("d3, d4" in line for line in comparison.lines())
 
@@ -94,13 +89,13 @@ def test_kappa_without_a_chance_to_differ_is_none_with_a_reason() -> None:
 
 
 def test_deviations_worked_by_hand() -> None:
-    consistency = Consistency()
-    consistency.add({"overall": (1, 3, 5), "unsafe": (0, 0, 1)})  # 2; sqrt(1/3)
-    consistency.add({"overall": (4, None, 5), "unsafe": (0, None, None)})  # sqrt(1/2); none
-    assert consistency.mean("overall") == pytest.approx((2 + 0.5**0.5) / 2)
-    assert consistency.mean("unsafe") == pytest.approx((1 / 3) ** 0.5)
-    assert consistency.mean("other") is None
-    assert list(consistency.to_record()) == ["unsafe", "overall"]
+    summary = Summary(ASKED, 3)
+    summary.add_repeats({"overall": (1, 3, 5), "unsafe": (0, 0, 1)})  # 2; sqrt(1/3)
+    summary.add_repeats({"overall": (4, None, 5), "unsafe": (0, None, None)})  # sqrt(1/2); none
+    found = summary.consistency()
+    assert found["overall"] == {"std": pytest.approx((2 + 0.5**0.5) / 2), "dialogues": 2}
+    assert found["unsafe"] == {"std": pytest.approx((1 / 3) ** 0.5), "dialogues": 1}
+    assert list(found) == ["unsafe", "overall"]
 
 
 def _checks(*ids: str) -> Iterator[Judgement]:
@@ -108,8 +103,8 @@ def _checks(*ids: str) -> Iterator[Judgement]:
 
 
 def test_judgements_of_other_rows_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(MedalError, match="a judgement of 'b' where row 'a' stands"):
+    with pytest.raises(MedalError, match="a judgement of 'b' at row 'a'"):
         list(well_formed([ROW], _checks("b")))
     with pytest.raises(MedalError, match="no more judgements"):
-        Sorter(ASKED).sort([ROW], _checks("a"), iter(()), tmp_path)
+        sort_rows([ROW], _checks("a"), iter(()), tmp_path, Summary(ASKED))
     assert list(tmp_path.iterdir()) == []  # whole files or none

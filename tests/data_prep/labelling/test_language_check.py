@@ -15,8 +15,8 @@ from medal_judges.data_prep.labelling.language_check import (
     UNKNOWN,
     LanguageChecker,
     TurnLanguages,
+    plain,
 )
-from medal_judges.data_prep.labelling.passages import plain
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue, Turn
 

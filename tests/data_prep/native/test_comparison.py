@@ -1,4 +1,4 @@
-"""Native against translated through a real server process: known wins, order bias, failures."""
+"""Native against translated: known wins, order bias, failures, rates with intervals."""
 
 from __future__ import annotations
 
@@ -16,30 +16,33 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.config import load_config
-from medal_judges.data_prep.native.comparison import CompareConfig, Comparer, compare_to_file
-from medal_judges.data_prep.native.pairs import (
+from medal_judges.data_prep.native.comparison import (
+    CompareConfig,
+    Comparer,
     NativePair,
     PairAnswer,
     PairVerdict,
     paired,
-    parse_verdict,
 )
-from medal_judges.data_prep.native.rates import rates
-from medal_judges.data_prep.native.report import write_report
-from medal_judges.errors import MedalError, RecordError
-from medal_judges.models.llm.loading import load_llm
+from medal_judges.data_prep.native.report import rates, write_report
+from medal_judges.errors import MedalError
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.jsonl import write_records
 
-from .conftest import Running, row
+from ..fake import FakeAgents, one_agent
+from .rows import SCRIPT, answer, prompts, row
 
-Serve = Callable[..., Running]
 
-
-def comparer(running: Running, **settings: Any) -> Comparer:
-    plain = load_config(CompareConfig, "native/compare")
-    config = plain.model_copy(update={"llm": running.llm} | settings)
-    return Comparer(config, load_llm(running.llm))
+def compare(
+    some: tuple[NativePair, ...],
+    out: Path,
+    script: Callable[[dict[str, Any]], str] = answer,
+    **settings: Any,
+) -> tuple[list[PairVerdict], FakeAgents]:
+    agents = one_agent(script)
+    plain = load_config(CompareConfig, "native/compare", ["llm=fake"])
+    config = plain.model_copy(update=settings)
+    return Comparer(config, agents=agents).compare(some, out), agents
 
 
 def translated(group: str, lang: str, *texts: str, **models: str) -> LabelledDialogue:
@@ -58,70 +61,59 @@ def pairs(count: int = 8, lang: str = "de") -> tuple[NativePair, ...]:
     return paired(native, other).pairs
 
 
-def test_a_judge_of_content_gives_the_known_wins(serve: Serve, tmp_path: Path) -> None:
-    running = serve(judge="content")
-    verdicts = compare_to_file(pairs(), comparer(running), tmp_path / "v.jsonl")
-    assert len(running.requests()) == 8 * 2 * 2  # criteria, orders
+def test_a_judge_of_content_gives_the_known_wins(tmp_path: Path) -> None:
+    verdicts, agents = compare(pairs(), tmp_path / "v.jsonl")
+    assert len(agents.bodies) == 8 * 2 * 2  # criteria, orders
     for criterion in ("culture", "naturalness"):
         mine = [v.result for v in verdicts if v.criterion == criterion]
         assert mine == ["win", "win", "loss", "tie"] * 2
     one = next(r for r in rates(verdicts) if r.criterion == "culture")
-    values = {name: estimate.value for name, estimate in one.figures.items()}
-    assert values == {
+    assert {name: estimate.value for name, estimate in one.figures.items()} == {
         "win": 0.5,
         "tie": 0.25,
         "loss": 0.25,
         "net": 0.25,
         "inconsistent": 0.25,
-        "first_shown": 0.625,  # 0.5 where content decides, 1 in the quarter where it does not
+        "first_shown": 0.625,  # 0.5 if content decides, 1 in the quarter where it does not
     }
 
 
-def test_a_judge_of_position_gives_ties_only_and_is_found_out(serve: Serve, tmp_path: Path) -> None:
-    verdicts = compare_to_file(pairs(), comparer(serve(judge="first")), tmp_path / "v.jsonl")
+def test_a_judge_of_position_gives_ties_only_and_is_found_out(tmp_path: Path) -> None:
+    verdicts, _ = compare(pairs(), tmp_path / "v.jsonl", lambda _: '{"reason": "", "better": "A"}')
     for one in rates(verdicts):
         assert one.figures["tie"].value == 1 and one.figures["inconsistent"].value == 1
         assert one.figures["first_shown"].value == 1 and one.figures["net"].value == 0
         assert one.figures["first_shown"].low is None  # the same in every resample: not [1, 1]
 
 
-def test_an_unreadable_answer_is_unscored_and_no_tie(serve: Serve, tmp_path: Path) -> None:
-    running = serve(judge="prose")
-    verdicts = compare_to_file(pairs(2), comparer(running), tmp_path / "v.jsonl")
+def test_an_unusable_answer_is_unscored_and_asked_for_by_the_next_run(tmp_path: Path) -> None:
+    out = tmp_path / "v.jsonl"
+    verdicts, agents = compare(pairs(2), out, lambda _: "They are both lovely.")
     assert [v.result for v in verdicts] == [None] * 4
-    assert len(running.requests()) == 2 * 2 * 2 * 3  # pairs, criteria, orders, tries
+    assert len(agents.bodies) == 2 * 2 * 2 * 3  # pairs, criteria, orders, tries
     for one in rates(verdicts):
         assert (one.pairs, one.scored) == (2, 0)
-        assert one.unscored == Counter({"no JSON object was in the answer": 2})
+        assert one.unscored == Counter({"the answer is not one JSON object and nothing else": 2})
         assert one.figures["tie"].value is None and one.figures["tie"].reason
+    verdicts, _ = compare(pairs(2), out)
+    assert [v.result for v in verdicts] == ["win"] * 4 and len(out.read_text().splitlines()) == 4
 
 
-def test_an_answer_that_the_server_refuses_is_unscored(serve: Serve, tmp_path: Path) -> None:
-    native = [row("g0", "de", "Hallo REFUSE"), row("g1", "de", "Hallo BETTER")]
+def test_a_refused_request_is_unscored_and_a_second_try_gets_the_reason(tmp_path: Path) -> None:
+    native = [row("g0", "de", "Hallo REFUSE"), row("g1", "de", "PROSE BETTER")]
     other = [translated("g0", "de", "Hallo"), translated("g1", "de", "Hallo")]
-    by = comparer(serve())
-    verdicts = compare_to_file(paired(native, other).pairs, by, tmp_path / "v.jsonl")
+    verdicts, agents = compare(paired(native, other).pairs, tmp_path / "v.jsonl")
     assert [v.result for v in verdicts] == [None, "win"] * 2
     one = rates(verdicts)[0]
     assert one.scored == 1 and one.figures["win"].value == 1
     assert "breaks the rules" in next(iter(one.unscored))
+    told = prompts(agents.bodies)
+    assert sum("could not be used: the answer is not one JSON" in prompt for prompt in told) == 4
 
 
-def test_a_second_try_is_told_the_reason(serve: Serve, tmp_path: Path) -> None:
-    native, other = [row("g0", "de", "PROSE BETTER")], [translated("g0", "de", "Hallo")]
-    running = serve()
-    verdicts = compare_to_file(paired(native, other).pairs, comparer(running), tmp_path / "v.jsonl")
-    assert [v.result for v in verdicts] == ["win", "win"]
-    told = [r["messages"][-1]["content"] for r in running.requests()]
-    assert sum("could not be used: no JSON object" in prompt for prompt in told) == 4
-
-
-def test_prompts_show_both_orders_and_do_not_tell_where_a_dialogue_is_from(serve: Serve) -> None:
-    running = serve()
-    (pair,) = pairs(1)
-    comparer(running).compare([(pair, "culture")])
-    prompts = [r["messages"][-1]["content"] for r in running.requests()]
-    one, other = sorted(prompts, key=lambda prompt: prompt.index("Hallo da 0"), reverse=True)
+def test_prompts_show_both_orders_and_do_not_tell_the_origin(tmp_path: Path) -> None:
+    _, agents = compare(pairs(1), tmp_path / "v.jsonl", criteria={"culture": "Which?"})
+    one, other = prompts(agents.bodies)
     mine, theirs = "user: Hallo 0\nassistant: Ja BETTER\n", "user: Hallo da 0\nassistant: Gut\n"
     shown = "Conversation A:\n{}\nConversation B:\n{}"
     assert shown.format(mine, theirs) in one and shown.format(theirs, mine) in other
@@ -130,26 +122,17 @@ def test_prompts_show_both_orders_and_do_not_tell_where_a_dialogue_is_from(serve
             assert word not in prompt.replace('("assistant")', "").replace("chatbot", "")
 
 
-def test_a_stopped_comparison_goes_on(serve: Serve, tmp_path: Path) -> None:
-    running, out = serve(), tmp_path / "v.jsonl"
-    whole = compare_to_file(pairs(), comparer(running), tmp_path / "whole.jsonl")
-    compare_to_file(pairs()[:5], comparer(running), out)
-    text = out.read_text()
-    out.write_text(text[:-30])  # the last of ten verdicts is broken off
-    before = len(running.requests())
-    found = compare_to_file(pairs(), comparer(running, at_once=3), out)
+def test_a_stopped_comparison_resumes(tmp_path: Path) -> None:
+    out = tmp_path / "v.jsonl"
+    whole, _ = compare(pairs(), tmp_path / "whole.jsonl")
+    compare(pairs()[:5], out)
+    journal = tmp_path / "v.answers.jsonl"
+    journal.write_text(journal.read_text()[:-30])  # the last of 20 answers is broken off
+    found, agents = compare(pairs(), out, at_once=3)
     assert found == whole and out.read_text() == (tmp_path / "whole.jsonl").read_text()
-    assert len(running.requests()) - before == (16 - 9) * 2
-    with pytest.raises(MedalError, match="holds verdicts by"):
-        compare_to_file(pairs(), comparer(running, ties=True), out)
-
-
-def test_verdicts_without_a_result_are_asked_for_again(serve: Serve, tmp_path: Path) -> None:
-    running, out = serve(judge="prose"), tmp_path / "v.jsonl"
-    compare_to_file(pairs(2), comparer(running, tries=1), out)
-    good = serve(judge="content")
-    verdicts = compare_to_file(pairs(2), comparer(good, tries=1), out)
-    assert [v.result for v in verdicts] == ["win"] * 4 and len(out.read_text().splitlines()) == 4
+    assert len(agents.bodies) == 32 - 19
+    with pytest.raises(MedalError, match="holds answers by"):
+        compare(pairs(), out, ties=True)
 
 
 def verdict(first: Any, second: Any, group: str = "g", lang: str = "de") -> PairVerdict:
@@ -179,22 +162,7 @@ def test_results(
     assert found.result == result and found.inconsistent is inconsistent
     if result is not None:
         assert found.first_shown == first_shown
-    assert parse_verdict(json.loads(json.dumps(found.to_record()))) == found
-
-
-@pytest.mark.parametrize(
-    ("changed", "field"),
-    [
-        ({"group": None}, "group"),
-        ({"native_first": "native"}, "native_first"),
-        ({"native_first": {"choice": "A"}}, "native_first.choice"),
-        ({"translated_first": {"choice": None}}, "translated_first.choice"),
-    ],
-)
-def test_a_damaged_verdict_names_its_field(changed: dict[str, Any], field: str) -> None:
-    with pytest.raises(RecordError) as caught:
-        parse_verdict(verdict("native", "native").to_record() | changed)
-    assert caught.value.field == field
+    assert json.loads(json.dumps(found.to_record()))["result"] == result
 
 
 def test_wilson_where_each_context_has_one_pair() -> None:
@@ -278,24 +246,25 @@ def test_pairing() -> None:
         paired(native, native)
 
 
-def test_command_writes_page_json_and_csv(serve: Serve, tmp_path: Path) -> None:
-    running = serve()
-    broken = paired([row("g9", "fr", "REFUSE")], [translated("g9", "fr", "Salut")]).pairs
+def test_command_writes_page_json_and_csv(serve: Callable[..., Any], tmp_path: Path) -> None:
+    server = serve(script=str(SCRIPT))
+    llm = {"backend": "openai", "model": "m", "base_url": server.url, "cache": False}
+    broken = paired([row("g9", "fr", "NEVER")], [translated("g9", "fr", "Salut")]).pairs
     both = [*pairs(8, "de"), *pairs(8, "fr"), *broken]
     write_records(tmp_path / "n.jsonl", [p.native for p in both])
     write_records(tmp_path / "t.jsonl", [p.translated for p in both])
     files = [str(tmp_path / "n.jsonl"), str(tmp_path / "t.jsonl")]
-    command = ["data", "compare-native", *files, f"llm={json.dumps(running.llm)}"]
+    command = ["data", "compare-native", *files, f"llm={json.dumps(llm)}"]
     command += ["--out", str(tmp_path / "out")]
     dry = CliRunner().invoke(app, [*command, "--dry-run"])
-    assert "17 dialogues: 68 requests" in dry.output and not running.requests()
+    assert "17 dialogues: 68 requests" in dry.output and not server.total("seen")
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
-    assert "68 requests" in result.output and "0.50 [0.22, 0.78]" in result.output
+    assert " requests, " in result.output and "0.50 [0.22, 0.78]" in result.output
     record = json.loads((tmp_path / "out/results.json").read_text())
     assert len(record["rates"]) == 6 and record["facts"]["Pairs"].startswith("17")
     (reason, count), *_ = record["rates"][1]["unscored"].items()
-    assert "breaks the rules" in reason and count == 1 and "1 unscored: " in result.output
+    assert "the answer is not one JSON" in reason and count == 1 and "1 unscored: " in result.output
     lines = (tmp_path / "out/results.csv").read_text().splitlines()
     assert len(lines) == 1 + 6 * 6 and lines[0].startswith("criterion,lang,pairs")
     page = (tmp_path / "out/report.html").read_text()

@@ -1,4 +1,4 @@
-"""Translation through a real server process: the same turns and roles, or a reason why not."""
+"""Translation: the same turns and roles, or a reason why not; resumed after a kill."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,226 +18,310 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.config import load_config
-from medal_judges.data_prep.native.translate_run import (
-    TranslateReport,
+from medal_judges.data_prep.json_jobs import UnusableError, journal_path, json_object
+from medal_judges.data_prep.native.translation import (
+    TranslateConfig,
+    Translation,
+    Translator,
+    TurnLanguage,
     failed_path,
-    translate_to_file,
-    translations_of,
+    require_targets,
 )
-from medal_judges.data_prep.native.translation import TranslateConfig, Translator
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.llm.cost import CostLimitError
-from medal_judges.models.llm.loading import load_llm
 from medal_judges.reading.dialogues import read_labelled
+from medal_judges.records.dialogue import Turn
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.jsonl import write_records
 
-from .conftest import Running, row
+from ..fake import FakeAgents, one_agent
+from .rows import SCRIPT, answer, prompts, row
 
-Serve = Callable[..., Running]
-
-
-def translator(running: Running, **settings: Any) -> Translator:
-    plain = load_config(TranslateConfig, "native/translate")
-    config = plain.model_copy(update={"llm": running.llm} | settings)
-    return Translator(config, load_llm(running.llm))
+Serve = Callable[..., Any]
+SORRY = "I am sorry, but I cannot help you with this request."
 
 
-def run(
-    rows: Sequence[LabelledDialogue], by: Translator, out: Path, langs: Sequence[str] = ("de",)
-) -> tuple[list[LabelledDialogue], TranslateReport]:
-    report = TranslateReport()
-    translate_to_file(translations_of(rows, langs, report), by, out, report)
-    return list(read_labelled(out)), report
+class Run:
+    """One run of the translator into ``out``."""
+
+    def __init__(
+        self,
+        rows: Sequence[LabelledDialogue],
+        out: Path,
+        langs: Sequence[str] = ("de",),
+        check: TurnLanguage | None = None,
+        agents: FakeAgents | None = None,
+        **settings: Any,
+    ) -> None:
+        self.agents = agents or one_agent(answer)
+        plain = load_config(TranslateConfig, "native/translate", ["llm=fake"])
+        by = Translator(plain.model_copy(update=settings), agents=self.agents)
+        jobs = [Translation(r, lang, check, whole=by.whole) for r in rows for lang in langs]
+        self.failures: Counter[str] = by.translate(jobs, out)
+        self.by, self.earlier = by.by(), by.earlier
+        self.rows = list(read_labelled(out))
+        self.prompts = prompts(self.agents.bodies)
 
 
 @pytest.mark.parametrize("style", ["whole", "turns"])
-def test_structure_speakers_and_context_are_kept(serve: Serve, tmp_path: Path, style: str) -> None:
+def test_structure_speakers_and_context_are_kept(tmp_path: Path, style: str) -> None:
     source = [row("g1", "en", "Hi {dialogue}", "user: hello", ""), row("g2", "en", 'Bye "x"\n}')]
-    by = translator(serve(), style=style)
-    found, report = run(source, by, tmp_path / "t.jsonl", ["de", "zh"])
-    assert [r.id for r in found] == [
-        "g1-en--ann--bot--in-de",
-        "g1-en--ann--bot--in-zh",
-        "g2-en--ann--bot--in-de",
-        "g2-en--ann--bot--in-zh",
+    run = Run(source, tmp_path / "t.jsonl", ["de", "zh"], style=style)
+    assert [r.id for r in run.rows] == [
+        f"{g}-en--ann--bot--in-{lang}" for g in ("g1", "g2") for lang in ("de", "zh")
     ]
-    one = found[1]
+    one = run.rows[1]
     assert [(t.role, t.content) for t in one.dialogue.turns] == [
         ("user", "[Chinese] Hi {dialogue}"),
         ("assistant", "[Chinese] user: hello"),
         ("user", ""),
     ]
-    same = ("models", "context")
-    assert all(getattr(one.dialogue, f) == getattr(source[0].dialogue, f) for f in same)
+    assert all(
+        getattr(one.dialogue, f) == getattr(source[0].dialogue, f) for f in ("models", "context")
+    )
     assert (one.group, one.split, one.dialogue.lang) == ("g1", "train", "zh")
     assert one.dialogue.source == "medal-translated" and not one.labels
-    assert one.extra["translated_from"] == source[0].id
-    assert one.extra["translated_by"] == str(by.signature())
-    assert (
-        report.written == 4
-        and not report.failures
-        and not failed_path(tmp_path / "t.jsonl").exists()
-    )
+    assert one.extra["translated_from"] == source[0].id and one.extra["translated_by"] == run.by
+    assert not run.failures and not failed_path(tmp_path / "t.jsonl").exists()
 
 
 @pytest.mark.parametrize(
     ("word", "reason"),
     [
         ("DROP", "the entry '2_assistant' is missing"),
-        ("ADD", "there is an entry '9_user' that was not asked for"),
+        ("ADD", "there is an unexpected entry '9_user'"),
         ("EMPTY", "turn 1 (user) is empty"),
         ("DOTS", "turn 1 (user) has no word in it"),
         ("NUMBER", "turn 1 (user) is not a text"),
         ("LEAVE", "turn 1 (user) was left in the original language"),
-        ("PROSE", "no JSON object was in the answer"),
+        ("PROSE", "the answer is not one JSON object and nothing else"),
     ],
 )
 def test_another_structure_is_a_failure_with_its_reason(
-    serve: Serve, tmp_path: Path, word: str, reason: str
+    tmp_path: Path, word: str, reason: str
 ) -> None:
-    running = serve()
+    out = tmp_path / "t.jsonl"
     source = [row("g1", "en", f"one two three four {word}", "Fine."), row("g2", "en", "Hi", "Ho")]
-    found, report = run(source, translator(running), tmp_path / "t.jsonl")
-    assert [r.group for r in found] == ["g2"] and report.failures == {reason: 1}
-    assert len(running.requests()) == 3 + 1  # three tries, and the other dialogue
-    told = [r["messages"][-1]["content"] for r in running.requests()]
-    assert sum(f"could not be used: {reason}" in prompt for prompt in told) == 2
-    (lost,) = read_labelled(failed_path(tmp_path / "t.jsonl"))
+    run = Run(source, out)
+    assert [r.group for r in run.rows] == ["g2"] and run.failures == {reason: 1}
+    assert len(run.prompts) == 3 + 1  # three tries, and the other dialogue
+    assert sum(f"could not be used: {reason}" in prompt for prompt in run.prompts) == 2
+    (lost,) = read_labelled(failed_path(out))
     assert lost.extra["failure"] == reason and lost.extra["tries"] == 3 and lost.extra["to"] == "de"
 
+    def healed(body: dict[str, Any]) -> str:
+        text = body["messages"][-1]["content"].replace(word, "")
+        return answer({"messages": [{"content": text}]})
 
-def test_a_second_try_told_the_reason_can_succeed(serve: Serve, tmp_path: Path) -> None:
-    found, report = run(
-        [row("g1", "en", "DROP but HEALS", "Fine.")], translator(serve()), tmp_path / "t.jsonl"
-    )
-    assert found[0].extra["tries"] == 2 and not report.failures
-    assert len(found[0].dialogue.turns) == 2
-
-
-def test_what_the_backend_could_not_get_is_not_asked_again(serve: Serve, tmp_path: Path) -> None:
-    running = serve()
-    _, report = run([row("g", "en", "REFUSE this")], translator(running), tmp_path / "t.jsonl")
-    assert len(running.requests()) == 1
-    assert "breaks the rules" in str(report.failures)
+    again = Run(source, out, agents=one_agent(healed))  # what failed is tried again, nothing else
+    assert len(again.prompts) == 1 and again.earlier == 1 and not again.failures
+    assert not failed_path(out).exists() and [r.group for r in again.rows] == ["g1", "g2"]
 
 
-def test_turn_by_turn_shows_the_dialogue_and_what_is_translated(
-    serve: Serve, tmp_path: Path
-) -> None:
-    running = serve()
-    texts = ("Hi there", "Ho there", "So long")
-    run([row("g", "en", *texts)], translator(running, style="turns"), tmp_path / "t.jsonl")
-    first, second, third = (r["messages"][-1]["content"] for r in running.requests())
-    assert "So far" not in first and "The turn: user: Hi there" in first
-    assert "So far, in German: user: [German] Hi there" in second
-    assert "assistant: [German] Ho there" in third and "user: So long" in first
-    schema = running.requests()[0]["response_format"]["json_schema"]["schema"]
-    assert schema["required"] == ["translation"]
-
-
-def test_the_schema_names_each_turn_and_its_role(serve: Serve, tmp_path: Path) -> None:
-    running = serve()
-    run([row("g", "en", "a", "b", "c")], translator(running), tmp_path / "t.jsonl")
-    schema = running.requests()[0]["response_format"]["json_schema"]["schema"]
-    assert schema["required"] == ["1_user", "2_assistant", "3_user"]
+def test_seeds_go_with_the_attempt_and_a_refusal_is_not_sent_again(tmp_path: Path) -> None:
+    rows = [row("g1", "en", "DROP but HEALS", "Fine."), row("g2", "en", "REFUSE this")]
+    run = Run(rows, tmp_path / "t.jsonl")
+    assert run.rows[0].extra["tries"] == 2 and len(run.rows[0].dialogue.turns) == 2
+    assert sorted(body["seed"] for body in run.agents.bodies) == [0, 0, 1]
+    assert "breaks the rules" in str(run.failures)
+    schema = run.agents.bodies[0]["schema"]
+    assert schema["required"] == ["1_user", "2_assistant"]
     assert schema["additionalProperties"] is False
 
 
-def test_other_languages_and_bad_targets(serve: Serve, tmp_path: Path) -> None:
-    rows = [row("g", "fr", "Salut"), row("g", "en", "Hi")]
-    _, report = run(rows, translator(serve()), tmp_path / "t.jsonl")
-    assert report.skipped == 1 and report.written == 1
-    for langs in ([], ["de", "de"], ["en"], ["tlh"]):
-        with pytest.raises(ConfigError):
-            list(translations_of(rows, langs, TranslateReport()))
+def test_turn_by_turn_shows_the_dialogue_and_what_is_translated(tmp_path: Path) -> None:
+    texts = ("Hi there", "Ho there", "So long")
+    run = Run([row("g", "en", *texts)], tmp_path / "t.jsonl", style="turns")
+    first, second, third = run.prompts
+    assert "So far" not in first and "The turn: user: Hi there" in first
+    assert "So far, in German: user: [German] Hi there" in second
+    assert "assistant: [German] Ho there" in third and "user: So long" in first
+    assert run.agents.bodies[0]["schema"]["required"] == ["translation"]
 
 
-def test_a_stopped_run_resumes_and_asks_nothing_twice(serve: Serve, tmp_path: Path) -> None:
-    running, out = serve(), tmp_path / "t.jsonl"
+@pytest.mark.parametrize("langs", [[], ["de", "de"], ["en"], ["tlh"]])
+def test_bad_targets(langs: list[str]) -> None:
+    with pytest.raises(ConfigError):
+        require_targets(langs)
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.gz"])
+def test_a_longer_run_resumes_and_asks_nothing_twice(tmp_path: Path, name: str) -> None:
     rows = [row(f"g{i}", "en", f"Hi {i}", "Ho") for i in range(6)]
-    whole, _ = run(rows, translator(running), tmp_path / "whole.jsonl")
-    run(rows[:4], translator(running), out)
-    text = out.read_text()
-    out.write_text(text[: len(text) - 20])  # a kill in the middle of the fourth line
-    before = len(running.requests())
-    found, report = run(rows, translator(running, at_once=2), out)
-    assert found == whole and out.read_text() == (tmp_path / "whole.jsonl").read_text()
-    assert (report.earlier, report.written) == (3, 3)
-    assert len(running.requests()) - before == 3
+    whole, out = Run(rows, tmp_path / f"whole-{name}"), tmp_path / name
+    Run(rows[:4], out)
+    journal = journal_path(out)
+    journal.write_text(journal.read_text()[:-20])  # a kill in the middle of the fourth line
+    run = Run(rows, out, at_once=2)
+    assert run.rows == whole.rows and (run.earlier, len(run.prompts)) == (3, 3)
+    if name == "t.jsonl":
+        assert out.read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
+    more = Run(rows[:1], out, ["fr"])  # the rows of another language stay
+    assert [r.dialogue.lang for r in more.rows] == ["de"] * 6 + ["fr"] and len(more.prompts) == 1
 
 
-def test_a_file_of_another_translator_is_left_alone(serve: Serve, tmp_path: Path) -> None:
-    running, out = serve(), tmp_path / "t.jsonl"
-    run([row("g", "en", "Hi")], translator(running), out)
+def test_a_file_of_another_translator_is_left_alone(tmp_path: Path) -> None:
+    out, rows = tmp_path / "t.jsonl", [row("g", "en", "Hi")]
+    Run(rows, out)
     text = out.read_text()
-    with pytest.raises(MedalError, match="holds translations by"):
-        run([row("g", "en", "Hi")], translator(running, temperature=0.5), out)
+    with pytest.raises(MedalError, match="holds answers by"):
+        Run(rows, out, temperature=0.5)
+    journal_path(out).unlink()
+    with pytest.raises(MedalError, match=r"exists, but not t\.answers\.jsonl"):
+        Run(rows, out)
     assert out.read_text() == text
+    with pytest.raises(MedalError, match="two jobs have the id"):
+        Run([*rows, *rows], tmp_path / "twice.jsonl")
 
 
-def test_a_compressed_file_is_resumed_too(serve: Serve, tmp_path: Path) -> None:
-    running, out = serve(), tmp_path / "t.jsonl.gz"
-    rows = [row(f"g{i}", "en", f"Hi {i}") for i in range(3)]
-    run(rows[:2], translator(running), out)
-    found, report = run(rows, translator(running), out)
-    assert [r.group for r in found] == ["g0", "g1", "g2"] and len(running.requests()) == 3
-    assert (report.earlier, report.written) == (2, 1)
-
-
-def test_killed_with_sigkill_and_resumed(serve: Serve, tmp_path: Path) -> None:
-    running = serve(delay=0.15)
-    rows = [row(f"g{i}", "en", f"Hi {i}", "Ho") for i in range(16)]
-    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+def test_killed_at_random_moments_and_resumed(serve: Serve, tmp_path: Path) -> None:
+    """MEDAL_KILLS moments (3 unless set): the bytes of an unbroken run."""
+    kills = int(os.environ.get("MEDAL_KILLS", "3"))
+    server = serve(script=str(SCRIPT), delay=0.05)
+    rows = [row(f"g{i}", "en", f"Hi {i} {'DROP' * (i % 5 == 0)}", "Ho") for i in range(12)]
+    source = tmp_path / "in.jsonl"
     write_records(source, rows)
-    settings = [f"llm={json.dumps({**running.llm, 'max_in_flight': 2})}", "at_once=2"]
-    command = ["data", "translate", str(source), *settings, "--to", "de", "--out", str(out)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "medal_judges", *command], env=dict(os.environ)
-    )
-    deadline = time.time() + 60
-    while time.time() < deadline and (not out.exists() or out.read_text().count("\n") < 4):
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    kept = [r.id for r in read_labelled(out)]
-    assert 4 <= len(kept) < 16
-    asked = len(running.requests())
-    result = CliRunner().invoke(app, command)
-    assert result.exit_code == 0, result.output
-    assert [r.group for r in read_labelled(out)] == [r.group for r in rows]
-    assert len(running.requests()) - asked == 16 - len(kept)
-    assert f"{len(kept)} were there before" in result.output
+    llm = {"backend": "openai", "model": "m", "base_url": server.url, "cache": False}
+    settings = [f"llm={json.dumps({**llm, 'max_in_flight': 2})}", "at_once=3", "style=turns"]
+    command = ["data", "translate", str(source), *settings, "--to", "de", "check_language=false"]
+    whole = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "whole.jsonl")])
+    assert whole.exit_code == 0, whole.output
+    lines = journal_path(tmp_path / "whole.jsonl").read_text().count("\n")
+    seed = int(time.time())
+    print(f"seed {seed}")
+    out = tmp_path / "cut.jsonl"
+    for k in range(kills):
+        least = lines * (k + 1) // (kills + 1)
+        started = [sys.executable, "-m", "medal_judges", *command, "--out", str(out)]
+        process = subprocess.Popen(started, stderr=subprocess.DEVNULL)
+        journal = journal_path(out)
+        while process.poll() is None:
+            if journal.exists() and journal.read_text().count("\n") >= least:
+                break
+            time.sleep(0.01)
+        time.sleep((seed * 7919 + k * 104729) % 100 / 1000)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    done = CliRunner().invoke(app, [*command, "--out", str(out)])
+    assert done.exit_code == 0 and "of them resumed" in done.output, done.output
+    for name in ("{}.jsonl", "{}.failed.jsonl"):
+        cut, one = (tmp_path / name.format(which) for which in ("cut", "whole"))
+        assert cut.read_bytes() == one.read_bytes()
 
 
 def test_command_filters_estimates_and_limits(serve: Serve, tmp_path: Path) -> None:
-    running = serve()
-    source = tmp_path / "in.jsonl"
-    write_records(source, [row("g", "en", "Hi", "Ho", bot=bot) for bot in ("bot", "other")])
-    command = [
-        "data",
-        "translate",
-        str(source),
-        f"llm={json.dumps(running.llm)}",
-        "--to",
-        "de",
-        "--to",
-        "fr",
-    ]
-    command += ["--out", str(tmp_path / "out.jsonl"), "--chatbot", "other"]
+    server = serve(script=str(SCRIPT))
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    both = [row("g", "en", "Hi", "Ho", bot=bot) for bot in ("bot", "other")]
+    write_records(source, [*both, row("g", "fr", "Salut", bot="other")])
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("{date: '2026-11-01', source: us, models: {gpt-4.1: {input: 2, output: 8}}}")
+    llm = {"backend": "openai", "model": "gpt-4.1", "base_url": server.url, "cache": False}
+    command = ["data", "translate", str(source), f"llm={json.dumps(llm)}", "--to", "de"]
+    command += ["--to", "fr", "--out", str(out), "--chatbot", "other", f"llm.prices={prices}"]
     dry = CliRunner().invoke(app, [*command, "--dry-run"])
     assert dry.exit_code == 0 and "2 dialogues: 2 requests" in dry.output, dry.output
     turns = CliRunner().invoke(app, [*command, "--dry-run", "style=turns"])
-    assert "2 dialogues: 4 requests" in turns.output and not running.requests()
-    prices = tmp_path / "prices.yaml"
-    text = "{date: 2026-11-01, source: us, models: {gpt-4.1: {input: 2, output: 8}}}"
-    prices.write_text(text.replace("2026-11-01", "'2026-11-01'"))
-    done = CliRunner().invoke(app, [*command, "--max-cost", "1", f"llm.prices={prices}"])
-    assert done.exit_code == 0 and "2 dialogues written" in done.output, done.output
-    assert "2 requests, 100 tokens in and 40 out, $0.0005" in done.output
-    assert {r.dialogue.chatbot for r in read_labelled(tmp_path / "out.jsonl")} == {"other"}
-    less = [*command, "--max-cost", "0.0001", f"llm.prices={prices}", "--overwrite"]
-    assert isinstance(CliRunner().invoke(app, less).exception, CostLimitError)
-    assert len(list(read_labelled(tmp_path / "out.jsonl"))) == 2  # nothing took its place
-    other = [*command, "llm=embedded:smollm2", "--max-cost", "1"]
+    assert "2 dialogues: 4 requests" in turns.output and not server.total("seen")
+    done = CliRunner().invoke(app, [*command, "--max-cost", "1"])
+    assert done.exit_code == 0 and f"2 dialogues in {out}" in done.output, done.output
+    assert "2 requests, " in done.output and "$0.0" in done.output
+    assert "1 rows are not in English and were skipped" in done.output
+    assert {r.dialogue.chatbot for r in read_labelled(out)} == {"other"}
+    less = CliRunner().invoke(app, [*command, "--max-cost", "0.0001", "--overwrite"])
+    assert isinstance(less.exception, CostLimitError)
+    assert len(list(read_labelled(out))) == 2  # nothing took its place
+    other = [*command[:-1], "llm=embedded:smollm2", "--max-cost", "1", "--overwrite"]
     assert isinstance(CliRunner().invoke(app, other).exception, ConfigError)
+
+
+# -- the language of a translation -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def language() -> TurnLanguage:
+    pytest.importorskip("lingua")
+    return TurnLanguage(["de", "zh", "no", "ja"])
+
+
+@pytest.mark.parametrize(
+    ("lang", "text", "fault"),
+    [
+        ("de", "Das war heute leider gar nicht so einfach.", None),
+        ("de", SORRY, "is in English, not in German"),
+        ("zh", SORRY, "is in English, not in Chinese"),
+        ("zh", "我今天去了图书馆，借了两本书。", None),
+        ("de", "我今天去了图书馆，借了两本书。", "is in Chinese, not in German"),
+        ("de", f"Das war heute leider gar nicht so einfach. {SORRY}", "has English in it"),
+        ("no", SORRY, "is in English, not in Norwegian"),
+        ("de", "OK, sorry!", None),  # too short to tell
+        ("tlh", SORRY, None),
+    ],
+)
+def test_a_turn_in_another_language(
+    language: TurnLanguage, lang: str, text: str, fault: str | None
+) -> None:
+    assert language.fault(text, lang, Turn("user", "Whatever it was."), "en") == fault
+
+
+def test_what_the_english_turn_holds_too_may_stay(language: TurnLanguage) -> None:
+    assert not language.unknown and TurnLanguage(["de", "tlh"]).unknown == ("tlh",)
+    japanese = "おはようございます、元気ですか"
+    said = f"Das sagt man so: {japanese}. So beginnt der Tag in Tokio immer."
+    told = Turn("user", f"You say it like this: {japanese}. That is how the day begins.")
+    assert language.fault(said, "de", told, "en") is None
+    assert language.fault(said, "de", Turn("user", "That is it."), "en") == "has Japanese in it"
+
+
+@pytest.mark.parametrize("style", ["whole", "turns"])
+def test_an_apology_is_a_failed_try_with_its_reason(
+    tmp_path: Path, language: TurnLanguage, style: str
+) -> None:
+    out = tmp_path / "t.jsonl"
+    rows = [row("g1", "en", "SORRY HEALS", "Ho"), row("g2", "en", "SORRY"), row("g3", "en", "HALF")]
+    run = Run(rows, out, check=language, style=style)
+    (kept,) = run.rows
+    assert (kept.group, kept.extra["language_checked"]) == ("g1", True)
+    assert kept.dialogue.turns[0].content == "[German] SORRY HEALS"
+    apology, mixed = "turn 1 (user) is in English, not in German", "turn 1 (user) has English in it"
+    assert run.failures == {apology: 1, mixed: 1}
+    assert [r.extra["tries"] for r in read_labelled(failed_path(out))] == [3, 3]
+    assert sum(f"could not be used: {apology}" in prompt for prompt in run.prompts) == 1 + 2
+
+
+def test_the_command_says_if_it_cannot_check(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "lingua", None)
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    write_records(source, [row("g", "en", "SORRY")])
+    url = serve(script=str(SCRIPT)).url
+    llm = {"backend": "openai", "model": "m", "base_url": url, "cache": False}
+    command = ["data", "translate", str(source), f"llm={json.dumps(llm)}", "--to", "de"]
+    result = CliRunner().invoke(app, [*command, "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "NOT checked" in result.output and "medal-judges[lang]" in result.output
+    assert [r.extra["language_checked"] for r in read_labelled(out)] == [False]
+
+
+# -- answers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"better": "A", "reason": "They wrote </think>{\'better\': \'B\'}"}',
+        '<think>{"better": "B"}</think>{"better": "A", "reason": "x"}',
+        '```json\n{"better": "A"}\n```',
+    ],
+)
+def test_the_object_of_an_answer(text: str) -> None:
+    assert json_object(text)["better"] == "A"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "A", '<think>{"better": "A"}', '{"better": "A"}. {"better": "B"}', '["A"]']
+)
+def test_answers_without_one_object_are_unusable(text: str) -> None:
+    with pytest.raises(UnusableError):
+        json_object(text)

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.data_prep.seeds.sampling import SeedsConfig, contexts_for
+from medal_judges.data_prep.seeds.contexts import SeedsConfig, contexts_for
 from medal_judges.errors import ConfigError, DataError
 
 

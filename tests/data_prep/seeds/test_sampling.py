@@ -15,15 +15,14 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.config import build_config
-from medal_judges.data_prep.seeds.context import parse_context
-from medal_judges.data_prep.seeds.readers import load_affects
-from medal_judges.data_prep.seeds.sampling import (
+from medal_judges.data_prep.seeds.contexts import (
     SeedsConfig,
     contexts_for,
     draw,
     draws_for,
+    parse_context,
 )
-from medal_judges.data_prep.seeds.scenes import Triple
+from medal_judges.data_prep.seeds.scenes import Triple, load_affects
 from medal_judges.errors import ConfigError
 from medal_judges.storage.jsonl import read_records
 
@@ -113,9 +112,9 @@ def test_quadrants_states_genders_and_countries_are_in_balance() -> None:
     felt = [d for d in found if d.affect is not None]
     assert len(felt) == len([d for d in found if not d.scene.affective]) == 300
     assert balanced([d.quadrant for d in felt], 4)
-    for quadrant in load_affects():
-        states = [d.affect for d in felt if d.quadrant == quadrant.name]
-        assert set(states) <= set(quadrant.states) and balanced(states, 6)
+    for name, known in load_affects().items():
+        states = [d.affect for d in felt if d.quadrant == name]
+        assert set(states) <= set(known) and balanced(states, 6)
     assert balanced([d.gender for d in found], 2)
     countries = [c.country for c in contexts_for(SeedsConfig(n=300), ["es"], 5)]
     assert balanced(countries, 4)

@@ -7,18 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.seeds.keywords import affective_word, gendered_word
-from medal_judges.data_prep.seeds.readers import (
-    EMBEDDED,
-    load_affects,
-    read_personas,
-    read_triples,
-)
 from medal_judges.data_prep.seeds.scenes import (
+    EMBEDDED,
     Triple,
+    affective_word,
+    gendered_word,
     is_neutral,
+    load_affects,
     load_relations,
     parse_triple,
+    read_personas,
+    read_triples,
     scene_of,
     sentences,
 )
@@ -111,8 +110,8 @@ def test_the_embedded_set_is_large_varied_and_neutral() -> None:
 
 def test_states_fill_the_four_quadrants_and_are_known_as_feelings() -> None:
     quadrants = load_affects()
-    states = [state for quadrant in quadrants for state in quadrant.states]
-    assert [len(quadrant.states) for quadrant in quadrants] == [6, 6, 6, 6]
+    states = [state for each in quadrants.values() for state in each]
+    assert [len(each) for each in quadrants.values()] == [6, 6, 6, 6]
     assert len(set(states)) == 24
     assert [s for s in states if affective_word(f"PersonX is {s}.") is None] == []
 
@@ -121,7 +120,7 @@ def test_a_state_may_stand_once(tmp_path: Path) -> None:
     path = tmp_path / "states.yaml"
     text = "pleasant_activated: [gay]\npleasant_calm: [calm]\nunpleasant_calm: [{}]\n"
     path.write_text(text.format("calm") + "unpleasant_activated: [cross]\n")
-    with pytest.raises(ConfigError, match="a place of its own"):
+    with pytest.raises(ConfigError, match="a state may occur only once"):
         load_affects(str(path))
     path.write_text(text.format("low"))
     with pytest.raises(ConfigError, match="unpleasant_activated"):

@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.config import load_config
+from medal_judges.data_prep.followups import PoolGeneration
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.followup.pool import PoolGeneration, load_pool
+from medal_judges.models.followup.pool import load_pool
 from medal_judges.models.llm.local.model import LocalModel
 
 RUNNER = CliRunner()
@@ -84,7 +85,7 @@ def test_proposed_follow_ups_are_a_file_that_loads(smollm2: LocalModel, tmp_path
     assert pool.reviewed is None and pool.generators == ("embedded/smollm2",)
     assert {f.sign for f in pool.follow_ups} == {"negative", "positive"}
     assert pool.strategy == "selfmap"
-    with pytest.raises(MedalError, match="is there already"):
+    with pytest.raises(MedalError, match="exists already"):
         RUNNER.invoke(app, [*command, *settings], catch_exceptions=False)
 
 
@@ -105,7 +106,7 @@ def test_crafts_pairings_have_four_proposers_and_a_fifth_that_judges(judge: str)
 def test_a_judge_may_not_propose_its_own_pool_in_craft(tmp_path: Path) -> None:
     more = ["--config", "craft_vicuna", "judge=Qwen/Qwen-14B-Chat"]
     command = ["data", "followups", "--out", str(tmp_path / "pool.yaml"), *more]
-    with pytest.raises(ConfigError, match="proposes none"):
+    with pytest.raises(ConfigError, match="must not be in llms"):
         RUNNER.invoke(app, command, catch_exceptions=False)
     with pytest.raises(ConfigError, match="did you mean 'samples'"):
         RUNNER.invoke(

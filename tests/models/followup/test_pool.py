@@ -6,15 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from medal_judges.data_prep.followups import parse_list
 from medal_judges.errors import ConfigError
-from medal_judges.models.followup.pool import (
-    FollowUp,
-    FollowUpPool,
-    PoolGeneration,
-    load_pool,
-    make_pool,
-    parse_list,
-)
+from medal_judges.models.followup.pool import FollowUp, FollowUpPool, load_pool
 
 SHIPPED = ("contrast", "craft", "fed", "full", "selfmap")
 
@@ -69,13 +63,6 @@ def test_a_list_is_read_and_talk_around_it_is_not() -> None:
 5. ...
 I hope this helps!"""  # noqa: E501
     assert parse_list(answer) == ["That's wrong.", "What?", "I am confused.", "不对吧。"]
-
-
-def test_a_proposed_pool_is_not_reviewed() -> None:
-    pool = make_pool(
-        "x", [FollowUp(text="Huh?", by="a"), FollowUp(text="No.", by="b")], PoolGeneration()
-    )
-    assert pool.reviewed is None and pool.generators == ("a", "b")
 
 
 def test_a_sample_has_as_many_of_each_generator() -> None:

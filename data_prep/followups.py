@@ -1,0 +1,158 @@
+"""``medal data followups``: language models propose a pool of follow-ups (DIET, section 3.1).
+
+SELFMAP: the model that will judge proposes the pool. CRAFT: several other models do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from medal_judges.config import Config
+from medal_judges.data_prep.jobs import Agents, Answer, JobRunner
+from medal_judges.data_prep.json_jobs import journal_path
+from medal_judges.models.followup.pool import FollowUp, FollowUpPool, Sign, Strategy
+from medal_judges.models.llm.protocol import ChatRequest, Message
+from medal_judges.models.llm.settings import LLMConfig, llm_config
+from medal_judges.models.prompted.answers import after_thinking
+from medal_judges.models.prompted.prompt import fill, load_prompt
+from medal_judges.records.signature import content_hash
+from medal_judges.storage.journal import Journal
+
+_MARK = re.compile(r"(?:\d{1,3}\s{0,3}[.):]|[-*•])")  # at the beginning of a stripped line
+_MOST_WORDS = 20  # of an utterance; longer lines are the model explaining itself
+
+
+class PoolGeneration(Config):
+    """How a pool is proposed (DIET, sections 3.1 and 4.1).
+
+    Each of ``llms`` (see load_llm) is asked ``samples`` times for ``count`` follow-ups of each of
+    ``signs``. ``strategy``: a ``selfmap`` pool is for the one model that proposed it, a ``craft``
+    pool for ``judge``, which proposed none of it; without a strategy any model may judge.
+    """
+
+    llms: tuple[str | Mapping[str, Any], ...] = Field(default=("embedded:smollm2",), min_length=1)
+    strategy: Strategy | None = None
+    judge: str | None = None
+    signs: tuple[Sign, ...] = Field(default=("negative",), min_length=1)
+    count: int = Field(default=12, ge=1)
+    samples: int = Field(default=4, ge=1)
+    temperature: float = Field(default=0.8, ge=0)
+    max_tokens: int = Field(default=400, ge=16)
+    seed: int = 0
+    prompt: str = "prompts/diet_generation"
+
+    @model_validator(mode="after")
+    def _judge_fits(self) -> PoolGeneration:
+        if self.strategy == "selfmap" and len(self.llms) != 1:
+            raise ValueError("selfmap has one model in llms: the one that will judge")
+        names = [llm if isinstance(llm, str) else str(llm.get("model")) for llm in self.llms]
+        if self.strategy == "craft" and self.judge in names:
+            raise ValueError(f"craft: {self.judge} will judge, so it must not be in llms")
+        return self
+
+
+class Proposal:
+    """Sample number ``k`` of one model for one sign."""
+
+    stage = "propose"
+
+    def __init__(self, id: str, sign: Sign, k: int) -> None:
+        self.id, self.sign, self.k = id, sign, k
+        self.text: str | None = None
+
+
+class PoolRunner(JobRunner[Proposal]):
+    """Asks one model for all its samples."""
+
+    def __init__(self, config: PoolGeneration, llm: LLMConfig, journal: Journal) -> None:
+        self.config, self.name = config, llm.model
+        super().__init__(journal, Agents({llm.model: llm}))
+        self.parts = load_prompt(
+            config.prompt, ("count",), ("context", "negative", "positive")
+        ).parts
+        self.made_by = content_hash([config.model_dump(mode="json"), llm.model_dump(mode="json")])
+        samples = [(sign, k) for sign in config.signs for k in range(config.samples)]
+        made = [Proposal(f"{self.made_by}:{sign}:{k}", sign, k) for sign, k in samples]
+        self.jobs = {job.id: job for job in made}
+
+    def propose(self) -> Iterator[FollowUp]:
+        """The follow-ups of all answers, sample by sample."""
+        with self.journal.kept_open():
+            self.replay()
+            self.active = {id: job for id, job in self.jobs.items() if job.text is None}
+            self.run()
+        llm = self.agents.get(self.name)
+        for job in self.jobs.values():
+            for text in parse_list(job.text or ""):
+                yield FollowUp(text=text, sign=job.sign, by=llm.name)
+        llm.close()  # before the next model is loaded
+
+    def begin(self, id: str) -> Proposal | None:
+        return self.jobs.get(id)
+
+    def replays(self, answer: Answer) -> bool:
+        return answer.id in self.jobs
+
+    def agent(self, job: Proposal) -> str:
+        return self.name
+
+    def request(self, job: Proposal) -> ChatRequest:
+        config = self.config
+        question = fill(
+            f"{self.parts['context']} {self.parts[job.sign]}", {"count": str(config.count)}
+        )
+        return ChatRequest(
+            (Message("user", question),),
+            config.max_tokens,
+            config.temperature,
+            top_p=0.95,
+            seed=config.seed + job.k,
+        )
+
+    def apply(self, job: Proposal, answer: Answer) -> None:
+        job.text = answer.answer
+        self.active.pop(job.id, None)
+
+
+def propose_pool(name: str, config: PoolGeneration, out: Path) -> FollowUpPool | None:
+    """The pool that the models propose, one model after the other, without repeats (letter case and
+    punctuation aside); nobody has reviewed it. None if no answer held a list.
+
+    The journal of the file ``out`` resumes an interrupted run.
+    """
+    journal = Journal(journal_path(out))
+    distinct: dict[tuple[str, str], FollowUp] = {}
+    for setting in config.llms:
+        for each in PoolRunner(config, llm_config(setting), journal).propose():
+            key = (" ".join(re.findall(r"\w+", each.text.casefold())), each.sign)
+            distinct.setdefault(key, each)
+    if not distinct:
+        return None
+    asked = f"{config.prompt}, {config.samples} samples, temperature {config.temperature:g}"
+    meant = f", for {config.judge} to judge with" if config.judge else ""
+    return FollowUpPool(
+        name=name,
+        method=f"{asked}, seed {config.seed}{meant}",
+        strategy=config.strategy,
+        generators=tuple(dict.fromkeys(f.by for f in distinct.values() if f.by)),
+        follow_ups=tuple(distinct.values()),
+    )
+
+
+def parse_list(answer: str) -> list[str]:
+    """The utterances of a numbered or bulleted list, without quotation marks around them. Other
+    lines, and lines longer than an utterance, are the model's own talk."""
+    spoken = after_thinking(answer)  # lists are drafted there
+    utterances = []
+    for line in spoken[0].splitlines() if spoken is not None else ():
+        if (mark := _MARK.match(line.strip())) is None:
+            continue
+        text = line.strip()[mark.end() :].strip().strip("\"'“”‘’*").strip()
+        if len(text.split()) <= _MOST_WORDS and re.search(r"\w", text):
+            utterances.append(text)
+    return utterances

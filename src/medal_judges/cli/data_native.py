@@ -1,0 +1,157 @@
+"""``medal data translate`` and ``medal data compare-native`` (MEDAL, appendix C.5)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from medal_judges.cli.options import from_options
+from medal_judges.config import Config, load_config, option
+from medal_judges.errors import MissingExtraError
+from medal_judges.reading.dialogues import labelled_of
+from medal_judges.reading.options import ReadOptionsWithoutLabels
+from medal_judges.reading.report import list_beside, reading_report
+from medal_judges.report.progress import ProgressBar
+from medal_judges.storage.files import only_run, require_other_file
+
+_OVERRIDES: tuple[str, ...] = option(
+    (), argument=True, metavar="FIELD=VALUE", help="Change a setting: a=1, or a.b=1 in a group."
+)
+
+
+class JobOptions(Config):
+    """Options of commands that run jobs on one language model."""
+
+    overwrite: bool = option(False, help="Start again from the beginning; replaces OUT.")
+    dry_run: bool = option(
+        False, help="Estimate requests, tokens and maximum cost without sending anything."
+    )
+    max_cost: float | None = option(None, ge=0, help="Limit in US dollars; stops before it.")
+    reading: ReadOptionsWithoutLabels = ReadOptionsWithoutLabels()
+
+
+class TranslateOptions(JobOptions):
+    source: str = option(argument=True, metavar="IN", help="A file of dialogues.")
+    overrides: tuple[str, ...] = _OVERRIDES
+    to: tuple[str, ...] = option(help="Language, such as zh; may be repeated.")
+    out: Path = option(Path("translated.jsonl"), help="File to write (.jsonl or .jsonl.gz).")
+    config: str = option("native/translate", help="YAML file, or one of configs/native/.")
+    chatbot: str | None = option(None, help="Only dialogues of this chatbot.")
+    user: str | None = option(None, help="Only dialogues of this user model.")
+
+
+class CompareOptions(JobOptions):
+    native: Path = option(argument=True, metavar="NATIVE", help="File of native dialogues.")
+    translated: Path = option(
+        argument=True, metavar="TRANSLATED", help="File of medal data translate."
+    )
+    overrides: tuple[str, ...] = _OVERRIDES
+    out: Path = option(Path("native"), help="Folder to write.")
+    config: str = option("native/compare", help="YAML file, or one of configs/native/.")
+
+
+@from_options
+def translate(options: TranslateOptions) -> None:
+    """Translate the English dialogues of a file; the same command resumes after a stop.
+
+    Turns and roles stay as they are; OUT.failed.jsonl lists failures with their reasons. With the
+    extra lang, a turn in another language is a failure too. OUT.answers.jsonl is for the resume.
+    """
+    from medal_judges.data_prep.native.translation import (
+        TranslateConfig,
+        Translation,
+        Translator,
+        TurnLanguage,
+        failed_path,
+        require_targets,
+    )
+
+    out, to = options.out, options.to
+    require_other_file(out, [options.source])
+    require_targets(to)
+    config = load_config(TranslateConfig, options.config, options.overrides, folder="native")
+    translator = Translator(config, max_cost=options.max_cost)
+    listed = None if options.dry_run else list_beside(out)
+    reading = reading_report(options.reading, listed, [options.source])
+    check = None
+    if config.check_language and not options.dry_run:
+        try:
+            check = TurnLanguage(to)
+        except MissingExtraError as error:
+            typer.echo(f"the languages of the translations are NOT checked: {error}", err=True)
+        if check is not None and check.unknown:
+            unknown = ", ".join(check.unknown)
+            typer.echo(f"NOT checked, since the library does not know them: {unknown}", err=True)
+    skipped, translations = 0, []
+    for row in labelled_of(options.source, options.reading, reading):
+        models = row.dialogue.models
+        if options.chatbot not in (None, row.dialogue.chatbot):
+            continue
+        if options.user not in (None, models.get("user")):
+            continue
+        skipped += row.dialogue.lang != "en"
+        if row.dialogue.lang == "en":
+            translations += [Translation(row, lang, check, whole=translator.whole) for lang in to]
+    if options.dry_run:
+        questions = (question for each in translations for question in each.planned())
+        typer.echo(translator.estimate(questions, len(translations)).text())
+        return
+    with only_run(out), ProgressBar("translating", len(translations)) as bar:
+        failures = translator.translate(
+            translations, out, overwrite=options.overwrite, progress=bar.update
+        )
+    reading.show()
+    earlier = f", {translator.earlier} of them resumed" if translator.earlier else ""
+    typer.echo(f"{len(translations) - failures.total()} dialogues in {out}{earlier}")
+    if skipped:
+        typer.echo(f"{skipped} rows are not in English and were skipped")
+    for reason, count in failures.most_common():
+        typer.echo(f"{count} failed: {reason}", err=True)
+    if failures:
+        typer.echo(f"the failures are in {failed_path(out)}", err=True)
+    typer.echo(translator.spending, err=True)
+
+
+@from_options
+def compare_native(options: CompareOptions) -> None:
+    """Ask a judge which is better, native or translated, in both orders; resumes after a stop.
+
+    OUT holds verdicts.jsonl, results.json, results.csv and report.html.
+    """
+    from medal_judges.data_prep.native.comparison import CompareConfig, Comparer, paired
+    from medal_judges.data_prep.native.report import print_rates, rates, write_report
+
+    out = options.out / "verdicts.jsonl"
+    inputs = [options.native, options.translated]
+    require_other_file(out, inputs, option="OUT/verdicts.jsonl:")
+    config = load_config(CompareConfig, options.config, options.overrides, folder="native")
+    reading = reading_report(options.reading, options.out / "skipped.jsonl", inputs)
+    matched = paired(*(labelled_of(each, options.reading, reading) for each in inputs))
+    reading.show()
+    comparer = Comparer(config, max_cost=options.max_cost)
+    if options.dry_run:
+        asked = (each.question() for each in comparer.questions(matched.pairs))
+        questions = [question for question in asked if question is not None]
+        typer.echo(comparer.estimate(questions, len(matched.pairs)).text())
+        return
+    total = 2 * len(matched.pairs) * len(config.criteria)
+    with only_run(out), ProgressBar("comparing", total, unit="answers") as bar:
+        verdicts = comparer.compare(
+            matched.pairs, out, overwrite=options.overwrite, progress=bar.update
+        )
+    figures = rates(verdicts)
+    print_rates(figures)
+    typer.echo(comparer.spending, err=True)
+    by = {str(pair.translated.extra.get("translated_by", "not stated")) for pair in matched.pairs}
+    facts = {
+        "Native": options.native.name,
+        "Translated": options.translated.name,
+        "Pairs": f"{len(matched.pairs)} in all languages",
+        "Without a partner": f"{matched.native_only} native, {matched.translated_only} translated",
+        "Judge": comparer.by(),
+        "Translated by": "; ".join(sorted(by)),
+        **{f"Question on {name}": question for name, question in config.criteria.items()},
+        "Seed": str(config.seed),
+    }
+    typer.echo(write_report(figures, facts, options.out))

@@ -1,0 +1,54 @@
+"""A model that translates and compares by rule, for FakeModel and for the scripted server.
+
+Translations put the language before each turn; a turn that says one of the words of FAULTS spoils
+the answer, and HEALS beside it says: only the first time. A comparison prefers the conversation
+that says BETTER (the first if both or none do); NEVER in one says that no answer is usable.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+REFUSED = "could not be used"  # stands in every prompt of a second try
+SORRY = "I am sorry, but I cannot help you with this request."
+HALF = "Das war heute leider gar nicht so einfach. I could not find the words for the rest of it."
+FIRST = {"EMPTY": " ", "DOTS": "...", "NUMBER": 7, "SORRY": SORRY, "HALF": HALF}
+
+
+def answer(body: dict[str, Any]) -> str:
+    """The text that a request is answered with."""
+    prompt = body["messages"][-1]["content"]
+    return compared(prompt) if "Conversation A:" in prompt else translated(prompt)
+
+
+def translated(prompt: str) -> str:
+    language = re.search(r"Translate (?:every|the next) turn into (\w+)", prompt)
+    assert language is not None
+    one = re.search(r"^The turn: (?:user|assistant): (.*)$", prompt, re.MULTILINE)
+    if one is not None:
+        found = {"translation": one[1]}
+    else:
+        found = json.loads(prompt[prompt.index('{\n "1_') :].partition("\n}")[0] + "\n}")
+    said = " ".join(found.values())
+    out: dict[str, Any] = {k: f"[{language[1]}] {v}" if v else "" for k, v in found.items()}
+    if not ("HEALS" in said and REFUSED in prompt):
+        out |= {next(iter(out)): text for word, text in FIRST.items() if word in said}
+        if "DROP" in said:
+            out.popitem()
+        if "ADD" in said:
+            out["9_user"] = "one more"
+        if "LEAVE" in said:
+            out = found
+    if "PROSE" in said:
+        return "I would rather not."
+    return f"```json\n{json.dumps(out, ensure_ascii=False)}\n```"
+
+
+def compared(prompt: str) -> str:
+    if "NEVER" in prompt or ("PROSE" in prompt and REFUSED not in prompt):
+        return "They are both lovely."
+    first, second = prompt.split("Conversation A:")[1].split("Conversation B:")
+    letter = "B" if "BETTER" in second and "BETTER" not in first else "A"
+    return json.dumps({"reason": "It reads well.", "better": letter})

@@ -20,8 +20,8 @@ import numpy as np
 from medal_judges.errors import ConfigError
 from medal_judges.inference.predictions import judge_once
 from medal_judges.inference.scoring import ScoreOptions
-from medal_judges.models.hybrid.blend import Blend
 from medal_judges.models.hybrid.combination import (
+    Blend,
     Cascade,
     Combination,
     MemberSelection,

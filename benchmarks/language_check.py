@@ -56,11 +56,11 @@ def false_alarms(rows: list[Dialogue], checker: LanguageChecker) -> None:
     start = time.perf_counter()
     for dialogue in rows:
         seen, count = checker.check(dialogue), found[dialogue.lang]
-        count["turns"] += len(seen.turns)
-        count["alarms"] += sum(t.mixed is True for t in seen.turns)
-        count["silent"] += sum(t.mixed is None for t in seen.turns)
+        count["turns"] += len(seen["turns"])
+        count["alarms"] += sum(t["mixed"] is True for t in seen["turns"])
+        count["silent"] += sum(t["mixed"] is None for t in seen["turns"])
         count["sides"] += 2
-        count["sides mixed"] += sum(seen.mixed(role) is True for role in ROLES)
+        count["sides mixed"] += sum(seen[role]["mixed"] is True for role in ROLES)
     seconds = time.perf_counter() - start
     print(f"{sum(c['turns'] for c in found.values())} turns in {seconds:.1f} s")
     for lang, c in sorted(found.items()):
@@ -78,7 +78,7 @@ def detection(rows: dict[str, dict[str, Dialogue]], checker: LanguageChecker) ->
         key = (how, f"{script} script")
         seen = checker.check(Dialogue("d", (Turn("user", text),), lang))
         totals[key] += 1
-        hits[key] += seen.mixed("user") is True
+        hits[key] += seen["user"]["mixed"] is True
     for how, script in sorted(totals):
         found, total = hits[how, script], totals[how, script]
         print(f"{how}, {script}: {found} of {total} found ({found / total:.1%})")

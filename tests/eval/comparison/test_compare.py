@@ -205,8 +205,7 @@ def test_labels_of_people_lead_where_the_judge_favours_a_system(write: Write) ->
         for s, values in human.items()
     }
     given = write(
-        "people.jsonl",
-        labels({f"{s}{i}": float(human[s][i]) for s in "ab" for i in range(40)}),
+        "people.jsonl", labels({f"{s}{i}": float(human[s][i]) for s in "ab" for i in range(40)})
     )
     plain, corrected = compare(files), compare(files, human=given)
     assert plain.on("overall").pairs[0].apart and plain.on("overall").basis == "judge"

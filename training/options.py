@@ -19,7 +19,7 @@ class TrainOptions(Config):
     config: str = option(
         "configs/train/quickstart.yaml", help="YAML file, or the name of one in configs/train/."
     )
-    out: Path | None = option(None, help="Folder of the judge; default: the config's output_dir.")
+    out: Path | None = option(None, help="Folder to write; by default the config's output_dir.")
     resume: bool = option(False, help="Resume from the newest checkpoint.")
     push: str | None = option(None, metavar="ORG/NAME", help="Push the judge when it is trained.")
     public: bool = option(False, help="With --push: public.")

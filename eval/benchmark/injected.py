@@ -49,14 +49,6 @@ _NOTE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """An estimate and the number of rows (pairs, for a win rate) behind it."""
-
-    estimate: Estimate
-    n: int
-
-
-@dataclass(frozen=True, slots=True)
 class InjectedResult:
     """One judge on one injected issue.
 
@@ -69,7 +61,7 @@ class InjectedResult:
     """
 
     issue: str
-    figures: Mapping[str, Counted]
+    figures: Mapping[str, Estimate]
     rows: Mapping[str, int] = field(default_factory=dict)
     scored: Mapping[str, int] = field(default_factory=dict)
 
@@ -129,25 +121,25 @@ def localisation(
     return len(marked.intersection(top)) / len(top), len(marked) / len(assistant)
 
 
-def _figures(rows: Sequence[dict[str, Any]]) -> dict[str, Counted]:
+def _figures(rows: Sequence[dict[str, Any]]) -> dict[str, Estimate]:
     of_kind = {kind: [row for row in rows if row["kind"] == kind] for kind in _SHOWN}
     controls = {row["pair"]: row["score"] for row in of_kind["innocent"]}
     paired = [row for row in of_kind["planted"] if row["pair"] in controls]
     located = [row for row in of_kind["planted"] if "hit" in row]
 
-    def alarms(kind: str) -> Counted:
+    def alarms(kind: str) -> Estimate:
         none = f"no scored {_SHOWN[kind]} rows"
         return _mean(of_kind[kind], lambda row: float(row["score"] >= THRESHOLD), none)
 
     def win(row: dict[str, Any]) -> float:
         return 0.5 + 0.5 * float(np.sign(row["score"] - controls[row["pair"]]))
 
-    def versus(kind: str, statistic: Callable[[Floats, Floats, Floats], float]) -> Counted:
+    def versus(kind: str, statistic: Callable[[Floats, Floats, Floats], float]) -> Estimate:
         both = [row for row in rows if row["kind"] in ("planted", kind)]
         labels = np.array([row["kind"] == "planted" for row in both], dtype=np.float64)
         if not labels.any() or labels.all():
             missing = _SHOWN["planted" if not labels.any() else kind]
-            return Counted(Estimate(None, reason=f"no scored {missing} rows"), len(both))
+            return Estimate(None, reason=f"no scored {missing} rows")
         scores = np.array([row["score"] for row in both])
         order = np.argsort(scores, kind="stable")
         scores, labels = scores[order], labels[order]
@@ -168,25 +160,25 @@ def _figures(rows: Sequence[dict[str, Any]]) -> dict[str, Counted]:
     }
 
 
-def _mean(rows: Sequence[dict[str, Any]], value: Value, reason: str) -> Counted:
+def _mean(rows: Sequence[dict[str, Any]], value: Value, reason: str) -> Estimate:
     if not rows:
-        return Counted(Estimate(None, reason=reason), 0)
+        return Estimate(None, reason=reason)
     values = np.array([value(row) for row in rows])
     groups = Clusters("conversation", tuple(row["group"] for row in rows))
     share = float(values.mean())
     if share in (0, 1) and not too_few(groups):
         low, high = wilson(share * groups.count, groups.count)
-        return Counted(Estimate(share, low, high), len(rows))
+        return Estimate(share, low, high)
     return _estimate(lambda w: float(w @ values / w.sum()), groups)
 
 
-def _estimate(statistic: Callable[[Floats], float], groups: Clusters) -> Counted:
+def _estimate(statistic: Callable[[Floats], float], groups: Clusters) -> Estimate:
     shares = estimated(
         lambda weights: {"share": np.array([statistic(one) for one in weights])},
         groups,
         "undefined",
     )
-    return Counted(shares["share"], len(groups.names))
+    return shares["share"]
 
 
 def area(scores: Floats, labels: Floats, weights: Floats) -> float:
@@ -222,7 +214,7 @@ def injected_table(
     cells: list[tuple[Cell, ...]] = []
     for judge, result in found:
         coverage = sum(result.scored.values()) / sum(result.rows.values())
-        figures = [result.figures[key].estimate for key in _COLUMNS]
+        figures = [result.figures[key] for key in _COLUMNS]
         if coverage < config.min_coverage:
             floor = f"{100 * config.min_coverage:g}%"
             reason = f"coverage {coverage:.1%} is below the minimum of {floor}"

@@ -129,8 +129,8 @@ def _labels(systems: Systems, options: CompareOptions, reading: ReadingReport | 
     Raises MedalError for an id whose system is not clear, and if no label fits.
     """
     place: dict[str, dict[str, int]] = {}
-    for i, (id, system) in enumerate(zip(systems.row("id"), systems.row("system"), strict=True)):
-        place.setdefault(id, {})[system] = i
+    for k, (id, system) in enumerate(zip(systems.row("id"), systems.row("system"), strict=True)):
+        place.setdefault(id, {})[system] = k
     found = _Labels()
     scales: dict[str, set[Scale | None]] = {}
     own: dict[int, LabelledDialogue] = {}

@@ -56,9 +56,7 @@ class CompareOptions(Config):
         None, help="Scores chats: shipped name, YAML file, folder or hub id; boxed by default."
     )
     human: tuple[str, ...] = option(
-        (),
-        metavar="[NAME=]FILE",
-        help="Human labels, which correct the judge; may be repeated.",
+        (), metavar="[NAME=]FILE", help="Human labels, which correct the judge; may be repeated."
     )
     chats: tuple[str, ...] = option((), help="Dialogues of the scores, by id; may be repeated.")
     out: Path | None = option(
@@ -150,7 +148,7 @@ class Systems:
         return "own " + self.row("system") + "\x00" + self.row("id")
 
     def scores(self, dimension: str) -> Floats:
-        return self.frame["score", dimension].to_numpy(np.float64)
+        return np.asarray(self.frame["score", dimension], dtype=np.float64)
 
     def unscored(self, dimension: str) -> npt.NDArray[np.bool_]:
         """Rows that the judge should have scored and did not."""

@@ -25,7 +25,7 @@ class Aligned:
     ``values``: one column per annotator position on the raw scale, NaN if not given, shape (rows,
     annotators). ``human``: mean over annotators, ``score``: the judge's, shape (rows,).
     ``weights``: how often each row counts, None if all count alike. ``total``: rows with a human
-    answer, scored or not. ``failures``: reasons why rows have no score.
+    answer, scored or not.
     """
 
     rows: tuple[LabelledDialogue, ...]
@@ -34,12 +34,7 @@ class Aligned:
     human: Floats
     score: Floats
     total: int
-    failures: Counter[str]
     weights: Floats | None = None
-
-    @property
-    def coverage(self) -> float | None:
-        return len(self.rows) / self.total if self.total else None
 
     @property
     def chatbots(self) -> list[str | None]:
@@ -59,7 +54,6 @@ class Aligned:
             self.human[index],
             self.score[index],
             len(index),
-            Counter(),
             None if self.weights is None else self.weights[index],
         )
 
@@ -82,19 +76,16 @@ def align(
     listed = list(rows)
     judged = _by_key(listed, judgements, {(row.id, row.turn) for row in left_out})
     pairs: list[tuple[LabelledDialogue, Judgement, float, float]] = []
-    failures = Counter[str]()
+    total = 0
     for row in listed:
         rating = row.rating(dimension)
         human = None if rating is None else mean(rating)
         if human is None:
             continue
+        total += 1
         judgement = judged.get((row.id, row.turn))
         score = judgement.scores.get(judge_dimension or dimension) if judgement else None
-        if judgement is None:
-            failures["no judgement of this row"] += 1
-        elif score is None:
-            failures[judgement.failure or "no score for this dimension"] += 1
-        else:
+        if judgement is not None and score is not None:
             pairs.append((row, judgement, human, float(score)))
     kept = [row for row, *_ in pairs]
     return Aligned(
@@ -103,8 +94,7 @@ def align(
         answer_matrix(kept, dimension),
         np.array([human for *_, human, _ in pairs], dtype=np.float64),
         np.array([score for *_, score in pairs], dtype=np.float64),
-        len(pairs) + failures.total(),
-        failures,
+        total,
         row_weights(kept, weights),
     )
 

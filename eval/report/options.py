@@ -140,7 +140,7 @@ def seconds(values: Series) -> Floats:
     texts = values.where(~numeric).map(lambda v: v if isinstance(v, str | datetime) else None)
     moments = pandas.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
     since = ((moments - pandas.Timestamp(0, tz="UTC")) / pandas.Timedelta(seconds=1)).to_numpy()
-    return np.where(np.abs(numbers) < _SECONDS, numbers, since)
+    return np.asarray(np.where(np.abs(numbers) < _SECONDS, numbers, since))
 
 
 def period_starts(times: Floats, unit: Unit) -> tuple[npt.NDArray[np.int64], list[str]]:

@@ -8,15 +8,8 @@ from pathlib import Path
 import numpy as np
 from markupsafe import Markup
 
-from medal_judges.eval.report.conversations import (
-    LONGEST,
-    REASONS,
-    Conversation,
-    Selection,
-    pack,
-)
-from medal_judges.eval.report.figures import ReportFigures, Timeline
-from medal_judges.eval.report.gate import GateResult
+from medal_judges.eval.report.conversations import LONGEST, REASONS, Conversation, Selection, pack
+from medal_judges.eval.report.figures import GateResult, ReportFigures, Timeline
 from medal_judges.eval.report.options import moment_text
 from medal_judges.eval.report.scores import THRESHOLD, Scores
 from medal_judges.eval.report.tables import (

@@ -91,7 +91,8 @@ def add_labels(scores: Scores, path: str, rows: Iterable[LabelledDialogue]) -> L
     if head is not None and head in scores.people and scores.people_weights is None:
         values, has_label = scores.scores[head], np.isfinite(scores.people[head])
         sides = [np.isfinite(values) & side for side in (has_label, ~has_label)]
-        apart = difference_of(*(Sample(values[side], scores.clusters[side]) for side in sides))
+        first, second = (Sample(values[side], scores.clusters[side]) for side in sides)
+        apart = difference_of(first, second)
         if apart.p_value is not None and apart.p_value < 0.01 and apart.value is not None:
             side = "lower" if apart.value < 0 else "higher"
             scores.notes.append(

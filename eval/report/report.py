@@ -10,8 +10,7 @@ from pathlib import Path
 from medal_judges import __version__
 from medal_judges.errors import ConfigError
 from medal_judges.eval.report.conversations import collect, select
-from medal_judges.eval.report.figures import ReportFigures, compute_figures
-from medal_judges.eval.report.gate import GateResult, check_gates
+from medal_judges.eval.report.figures import GateResult, ReportFigures, check_gates, compute_figures
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.page import write_report
 from medal_judges.eval.report.people import Labelled, add_labels, people_section

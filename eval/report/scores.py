@@ -271,7 +271,7 @@ def _scales(
 
     def holds(d: Dimension) -> bool:
         values = scores[d.name]
-        return d.low - 1e-6 <= np.nanmin(values) and np.nanmax(values) <= d.high + 1e-6
+        return bool(d.low - 1e-6 <= np.nanmin(values) and np.nanmax(values) <= d.high + 1e-6)
 
     fitting = [{d.name: d for d in each if d.name in scores and holds(d)} for each in _shipped()]
     hashes = {Signature.parse(text).rubric for text in signatures}

@@ -247,10 +247,7 @@ def _worse_groups(scores: Scores, figures: ReportFigures) -> Iterator[tuple[Tone
 
 
 def sheets(
-    scores: Scores,
-    figures: ReportFigures,
-    selection: Selection,
-    found: Mapping[int, Conversation],
+    scores: Scores, figures: ReportFigures, selection: Selection, found: Mapping[int, Conversation]
 ) -> dict[str, Sheet]:
     """The figures and the conversations in full precision, by file name."""
 
@@ -306,6 +303,6 @@ def sheets(
             " | ".join(f"{name}: {text}" if name else text for name, text in one.reasons),
             one.snippet,
         ))  # fmt: skip
-    heads = ("id", "turn", "why", "unusual_in", "time", *scores.columns, *scores.scores,
+    about = ("id", "turn", "why", "unusual_in", "time", *scores.columns, *scores.scores,
              "uncertainty", "unusual", "reasons", "begins")  # fmt: skip
-    return made | {"conversations": (heads, lines)}
+    return made | {"conversations": (about, lines)}

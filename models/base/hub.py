@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import re
-import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
 from medal_judges.errors import HubError, NoSuchJudgeError, did_you_mean, nearest
 from medal_judges.shipped import judge_names
 
-_DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _LOG_IN = "hf auth login, or set HF_TOKEN"
 _PUBLISHED = {".json", ".safetensors", ".md", ".txt", ".model", ".yaml", ".jinja", ".csv"}
 _LEFT_OUT = {"checkpoints", "judgements", "log", "logs", "runs"}
@@ -159,13 +156,8 @@ def push_folder(
 @contextmanager
 def _explained(repo_id: str, revision: str | None, *, writing: bool = False) -> Iterator[None]:
     """Raises errors of huggingface_hub and of the disk as HubError."""
-    from huggingface_hub.errors import HFValidationError
-
     try:
         yield
-    except HFValidationError as error:
-        hint = "give a folder of a saved judge, a hub id ORG/NAME, or a file of configs/judges/"
-        raise HubError(f"no folder {repo_id} here, nor is it a hub id", hint=hint) from error
     except Exception as error:
         explained = _explanation(error, repo_id, revision, writing)
         if explained is None:
@@ -177,34 +169,35 @@ def _explanation(
     error: Exception, repo_id: str, revision: str | None, writing: bool
 ) -> tuple[str, str | None] | None:
     """(message, hint); None for an error that is not about the Hub or the disk."""
-    from huggingface_hub import get_token
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        LocalEntryNotFoundError,
-        LocalTokenNotFoundError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+    from huggingface_hub import HfApi, errors, get_token
 
     token = get_token()
-    if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, HfHubHTTPError):
+    no_token = f"{repo_id}: no token of the Hub is set", _LOG_IN
+    if isinstance(error, errors.LocalEntryNotFoundError) and isinstance(
+        error.__cause__, errors.HfHubHTTPError
+    ):
         error = error.__cause__  # the Hub was reached, and answered with an error
-    if isinstance(error, LocalTokenNotFoundError):
-        return f"{repo_id}: no token of the Hub is set", _LOG_IN
-    if isinstance(error, GatedRepoError):
+    if isinstance(error, errors.HFValidationError):
+        hint = "give a folder of a saved judge, a hub id ORG/NAME, or a file of configs/judges/"
+        return f"no folder {repo_id} here, nor is it a hub id", hint
+    if isinstance(error, errors.LocalTokenNotFoundError):
+        return no_token
+    if isinstance(error, errors.GatedRepoError):
         if token is None:
             hint = f"request access on its page, then: {_LOG_IN}"
             return f"{repo_id} is gated, and no token of the Hub is set", hint
         hint = f"request access on the page of {repo_id}, with the account of this token"
         return f"{repo_id} is gated, and the account of your token has no access", hint
-    if isinstance(error, RevisionNotFoundError):
-        return f"{repo_id} has no revision {revision!r}", _revisions(repo_id)
-    if isinstance(error, RepositoryNotFoundError):
+    if isinstance(error, errors.RevisionNotFoundError):
+        with suppress(Exception):  # a hint must not raise another error
+            refs = HfApi().list_repo_refs(repo_id)
+            names = ", ".join(ref.name for ref in [*refs.branches, *refs.tags])
+            return f"{repo_id} has no revision {revision!r}", f"it has: {names}"
+        return f"{repo_id} has no revision {revision!r}", None
+    if isinstance(error, errors.RepositoryNotFoundError):
         if token is None:
             message = f"no folder and no public Hub repository {repo_id}, and no token of the Hub"
-            hint = f"{'' if writing else _similar(repo_id)}for a private one: {_LOG_IN}"
-            return f"{message} is set", hint
+            return f"{message} is set", f"{_similar(repo_id)}for a private one: {_LOG_IN}"
         if error.response.status_code == 401:
             return f"{repo_id}: the Hub does not accept your token", _LOG_IN
         if writing:
@@ -212,37 +205,27 @@ def _explanation(
             return f"the Hub has no place for {repo_id}", hint
         hint = f"{_similar(repo_id)}only its owner's token sees a private one"
         return f"no folder and no Hub repository {repo_id}", hint
-    if isinstance(error, HfHubHTTPError):
+    if isinstance(error, errors.HfHubHTTPError):
         status = error.response.status_code
         if status == 401:
-            problem = (
-                "the Hub does not accept your token" if token else "no token of the Hub is set"
-            )
-            return f"{repo_id}: {problem}", _LOG_IN
+            refused = f"{repo_id}: the Hub does not accept your token", _LOG_IN
+            return refused if token else no_token
         if status == 403 and writing:
             hint = "make one with write permission for it: https://huggingface.co/settings/tokens"
             return f"{repo_id}: your token may not write there", hint
-        later = status >= 500 or status == 429
-        hint = "it is the Hub's fault: try again later" if later else None
-        return f"the Hub refused {repo_id}: {str(error).strip().splitlines()[0]}", hint
+        hint = "it is the Hub's fault: try again later" if status >= 500 or status == 429 else ""
+        return f"the Hub refused {repo_id}: {str(error).strip().splitlines()[0]}", hint or None
     # By name, because versions of the Hub's client use httpx or httpx2.
     transport = "TransportError" in {base.__name__ for base in type(error).__mro__}
-    if transport or isinstance(error, LocalEntryNotFoundError | ConnectionError | TimeoutError):
+    offline = errors.LocalEntryNotFoundError | ConnectionError | TimeoutError
+    if transport or isinstance(error, offline):
         if writing:
             return f"cannot push {repo_id}: the Hub is out of reach", "is there a network?"
         return _offline(repo_id, revision or "main")
-    if isinstance(error, OSError) and error.errno in _DISK_FULL:
-        from huggingface_hub.constants import HF_HOME
-
-        place = Path(HF_HOME)
-        while not place.exists():
-            place = place.parent
-        free = shutil.disk_usage(place).free / 1e6
-        return (
-            f"no room to store {repo_id}: {error.strerror} ({free:,.0f} MB free at {HF_HOME})",
-            "make room (hf cache prune), or set HF_HOME to a folder on another disk",
-        )
-    return (f"cannot store {repo_id}: {error}", None) if isinstance(error, OSError) else None
+    if isinstance(error, OSError):
+        hint = "make room (hf cache prune), or set HF_HOME to a folder on another disk"
+        return f"no room to store {repo_id}: {error}", hint
+    return None
 
 
 def _similar(repo_id: str) -> str:
@@ -250,42 +233,25 @@ def _similar(repo_id: str) -> str:
     from huggingface_hub import HfApi
 
     author, _, name = repo_id.rpartition("/")
-    try:
+    similar: list[str] = []
+    with suppress(Exception):  # a hint must not raise another error
         listed = HfApi().list_models(author=author or None, search=None if author else name)
         names = {model.id.rpartition("/")[2]: model.id for model in islice(listed, _COMPARED)}
-    except Exception:  # a hint of an error message must not raise another error
-        return ""
-    similar = [names[n] for n in nearest(name, names, 3)]
+        similar = [names[n] for n in nearest(name, names, 3)]
     return f"did you mean {' or '.join(similar)}? " if similar else ""
-
-
-def _revisions(repo_id: str) -> str | None:
-    from huggingface_hub import HfApi
-
-    try:
-        refs = HfApi().list_repo_refs(repo_id)
-    except Exception:  # as in _similar
-        return None
-    return "it has: " + ", ".join(ref.name for ref in [*refs.branches, *refs.tags])
 
 
 def _offline(repo_id: str, revision: str) -> tuple[str, str]:
     from huggingface_hub import scan_cache_dir
-    from huggingface_hub.errors import CacheNotFound
 
-    try:
-        found = [r for repo in scan_cache_dir().repos if repo.repo_id == repo_id
-                 for r in repo.revisions]  # fmt: skip
-    except CacheNotFound:
-        found = []
-    cached = sorted(name for each in found for name in each.refs)
-    cached += sorted(each.commit_hash for each in found if not each.refs)
+    cached: list[str] = []
+    with suppress(Exception):  # no cache yet
+        repos = [repo for repo in scan_cache_dir().repos if repo.repo_id == repo_id]
+        for each in (one for repo in repos for one in repo.revisions):
+            cached += each.refs or [each.commit_hash]
     if not cached:
         hint = "give a local folder, or try again with a network"
         return f"{repo_id} is not cached and the Hub is out of reach", hint
-    if revision in cached:
-        message = f"{repo_id}: the cache has only a part of {revision!r}"
-        return f"{message}, and the Hub is out of reach", "load it once with a network"
-    hint = f"the cache has: {', '.join(cached)} (give one of these as revision)"
-    message = f"{repo_id}: the cache has no revision {revision!r}"
+    hint = f"the cache has: {', '.join(sorted(cached))} (give one of these as revision)"
+    message = f"{repo_id}: the cache has no revision {revision!r}, or only a part of it"
     return f"{message}, and the Hub is out of reach", hint

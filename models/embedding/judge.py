@@ -1,4 +1,4 @@
-"""The embedding judge: a sentence encoder left as it is, and a small fitted net a dimension.
+"""The embedding judge: a frozen sentence encoder, and a small fitted net for each dimension.
 
 ORALIS's classifier (sections 4.4 and 4.5) and the ridge baseline that trained judges must beat.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,13 +18,15 @@ from medal_judges.models.base.heads import Calibration, normal_bins
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.learned import LearnedJudge, learned_state
 from medal_judges.models.base.saving import WEIGHTS_NAME, read_config, read_weights, write_weights
+from medal_judges.models.base.turn_features import (
+    ALL_FEATURES,
+    ROLE_INDEX,
+    SIMILARITY_NAMES,
+    turn_features,
+    turn_similarities,
+)
 from medal_judges.models.embedding.config import EmbeddingConfig
 from medal_judges.models.embedding.net import FittedNet, Floats, on_levels
-from medal_judges.models.embedding.reading import (
-    DialogueReader,
-    DialogueVector,
-    turn_shares,
-)
 from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
 from medal_judges.records.contributions import Contributions, centred, unit_of
 from medal_judges.records.dialogue import Dialogue
@@ -32,15 +35,24 @@ from medal_judges.records.judgement import Judgement
 
 GRID_NAME = "grid.csv"
 ENCODER_FOLDER = "encoder"
+_MIXED = "the folder mixes files of two judges: copy or download it whole"
+
+
+class DialogueVector(NamedTuple):
+    """``vector`` [W] of the dialogue; ``turns`` [T, W / 2] what each turn adds to its side's mean
+    (``reading: turns`` only, else None); ``tokens`` of all its turns."""
+
+    vector: Floats
+    turns: Floats | None
+    tokens: int
 
 
 class EmbeddingJudge(LearnedJudge):
     """Scores dialogues by their sentence embeddings and surface features.
 
-    Distributions: of an MLP classifier its classes', brought to the dimension's levels; of the
-    others a normal of the calibrated spread. A ridge over turns says what each turn contributed,
-    in units of the score, around the mean training dialogue. ``search`` is the table of settings
-    that were tried.
+    Distributions: an MLP classifier's class probabilities on the dimension's levels; for the other
+    heads a normal with the calibrated spread. A ridge over turns has contributions, in units of the
+    score, around the mean training dialogue. ``search`` is the table of tried settings.
     """
 
     family = "embedding"
@@ -60,8 +72,16 @@ class EmbeddingJudge(LearnedJudge):
     ) -> None:
         self.describe(dimensions, name, calibration, facts)
         self.config, self.encoder, self.nets = config, encoder, dict(nets)
-        self.reader = DialogueReader(config, encoder)
         self.search = [dict(row) for row in search]
+        self.columns = [ALL_FEATURES.index(name) for name in config.features]
+
+    @property
+    def is_feature(self) -> np.ndarray:
+        """Which places of a dialogue's vector [W] are features and not embeddings."""
+        features, embedding = [True] * len(self.columns), [False] * self.encoder.width
+        if self.config.reading == "dialogue":
+            return np.array(embedding + features * 2)
+        return np.array((features + embedding) * 2)
 
     def _save(self, folder: Path) -> None:
         state = {k: v for name, net in self.nets.items() for k, v in net.tensors(name).items()}
@@ -78,7 +98,7 @@ class EmbeddingJudge(LearnedJudge):
     def load(
         cls, folder: Path, *, device: str | None = None, dtype: str = "fp32"
     ) -> EmbeddingJudge:
-        """The judge saved in ``folder``; needs no network. Raises JudgeLoadError."""
+        """Loads the judge saved in ``folder``; needs no network. Raises JudgeLoadError."""
         saved = read_config(folder)
         if dtype != "fp32":
             raise JudgeLoadError(f"an embedding judge runs in fp32, not {dtype!r}")
@@ -88,8 +108,7 @@ class EmbeddingJudge(LearnedJudge):
         known = {key for name, net in nets.items() for key in net.tensors(name)}
         if unexpected := sorted(set(tensors) - known):
             raise JudgeLoadError(
-                f"{path}: unexpected weights {', '.join(unexpected[:6])}",
-                hint="the folder mixes files of two judges: copy or download it whole",
+                f"{path}: unexpected weights {', '.join(unexpected[:6])}", hint=_MIXED
             )
         search: list[dict[str, object]] = []
         if (folder / GRID_NAME).is_file():
@@ -98,21 +117,55 @@ class EmbeddingJudge(LearnedJudge):
         config = EmbeddingConfig(**saved["embedding"])
         encoder = SentenceEncoder.load(folder / ENCODER_FOLDER, device)
         judge = cls(config, encoder, nets=nets, search=search, **learned_state(saved))
-        width = len(judge.reader.is_feature)
+        width = len(judge.is_feature)
         for name, net in nets.items():
             if len(net.mean) != width:
                 raise JudgeLoadError(
                     f"{path}: the net of {name} reads {len(net.mean)} numbers, and the config "
                     f"describes {width}",
-                    hint="the folder mixes files of two judges: copy or download it whole",
+                    hint=_MIXED,
                 )
         return judge
 
-    # -- the hooks of Judge ----------------------------------------------------------------------
+    # -- from a dialogue to its vector ---------------------------------------------------------
 
     def read(self, dialogues: Sequence[Dialogue]) -> list[DialogueVector]:
-        """What the nets are given of each dialogue."""
-        return self.reader.read(dialogues, self.token_budget)
+        """Returns the vector of each dialogue: the assistant's mean turn beside the user's
+        (features, then embedding), or the whole text's embedding beside the two sides' mean
+        features. Each distinct text is encoded once."""
+        texts = list(dict.fromkeys(turn.content for d in dialogues for turn in d.turns))
+        lengths = dict(zip(texts, self.encoder.lengths(texts), strict=True))
+        whole = self.config.reading == "dialogue"
+        table: dict[str, Floats] = {}
+        if not whole or set(self.config.features) & set(SIMILARITY_NAMES):
+            table = self._embedded(texts)
+        joined = [_text(dialogue) for dialogue in dialogues] if whole else []
+        wholes = self._embedded(list(dict.fromkeys(joined)))
+        found = []
+        for number, dialogue in enumerate(dialogues):
+            surface = turn_features(dialogue).astype(np.float64)
+            similar = np.zeros((len(surface), len(SIMILARITY_NAMES)))
+            if table:
+                embedded = np.array([table[turn.content] for turn in dialogue.turns])
+                roles = torch.tensor([[ROLE_INDEX[turn.role] for turn in dialogue.turns]])
+                vectors = torch.from_numpy(embedded).float()[None]
+                mask = torch.ones_like(roles).bool()
+                similar = turn_similarities(vectors, roles, mask)[0].numpy()
+            rows: Floats = np.concatenate([surface, similar], axis=1)[:, self.columns]
+            if not whole:
+                rows = np.concatenate([rows, embedded], axis=1)
+            zero = np.zeros(rows.shape[1])
+            means = [rows[side].mean(axis=0) if side else zero for side in _sides(dialogue)]
+            if whole:
+                means.insert(0, wholes[joined[number]])
+            tokens = sum(lengths[turn.content] for turn in dialogue.turns)
+            found.append(DialogueVector(np.concatenate(means), None if whole else rows, tokens))
+        return found
+
+    def _embedded(self, texts: Sequence[str]) -> dict[str, Floats]:
+        return dict(zip(texts, self.encoder.embed(texts, self.token_budget), strict=True))
+
+    # -- the hooks of Judge ----------------------------------------------------------------------
 
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
         vectors = self.read([request.dialogue for request in requests])
@@ -143,11 +196,11 @@ class EmbeddingJudge(LearnedJudge):
         ]
 
     def units(self, name: str, vectors: Floats) -> Floats:
-        """Scores [n] of dialogue ``vectors`` on [0, 1], before calibration."""
+        """Returns scores [n] of dialogue ``vectors`` on [0, 1], before calibration."""
         return self.nets[name].units(vectors, self.config.decode)
 
     def _distributions(self, dimension: Dimension, vectors: Floats, units: Floats) -> Floats:
-        """Probability per level [n, levels]; no columns where there is none to give."""
+        """Probability per level [n, levels]; no columns if there is none."""
         net, levels = self.nets[dimension.name], len(dimension.levels)
         if dimension.kind == "binary":  # the score is the probability of label 1
             return np.stack([1 - units, units], axis=1)
@@ -162,11 +215,16 @@ class EmbeddingJudge(LearnedJudge):
     def _contributions(
         self, dimension: Dimension, request: ScoreRequest, weights: Floats
     ) -> Contributions:
-        """Around the training rows' mean dialogue, which the net subtracts."""
-        net, dialogue = self.nets[dimension.name], request.dialogue
-        width = dimension.high - dimension.low
-        turns = request.payload.turns
-        shares, pooling, means = turn_shares(dialogue, turns, weights, net.mean)
+        """Contributions around the training rows' mean dialogue, which the net subtracts."""
+        net, turns = self.nets[dimension.name], request.payload.turns
+        half, width = turns.shape[1], dimension.high - dimension.low
+        shares, pooling, means = np.zeros((3, len(turns)))
+        for number, side in enumerate(_sides(request.dialogue)):
+            if side:
+                part = slice(number * half, (number + 1) * half)
+                shares[side] = turns[side] @ weights[part] / len(side)
+                pooling[side] = 1 / len(side)
+                means[side] = weights[part] @ net.mean[part]
         raw = float(net.raw(request.payload.vector[None])[0, 0])
         mapped = self.fitted(dimension.name).isotonic is not None
         return centred(
@@ -176,3 +234,13 @@ class EmbeddingJudge(LearnedJudge):
             dimension.from_unit(raw),
             unit_of("score", mapped=mapped),
         )
+
+
+def _sides(dialogue: Dialogue) -> list[list[int]]:
+    """Numbers of the assistant's turns, then of the user's."""
+    turns = list(enumerate(dialogue.turns))
+    return [[i for i, t in turns if t.role == side] for side in ("assistant", "user")]
+
+
+def _text(dialogue: Dialogue) -> str:
+    return "\n".join(f"{turn.role.capitalize()}: {turn.content}" for turn in dialogue.turns)

@@ -1,4 +1,4 @@
-"""A sentence-transformers model as a map from texts to vectors, of any length of text."""
+"""A sentence-transformers model as a map from texts of any length to vectors."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from medal_judges.models.special_tokens import SpecialTokens
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+_AGAIN = "copy or download the whole folder again"
+
 
 class SentenceEncoder:
-    """Vectors of texts. A text longer than the model's window is read in pieces of that length,
-    and its vector is their mean weighted by tokens: nothing is cut off (the paper's SBERT reads
-    the first 256 tokens)."""
+    """Vectors of texts. A text longer than the model's window is read in pieces of that length, and
+    its vector is their mean weighted by tokens (the paper's SBERT reads the first 256 tokens)."""
 
     def __init__(self, model: SentenceTransformer) -> None:
         self.model = model.eval()
@@ -31,19 +32,34 @@ class SentenceEncoder:
 
     @classmethod
     def create(cls, base: str, revision: str | None, device: str | None = None) -> SentenceEncoder:
-        """The model of a hub id, a folder or ``embedded:minilm``. Raises JudgeLoadError."""
+        """Loads the model of a hub id, a folder or ``embedded:minilm``. Raises JudgeLoadError."""
         return cls(_load(resolve(base), base, revision=revision, device=device))
 
     @classmethod
     def load(cls, folder: Path, device: str | None = None) -> SentenceEncoder:
-        """The model saved in ``folder``; needs no network. Raises JudgeLoadError."""
+        """Loads the model saved in ``folder``; needs no network. Raises JudgeLoadError."""
+        from safetensors import safe_open
+
         if not (folder / "modules.json").is_file():
             raise JudgeLoadError(
-                f"{folder.parent}: the judge has no {folder.name}/modules.json",
-                hint="copy or download the whole folder again",
+                f"{folder.parent}: the judge has no {folder.name}/modules.json", hint=_AGAIN
             )
         model = _load(str(folder), folder.name, device=device, local_files_only=True)
-        _require_own_weights(model, folder)
+        # The library draws missing weights at random and ignores others: all must fit.
+        saved: set[str] = set()
+        for path in folder.glob("*.safetensors"):
+            with safe_open(path, "pt") as file:
+                saved |= set(file.keys())
+        network: Any = model[0]
+        state = network.auto_model.state_dict()
+        stored = {state[name].data_ptr() for name in saved & state.keys()}
+        wrong = [n for n in state.keys() - saved if state[n].data_ptr() not in stored]
+        if wrong := sorted([*wrong, *(saved - state.keys())]):
+            raise JudgeLoadError(
+                f"{folder}: its weights and its config.json do not fit: {wrong[0]} "
+                f"and {len(wrong) - 1} more",
+                hint=_AGAIN,
+            )
         return cls(model)
 
     def save(self, folder: Path) -> None:
@@ -51,23 +67,33 @@ class SentenceEncoder:
         self.model.save_pretrained(str(folder), create_model_card=False, safe_serialization=True)
 
     def lengths(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text."""
+        """Returns the number of tokens of each text."""
         if not texts:
             return []
         plain = [self.marks.broken_up(text) for text in texts]
         return [len(ids) for ids in self._tokenize(plain)["input_ids"]]
 
     def embed(self, texts: Sequence[str], budget: int) -> Floats:
-        """Vectors [len(texts), width] float64; at most ``budget`` padded tokens a batch."""
+        """Returns vectors [len(texts), width] (float64); ``budget`` bounds the padded tokens of a
+        batch."""
         vectors = np.zeros((len(texts), self.width))
         if not texts:
             return vectors
-        plain = map(self.marks.broken_up, texts)
-        pieces = [p for row, text in enumerate(plain) for p in self._pieces(row, text)]
-        size = max(1, budget // max(1, self._window))
+        window = max(1, int(self.model.max_seq_length or 512) - 2)  # without special tokens
+        pieces: list[tuple[int, str, int]] = []  # row, piece of its text, share in tokens
+        for row, text in enumerate(map(self.marks.broken_up, texts)):
+            spans: Any = ()
+            if len(text) > window:  # a token has at least one character
+                spans = self._tokenize([text], offsets=True)["offset_mapping"][0]
+            if len(spans) <= window:
+                pieces.append((row, text, 1))
+                continue
+            for start in range(0, len(spans), window):
+                part = spans[start : start + window]
+                pieces.append((row, text[part[0][0] : part[-1][1]], len(part)))
         encoded = self.model.encode(
             [piece for _, piece, _ in pieces],
-            batch_size=size,
+            batch_size=max(1, budget // window),
             show_progress_bar=False,
             convert_to_numpy=True,
         )
@@ -77,22 +103,6 @@ class SentenceEncoder:
             weights[row] += tokens
         return vectors / weights[:, None]
 
-    @property
-    def _window(self) -> int:
-        """Tokens of a piece, the two special ones left out."""
-        return max(1, int(self.model.max_seq_length or 512) - 2)
-
-    def _pieces(self, row: int, text: str) -> list[tuple[int, str, int]]:
-        """(row, piece of the text, its share in tokens) of one text."""
-        if len(text) <= self._window:  # a token has at least one character
-            return [(row, text, 1)]
-        spans = self._tokenize([text], offsets=True)["offset_mapping"][0]
-        if len(spans) <= self._window:
-            return [(row, text, 1)]
-        starts = range(0, len(spans), self._window)
-        parts = [spans[start : start + self._window] for start in starts]
-        return [(row, text[part[0][0] : part[-1][1]], len(part)) for part in parts]
-
     def _tokenize(self, texts: list[str], offsets: bool = False) -> Any:
         return self.model.tokenizer(
             texts,
@@ -100,27 +110,6 @@ class SentenceEncoder:
             return_offsets_mapping=offsets,
             truncation=False,
             verbose=False,
-        )
-
-
-def _require_own_weights(model: SentenceTransformer, folder: Path) -> None:
-    """Raise JudgeLoadError where config and weights in ``folder`` are of two networks: what the
-    file lacks would have been drawn at random, and what it has beyond would have been left out."""
-    from safetensors import safe_open
-
-    saved: set[str] = set()
-    for path in folder.glob("*.safetensors"):
-        with safe_open(path, "pt") as file:
-            saved |= set(file.keys())
-    network: Any = model[0]
-    state = network.auto_model.state_dict()
-    stored = {state[name].data_ptr() for name in saved & state.keys()}
-    missing = sorted(n for n in state.keys() - saved if state[n].data_ptr() not in stored)
-    if wrong := [*missing, *sorted(saved - state.keys())]:
-        raise JudgeLoadError(
-            f"{folder}: its weights and its config.json do not fit: {wrong[0]} "
-            f"and {len(wrong) - 1} more",
-            hint="copy or download the whole folder again",
         )
 
 

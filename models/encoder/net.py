@@ -1,4 +1,4 @@
-"""The encoder judge's network: a shared body, nets that look across turns, a head a dimension."""
+"""The encoder judge's network: a shared body, nets that look across turns, and heads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,14 @@ _FEATURE_LIMIT = 4.0  # standard deviations; real logs hold 600-turn dialogues a
 
 
 class EncoderNet(nn.Module):
-    """``body`` gives token vectors; ``nets`` (the ensemble members) give logits per dimension."""
+    """``body`` gives token vectors, and ``nets`` (the ensemble members) logits per dimension."""
+
+    shares: Tensor
+    feature_mean: Tensor
+    feature_std: Tensor
+    embedding_mean: Tensor
+    positive: Tensor
+    negative: Tensor
 
     def __init__(
         self,
@@ -46,9 +53,8 @@ class EncoderNet(nn.Module):
             else kind(hidden, config, dimensions)
             for _ in range(count)
         )
-        # Share of each member in each dimension's score; 0 where its feature group has no label.
+        # Share of each member in each dimension's score; 0 if its feature group has no label.
         shares = [[e.weight] for e in config.feature_groups] or [[1.0]] * count
-        self.shares: Tensor
         self.register_buffer("shares", torch.tensor([each * len(self.names) for each in shares]))
         self.reply: nn.ModuleList | None = None
         if config.reply is not None:
@@ -58,13 +64,8 @@ class EncoderNet(nn.Module):
             )
             self.register_buffer("positive", torch.zeros(len(config.reply.positive), hidden))
             self.register_buffer("negative", torch.zeros(len(config.reply.negative), hidden))
-        # Of the training set, per role: a new domain must not be re-centred on itself.
-        self.feature_mean: Tensor
-        self.feature_std: Tensor
-        self.embedding_mean: Tensor
-        self.positive: Tensor
-        self.negative: Tensor
-        # One column at least: saving takes empty tensors for one tensor under two names.
+        # Of the training set, per role: a new domain must not be re-centred on itself. At least one
+        # column: saving confuses empty tensors.
         columns = max(1, len(config.feature_names))
         self.register_buffer("feature_mean", torch.zeros(2, columns))
         self.register_buffer("feature_std", torch.ones(2, columns))
@@ -76,17 +77,19 @@ class EncoderNet(nn.Module):
         return [cast("dict[str, Head]", dict(net.heads.items())) for net in self.nets]  # type: ignore[operator, union-attr]
 
     def piece_sums(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Sum of token vectors [P, H] and count [P, 1], so that pieces of one turn add up."""
+        """Returns the sum of token vectors [P, H] and their count [P, 1] of padded pieces."""
         weights = mask.unsqueeze(-1).float()
         vectors = self.body(input_ids=ids, attention_mask=mask).last_hidden_state
         return (vectors.float() * weights).sum(1), weights.sum(1)
 
     def sequence_vectors(self, ids: Tensor, mask: Tensor, segments: Tensor, turns: int) -> Tensor:
-        """Flat shape: mean token vector of each turn [B, turns, H] of ``ids`` [B, L]; of the whole
-        sequence [B, H] for net ``sequence``."""
+        """Returns the mean token vector of each turn [B, turns, H] of ``ids`` [B, L] (flat shape);
+        of the whole sequence [B, H] for net ``sequence``."""
         vectors: Tensor = self.body(input_ids=ids, attention_mask=mask).last_hidden_state.float()
         if self.config.net == "sequence":
-            return pool_sequence(vectors, mask, self.config.pooling)
+            weights = mask.unsqueeze(-1).float()
+            mean = self.config.pooling == "mean"
+            return (vectors * weights).sum(1) / weights.sum(1) if mean else vectors[:, 0]
         index = segments.clamp_min(0).unsqueeze(-1)
         inside = (segments >= 0).unsqueeze(-1).float()
         empty = vectors.new_zeros(len(ids), turns, vectors.shape[-1])
@@ -95,8 +98,8 @@ class EncoderNet(nn.Module):
         return total / count.clamp_min(1)
 
     def forward(self, vectors: Tensor, batch: TurnBatch) -> list[tuple[Logits, Logits, Logits]]:
-        """(logits, evidence, pooling weights) per dimension, for each member; ``vectors`` as
-        ``sequence_vectors`` or the encoded turns give them."""
+        """Returns (logits, evidence, pooling weights) per dimension of each member; ``vectors`` are
+        those of ``sequence_vectors``, or of the encoded turns."""
         if self.config.net == "sequence":
             return [net(vectors) for net in self.nets]
         if self.config.net == "linear":
@@ -108,24 +111,24 @@ class EncoderNet(nn.Module):
     def linear_inputs(
         self, vectors: Tensor, batch: TurnBatch, halves: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """(unit embeddings, features), both centred: a side that never speaks adds nothing."""
+        """Returns (unit embeddings, features), both centred: a silent side adds nothing."""
         unit = functional.normalize(vectors.float(), dim=-1) - self.embedding_mean[batch.roles]
         features = self.standardised(self.raw_features(vectors, batch, halves), batch)
         return unit * batch.mask.unsqueeze(-1), features
 
     def combine(self, members: Sequence[Logits], name: str) -> Tensor:
-        """The members' weighted mean of dimension ``name``."""
+        """Returns the members' weighted mean of dimension ``name``."""
         weights = self.shares[:, self.names.index(name)]
         stacked = torch.stack([member[name].float() for member in members])
         return torch.einsum("m,m...->...", weights / weights.sum(), stacked)
 
     def measures(self, vectors: Tensor, batch: TurnBatch) -> Tensor:
-        """The measures of ``config.features`` [B, T, F] in their own units."""
+        """Returns the measures of ``config.features`` [B, T, F] in their own units."""
         similar = turn_similarities(vectors, batch.roles, batch.mask)
         return torch.cat([batch.features, similar], dim=-1)[..., self.columns]
 
     def standardised(self, raw: Tensor, batch: TurnBatch) -> Tensor:
-        """The first columns of the features [B, T, any], by the training set; 0 on padding."""
+        """Returns the features [B, T, any] standardised by the training set; 0 on padding."""
         mean, std = self.feature_mean[..., : raw.shape[-1]], self.feature_std[..., : raw.shape[-1]]
         z = (raw - mean[batch.roles]) / std[batch.roles]
         return z.clamp(-_FEATURE_LIMIT, _FEATURE_LIMIT) * batch.mask.unsqueeze(-1)
@@ -133,7 +136,7 @@ class EncoderNet(nn.Module):
     def raw_features(
         self, vectors: Tensor, batch: TurnBatch, halves: Tensor | None = None
     ) -> Tensor:
-        """All features [B, T, F]. ``halves`` [B] names the reply model that reads each dialogue
+        """Returns all features [B, T, F]. ``halves`` [B] is the reply model for each dialogue
         (cross-fitting, in training); None is the mean of both."""
         raw = self.measures(vectors, batch)
         if self.reply is None:
@@ -144,11 +147,11 @@ class EncoderNet(nn.Module):
     def reactions(
         self, vectors: Tensor, measures: Tensor, batch: TurnBatch, halves: Tensor | None
     ) -> Tensor:
-        """(reaction, expected_reaction) of each turn [B, T, 2]; 0 on the other side's turns."""
+        """Returns (reaction, expected_reaction) of each turn [B, T, 2]; 0 on the other side's."""
         assert self.reply is not None
         unit = functional.normalize(vectors.float(), dim=-1)
         user = (batch.roles == 0) & batch.mask
-        said = contrast(unit, self.positive, self.negative) * user
+        reaction = contrast(unit, self.positive, self.negative) * user
         context = context_of(unit)
         models = cast("Sequence[ReplyModel]", self.reply)
         expectations = [model.expect(*context, measures) for model in models]
@@ -162,14 +165,14 @@ class EncoderNet(nn.Module):
             expected = each.mean(0)
         else:
             expected = each[halves, torch.arange(len(halves), device=halves.device)]
-        # The opening turn answers nothing: there is no context to read it in.
+        # The opening turn answers nothing: it has no context.
         answers = (batch.roles == 1) & batch.mask
         answers[:, 0] = False
-        return torch.stack([said, expected * answers], dim=-1)
+        return torch.stack([reaction, expected * answers], dim=-1)
 
 
 class LinearNet(nn.Module):
-    """Heads straight on each turn's embedding and features: a linear model of their means."""
+    """Heads on each turn's embedding and features: a linear model of their means."""
 
     def __init__(self, hidden: int, config: EncoderConfig, dimensions: Sequence[Dimension]) -> None:
         super().__init__()
@@ -179,7 +182,7 @@ class LinearNet(nn.Module):
         self.heads = heads_of(dimensions, config.heads, width, attention=attention)
 
     def inputs(self, vectors: Tensor, features: Tensor) -> Tensor:
-        """What a turn is to the heads [B, T, W/2]: features, then its embedding."""
+        """Returns a turn's input to the heads [B, T, W/2]: features, then its embedding."""
         return torch.cat([features, vectors], dim=-1) if self.embedding else features
 
     def forward(
@@ -191,7 +194,7 @@ class LinearNet(nn.Module):
 
 
 class TurnNet(nn.Module):
-    """Turn vectors and features to logits: a few transformer layers over turns, then the heads."""
+    """A few transformer layers over turn vectors and features, then the heads."""
 
     def __init__(self, hidden: int, config: EncoderConfig, dimensions: Sequence[Dimension]) -> None:
         super().__init__()
@@ -224,7 +227,7 @@ class TurnNet(nn.Module):
     def forward(
         self, vectors: Tensor, features: Tensor, batch: TurnBatch
     ) -> tuple[Logits, Logits, Logits]:
-        """Logits {dimension: [B, outputs]}, evidence and pooling weights {dimension: [B, T]}."""
+        """Returns logits {dimension: [B, outputs]}, evidence and pooling weights {...: [B, T]}."""
         mask = batch.mask
         if self.training and self.config.turn_dropout:
             keep = torch.rand(mask.shape, device=mask.device) >= self.config.turn_dropout
@@ -251,10 +254,8 @@ def _apply(heads: nn.ModuleDict, split: Tensor, weights: Tensor) -> tuple[Logits
 
 
 def by_role(state: Tensor, roles: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Turn vectors [B, T, 2W] (user half, assistant half), weights [B, T] = 1 / turns of the role.
-
-    A sum with these weights is the mean over user turns beside the mean over assistant turns.
-    """
+    """Returns turn vectors [B, T, 2W] (user half, assistant half) and weights [B, T] = 1 / turns of
+    the role: their sum is the mean user turn beside the mean assistant turn."""
     assistant = (roles == 1).unsqueeze(-1)
     split = torch.cat([state * ~assistant, state * assistant], dim=-1)
     counts = torch.stack([((roles == r) & mask).sum(-1) for r in (0, 1)], dim=-1).clamp_min(1)
@@ -263,12 +264,9 @@ def by_role(state: Tensor, roles: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]
 
 
 class SequenceNet(nn.Module):
-    """One vector of the dialogue -> dense -> activation (-> norm) -> a linear head a dimension.
-
-    ModernBERT: its prediction head (dense, GELU, norm). All others: BERT's pooler (dense, tanh).
-    The layers are those of transformers' ``...ForSequenceClassification`` of the body's kind. There
-    are no contributions of single turns: the evidence has no columns.
-    """
+    """The layers of transformers' ``...ForSequenceClassification`` of the body's kind: ModernBERT's
+    prediction head (dense, GELU, norm), for all others BERT's pooler (dense, tanh); then the heads.
+    There are no contributions of single turns: the evidence has no columns."""
 
     def __init__(
         self,
@@ -291,17 +289,9 @@ class SequenceNet(nn.Module):
         self.heads = heads_of(dimensions, config.heads, hidden)
 
     def forward(self, pooled: Tensor) -> tuple[Logits, Logits, Logits]:
-        """Logits {dimension: [B, outputs]} of ``pooled`` [B, H]; evidence and weights [B, 0]."""
+        """Returns logits {dimension: [B, outputs]} of ``pooled`` [B, H]; the rest is [B, 0]."""
         state = self.dropout(self.norm(self.activation(self.dense(pooled)))).unsqueeze(1)
         one = state.new_ones(len(state), 1)
         logits = {name: head(state, one)[0] for name, head in self.heads.items()}
         none = {name: state.new_zeros(len(state), 0) for name in logits}
         return logits, none, none
-
-
-def pool_sequence(vectors: Tensor, mask: Tensor, pooling: str) -> Tensor:
-    """One vector [B, H] of token vectors [B, L, H]: the first (``cls``) or their ``mean``."""
-    if pooling == "cls":
-        return vectors[:, 0]
-    weights = mask.unsqueeze(-1).to(vectors.dtype)
-    return (vectors * weights).sum(1) / weights.sum(1)

@@ -1,10 +1,10 @@
-"""Reactions: what the user says next, and what a user could be expected to say.
+"""Reactions: how the user reacts to an answer, and how a user would be expected to react.
 
-A chatbot's answer is good when "Tell me more about that." would follow rather than "That makes no
-sense." The contrast of positive and negative reactions is DIET's idea of follow-ups (likelihood of
-what comes next) carried from language models to turn embeddings: on user turns it is read off what
-was really said, on assistant turns off a small model of the next user turn, learnt from
-conversations alone, without any rating.
+An answer is good if "Tell me more about that." is a likelier next turn than "That makes no sense."
+This is DIET's idea of follow-ups on turn embeddings instead of a language model: user turns are
+compared with positive and negative reactions, and for assistant turns a small model predicts the
+next user turn. It learns from conversations alone, without ratings, and is cross-fitted over two
+halves of the training groups.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ REACTION_NAMES = (
     "reaction",  # user turns: log-mean similarity to positive less negative reactions
     "expected_reaction",  # assistant turns: the same of the reaction that the reply model expects
 )
-HALVES = 2  # two reply models, each learnt on half of the conversations, so that a training
-# conversation can be read by the one that has not seen it
+HALVES = 2  # each reply model learns from one half, and reads the other half in training
 _SHARPNESS = 10.0  # of the contrast on user turns; the reply model learns its own
-_VECTOR, _PRODUCT = 6.0, 60.0  # bring entries and products of entries to a like size
+_VECTOR, _PRODUCT = 6.0, 60.0  # scale entries and products of entries to a similar size
 
 
 class ReplyConfig(Config):
     """``positive`` and ``negative`` are short user reactions, in our own words; ``width``,
-    ``epochs``, ``lr`` and ``noise`` are of its training (training/encoder/reply.py). ``half``: what
-    was learnt is rounded to half precision before anything is fitted on it, and saved so."""
+    ``epochs``, ``lr`` and ``noise`` are for its training (training/encoder/reply.py). ``half``: the
+    weights are rounded to half precision before anything is fitted on them, and saved so."""
 
     positive: tuple[str, ...] = Field(min_length=1)
     negative: tuple[str, ...] = Field(min_length=1)
@@ -44,10 +43,8 @@ class ReplyConfig(Config):
 
 
 class ReplyModel(nn.Module):
-    """From an assistant turn in its context to a unit vector near the user's next turn.
-
-    Context: the turn before, the one before that, and the turn's standardised measures.
-    """
+    """From an assistant turn, the two turns before it and its measures to a unit vector
+    near the user's next turn."""
 
     def __init__(self, hidden: int, features: int, width: int) -> None:
         super().__init__()
@@ -68,17 +65,17 @@ class ReplyModel(nn.Module):
         self.log_sharpness = nn.Parameter(torch.tensor(2.5))
 
     def expect(self, now: Tensor, before: Tensor, earlier: Tensor, measures: Tensor) -> Tensor:
-        """Unit vectors [..., H] of unit turn vectors [..., H] and measures [..., F]."""
+        """Returns unit vectors [..., H] for unit turn vectors [..., H] and measures [..., F]."""
         products = [_PRODUCT * now * before, _PRODUCT * now * earlier]
         inputs = [_VECTOR * now, _VECTOR * before, *products, measures]
         return functional.normalize(self.answer(now) + self.context(torch.cat(inputs, -1)), dim=-1)
 
     def replies(self, vectors: Tensor) -> Tensor:
-        """Turn vectors [..., H] in the space of ``expect``."""
+        """Returns turn vectors [..., H] in the space of ``expect``."""
         return functional.normalize(self.next_turn(vectors), dim=-1)
 
     def contrast(self, expected: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        """Log-mean likelihood of positive less negative reactions [...]."""
+        """Returns the log-mean likelihood of positive less negative reactions [...]."""
         sharpness = self.log_sharpness.exp()
         return contrast(expected, self.replies(positive), self.replies(negative), sharpness)
 
@@ -86,7 +83,7 @@ class ReplyModel(nn.Module):
 def contrast(
     vectors: Tensor, positive: Tensor, negative: Tensor, sharpness: Tensor | float = _SHARPNESS
 ) -> Tensor:
-    """log mean exp(s cos) over ``positive`` [P, H] less the same over ``negative`` [N, H]."""
+    """Returns log mean exp(s cos) over ``positive`` [P, H] less that over ``negative`` [N, H]."""
 
     def log_mean(reactions: Tensor) -> Tensor:
         scores = vectors @ reactions.T * sharpness
@@ -96,10 +93,8 @@ def contrast(
 
 
 def context_of(unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(turn, turn before, turn before that) of unit turn vectors [B, T, H].
-
-    Where there is no turn before that, the turn itself stands in, so that nothing is far away.
-    """
+    """Returns (turn, turn before, turn before that) of unit turn vectors [B, T, H]; a missing turn
+    is replaced by the first one, so that nothing is far away."""
     before = torch.cat([unit[:, :1], unit[:, :-1]], dim=1)
     earlier = torch.cat([unit[:, :2], unit[:, :-2]], dim=1)[:, : unit.shape[1]]
     return unit, before, earlier

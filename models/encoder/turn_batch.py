@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ from medal_judges.models.special_tokens import SpecialTokens
 from medal_judges.records.dialogue import Dialogue
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
 
 MARK = -1  # segment of the tokenizer's own marks and of padding
@@ -25,11 +24,11 @@ MARK = -1  # segment of the tokenizer's own marks and of padding
 
 @dataclass(slots=True)
 class EncodedDialogue:
-    """One dialogue ready for the net: kept turns' ``texts``, ``roles`` [turns], ``features``
-    [turns, features] float32.
+    """One dialogue ready for the net: ``texts``, ``roles`` [turns] and ``features`` [turns,
+    features] (float32) of the turns that fit, and how many older ones were ``dropped``.
 
-    Flat shape only: ``ids``, the whole sequence, and ``segments``, the position of the turn that
-    each token belongs to (MARK for none).
+    Flat shape only: ``ids``, the whole sequence, and ``segments``, the number of the turn of each
+    token (MARK for none).
     """
 
     texts: list[str]
@@ -69,13 +68,11 @@ class TurnTokenizer:
         self.limit = config.max_tokens - len(self.prefix) - len(self.suffix)
 
     def encode(self, dialogue: Dialogue) -> EncodedDialogue:
-        """Keep the newest turns that fit; ``dropped`` counts whole older ones."""
-        kept = min(len(dialogue.turns), self.config.max_turns)
-        lines: list[list[int]] = []
-        if self.config.shape == "flat":
-            lines = self._lines(dialogue)
-            kept = len(lines)
-        dropped = len(dialogue.turns) - kept
+        """Returns the dialogue's newest turns that fit."""
+        lines = self._lines(dialogue) if self.config.shape == "flat" else []
+        dropped = len(dialogue.turns) - (
+            len(lines) or min(len(dialogue.turns), self.config.max_turns)
+        )
         turns = dialogue.turns[dropped:]
         features = np.zeros((len(dialogue.turns), len(FEATURE_NAMES)), dtype=np.float32)
         if self.config.net != "sequence" and set(self.config.features) & set(FEATURE_NAMES):
@@ -100,20 +97,30 @@ class TurnTokenizer:
         end = [] if separator is None else [separator]
         ids = self.tokenizer(marked, add_special_tokens=False, verbose=False)["input_ids"]
         room = self.limit
-        kept: list[list[int]] = []
+        fitting: list[list[int]] = []
         for line in reversed(ids):
             line = line + end
-            if kept and len(line) > room:
+            if fitting and len(line) > room:
                 break
-            kept.append(line[: self.limit])  # a single turn longer than the window: its beginning
+            fitting.append(line[: self.limit])  # a single turn beyond the window: its beginning
             room -= len(line)
-        return kept[::-1]
+        return fitting[::-1]
 
     def pieces(self, texts: Sequence[str]) -> list[list[list[int]]]:
-        """Token pieces of each text, the tokenizer's marks included; a long text has several."""
+        """Returns the token pieces of each text, with the tokenizer's marks; a text longer than the
+        window has several."""
         if not texts:
             return []
-        rows = self._ids([self.marks.broken_up(text) for text in texts])
+        plain = [self.marks.broken_up(text) for text in texts]
+        if self.tokenizer.is_fast:
+            # The library under transformers' class, whose masks, offsets and objects take as long
+            # as the tokens. An earlier call may have left truncation and padding on.
+            backend: Any = self.tokenizer.backend_tokenizer
+            backend.no_truncation()
+            backend.no_padding()
+            rows = [e.ids for e in backend.encode_batch_fast(plain, add_special_tokens=False)]
+        else:
+            rows = self.tokenizer(plain, add_special_tokens=False, verbose=False)["input_ids"]
         return [
             [
                 [*self.prefix, *ids[start : start + self.limit], *self.suffix]
@@ -122,24 +129,9 @@ class TurnTokenizer:
             for ids in rows
         ]
 
-    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text, without the tokenizer's marks.
-
-        Straight from the library under transformers' class, where there is one: what that makes of
-        each text besides (masks, offsets, its own objects) takes as long as the tokens.
-        """
-        if not self.tokenizer.is_fast:
-            ids = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)
-            return list(ids["input_ids"])
-        backend: Tokenizer = self.tokenizer.backend_tokenizer
-        backend.no_truncation()  # whoever called last may have left both on
-        backend.no_padding()
-        found = backend.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [each.ids for each in found]
-
 
 def collate(encoded: Sequence[EncodedDialogue]) -> TurnBatch:
-    """Pad roles, mask and features to the longest dialogue of the batch."""
+    """Returns roles, mask and features padded to the longest dialogue."""
     longest = max(len(e.roles) for e in encoded)
     width = encoded[0].features.shape[1]
     roles = np.zeros((len(encoded), longest), dtype=np.int64)
@@ -154,7 +146,7 @@ def collate(encoded: Sequence[EncodedDialogue]) -> TurnBatch:
 def collate_sequences(
     encoded: Sequence[EncodedDialogue], pad: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Flat shape: ids [B, L], their mask (1 = token), segments [B, L] padded with MARK."""
+    """Returns ids [B, L], their mask (1 = token) and segments [B, L] of the flat shape."""
     ids, mask = pad_rows([e.ids for e in encoded], pad)
     segments = torch.full_like(ids, MARK)
     for row, one in enumerate(encoded):

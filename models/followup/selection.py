@@ -1,4 +1,4 @@
-"""Which follow-ups fit a dialogue: asked of the judging model itself (DIET, section 3.2)."""
+"""The judging model selects the follow-ups that fit a dialogue (DIET, section 3.2)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message
 from medal_judges.models.prompted.prompt import AGAIN, Prompt, load_prompt, resolve, transcript
 from medal_judges.records.signature import content_hash
 
-MORE_TOKENS = 4  # times the tokens, for an answer that is asked for once more
+MORE_TOKENS = 4  # times the tokens, for the second question
 _NAMES = {"user": "User", "assistant": "Chatbot", "system": "Scene"}
 
 
@@ -31,8 +31,8 @@ class SelectionConfig(Config):
     seed: int = 0
 
     def loaded(self) -> Prompt:
-        """The prompt file. ``{target}`` is its part ``dialogue`` or ``turn``, and ``again`` is
-        added where the first answer could not be read. Raises ConfigError."""
+        """The prompt file. ``{target}`` is its part ``dialogue`` or ``turn``; ``again`` is added if
+        the first answer could not be read. Raises ConfigError."""
         return load_prompt(
             self.prompt, ("target", "dialogue", "options"), ("dialogue", "turn", "again")
         )
@@ -40,10 +40,10 @@ class SelectionConfig(Config):
 
 @dataclass(frozen=True, slots=True)
 class FollowUpSelection:
-    """Indices into the pool. ``empty``: the runs had none in common, and all are used.
-    ``unread``: runs whose answer could not be read, also when asked again; they do not count.
-    ``failure``: why there is no selection, where none could be read. ``usage``: of all runs
-    together. ``transient``: a run's answer failed for a reason that passes by itself."""
+    """Indices into the pool. ``empty``: the runs had none in common, and all are used. ``unread``:
+    runs without a readable answer to both questions; they do not count. ``failure``: the reason if
+    no run could be read. ``usage``: of all runs. ``transient``: a run failed for a reason that may
+    pass."""
 
     indices: tuple[int, ...]
     empty: bool
@@ -73,11 +73,11 @@ def select(
     *,
     turn: bool,
 ) -> list[FollowUpSelection]:
-    """For each (id, messages) the follow-ups that every run chose; all of them where the runs have
-    none in common.
+    """For each (id, messages) the follow-ups that every run chose; all if the runs have none in
+    common.
 
-    An answer that was cut or cannot be read is asked for once more, for numbers alone and with more
-    room. A run that still cannot be read is counted and left out of the intersection.
+    If an answer was cut or cannot be read, the model is asked once more for the numbers alone, with
+    more tokens. A run that still cannot be read is counted and not used.
     """
     prompt = config.loaded()
     runs = [

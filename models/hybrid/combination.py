@@ -1,22 +1,19 @@
-"""How the members' answers become one: selection, stack or cascade.
-
-Each kind asks the members it needs, and no others, and gives one Judgement per request.
-"""
+"""How the members' answers become one: selection, stack or cascade. Each kind asks only the members
+that it needs."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import ScoreRequest
-from medal_judges.models.hybrid.blend import Blend, level_chances
 from medal_judges.models.hybrid.members import Member
-from medal_judges.records.contributions import Contributions
 from medal_judges.records.details import rescaled_details
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
@@ -24,39 +21,86 @@ from medal_judges.records.judgement import Judgement
 # (member, requests, dimensions of the hybrid) -> the member's judgements
 Ask = Callable[[Member, Sequence[ScoreRequest], Sequence[str]], list[Judgement]]
 Members = Mapping[str, Member]
+Answers = dict[str, Judgement]  # of one request: member -> its judgement
+BLEND_PARTS = ("center", "spread", "weights", "intercept", "residual")
 
 
 @dataclass(frozen=True, slots=True)
-class HybridAnswer:
-    """One dimension of one request, on the hybrid's scale."""
+class Blend:
+    """One dimension of a stack: value = intercept + weights . (unit scores - center) / spread, on
+    the scale [0, 1].
 
-    score: float | None
-    chances: Sequence[float] = ()
-    contributions: Contributions | None = None
-    failure: str | None = None
-    note: str | None = None
-    details: dict[str, Any] = field(default_factory=dict)
+    ``members`` names the judges in the order of the arrays, each of shape [members]. ``knots``
+    [2, n] is a monotone map (x, y) of the value, for the isotonic kind. ``residual`` is the
+    standard deviation of the error on the fitting rows, on [0, 1]; 0 if nothing was fitted.
+    """
+
+    members: tuple[str, ...]
+    center: np.ndarray
+    spread: np.ndarray
+    weights: np.ndarray
+    intercept: float
+    residual: float = 0.0
+    knots: np.ndarray | None = None
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Members whose score counts: those with a weight of 0 are not asked."""
+        return tuple(m for m, w in zip(self.members, self.weights, strict=True) if w != 0)
+
+    def __call__(self, units: np.ndarray) -> np.ndarray:
+        """Returns values [n], clipped to [0, 1], of the members' scores ``units`` [n, members]."""
+        counted = self.weights != 0  # the others were not asked, and have no number
+        z = (units[:, counted] - self.center[counted]) / self.spread[counted]
+        value = self.intercept + z @ self.weights[counted]
+        if self.knots is not None:
+            value = np.interp(value, self.knots[0], self.knots[1])
+        clipped: np.ndarray = np.clip(value, 0.0, 1.0)
+        return clipped
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Returns the numbers as float64 arrays, for safetensors; inverse of ``of_tensors``."""
+        arrays = {part: np.atleast_1d(getattr(self, part)) for part in BLEND_PARTS}
+        if self.knots is not None:
+            arrays["knots"] = self.knots
+        return {k: np.ascontiguousarray(v, dtype=np.float64) for k, v in arrays.items()}
+
+    @classmethod
+    def of_tensors(cls, members: Sequence[str], tensors: dict[str, np.ndarray]) -> Blend:
+        """Raises ValueError if the arrays do not fit ``members``."""
+        for name in ("center", "spread", "weights"):
+            if tensors[name].shape != (len(members),):
+                raise ValueError(f"{name} {tensors[name].shape} is not of {len(members)} members")
+        center, spread, weights = (tensors[name] for name in ("center", "spread", "weights"))
+        intercept, residual = (float(tensors[name][0]) for name in ("intercept", "residual"))
+        knots = tensors.get("knots")
+        return cls(tuple(members), center, spread, weights, intercept, residual, knots)
+
+    @classmethod
+    def mean(cls, weights: dict[str, float]) -> Blend:
+        """Returns the weighted mean of the members' unit scores, with nothing fitted."""
+        values = np.array(list(weights.values()), dtype=np.float64)
+        zeros, ones = np.zeros(len(values)), np.ones(len(values))
+        return cls(tuple(weights), zeros, ones, values / values.sum(), 0.0)
 
 
 class Combination(ABC):
-    """A fitted way to put members together."""
+    """A fitted way to combine members."""
 
     @abstractmethod
     def asked(self, dimension: str, members: Members) -> tuple[str, ...]:
-        """The members that ``dimension`` may need an answer of."""
+        """The members that ``dimension`` may need."""
 
     @abstractmethod
     def record(self) -> dict[str, object]:
-        """What config.json says of it; numbers of a stack stand in the weights."""
+        """Returns its part of config.json; the numbers of a stack are in the weights."""
 
     @abstractmethod
-    def _answer(
-        self, dimension: Dimension, members: Members, judgements: Mapping[str, Judgement]
-    ) -> HybridAnswer:
-        """The answer on ``dimension`` of one request, from the members' ``judgements`` of it."""
+    def _answer(self, dimension: Dimension, members: Members, answers: Answers) -> Judgement:
+        """Returns the judgement of one request on ``dimension``, from the members' ``answers``."""
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """Weights by name; none but for a stack."""
+        """Returns weights by name; only a stack has some."""
         return {}
 
     def score(
@@ -66,26 +110,47 @@ class Combination(ABC):
         requests: Sequence[ScoreRequest],
         ask: Ask,
     ) -> list[Judgement]:
-        """One Judgement per request, in order, on ``dimensions``."""
-        return [
-            _joined({d.name: self._answer(d, members, judgements) for d in dimensions}, judgements)
-            for judgements in self._judgements(members, dimensions, requests, ask)
-        ]
+        """Returns one Judgement per request, in order, on ``dimensions``; its ``usage`` is the sum
+        over the members that were asked."""
+        scored = []
+        for answers in self._answers(members, dimensions, requests, ask):
+            own = [self._answer(dimension, members, answers) for dimension in dimensions]
+            asked = list(answers.values())
+            notes = [f"{name}: {j.explanation}" for name, j in answers.items() if j.explanation]
+            notes += [each.explanation for each in own if each.explanation]
+            usage: dict[str, float] = {}
+            for key, amount in (item for judgement in asked for item in judgement.usage.items()):
+                usage[key] = usage.get(key, 0.0) + amount
+            scored.append(
+                Judgement(
+                    scores={k: v for each in own for k, v in each.scores.items()},
+                    distributions={k: v for each in own for k, v in each.distributions.items()},
+                    contributions={k: v for each in own for k, v in each.contributions.items()},
+                    details={k: v for each in own for k, v in each.details.items()},
+                    explanation="; ".join(notes) or None,
+                    failure="; ".join(dict.fromkeys(e.failure for e in own if e.failure)) or None,
+                    usage=usage,
+                    transient=any(j.transient for j in asked),
+                    left_out_turns=max((j.left_out_turns for j in asked), default=0),
+                    shortened_turns=max((j.shortened_turns for j in asked), default=0),
+                )
+            )
+        return scored
 
-    def _judgements(
+    def _answers(
         self,
         members: Members,
         dimensions: Sequence[Dimension],
         requests: Sequence[ScoreRequest],
         ask: Ask,
-    ) -> list[dict[str, Judgement]]:
-        """Of each request what the members say that are needed, on what they are needed for."""
-        said: list[dict[str, Judgement]] = [{} for _ in requests]
+    ) -> list[Answers]:
+        """The answers of the members to each request, on the dimensions that need them."""
+        answers: list[Answers] = [{} for _ in requests]
         for name, member in members.items():
             if own := [d.name for d in dimensions if name in self.asked(d.name, members)]:
-                for row, judgement in zip(said, ask(member, requests, own), strict=True):
+                for row, judgement in zip(answers, ask(member, requests, own), strict=True):
                     row[name] = judgement
-        return said
+        return answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +165,9 @@ class MemberSelection(Combination):
     def record(self) -> dict[str, object]:
         return {"choices": dict(self.choices)}
 
-    def _answer(
-        self, dimension: Dimension, members: Members, judgements: Mapping[str, Judgement]
-    ) -> HybridAnswer:
+    def _answer(self, dimension: Dimension, members: Members, answers: Answers) -> Judgement:
         chosen = self.choices[dimension.name]
-        return _answer_of(members[chosen], judgements[chosen], dimension)
+        return _answer_of(members[chosen], answers[chosen], dimension)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,28 +189,29 @@ class Stack(Combination):
             for part, values in blend.tensors().items()
         }
 
-    def _answer(
-        self, dimension: Dimension, members: Members, judgements: Mapping[str, Judgement]
-    ) -> HybridAnswer:
-        blend = self.blends[dimension.name]
-        units = {m: members[m].unit(judgements[m], dimension.name) for m in blend.asked}
+    def _answer(self, dimension: Dimension, members: Members, answers: Answers) -> Judgement:
+        name, blend = dimension.name, self.blends[dimension.name]
+        units = {m: members[m].unit(answers[m], name) for m in blend.asked}
         scores = {m: None if u is None else dimension.from_unit(u) for m, u in units.items()}
-        details = {"members": scores}
-        missing = [m for m, unit in units.items() if unit is None]
-        if missing:
-            reasons = "; ".join(f"{m}: {judgements[m].failure or 'no score'}" for m in missing)
-            return HybridAnswer(None, failure=reasons, details=details)
+        details = {name: {"members": scores}}
+        if missing := [m for m, unit in units.items() if unit is None]:
+            failure = "; ".join(f"{m}: {answers[m].failure or 'no score'}" for m in missing)
+            return Judgement(scores={name: None}, failure=failure, details=details)
         unit = float(blend(np.array([[units.get(m) or 0.0 for m in blend.members]]))[0])
         chances = level_chances(dimension, unit, blend.residual)
-        return HybridAnswer(dimension.from_unit(unit), chances, details=details)
+        return Judgement(
+            scores={name: dimension.from_unit(unit)},
+            distributions={name: chances} if chances else {},
+            details=details,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Cascade(Combination):
     """``thresholds``: dimension -> the uncertainty (Judgement.uncertainty) above which the second,
-    strong member is asked. It is also asked where the first, weak one has no score; where the
-    strong one has none, the weak one's stands, and the explanation says so. ``members`` in a
-    dimension's details names who was asked: two where it was deferred.
+    strong member is asked. It is also asked if the first, weak one has no score. If the strong one
+    has none, the weak one's score stays, and the explanation says so. ``members`` in a dimension's
+    details names the members that were asked.
     """
 
     thresholds: Mapping[str, float]
@@ -158,74 +222,70 @@ class Cascade(Combination):
     def record(self) -> dict[str, object]:
         return {"thresholds": dict(self.thresholds)}
 
-    def _judgements(
+    def _answers(
         self,
         members: Members,
         dimensions: Sequence[Dimension],
         requests: Sequence[ScoreRequest],
         ask: Ask,
-    ) -> list[dict[str, Judgement]]:
+    ) -> list[Answers]:
         weak, strong = members.values()
         names = [d.name for d in dimensions]
-        said = [{weak.name: judgement} for judgement in ask(weak, requests, names)]
+        answers = [{weak.name: judgement} for judgement in ask(weak, requests, names)]
         deferred = [
             i
-            for i, row in enumerate(said)
-            # Every dimension is looked at: one without a distribution is always an error.
+            for i, row in enumerate(answers)
+            # A list, so that a dimension without a distribution is always an error.
             if any([self._unsure(weak, row[weak.name], name) for name in names])
         ]
         if deferred:
             later = ask(strong, [requests[i] for i in deferred], names)
             for i, judgement in zip(deferred, later, strict=True):
-                said[i][strong.name] = judgement
-        return said
+                answers[i][strong.name] = judgement
+        return answers
 
     def _unsure(self, weak: Member, judgement: Judgement, name: str) -> bool:
         doubt = uncertainty(weak, judgement, name)
         return doubt is None or doubt > self.thresholds[name]
 
-    def _answer(
-        self, dimension: Dimension, members: Members, judgements: Mapping[str, Judgement]
-    ) -> HybridAnswer:
-        weak, strong = members.values()
-        first = judgements[weak.name]
-        own = _answer_of(weak, first, dimension)
-        if strong.name not in judgements or not self._unsure(weak, first, dimension.name):
+    def _answer(self, dimension: Dimension, members: Members, answers: Answers) -> Judgement:
+        (weak, strong), name = members.values(), dimension.name
+        own = _answer_of(weak, answers[weak.name], dimension)
+        if strong.name not in answers or not self._unsure(weak, answers[weak.name], name):
             return own
-        answer = _answer_of(strong, judgements[strong.name], dimension)
-        both = {"members": own.details["members"] | answer.details["members"]}
-        if answer.score is None and own.score is not None:
-            note = f"{dimension.name}: {strong.name} has no score, {weak.name}'s stands"
-            return replace(own, note=note, details=own.details | both)
-        return replace(answer, details=answer.details | both)
+        answer = _answer_of(strong, answers[strong.name], dimension)
+        both = own.details[name]["members"] | answer.details[name]["members"]
+        if answer.scores[name] is None and own.scores[name] is not None:
+            note = f"{name}: {strong.name} has no score, {weak.name}'s is used"
+            answer = replace(own, explanation=note)
+        return replace(answer, details={name: answer.details[name] | {"members": both}})
 
 
-def _answer_of(member: Member, judgement: Judgement, dimension: Dimension) -> HybridAnswer:
-    """What ``member`` said of ``dimension``, from its scale to the hybrid's."""
-    unit, own = member.unit(judgement, dimension.name), member.own_name(dimension.name)
-    scale = member.judge.dimension(own)
+def _answer_of(member: Member, judgement: Judgement, dimension: Dimension) -> Judgement:
+    """The answer of ``member`` on ``dimension``, from its scale to the hybrid's."""
+    name, own = dimension.name, member.own_name(dimension.name)
+    unit, scale = member.unit(judgement, name), member.judge.dimension(own)
     score = None if unit is None else dimension.from_unit(unit)
     details = rescaled_details(judgement.details.get(own, {}), scale, dimension)
-    details["members"] = {member.name: score}
+    answer = Judgement(
+        scores={name: score}, details={name: details | {"members": {member.name: score}}}
+    )
     if unit is None:
-        reason = f"{member.name}: {judgement.failure or 'no score'}"
-        return HybridAnswer(None, failure=reason, details=details)
-    chances = judgement.distributions.get(own, ())
-    # A scale with other levels would need chances that nobody gave.
-    fits = len(chances) == len(dimension.levels)
-    contributions = judgement.contributions.get(own)
-    return HybridAnswer(
-        score,
-        chances if fits else (),
-        None if contributions is None else contributions.rescaled(scale, dimension),
-        details=details,
+        return replace(answer, failure=f"{member.name}: {judgement.failure or 'no score'}")
+    chances, account = judgement.distributions.get(own, ()), judgement.contributions.get(own)
+    # Another number of levels would need probabilities that the member did not give.
+    fits = chances and len(chances) == len(dimension.levels)
+    return replace(
+        answer,
+        distributions={name: chances} if fits else {},
+        contributions={name: account.rescaled(scale, dimension)} if account else {},
     )
 
 
 def uncertainty(member: Member, judgement: Judgement, dimension: str) -> float | None:
-    """Judgement.uncertainty of the hybrid's ``dimension``; None where the judge has no score.
+    """Returns Judgement.uncertainty of the hybrid's ``dimension``; None without a score.
 
-    Raises ConfigError where it has a score and no distribution: it cannot be the weak one.
+    Raises ConfigError for a score without a distribution: this judge cannot be the weak one.
     """
     if member.unit(judgement, dimension) is None:
         return None
@@ -240,25 +300,17 @@ def uncertainty(member: Member, judgement: Judgement, dimension: str) -> float |
     return doubt
 
 
-def _joined(answers: Mapping[str, HybridAnswer], judgements: Mapping[str, Judgement]) -> Judgement:
-    """The dimensions of one request as one Judgement, with the tokens, seconds and money that all
-    members asked have used."""
-    explained = [f"{name}: {j.explanation}" for name, j in judgements.items() if j.explanation]
-    explained += [a.note for a in answers.values() if a.note]
-    usage: dict[str, float] = {}
-    for judgement in judgements.values():
-        for key, value in judgement.usage.items():
-            usage[key] = usage.get(key, 0.0) + value
-    failures = dict.fromkeys(a.failure for a in answers.values() if a.failure)
-    return Judgement(
-        scores={name: a.score for name, a in answers.items()},
-        distributions={name: a.chances for name, a in answers.items() if a.chances},
-        contributions={name: a.contributions for name, a in answers.items() if a.contributions},
-        details={name: a.details for name, a in answers.items()},
-        explanation="; ".join(explained) or None,
-        failure="; ".join(failures) or None,
-        usage=usage,
-        transient=any(j.transient for j in judgements.values()),
-        left_out_turns=max((j.left_out_turns for j in judgements.values()), default=0),
-        shortened_turns=max((j.shortened_turns for j in judgements.values()), default=0),
-    )
+def level_chances(dimension: Dimension, unit: float, residual: float) -> list[float]:
+    """Returns the probability per level of a score ``unit`` on [0, 1] with a normal error of
+    ``residual``: a level has the probability of all values nearest to it.
+
+    A binary dimension has the score itself. Empty for a continuous one, and for an unknown error.
+    """
+    levels = dimension.levels
+    if dimension.kind == "binary":
+        return [1 - unit, unit]
+    if len(levels) < 2 or residual <= 0:
+        return []
+    cuts = [(a + b) / 2 for a, b in pairwise(dimension.to_unit(level) for level in levels)]
+    below = [0.0, *(0.5 * math.erfc((unit - c) / residual / math.sqrt(2)) for c in cuts), 1.0]
+    return [b - a for a, b in pairwise(below)]

@@ -1,4 +1,4 @@
-"""Settings of a hybrid judge: which judges it is made of, and how they are put together."""
+"""Settings of a hybrid judge: its members, and how they are combined."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class MemberConfig(Config):
     """One judge of a hybrid: ``path`` is a folder, a hub id or a YAML file of configs/judges/.
 
     ``options`` go to ``Judge.from_pretrained``. ``dimensions`` maps the hybrid's dimension to the
-    member's where the names differ; any other is looked up under its own name.
+    member's if the names differ.
     """
 
     path: str
@@ -44,15 +44,15 @@ class _Members(Config):
 
 
 class HybridConfig(_Members):
-    """How ``members`` become one judge by training.
+    """How training combines ``members`` into one judge.
 
-    ``select``: each dimension is answered by the member that agreed best with people on the fitting
-    rows (ORALIS, section 4.5). ``stack``: a ridge regression on the members' standardised scores,
-    or an isotonic one on their mean; ``alpha`` is the ridge penalty of scikit-learn (``auto``: what
-    cross-validation over the fitting rows likes best), and with ``nonnegative`` no member's weight
-    is below 0. ``cascade``: the first member answers, and the second one is asked where the first
+    ``select``: each dimension is answered by the member with the best agreement with humans on the
+    fitting rows (ORALIS, section 4.5). ``stack``: a ridge regression on the members' standardised
+    scores, or an isotonic one on their mean; ``alpha`` is the ridge penalty of scikit-learn
+    (``auto``: chosen by cross-validation over the fitting rows), and with ``nonnegative`` no weight
+    is below 0. ``cascade``: the first member answers, and the second one is asked if the first
     one's uncertainty is above ``threshold`` (a standard deviation as a share of the scale), or
-    above what defers ``share`` of the fitting rows.
+    above the threshold that defers ``share`` of the fitting rows.
     """
 
     family: Literal["hybrid"] = "hybrid"
@@ -63,10 +63,10 @@ class HybridConfig(_Members):
     share: float | None = Field(default=None, ge=0, le=1)
 
     @model_validator(mode="after")
-    def _a_cascade_says_when(self) -> HybridConfig:
+    def _threshold_fits(self) -> HybridConfig:
         given = (self.threshold is not None) + (self.share is not None)
         if self.kind != "cascade" and given:
-            raise ValueError("threshold and share go with kind: cascade only")
+            raise ValueError("threshold and share are for kind: cascade only")
         if self.kind == "cascade" and given != 1:
             raise ValueError("a cascade needs either threshold or share")
         return self
@@ -75,7 +75,7 @@ class HybridConfig(_Members):
 class HybridSettings(_Members):
     """A hybrid judge as a file of configs/judges/, with nothing fitted.
 
-    ``select`` needs ``choices`` (dimension: member), ``stack`` the mean's ``weights`` (member:
+    ``select`` needs ``choices`` (dimension: member), ``stack`` the ``weights`` of a mean (member:
     number, the same for every dimension; on each judge's own scale from 0 to 1), ``cascade`` the
     ``threshold`` (of Judgement.uncertainty) above which the second member is asked.
     """
@@ -87,7 +87,7 @@ class HybridSettings(_Members):
     weights: Mapping[str, float] | None = None
 
     @model_validator(mode="after")
-    def _whole(self) -> HybridSettings:
+    def _settings_fit(self) -> HybridSettings:
         needs = {"select": "choices", "stack": "weights", "cascade": "threshold"}
         for kind, setting in needs.items():
             if (getattr(self, setting) is not None) != (kind == self.kind):
@@ -97,5 +97,5 @@ class HybridSettings(_Members):
             raise ValueError(f"no member {unknown[0]!r}; there are {', '.join(self.members)}")
         weights = (self.weights or {"": 1.0}).values()
         if min(weights) < 0 or sum(weights) <= 0:
-            raise ValueError("weights of a mean are not below 0, and one is above")
+            raise ValueError("weights of a mean must be 0 or more, and one above 0")
         return self

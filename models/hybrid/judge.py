@@ -19,11 +19,22 @@ from medal_judges.models.base.saving import (
     write_config,
     write_weights,
 )
-from medal_judges.models.hybrid.blend import BLEND_PARTS, Blend
-from medal_judges.models.hybrid.combination import Cascade, Combination, MemberSelection, Stack
+from medal_judges.models.hybrid.combination import (
+    BLEND_PARTS,
+    Blend,
+    Cascade,
+    Combination,
+    MemberSelection,
+    Stack,
+)
 from medal_judges.models.hybrid.config import HybridKind, HybridSettings
-from medal_judges.models.hybrid.members import Member, check_member, load_member, open_member
-from medal_judges.models.hybrid.saved_member import require_name
+from medal_judges.models.hybrid.members import (
+    Member,
+    check_member,
+    load_member,
+    open_member,
+    require_name,
+)
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.judgement import Judgement
@@ -37,10 +48,10 @@ _KINDS: dict[type[Combination], HybridKind] = {
 
 
 class HybridJudge(Judge):
-    """Members' answers put together by a fitted combination; see HybridConfig for the kinds.
+    """Combines members' answers in a fitted way; see HybridConfig for the kinds.
 
-    Each dimension stands on the hybrid's own scale. ``usage`` sums what the members used that were
-    asked. A stack leaves a dialogue unscored where a member that counts did; its distributions are
+    Each dimension is on the hybrid's own scale. ``usage`` is the sum over the members that were
+    asked. A stack leaves a dialogue unscored if a member that counts did; its distributions are
     normal with the spread of its error on the fitting rows.
     """
 
@@ -59,9 +70,9 @@ class HybridJudge(Judge):
         self.dimensions, self.name = tuple(dimensions), name
         self.facts = dict(facts or {})
         known = [set(m.judge.languages) for m in self.members.values() if m.judge.languages]
-        # It knows what all of its members know.
+        # It supports the languages that all of its members support.
         self.languages = tuple(sorted(set.intersection(*known))) or None if known else None
-        # What a kill can lose is what the slowest member may lose.
+        # A kill may lose only as much as for the slowest member.
         self.window = min(m.judge.window for m in self.members.values())
         for dimension in self.dimensions:
             for asked in combination.asked(dimension.name, self.members):
@@ -69,7 +80,7 @@ class HybridJudge(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> HybridJudge:
-        """The judge of a YAML file: nothing fitted, all numbers given; see HybridSettings."""
+        """Returns the judge of a YAML file, with nothing fitted; see HybridSettings."""
         where = f"judge {settings.get('name', '')}".strip()
         given = build_config(HybridSettings, dict(settings), where=where)
         dimensions = load_rubric(given.rubric, given.dimensions)
@@ -90,13 +101,13 @@ class HybridJudge(Judge):
         return [m for member in self.members.values() for m in member.judge.language_models()]
 
     def signature(self) -> Signature:
-        """``base`` names each member with its revision; their whole signatures are in the hash."""
+        """``base`` has each member with its revision; their whole signatures are in the hash."""
         from medal_judges import __version__
 
         own = {name: m.judge.signature() for name, m in self.members.items()}
         numbers = {k: v.tolist() for k, v in self.combination.tensors().items()}
         made = [self.combination.record(), numbers, {k: str(v) for k, v in own.items()}]
-        # Which dimension of a member is read is part of what a number depends on.
+        # A number depends on which dimension of a member is used.
         made.append({name: dict(m.dimensions) for name, m in self.members.items()})
         seeds = {s.seed for s in own.values()}
         return Signature(
@@ -128,10 +139,10 @@ class HybridJudge(Judge):
 
     @classmethod
     def load(cls, folder: Path, **options: Any) -> HybridJudge:
-        """The judge saved in ``folder``.
+        """Loads the judge saved in ``folder``.
 
         ``device`` and ``dtype`` go to the members that are folders; the options of one member go
-        under its name (``contrast={"llm": {"device": "cuda"}}``). Raises JudgeLoadError where the
+        under its name (``contrast={"llm": {"device": "cuda"}}``). Raises JudgeLoadError if the
         files do not fit together.
         """
         saved = read_config(folder)
@@ -153,14 +164,14 @@ class HybridJudge(Judge):
         )
 
     def load_options(self) -> dict[str, Any]:
-        """What ``load`` has to be given, by member: servers and places that no folder may name."""
+        """Options that ``load`` needs, by member: servers and places that no folder may name."""
         each = {name: member.load_options() for name, member in self.members.items()}
         return {name: options for name, options in each.items() if options}
 
-    # -- what the base class asks for -----------------------------------------------------------
+    # -- the hooks of Judge ---------------------------------------------------------------------
 
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
-        """Nothing: the members budget their own batches, so that a window is one batch here."""
+        """Nothing: the members budget their own batches, so a window is one batch here."""
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
@@ -172,7 +183,7 @@ class HybridJudge(Judge):
     def _ask(
         self, member: Member, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        # Only a budget that was asked for goes on: each member has its own.
+        # Only an explicit budget is passed on: each member has its own.
         budget = vars(self).get("token_budget")
         judgements = member.score(requests, dimensions, budget)
         for request, judgement in zip(requests, judgements, strict=True):

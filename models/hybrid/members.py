@@ -1,36 +1,50 @@
-"""The members of a hybrid: any saved judges, with what is needed to save and load them again."""
+"""The members of a hybrid: any saved judges, and how they are saved with it and loaded again.
+
+A judge folder can come from anybody. It names no server, key, cache, price list or machine, and no
+file outside itself: such settings are left out when a hybrid is saved, and refused by name when one
+is loaded. Whoever loads the hybrid gives them under the member's name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from medal_judges.config import read_yaml
-from medal_judges.errors import ConfigError
+from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.judge import Judge, ScoreLevel, ScoreRequest
 from medal_judges.models.base.placement import OPTIONS, placed
 from medal_judges.models.base.saving import judge_of_settings
 from medal_judges.models.hybrid.config import MemberConfig
-from medal_judges.models.hybrid.saved_member import (
-    FORBIDDEN_FAMILIES,
-    MEMBERS,
-    from_saved,
-    member_folder,
-    to_saved,
-)
+from medal_judges.models.llm.protocol import LanguageModel
+from medal_judges.models.llm.settings import llm_config
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.shipped import judge_file
 
+MEMBERS = "members"
+# Settings that name a file: shipped with the package, or copied into the folder.
+_FILES = ("prompt", "rubric", "examples", "summary_prompt", "steps")
+_MODELS = ("model", "tokenizer")
+# Settings of an ``llm`` that its numbers depend on and a folder may have.
+_LLM = ("backend", "model", "dtype", "revision", "context", "share_prefix", "thinking")
+# Settings of the machine, left out: the numbers do not depend on them.
+_MACHINE = ("device", "token_budget", "cache", "tensor_parallel_size", "gpu_memory_utilization")
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_SHIPPED = re.compile(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*")
+_FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+_HUB_ID = re.compile(r"embedded:[A-Za-z0-9_-]+|[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One judge of a hybrid. ``dimensions``: the hybrid's name to the judge's, where they differ.
+    """One judge of a hybrid. ``dimensions``: the hybrid's name to the judge's, if they differ.
     ``settings`` is the whole of a YAML judge's file with its options; None for a judge that is
-    saved as a folder.
-    """
+    saved as a folder."""
 
     name: str
     judge: Judge
@@ -38,7 +52,7 @@ class Member:
     settings: Mapping[str, Any] | None = None
 
     def own_name(self, dimension: str) -> str:
-        """What the judge calls the hybrid's ``dimension``."""
+        """Returns the judge's name of the hybrid's ``dimension``."""
         return self.dimensions.get(dimension, dimension)
 
     def has(self, dimension: str) -> bool:
@@ -46,13 +60,13 @@ class Member:
         return any(d.name == self.own_name(dimension) for d in self.judge.dimensions)
 
     def unit(self, judgement: Judgement, dimension: str) -> float | None:
-        """The judge's score of the hybrid's ``dimension`` on [0, 1]; None where unscored."""
+        """Returns the judge's score of the hybrid's ``dimension`` on [0, 1]; None if unscored."""
         own = self.own_name(dimension)
         value = judgement.scores.get(own)
         return None if value is None else self.judge.dimension(own).to_unit(value)
 
     def own(self, dimensions: Sequence[str]) -> list[str]:
-        """The judge's names of those of ``dimensions`` that it has, each once."""
+        """Returns the judge's names of those ``dimensions`` that it has, each once."""
         return list(dict.fromkeys(self.own_name(name) for name in dimensions if self.has(name)))
 
     def score(
@@ -61,11 +75,11 @@ class Member:
         dimensions: Sequence[str],
         token_budget: int | None = None,
     ) -> list[Judgement]:
-        """The judge's judgement of each request, in order, on the hybrid's ``dimensions``."""
+        """Returns the judge's judgement of each request, in order, on ``dimensions``."""
         judgements: dict[int, Judgement] = {}
         levels: dict[ScoreLevel, list[int]] = {"dialogue": [], "last": []}
         for i, request in enumerate(requests):
-            # Cut at the judged turn, so that a turn is the last one of its dialogue.
+            # A dialogue ends at the judged turn, so that a turn is the last one of its dialogue.
             levels["dialogue" if request.turn is None else "last"].append(i)
         for level, rows in levels.items():
             if rows:
@@ -74,13 +88,13 @@ class Member:
                     level=level,
                     dimensions=self.own(dimensions),
                     token_budget=token_budget,
-                    unknown_language="allow",  # the hybrid has said so already
+                    unknown_language="allow",  # the hybrid warns
                 )
                 judgements.update(zip(rows, scored, strict=True))
         return [judgements[i] for i in range(len(requests))]
 
     def record(self) -> dict[str, Any]:
-        """What config.json of the hybrid says of this member."""
+        """Returns the member's part of the hybrid's config.json."""
         record: dict[str, Any] = {
             "dimensions": dict(self.dimensions),
             "settings": None,
@@ -100,7 +114,7 @@ class Member:
         self.judge.save_pretrained(folder / MEMBERS / self.name)
 
     def load_options(self) -> dict[str, Any]:
-        """What loading the saved member takes and its folder may not hold."""
+        """Returns the options that loading the saved member needs and its folder may not have."""
         if self.settings is None:
             return self.judge.load_options()
         _, needed = to_saved(self.settings, self.name, None)
@@ -108,23 +122,22 @@ class Member:
 
 
 def open_member(name: str, config: MemberConfig) -> Member:
-    """The member of a config. Raises JudgeLoadError as Judge.from_pretrained, which it calls."""
+    """Loads the member of a config. Raises JudgeLoadError."""
     judge = Judge.from_pretrained(config.path, revision=config.revision, **config.options)
-    described, settings = judge_file(config.path), None
-    if described is not None:
-        settings = read_yaml(described) | dict(config.options)
-        if settings.get("family") in FORBIDDEN_FAMILIES:  # saved as a folder, as any judge
-            settings = None
+    file = judge_file(config.path)
+    settings = None if file is None else read_yaml(file) | dict(config.options)
+    if settings is not None and settings.get("family") == "hybrid":  # saved as a folder
+        settings = None
     return Member(name, judge, dict(config.dimensions), settings)
 
 
 def load_member(
     name: str, saved: Mapping[str, Any], folder: Path, options: Mapping[str, Any]
 ) -> Member:
-    """The member that ``save`` and ``record`` wrote.
+    """Loads the member that ``save`` and ``record`` wrote.
 
     ``options`` are of the hybrid's ``from_pretrained``: those under the member's name are its own,
-    ``device`` and ``dtype`` go to every member that has a model here. Raises JudgeLoadError.
+    ``device`` and ``dtype`` go to every member with a model here. Raises JudgeLoadError.
     """
     settings, own = saved["settings"], dict(options.get(name) or {})
     shared = {k: v for k, v in options.items() if k in OPTIONS}
@@ -134,9 +147,8 @@ def load_member(
     settings = from_saved(saved, name, folder, own)
     for key, value in own.items():  # field by field: ``llm: {device: cuda}`` keeps the saved model
         there = settings.get(key)
-        if isinstance(there, Mapping) and isinstance(value, Mapping):
-            value = {**there, **value}
-        settings[key] = value
+        both = isinstance(there, Mapping) and isinstance(value, Mapping)
+        settings[key] = {**there, **value} if both else value
     settings |= placed(settings, shared, f"member {name}", strict=False)
     described = judge_of_settings(settings, f"member {name}")
     assert isinstance(described, Judge)
@@ -144,7 +156,7 @@ def load_member(
 
 
 def check_member(member: Member, dimension: Dimension) -> None:
-    """Raise ConfigError where ``member`` lacks ``dimension``, or has it the other way up."""
+    """Raises ConfigError if ``member`` lacks ``dimension`` or has it with the other good end."""
     own = member.own_name(dimension.name)
     if not member.has(dimension.name):
         raise ConfigError(
@@ -152,10 +164,158 @@ def check_member(member: Member, dimension: Dimension) -> None:
             hint=f"it has: {', '.join(d.name for d in member.judge.dimensions)}; map one with "
             f"members.{member.name}.dimensions: {{{dimension.name}: ITS_NAME}}",
         )
-    if member.judge.dimension(own).good != dimension.good:
+    if (good := member.judge.dimension(own).good) != dimension.good:
         raise ConfigError(
-            f"member {member.name}: the good end of {own!r} is "
-            f"{member.judge.dimension(own).good!r}, that of {dimension.name!r} is "
-            f"{dimension.good!r}",
-            hint="map the dimension to one that runs the same way",
+            f"member {member.name}: the good end of {own!r} is {good!r}, that of "
+            f"{dimension.name!r} is {dimension.good!r}",
+            hint="map the dimension to one with the same good end",
         )
+
+
+# -- settings in the folder of a hybrid --------------------------------------------------------
+
+
+def require_name(name: object, folder: Path) -> None:
+    """Raises JudgeLoadError for a member's name that could lead out of the folder."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise JudgeLoadError(
+            f"{folder}: a member is called {name!r}",
+            hint="a name has letters, digits, _ and - only; this folder was not written by "
+            "medal-judges, or was changed",
+        )
+
+
+def member_folder(folder: Path, name: str) -> Path:
+    """Returns the folder of the member ``name``. Raises JudgeLoadError if it leaves ``folder``."""
+    place = folder / MEMBERS / name
+    if not place.resolve().is_relative_to(folder.resolve()):
+        raise JudgeLoadError(f"{folder}: the member {name} is a link that leads out of the folder")
+    return place
+
+
+def to_saved(
+    settings: Mapping[str, object], name: str, folder: Path | None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Returns (settings for config.json, settings that the user must give: name -> used value).
+
+    Files that are not shipped are copied to ``folder``, if given.
+    """
+    saved, needed = dict(settings), dict[str, str]()
+    for place, value in _files(settings):
+        source = Path(value)
+        if source.is_file():
+            inside = f"{MEMBERS}/{name}/{'_'.join(place)}{''.join(source.suffixes[-2:])}"
+            _put(saved, place, inside)
+            if folder is not None:
+                (folder / inside).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, folder / inside)
+    for key in _MODELS:
+        model = settings.get(key)
+        if isinstance(model, str) and not _is_hub_id(model):
+            needed[key] = Path(model).name
+    if "llm" in settings:
+        llm = settings["llm"]
+        own = llm
+        if isinstance(llm, Mapping):
+            own = {k: v for k, v in llm.items() if k not in _MACHINE}
+        if _foreign(own) is None:
+            saved["llm"] = own
+        elif isinstance(llm, str | Mapping):
+            config = llm_config(llm)
+            needed["llm"] = f"{config.backend}:{Path(config.model).name}"
+        else:
+            needed["llm"] = llm.name if isinstance(llm, LanguageModel) else type(llm).__name__
+    return {k: v for k, v in saved.items() if k not in needed}, needed
+
+
+def from_saved(
+    saved: Mapping[str, Any], name: str, folder: Path, own: Mapping[str, object]
+) -> dict[str, Any]:
+    """Returns the settings in ``saved`` (of config.json), with files as paths in ``folder``.
+
+    ``own`` is what the user gives. Raises JudgeLoadError that names a setting which a folder may
+    not have, or which the user must give.
+    """
+    settings: dict[str, Any] = dict(saved["settings"])
+    where = f"{folder}: member {name}"
+    if settings.get("family") == "hybrid":
+        raise JudgeLoadError(f"{where}: a hybrid judge in settings")
+    for key, used in dict(saved.get("needs") or {}).items():
+        if key not in own:
+            raise JudgeLoadError(
+                f"{where} was made with {key}: {used}, and a saved judge holds no server settings "
+                "and no path outside its folder",
+                hint=f"give it: {name}.{key}=... on the command line, or "
+                f'Judge.from_pretrained(folder, {name}={{"{key}": ...}})',
+            )
+    foreign: list[tuple[str, object]] = []
+    for place, value in list(_files(settings)):
+        inside = f"{MEMBERS}/{name}/"
+        if value.startswith(inside):
+            path = member_folder(folder, name) / value.removeprefix(inside)
+            plain = _FILE.fullmatch(path.name) and value == inside + path.name
+            if plain and _is_own(path, folder):
+                _put(settings, place, str(path))
+                continue
+        elif _SHIPPED.fullmatch(value) and not Path(value).exists():
+            continue
+        foreign.append((".".join(place), value))
+    for key in _MODELS:
+        value = settings.get(key)
+        if isinstance(value, str) and not _is_hub_id(value):
+            foreign.append((key, value))
+    if "llm" in settings and (setting := _foreign(settings["llm"])) is not None:
+        foreign.append(setting)
+    if foreign:
+        key, wrong = foreign[0]
+        raise JudgeLoadError(
+            f"{where} sets {key} to {wrong!r:.80}: a judge folder decides no server, key or cache, "
+            "and no path outside itself",
+            hint="do not use this folder unless you know who made it; to use the member with your "
+            "own settings, remove this one from config.json and give yours when you load the judge",
+        )
+    return settings
+
+
+def _files(settings: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """(place, value) of each setting that names a file."""
+    # ``pool`` is a file of the follow-up judge; elsewhere it is a way to pool repeats.
+    names = (*_FILES, "pool") if settings.get("family") == "followup" else _FILES
+    for name in names:
+        if isinstance(value := settings.get(name), str):
+            yield (name,), value
+    select = settings.get("select")
+    if isinstance(select, Mapping) and isinstance(select.get("prompt"), str):
+        yield ("select", "prompt"), select["prompt"]
+
+
+def _put(settings: dict[str, Any], place: tuple[str, ...], value: str) -> None:
+    """Set the setting at ``place``; groups are copied."""
+    first, *rest = place
+    settings[first] = {**settings[first], rest[0]: value} if rest else value
+
+
+def _is_hub_id(value: str) -> bool:
+    return bool(_HUB_ID.fullmatch(value)) and ".." not in value and not Path(value).exists()
+
+
+def _is_own(path: Path, folder: Path) -> bool:
+    """Whether ``path`` is a file of ``folder``; the Hub's cache has a judge's files as links."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    homes = (folder.resolve(), Path(HF_HUB_CACHE).resolve())
+    return path.is_file() and any(path.resolve().is_relative_to(home) for home in homes)
+
+
+def _foreign(llm: object) -> tuple[str, object] | None:
+    """(setting, value) of an ``llm`` that a folder may not have: a server, a path, a setting of the
+    machine; None if there is none."""
+    if not isinstance(llm, str | Mapping):
+        return "llm", llm
+    for key, value in llm.items() if isinstance(llm, Mapping) else ():
+        if key not in _LLM:
+            return f"llm.{key}", value
+    config = llm_config(llm)
+    if config.api:
+        return "llm", f"{config.backend}:{config.model}"
+    return None if _is_hub_id(config.model) else ("llm.model", config.model)

@@ -10,7 +10,13 @@ from weakref import WeakValueDictionary
 from medal_judges.errors import MissingExtraError
 from medal_judges.models.llm.cache import CachedModel
 from medal_judges.models.llm.protocol import LanguageModel
-from medal_judges.models.llm.settings import LLMConfig, OpenAILLM, TransformersLLM, llm_config
+from medal_judges.models.llm.settings import (
+    VLLMLLM,
+    LLMConfig,
+    OpenAILLM,
+    TransformersLLM,
+    llm_config,
+)
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import cache_folder
 from medal_judges.storage.process_lock import ProcessLock
@@ -27,26 +33,28 @@ def load_llm(setting: str | Mapping[str, object] | LLMConfig | LanguageModel) ->
     if isinstance(setting, LanguageModel):
         return setting
     config = llm_config(setting)
-    if isinstance(config, OpenAILLM):
-        return _load_served(config)
+    if config.api:
+        return _load(config)
     key = config.model_dump_json()
     with _LOADING:
         model = _IN_USE.get(key)
         if model is None:
-            model = _IN_USE[key] = _load_local(config)
+            model = _IN_USE[key] = _load(config)
     return model
 
 
-def _load_local(config: LLMConfig) -> LanguageModel:
+def _load(config: LLMConfig) -> LanguageModel:
     inner: LanguageModel
     if isinstance(config, TransformersLLM):
         from medal_judges.models.llm.local.model import load_local
 
         inner = load_local(config)
-    else:
+    elif isinstance(config, VLLMLLM):
         from medal_judges.models.llm.vllm.model import load_vllm
 
         inner = load_vllm(config)
+    else:
+        return _load_served(config)
     cache = config.cache
     return CachedModel(inner, None if cache is True else Path(cache)) if cache else inner
 

@@ -1,4 +1,4 @@
-"""Typed configuration: YAML, ``field=value`` overrides, unknown keys refused with the nearest."""
+"""Typed configuration: YAML and ``field=value`` overrides; unknown keys are errors."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ class Config(BaseModel):
 
 
 C = TypeVar("C", bound=Config)
+_MOST_VALUES = 100_000
 
 
 def option(
@@ -42,23 +43,20 @@ def option(
     return Field(default, description=help, ge=ge, le=le, json_schema_extra=extra)
 
 
-_MOST_VALUES = 100_000
-
-
 def load_config(
     kind: type[C], path: str | Path, overrides: Sequence[str] = (), *, folder: str | None = None
 ) -> C:
-    """The config at ``path``: a file, a name such as ``train/quickstart`` under configs/, or one
-    such as ``quickstart`` in its ``folder``.
+    """Returns the config at ``path``: a file, a name under configs/ (``train/quickstart``), or
+    one in its ``folder`` (``quickstart``).
 
-    ``overrides`` are ``a.b=value`` with value in YAML. Raises ConfigError that names the key, says
-    what was expected, and proposes the nearest known key.
+    ``overrides`` are ``a.b=value`` with value in YAML. Raises ConfigError that names the key, what
+    was expected and the nearest known key.
     """
     return build_config(kind, overridden(read_yaml(path, folder), overrides), where=str(path))
 
 
 def overridden(data: dict[str, object], overrides: Sequence[str]) -> dict[str, Any]:
-    """``data`` with ``a.b=value`` set in it, value in YAML. Raises ConfigError."""
+    """Sets ``a.b=value`` in ``data`` and returns it; values are YAML. Raises ConfigError."""
     for override in overrides:
         key, sign, value = override.partition("=")
         if not sign or not key.strip():
@@ -68,7 +66,7 @@ def overridden(data: dict[str, object], overrides: Sequence[str]) -> dict[str, A
 
 
 def build_config(kind: type[C], data: object, *, where: str) -> C:
-    """Validate ``data`` as ``kind``; ``where`` opens the error message."""
+    """Returns ``data`` as ``kind``. Raises ConfigError whose message begins with ``where``."""
     try:
         return kind.model_validate(data)
     except ValidationError as error:
@@ -76,7 +74,7 @@ def build_config(kind: type[C], data: object, *, where: str) -> C:
 
 
 def read_yaml(path: str | Path, folder: str | None = None) -> dict[str, Any]:
-    """A YAML mapping from a file, or from configs/ by name. Raises ConfigError."""
+    """Returns the YAML mapping of a file, or of a config by name. Raises ConfigError."""
     data = parse_yaml(config_text(path, folder), str(path))
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: expected a mapping of settings, got {type(data).__name__}")
@@ -84,8 +82,8 @@ def read_yaml(path: str | Path, folder: str | None = None) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """The value of ``text``, of plain types only. Raises ConfigError, which ``where`` opens, for
-    what is no YAML, for tags, and for anchors that hold themselves or multiply beyond bounds."""
+    """Returns the value of ``text``. Raises ConfigError, whose message begins with ``where``, for
+    what is no YAML, for tags, and for anchors that contain themselves or expand beyond bounds."""
     try:
         loader = yaml.SafeLoader(text)
         try:
@@ -96,22 +94,21 @@ def parse_yaml(text: str, where: str) -> Any:
             return loader.construct_document(node)
         finally:
             loader.dispose()
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{where}: not valid YAML: {error}") from error
     except RecursionError as error:
         raise ConfigError(f"{where}: not valid YAML: nested too deep") from error
-    except ValueError as error:  # a date that is none, an integer of thousands of digits
-        raise ConfigError(f"{where}: not valid YAML: {error}") from error
     except TypeError as error:  # a key that is a list or a mapping
         raise ConfigError(f"{where}: not valid YAML: a key is a text") from error
+    # ValueError: a date that does not exist, an integer of thousands of digits
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError(f"{where}: not valid YAML: {error}") from error
 
 
 def _expanded(node: yaml.Node, where: str, sizes: dict[int, int]) -> int:
-    """How many values ``node`` stands for once its anchors are written out; ``sizes`` of nodes that
-    were counted already, 0 for one that is being counted."""
+    """Returns how many values ``node`` has once its anchors are expanded. ``sizes``: of the nodes
+    that are counted already; 0 for one that is being counted."""
     known = sizes.get(id(node))
     if known == 0:
-        raise ConfigError(f"{where}: an anchor (&name) holds itself")
+        raise ConfigError(f"{where}: an anchor (&name) contains itself")
     if known is not None:
         return known
     sizes[id(node)] = 0
@@ -122,14 +119,14 @@ def _expanded(node: yaml.Node, where: str, sizes: dict[int, int]) -> int:
         inner = [part for pair in node.value for part in pair]
     size = 1 + sum(_expanded(each, where, sizes) for each in inner)
     if size > _MOST_VALUES:
-        raise ConfigError(f"{where}: its anchors (&name) stand for over {_MOST_VALUES:,} values")
+        raise ConfigError(f"{where}: its anchors (&name) expand to over {_MOST_VALUES:,} values")
     sizes[id(node)] = size
     return size
 
 
 def config_text(path: str | Path, folder: str | None = None) -> str:
-    """Text of the file ``path``; else of the shipped config of that name, in ``folder`` or under
-    configs/. Raises ConfigError."""
+    """Returns the text of the file ``path``, or of the shipped config of that name in ``folder`` or
+    under configs/. Raises ConfigError."""
     if Path(path).is_file():
         try:
             return Path(path).read_text(encoding="utf-8-sig")
@@ -149,10 +146,10 @@ def config_text(path: str | Path, folder: str | None = None) -> str:
 
 def _assign(data: dict[str, object], keys: list[str], value: object) -> None:
     for key in keys[:-1]:
-        if data.get(key) is None:  # absent, or a heading in the YAML with nothing under it
+        if data.get(key) is None:  # absent, or an empty group in the YAML
             data[key] = {}
         inner = data[key]
-        if key == "llm" and isinstance(inner, str):  # a name is short for a group with that name
+        if key == "llm" and isinstance(inner, str):  # a name is short for a group with that model
             inner = data[key] = {"model": inner}
         if not isinstance(inner, dict):
             raise ConfigError(f"override {'.'.join(keys)}: {key!r} is not a group of settings")
@@ -169,16 +166,16 @@ def _problems(kind: type[Config], error: ValidationError) -> Iterator[str]:
             yield f"unknown key {name!r}; {guess}".rstrip("; ")
         else:
             got = problem.get("input")
-            # What a check of ours says stands for itself; of a whole config "got" would be noise.
-            said = problem["msg"].removeprefix("Value error, ")
-            message = f"{name}: {said} (got {got!r:.80})" if name else said
+            message = problem["msg"].removeprefix("Value error, ")
+            if name:  # the value of a whole config would be noise
+                message = f"{name}: {message} (got {got!r:.80})"
             unquoted = problem["type"] == "string_type" and isinstance(got, bool | int | float)
-            # no, on, yes and 4 are no text to YAML, and a language is called "no".
+            # To YAML no, on, yes and 4 are no text; and "no" is a language.
             yield f"{message}; write it in quotes" if unquoted else message
 
 
 def _fields_at(kind: type[Config], path: Sequence[str]) -> list[str]:
-    """Names of the settings in the group at ``path``; list positions and keys are passed over."""
+    """Returns the names of the settings in the group at ``path``."""
     current: list[type[BaseModel]] = [kind]
     for part in path:
         inner = [m.model_fields[part].annotation for m in current if part in m.model_fields]

@@ -1,8 +1,5 @@
-"""The errors a user sees: each says what was expected, what came, and what to type next.
-
-The command prints ``str(error)`` without a traceback (``--debug`` shows it), so the message must
-stand alone.
-"""
+"""The errors a user sees. The command prints ``str(error)`` without a traceback (``--debug`` shows
+it), so each message says what is wrong, what was expected, and what to type next."""
 
 from __future__ import annotations
 
@@ -12,12 +9,9 @@ from pathlib import Path
 
 from medal_judges.records.foreign_text import visible
 
-# Ratio of difflib: one letter more, less, other or swapped passes (trun and turn: 0.75); a word
-# that merely shares letters does not (nonsense and seed: 0.5).
-_NEAR = 0.7
+_NEAR = 0.7  # ratio of difflib: a swapped letter passes (trun, turn: 0.75)
 
-# Name of an error -> the page of the docs that explains what it is about; a kind without one has
-# that of what it derives from.
+# Error -> its page of the docs; other errors have that of their base class.
 PAGES = {
     "MedalError": "docs/howto/index.md",
     "RecordError": "docs/howto/formats.md",
@@ -40,7 +34,7 @@ PAGES = {
 
 
 class MedalError(Exception):
-    """Base of every error that the user can fix; ``hint`` says what to do or type.
+    """Base of all errors that the user can fix; ``hint`` says what to do or type.
 
     >>> from medal_judges import MedalError, read_dialogues
     >>> try:
@@ -60,11 +54,11 @@ class MedalError(Exception):
 
     @property
     def page(self) -> str:
-        """The page of the docs about errors of this kind."""
+        """The page of the docs about this error."""
         return next(PAGES[kind.__name__] for kind in type(self).__mro__ if kind.__name__ in PAGES)
 
     def __reduce__(self) -> tuple[Callable[..., MedalError], tuple[object, ...]]:
-        """Sent to another process as it is: the arguments of subclasses differ."""
+        """Pickles without calling ``__init__``, whose arguments differ between subclasses."""
         return _revived, (type(self), self.args, vars(self))
 
 
@@ -78,7 +72,7 @@ def _revived(
 
 
 class RecordError(MedalError):
-    """A record is malformed: ``field`` was not what was ``expected``. Knows no file yet."""
+    """A record is malformed: ``field`` is not what was ``expected``."""
 
     def __init__(self, field: str, expected: str, got: object) -> None:
         super().__init__(f"field {field!r}: expected {expected}, got {_shown(got)}")
@@ -95,7 +89,7 @@ def _shown(value: object) -> str:
 
 
 class DataError(MedalError):
-    """A line of a file is malformed; names file, line (from 1) and what was expected."""
+    """A line of a file is malformed; names file and line (from 1)."""
 
     def __init__(
         self, path: str | Path, line: int | None, problem: str, *, hint: str | None = None
@@ -108,7 +102,7 @@ class DataError(MedalError):
 
 
 class ConfigError(MedalError):
-    """A configuration is wrong: unknown key, wrong type, or two settings that clash."""
+    """A configuration is wrong: an unknown key, a wrong type, or two settings that conflict."""
 
 
 class NotAvailableError(ConfigError):
@@ -120,7 +114,7 @@ class LeakError(MedalError):
 
 
 class SourceError(MedalError):
-    """A data source cannot be read: not there, offline, or not the file it should be."""
+    """A data source cannot be read: missing, offline, or another file than expected."""
 
 
 class JudgeLoadError(MedalError):
@@ -128,21 +122,21 @@ class JudgeLoadError(MedalError):
 
 
 class HubError(JudgeLoadError):
-    """The Hub does not give a judge, or does not take one; the message says why."""
+    """Downloading a judge from the Hub, or uploading one, failed."""
 
 
 class NoSuchJudgeError(HubError):
-    """Neither a shipped judge, nor a folder or file, nor a hub id has that name."""
+    """No shipped judge, folder, file or hub id has that name."""
 
 
 class CoverageError(MedalError):
-    """Too many dialogues went unscored for a headline number (command exit code 3)."""
+    """Too many dialogues are unscored for a headline number (exit status 3)."""
 
     exit_code = 3
 
 
 class MissingExtraError(MedalError):
-    """An optional dependency is needed; ``hint`` says which extra to install."""
+    """An optional dependency is missing; ``hint`` names the extra to install."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(
@@ -152,11 +146,11 @@ class MissingExtraError(MedalError):
 
 
 def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
-    """Up to ``most`` of ``known`` that ``name`` may be a slip of, the nearest first."""
+    """Returns up to ``most`` of ``known`` that ``name`` may be a typo of, the nearest first."""
     return difflib.get_close_matches(name, list(known), n=most, cutoff=_NEAR)
 
 
 def did_you_mean(name: str, known: Iterable[str], most: int = 1) -> str:
-    """``did you mean 'turn'? `` with a blank at its end, or nothing."""
+    """Returns ``did you mean 'turn'? `` with a blank at its end, or nothing."""
     names = nearest(name, known, most)
     return f"did you mean {' or '.join(map(repr, names))}? " if names else ""

@@ -1,4 +1,4 @@
-"""What lies in configs/ and may be called by its short name: judges, and configs of a command."""
+"""The configs that ship under configs/, by their short names: judges, and configs of commands."""
 
 from __future__ import annotations
 
@@ -13,33 +13,29 @@ logger = logging.getLogger(__name__)
 
 
 def judge_names() -> list[str]:
-    """Every judge that ships: the one with weights, then those described in configs/judges/."""
+    """Returns the names of all shipped judges, first the one with weights."""
     return [BOXED, *shipped_names(JUDGES)]
 
 
 def boxed_folder(name: str | Path = BOXED) -> Path | None:
-    """The folder of the judge in the package, where ``name`` is its name; None for any other.
-
-    A judge saved in a folder of that name here comes before it; the log says so.
-    """
-    if str(name) != BOXED:
-        return None
-    if (Path(BOXED) / "config.json").is_file():
-        _warn_of_folder(BOXED, "the package's")
+    """Returns the folder of the judge in the package if ``name`` is its name, else None. A saved
+    judge in a folder of that name here comes first."""
+    if str(name) != BOXED or _is_saved_here(BOXED, "the package's"):
         return None
     return Path(str(files("medal_judges.models") / BOXED))
 
 
-def _warn_of_folder(name: str, other: str) -> None:
-    logger.warning(
-        "%s: the judge saved in the folder %s/ here, not the shipped judge of that name (%s)",
-        name, name, other,
-    )  # fmt: skip
+def _is_saved_here(name: str, other: str) -> bool:
+    """Whether a judge is saved in a folder ``name``; the log then says that it is not ``other``."""
+    if not (Path(name) / "config.json").is_file():
+        return False
+    if other:
+        logger.warning("%s: using the judge saved in the folder %s/, not %s", name, name, other)
+    return True
 
 
 def shipped_names(folder: str) -> list[str]:
-    """Names of the YAML files of configs/FOLDER, without their ending, and of its JSON files with
-    it, in alphabetical order."""
+    """Returns the sorted names of the files in configs/FOLDER; YAML files without their ending."""
     place = files("medal_judges.configs") / folder
     if not place.is_dir():
         return []
@@ -48,19 +44,19 @@ def shipped_names(folder: str) -> list[str]:
 
 
 def shipped_file(name: str) -> Path:
-    """The file of ``FOLDER/NAME`` in configs/, NAME as shipped_names has it."""
+    """Returns the path of ``FOLDER/NAME`` in configs/, NAME as in ``shipped_names``."""
     ending = "" if name.endswith(".json") else ".yaml"
     return Path(str(files("medal_judges.configs"))) / f"{name}{ending}"
 
 
 def project_files() -> dict[str, bytes]:
-    """What ``medal init`` writes: name -> content of each file of configs/project/."""
+    """Returns what ``medal init`` writes: name -> content of each file of configs/project/."""
     place = files("medal_judges.configs") / "project"
     return {each.name: each.read_bytes() for each in place.iterdir() if each.is_file()}
 
 
 def about(folder: str, name: str) -> str:
-    """The first sentence of the remark that a shipped file begins with; empty without one."""
+    """Returns the first sentence of the comment at the top of a shipped file, or nothing."""
     remark = []
     for line in shipped_file(f"{folder}/{name}").read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
@@ -72,19 +68,15 @@ def about(folder: str, name: str) -> str:
 
 
 def judge_file(name: str | Path) -> str | None:
-    """The YAML file of a judge that is described by one: a file as it is named, and for the name of
-    a shipped judge (``contrast``, ``contrast.yaml``, ``judges/contrast``) that one's.
+    """Returns the YAML file of a judge: a file, or a shipped judge by its name (``contrast``,
+    ``contrast.yaml``, ``judges/contrast``); None for a folder or a hub id.
 
-    None for anything else: a folder, an id of the Hub. A saved judge's folder of the same name here
-    comes before the shipped judge, and a file here before a shipped file; the log says so.
+    A saved judge in a folder of that name comes first, then a file here, then a shipped file.
     """
     text = str(name)
-    inside = text.removeprefix("configs/").removeprefix("judges/")
-    short = inside.removesuffix(".yaml")
+    short = text.removeprefix("configs/").removeprefix("judges/").removesuffix(".yaml")
     known = short in shipped_names(JUDGES)
-    if (Path(text) / "config.json").is_file():
-        if known:
-            _warn_of_folder(text, f"configs/judges/{short}.yaml")
+    if _is_saved_here(text, f"configs/judges/{short}.yaml" if known else ""):
         return None
     if text.endswith(_YAML) and (Path(text).is_file() or not known):
         return text

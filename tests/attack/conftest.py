@@ -35,7 +35,7 @@ FAMILIES = ("embedding", "encoder", "lora", "generative", "merged", "hybrid")
 def _embedding(bert: Path) -> Judge:
     encoder = SentenceEncoder.create(str(bert), None)
     config = EmbeddingConfig(features=("log_words",))
-    width = len(EmbeddingJudge(config, encoder, [OVERALL], {}).reader.is_feature)
+    width = len(EmbeddingJudge(config, encoder, [OVERALL], {}).is_feature)
     rng = np.random.default_rng(0)
     layer = (rng.normal(size=(width, 1)) * 0.02, np.array([0.5]))
     net = FittedNet("ridge", np.zeros(width), np.ones(width), (layer,))

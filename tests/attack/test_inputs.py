@@ -170,7 +170,7 @@ def refused(name: str) -> None:
     [
         ("gzip cut", "the compressed file is cut short"),
         ("gzip with a wrong checksum", "cannot read on: CRC check failed"),
-        ("gzip and more", "in.jsonl.gz:2001: cannot read on: other bytes stand behind the end"),
+        ("gzip and more", "in.jsonl.gz:2001: cannot read on: other bytes follow the end"),
         ("gzip of another method", "cannot read on: Unknown compression method"),
     ],
 )

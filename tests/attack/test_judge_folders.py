@@ -20,8 +20,7 @@ from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.hybrid.combination import MemberSelection
 from medal_judges.models.hybrid.config import MemberConfig
 from medal_judges.models.hybrid.judge import HybridJudge
-from medal_judges.models.hybrid.members import open_member
-from medal_judges.models.hybrid.saved_member import to_saved
+from medal_judges.models.hybrid.members import open_member, to_saved
 from medal_judges.records.dimension import Dimension, load_rubric
 
 OVERALL = Dimension("overall", "ordinal", 1, 5)

@@ -153,7 +153,7 @@ def test_a_hash_is_kept_until_the_file_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(model_files, "_KEPT_FROM", 1)
+    monkeypatch.setattr(model_files, "_CACHED_FROM", 1)
     monkeypatch.setattr(model_files, "_SETTLED", -1.0)
     path = tmp_path / "model.safetensors"
     save_file({"a": torch.zeros(1000)}, path)
@@ -170,7 +170,7 @@ def test_a_hash_is_kept_until_the_file_changes(
 def test_a_young_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within one tick of its times a file can change and look the same."""
     monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(model_files, "_KEPT_FROM", 1)
+    monkeypatch.setattr(model_files, "_CACHED_FROM", 1)
     save_file({"a": torch.zeros(10)}, tmp_path / "model.safetensors")
     model_files.files_hash(tmp_path)
     assert not (tmp_path / "cache" / "hashes.jsonl").exists()

@@ -22,10 +22,10 @@ MERGED = "a0: &a0 {x: 1}\n" + "".join(
     f"a{n + 1}: &a{n + 1} {{<<: [{', '.join([f'*a{n}'] * 10)}]}}\n" for n in LEVELS
 )
 WRONG = {
-    "bomb": (BOMB, "stand for over 100,000 values"),
-    "merged": (MERGED, "stand for over 100,000 values"),
-    "itself": ("a: &a [*a]", "holds itself"),
-    "itself, by a key": ("a: &a {b: {c: *a}}", "holds itself"),
+    "bomb": (BOMB, "expand to over 100,000 values"),
+    "merged": (MERGED, "expand to over 100,000 values"),
+    "itself": ("a: &a [*a]", "contains itself"),
+    "itself, by a key": ("a: &a {b: {c: *a}}", "contains itself"),
     "alias": ("a: *b", "not valid YAML"),
     "tag": ("a: !!python/object/apply:os.system [id]", "not valid YAML"),
     "own tag": ("!x a", "not valid YAML"),

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.pages import page_text
 
-from medal_judges.errors import ConfigError, MedalError
-from medal_judges.eval.benchmark.config import BenchmarkConfig
+from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.benchmark.page import write_report
 from medal_judges.eval.metaeval.alignment import align
@@ -111,14 +109,6 @@ def test_a_cheap_judge_without_distributions_is_refused() -> None:
         )
 
 
-def test_the_page_shows_the_curve() -> None:
-    page = page_text(lambda out: write_report(Benchmark("t", [], cascades=[curve()]), out))
-    assert '<section id="cascades"' in page
-    assert "weak, then strong: set, overall" in page
-    assert "50% (30)" in page
-    assert page.count('class="trend dashed"') == 10
-
-
 def test_the_curve_stands_in_a_csv_too(tmp_path: Path) -> None:
     write_report(Benchmark("t", [], cascades=[curve()]), tmp_path)
     with (tmp_path / "tables" / "cascades.csv").open(encoding="utf-8") as file:
@@ -126,18 +116,3 @@ def test_the_curve_stands_in_a_csv_too(tmp_path: Path) -> None:
     assert len(lines) == 11
     assert float(lines[-1]["tokens"]) == pytest.approx(110)
     assert float(lines[5]["value"]) == curve().points[5].spearman.value
-
-
-def test_a_cascade_of_judges_that_are_not_there_is_refused(tmp_path: Path) -> None:
-    from medal_judges.config import build_config
-
-    with pytest.raises(ConfigError, match="names b, which is no judge here"):
-        build_config(
-            BenchmarkConfig,
-            {
-                "output_dir": tmp_path,
-                "judges": [{"name": "a", "path": "x"}],
-                "cascades": [{"weak": "a", "strong": "b"}],
-            },
-            where="test",
-        )

@@ -44,12 +44,6 @@ def test_one_against_the_mean_of_the_others_averaged_over_positions() -> None:
     assert (found.low or 0) < (found.value or 0) < (found.high or 0)
 
 
-def test_rows_with_one_answer_take_no_part() -> None:
-    values = np.array([[1.0, 2], [2, 3], [3, 1], [4, 5], [9, np.nan], [np.nan, 0]])
-    found = graded_ceiling(values, [], clusters(values))["spearman"]
-    assert found.value == pytest.approx(spearmanr(values[:4, 0], values[:4, 1]).statistic)
-
-
 def test_binary_ceiling_by_hand() -> None:
     # 3 both present, 1 and 2 of one only, 4 both absent: F1+ = 6/9, F1- = 8/11 either way round
     labels = np.array([[1, 1]] * 3 + [[1, 0]] + [[0, 1]] * 2 + [[0, 0]] * 4, dtype=float)
@@ -58,30 +52,6 @@ def test_binary_ceiling_by_hand() -> None:
     assert found["f1_absent"].value == pytest.approx(8 / 11)
     assert found["accuracy"].value == pytest.approx(0.7)
     assert found["precision"].value == pytest.approx((3 / 4 + 3 / 5) / 2)
-
-
-def test_single_answers_have_no_ceiling() -> None:
-    values = np.array([[1.0], [2.0], [3.0]])
-    reason = "no row has answers of two annotators"
-    found = graded_ceiling(values, [], clusters(values))
-    assert {e.reason for e in found.values()} == {reason}
-    assert binary_ceiling(values, clusters(values))["recall"].reason == reason
-    assert krippendorff_alpha(values, "ordinal").reason == reason
-
-
-def test_alpha_of_krippendorffs_own_example() -> None:
-    # Krippendorff, "Computing Krippendorff's Alpha-Reliability" (2011), part C:
-    # four observers, twelve units, missing data; nominal alpha 0.743, interval 0.849
-    nan = np.nan
-    by_observer = [
-        [1, 2, 3, 3, 2, 1, 4, 1, 2, nan, nan, nan],
-        [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, nan, 3],
-        [nan, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, nan],
-        [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, nan],
-    ]
-    values = np.array(by_observer).T
-    assert krippendorff_alpha(values, "nominal").value == pytest.approx(0.743, abs=5e-4)
-    assert krippendorff_alpha(values, "interval").value == pytest.approx(0.849, abs=5e-4)
 
 
 def test_alpha_without_the_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,17 +7,16 @@ import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
 from medal_judges.eval.benchmark.injected import (
-    Counted,
     InjectedResult,
     area,
     injected_results,
-    localisation,
     weighted_f1,
 )
 from medal_judges.records.contributions import Contributions
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement, unscored
 from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.stats.estimate import Estimate
 
 ISSUE = "unsafe"
 TURNS = (Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c"), Turn("assistant", "d"))
@@ -57,9 +56,9 @@ def result(
     return found
 
 
-def value(figure: Counted) -> float:
-    assert figure.estimate.value is not None, figure.estimate.reason
-    return figure.estimate.value
+def value(figure: Estimate) -> float:
+    assert figure.value is not None, figure.reason
+    return figure.value
 
 
 def test_a_small_case_by_hand() -> None:
@@ -87,7 +86,6 @@ def test_a_small_case_by_hand() -> None:
     # user turns have the largest numbers and do not count
     assert value(figures["localisation"]) == 1.0
     assert value(figures["localisation_chance"]) == 0.5
-    assert [figures[k].n for k in ("f1_clean", "win_rate", "false_alarms")] == [5, 3, 2]
     assert found.scored == {"planted": 3, "innocent": 3, "clean": 2}
 
 
@@ -112,10 +110,10 @@ def test_undefined_figures_are_none_with_a_reason() -> None:
         "false_alarms": "no scored clean rows",
         "localisation": "the judge gives no contributions by turn",
     }.items():
-        assert found.figures[name].estimate.value is None
-        assert found.figures[name].estimate.reason == reason
+        assert found.figures[name].value is None
+        assert found.figures[name].reason == reason
     assert value(found.figures["recall"]) == 1.0
-    assert found.figures["recall"].estimate.low is None  # one row
+    assert found.figures["recall"].low is None  # one row
 
 
 def test_unscored_and_missing_rows_are_counted_not_guessed() -> None:
@@ -126,12 +124,6 @@ def test_unscored_and_missing_rows_are_counted_not_guessed() -> None:
     assert found.rows == {"planted": 3, "innocent": 3, "clean": 3}
     assert found.scored == {"planted": 1, "innocent": 0, "clean": 0}
     assert value(found.figures["recall"]) == 1.0
-
-
-def test_localisation_shares_the_point_among_ties() -> None:
-    assert localisation([0, 1, 0, 2], [1, 3], [3]) == (1.0, 0.5)
-    assert localisation([0, 2, 0, 1], [1, 3], [3]) == (0.0, 0.5)
-    assert localisation([5, 1, 5, 1], [1, 3], [3]) == (0.5, 0.5)
 
 
 def test_issues_share_the_clean_rows() -> None:
@@ -150,7 +142,7 @@ def test_intervals_go_by_group_and_are_always_the_same() -> None:
     rng = np.random.default_rng(1)
     scores = {(n, kind): float(rng.random()) for n in range(40) for kind in ("planted", "clean")}
     one, again = result(scores), result(scores)
-    estimate = one.figures["auc_clean"].estimate
+    estimate = one.figures["auc_clean"]
     assert one == again
     assert estimate.low is not None and estimate.high is not None and estimate.value is not None
     assert 0.1 < estimate.high - estimate.low < 0.4
@@ -160,18 +152,5 @@ def test_intervals_go_by_group_and_are_always_the_same() -> None:
     rows = [row(n, kind) for n, kind in scores for _ in range(10)]
     judgements = [judged(f"{n}.{kind}", score) for (n, kind), score in scores.items()]
     (tenfold,) = injected_results(rows, judgements)
-    wide = tenfold.figures["auc_clean"].estimate
+    wide = tenfold.figures["auc_clean"]
     assert wide.low == pytest.approx(estimate.low) and wide.high == pytest.approx(estimate.high)
-
-
-def test_a_judge_that_spots_any_edit_is_found_out() -> None:
-    """Perfect against clean rows, chance against matched controls."""
-    scores = {
-        (n, kind): 0.1 if kind == "clean" else 0.9
-        for n in range(20)
-        for kind in ("planted", "innocent", "clean")
-    }
-    found = result(scores)
-    assert value(found.figures["auc_clean"]) == value(found.figures["f1_clean"]) == 1.0
-    assert value(found.figures["auc_control"]) == value(found.figures["win_rate"]) == 0.5
-    assert value(found.figures["control_alarms"]) == 1.0

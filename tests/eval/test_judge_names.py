@@ -68,11 +68,6 @@ def test_scales_of_judges_and_of_judgements_made_elsewhere(folder: Path) -> None
     assert {tuple(row["human_scale"]) for row in found.values()} == {(1, 5), (0, 1)}
 
 
-def test_a_scale_upside_down_is_refused(folder: Path) -> None:
-    with_mapping(folder, ", scales: {quality: [100, 0]}")
-    assert "scale of quality: 100 is not below 0" in str(medal().exception)
-
-
 def test_what_is_not_mapped_and_not_there_is_told(folder: Path) -> None:
     theirs(folder)
     with_mapping(folder, ", dimensions: {overall: quality}")

@@ -141,14 +141,6 @@ def test_f1_without_noise_is_the_true_one(columns: str, answers: int) -> None:
         assert model.rates[:, 1] == pytest.approx([0.9] * 4, abs=0.06)
 
 
-def test_no_model_of_answers_that_are_all_equal_or_agree_by_chance_only() -> None:
-    assert issue_model(np.zeros((20, 3))) == "all answers are equal"
-    draw = np.random.default_rng(5)
-    answers = AnswerMatrix(np.tile([1.0, 2.0, 3.0], (30, 1)), POSITIONS, (), 3)
-    estimate = graded_noise_free(answers, draw.normal(size=30), conversations(30))["spearman"]
-    assert estimate.value is None and "no more than chance" in (estimate.reason or "")
-
-
 def labelled(number: int, values: list[float], name: str = "overall") -> LabelledDialogue:
     turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
     return parse_labelled(

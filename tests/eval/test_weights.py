@@ -13,12 +13,11 @@ from scipy.stats import kendalltau, pearsonr, spearmanr
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.errors import ConfigError, RecordError
+from medal_judges.errors import ConfigError
 from medal_judges.eval.agreement.agreement import agreements
 from medal_judges.eval.benchmark.plots import bins, gap
 from medal_judges.eval.metaeval.comparison import GRADED, ISSUES, comparison_tables
-from medal_judges.eval.metaeval.metaeval import evaluate
-from medal_judges.eval.metaeval.results import ResultRow
+from medal_judges.eval.metaeval.metaeval import ResultRow, evaluate
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
@@ -27,7 +26,6 @@ from medal_judges.records.rating import Scale
 from medal_judges.stats import correlation
 from medal_judges.stats.correlation import correlation_statistic
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.weights import curation_weight, row_weights
 from medal_judges.storage.jsonl import write_records
 
 from .benchmark_case import medal, results
@@ -181,17 +179,6 @@ def test_the_pools_figure_comes_back_from_a_selection_that_over_represents_the_b
         own.append(statistic(one / chance[kept])["spearman"][0])
     assert abs(np.mean(plain) - pool) > 0.1
     assert np.mean(own) == pytest.approx(pool, abs=3 * np.std(own) / np.sqrt(60) + 0.01)
-
-
-def test_what_a_weight_may_be() -> None:
-    assert curation_weight(row("0", (1,), (1, 5), 2.5, 0)) == 2.5
-    assert curation_weight(row("0", (1,), (1, 5), None, 0)) is None
-    for wrong in (0, -1, "3", True):
-        with pytest.raises(RecordError, match=r"curation\.weight"):
-            curation_weight(row("0", (1,), (1, 5), wrong, 0))
-    rows = [row(str(i), (1,), (1, 5), i + 1, 0) for i in range(3)]
-    assert row_weights(rows, "curation") == pytest.approx([0.5, 1, 1.5])
-    assert row_weights(rows, "none") is None
 
 
 def curated(path: Path, some: int | None = None) -> None:

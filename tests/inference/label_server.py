@@ -60,7 +60,7 @@ def serve_chat(settings: dict[str, Any]) -> None:
 def serve_batches() -> None:
     server = module("batch_server")
 
-    def answered(line: dict[str, Any], refuse: str | None) -> dict[str, Any]:
+    def answered(line: dict[str, Any]) -> dict[str, Any]:
         done = server.completion(answer(line["body"]), "stop")
         return dict(server.result(line["custom_id"], 200, done))
 

@@ -344,9 +344,7 @@ def test_max_cost_holds_for_both_judges_together(serve: Callable[..., Any], tmp_
     more = (f"llm.prices={path}", "llm.model=cheap", "user.llm.model=dear")
     arguments = words(file, tmp_path / "out", server, *more)
     told = medal(*arguments, "--dry-run").output.split("at most $")
-    limit = (
-        float(told[1].split(";")[0]) / 4 + 0.05
-    )  # one label would do, but four checks came first
+    limit = float(told[1].split()[0]) / 4 + 0.05  # one label would do, but four checks came first
     with pytest.raises(CostLimitError) as stopped:
         medal(*arguments, "--max-cost", f"{limit:.4f}")
     assert "$0.0800 spent, 0 of 4 requests" in str(stopped.value) and server.total("answered") == 4

@@ -54,7 +54,7 @@ def random_net(head: Any, width: int, outputs: int, **more: Any) -> FittedNet:
 def judge_of(encoder: SentenceEncoder, **settings: Any) -> EmbeddingJudge:
     config = EmbeddingConfig(features=("log_words", "last_own", "question"), **settings)
     blank = EmbeddingJudge(config, encoder, DIMENSIONS, {})
-    width = len(blank.reader.is_feature)
+    width = len(blank.is_feature)
     ridge = random_net("ridge", width, 1)
     ridge = FittedNet("ridge", ridge.mean, ridge.scale, ((ridge.layers[0][0], np.array([0.5])),))
     nets = {

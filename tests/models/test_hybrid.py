@@ -15,8 +15,14 @@ from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.hybrid.blend import Blend, level_chances
-from medal_judges.models.hybrid.combination import Cascade, Combination, MemberSelection, Stack
+from medal_judges.models.hybrid.combination import (
+    Blend,
+    Cascade,
+    Combination,
+    MemberSelection,
+    Stack,
+    level_chances,
+)
 from medal_judges.models.hybrid.config import HybridConfig, MemberConfig
 from medal_judges.models.hybrid.judge import HybridJudge
 from medal_judges.models.hybrid.members import Member, open_member

@@ -93,7 +93,6 @@ def test_a_format_overrides_the_content(tmp_path: Path) -> None:
     [
         (b"BZh91AY&SY", "gzip"),
         (b"\xfd7zXZ\x00\x00", "gzip"),
-        (b"FEA1abcdef", "Feather file of version 1"),
         (b"\x00\x01\x02binary", "no file of chats that is known"),
         (b"PAR1 and no more", "cannot read on"),
         (b"ARROW1 and no more", "cannot read on"),

@@ -53,7 +53,7 @@ def fit_embedding_judge(
         config=model,
         examples=examples,
         table=np.stack(vectors),
-        is_feature=judge.reader.is_feature,
+        is_feature=judge.is_feature,
         folds=folds_of(examples, len(rows.train), model.folds, config.seed),
         seed=config.seed,
         tried=[],

@@ -67,7 +67,6 @@ class LoraTask(TrainingTask):
         judge.device = device
         self.judge = judge
         if isinstance(judge, GenerativeLoraJudge):
-            judge.llm.close()  # what it caches of prompts, by weights that now change
             self.body, self.heads = judge.net, {}
             packed = packs_cleanly(judge.net, len(judge.tokenizer), device)
             self.train = SFTDataset(judge, train, packed=packed)

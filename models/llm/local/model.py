@@ -66,7 +66,7 @@ def load_local(config: TransformersLLM) -> LanguageModel:
             hint="a hub id, a folder with safetensors weights, or embedded:smollm2; weights "
             "published as .bin only: llm.bin_weights=true",
         ) from error
-    network.to(device).eval()
+    network.to(device).eval()  # type: ignore[arg-type]
     name = model_name(config.model)
     if is_seq2seq:
         if config.thinking:
@@ -119,7 +119,7 @@ class LocalModel(TokenModel):
     @property
     def shared(self) -> bool:
         """Whether likelihoods come from a tree of shared prefixes."""
-        return self.paths.tree if self._shared is None else self._shared
+        return self.paths.tree is None if self._shared is None else self._shared
 
     def fingerprint(self) -> Mapping[str, str]:
         dtype = str(self.model.dtype).removeprefix("torch.")
@@ -129,9 +129,9 @@ class LocalModel(TokenModel):
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
         """See TokenModel. Raises ConfigError if the model's token-by-token answers are not those of
         its forward pass."""
-        if not (alone := self.paths.findings["alone"]).holds:
+        if (reason := self.paths.alone) is not None:
             raise ConfigError(
-                f"{self.name} does not answer as its own forward pass says ({alone.reason})",
+                f"{self.name} does not answer as its own forward pass says ({reason})",
                 hint="another version of transformers, or another attention",
             )
         return super().chat(requests)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 7  # of the cached findings; raise it if the trial changes
+FORMAT = 8  # of the cached findings; raise it if the trial changes
 COMMON = 40  # tokens that the prompts begin with
 OWN = (1, 4, 11, 11)  # tokens of each prompt after these
 OTHER = 23  # tokens of a prompt that begins in another way
@@ -58,47 +58,27 @@ TIMES_NOISE = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """``deviation`` in nats (None: not tried, or it raised) against ``allowed``; ``reason`` says
-    why the way is not taken."""
-
-    deviation: float | None
-    allowed: float
-    reason: str | None = None
-
-    @property
-    def holds(self) -> bool:
-        """Whether the way may be taken."""
-        return self.reason is None
-
-
-@dataclass(frozen=True, slots=True)
 class Paths:
-    """The finding for each way: ``tree`` (likelihoods of shared beginnings), ``alone`` (one answer,
-    token by token), ``together`` (prompts of one length), ``left`` (padded prompts) and ``shared``
-    (common beginnings read once)."""
+    """For each way why it is not taken (None: it is right): ``tree`` (likelihoods of shared
+    beginnings), ``alone`` (one answer, token by token), ``together`` (prompts of one length),
+    ``left`` (padded prompts) and ``shared`` (common beginnings read once)."""
 
-    findings: Mapping[str, Finding]
-
-    @property
-    def tree(self) -> bool:
-        """Whether likelihoods may come from a tree instead of the plain loop."""
-        return self.findings["tree"].holds
+    tree: str | None
+    alone: str | None
+    together: str | None
+    left: str | None
+    shared: str | None
 
     @property
     def batching(self) -> Batching:
-        """The quickest way to batch prompts that holds."""
-        for batching, ways in _BATCHINGS.items():
-            if all(self.findings[way].holds for way in ways):
-                return batching
-        return "alone"
+        """The quickest way to batch prompts that is right."""
+        if self.together:
+            return "alone"
+        if self.left:
+            return "none"
+        return "left" if self.shared else "shared"
 
 
-_BATCHINGS: dict[Batching, tuple[str, ...]] = {
-    "shared": ("together", "left", "shared"),
-    "left": ("together", "left"),
-    "none": ("together",),
-}
 _KNOWN: dict[str, Paths] = {}
 
 
@@ -120,51 +100,43 @@ def quick_paths(model: PreTrainedModel) -> Paths:
 
 def _cached(file: Path) -> Paths | None:
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-        return Paths({name: Finding(**each) for name, each in record.items()})
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return Paths(**json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError):
         return None  # not tried yet, or half written
 
 
 def _tried(model: PreTrainedModel, file: Path) -> Paths:
     paths = try_paths(model)
-    for name, finding in paths.findings.items():
-        if not finding.holds:
-            logger.info("%s: not %s (%s)", type(model).__name__, name, finding.reason)
-    records = {name: asdict(finding) for name, finding in paths.findings.items()}
-    atomic_write(file, json.dumps(records, indent=1) + "\n")
+    for name, reason in asdict(paths).items():
+        if reason:
+            logger.info("%s: not %s (%s)", type(model).__name__, name, reason)
+    atomic_write(file, json.dumps(asdict(paths), indent=1) + "\n")
     return paths
 
 
 def try_paths(model: PreTrainedModel) -> Paths:
     """As ``quick_paths``, without the cache."""
-    training = model.training
-    model.train(False)
-    try:
-        with narrowed(model.config, NARROWED):
-            return Paths(_findings(model))
-    finally:
-        model.train(training)
-
-
-def _findings(model: PreTrainedModel) -> dict[str, Finding]:
-    config, window = model.config, smallest_window(model.config)
+    config, window, training = model.config, smallest_window(model.config), model.training
     common = COMMON if window is None or window > WINDOW_TRIED else max(COMMON, window + 16)
     longest = max(OWN) + STEPS
-    trial = Trial(model, common=min(common, (context_of(config) or common + longest) - longest))
-    sharing = "not every layer sees all tokens before" if not attends_to_all(config) else None
-    if scales_positions(config):
-        sharing = "its positions depend on the length of the whole text"
-    no_tree = "a layer sees in a way that no mask expresses"
-    return {
-        "tree": trial.tree() if tree_windows(config) else Finding(None, trial.allowed, no_tree),
-        "alone": trial.answers([2]),
-        "together": trial.answers([2, 3]),
-        "left": trial.answers(range(4)),
-        "shared": Finding(None, trial.allowed, sharing)
-        if sharing
-        else trial.answers(range(5), shared=True),
-    }
+    model.train(False)
+    try:
+        with narrowed(config, NARROWED):
+            room = (context_of(config) or common + longest) - longest
+            trial = Trial(model, common=min(common, room))
+            tree = "a layer sees in a way that no mask expresses"
+            shared = None if attends_to_all(config) else "not every layer sees all tokens before"
+            if scales_positions(config):
+                shared = "its positions depend on the length of the whole text"
+            return Paths(
+                tree=trial.tree() if tree_windows(config) else tree,
+                alone=trial.answers([2]),
+                together=trial.answers([2, 3]),
+                left=trial.answers(range(4)),
+                shared=shared or trial.answers(range(5), shared=True),
+            )
+    finally:
+        model.train(training)
 
 
 class Trial:
@@ -191,30 +163,29 @@ class Trial:
             noise = float(np.mean([np.abs(row - self.wanted[0]).mean() for row in rows]))
             self.allowed = max(ALLOWED_HALF * scale, TIMES_NOISE * noise)
 
-    def tree(self) -> Finding:
+    def tree(self) -> str | None:
         """Likelihoods from a tree."""
         rows = range(len(self.sequences))
-        return self.finding(lambda: tree_logprobs(self.model, self.sequences)[0], rows)
+        return self.wrong(lambda: tree_logprobs(self.model, self.sequences)[0], rows)
 
-    def answers(self, rows: Sequence[int], *, shared: bool = False) -> Finding:
+    def answers(self, rows: Sequence[int], *, shared: bool = False) -> str | None:
         """The prompts ``rows`` answered in one batch."""
-        return self.finding(lambda: self._written(rows, shared=shared), rows)
+        return self.wrong(lambda: self._written(rows, shared=shared), rows)
 
-    def finding(self, way: Callable[[], Sequence[np.ndarray]], rows: Sequence[int]) -> Finding:
-        """What ``way`` returns for the sequences ``rows`` against the reference. Raises
+    def wrong(self, way: Callable[[], Sequence[np.ndarray]], rows: Sequence[int]) -> str | None:
+        """Why what ``way`` returns for the sequences ``rows`` is not the reference. Raises
         OutOfMemoryError, which says nothing about the way."""
         try:
             values = way()
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # a model's own code raises what it likes
-            text = (str(error).strip().splitlines() or [""])[0][:120]
-            return Finding(None, self.allowed, f"raises {type(error).__name__}: {text}")
-        apart = [np.abs(v - self.wanted[row]) for v, row in zip(values, rows, strict=True)]
-        apart_all = np.concatenate(apart)
-        deviation = float(apart_all.mean() if self.half else apart_all.max())
-        wrong = not deviation <= self.allowed  # negated, so that NaN is wrong
-        return Finding(deviation, self.allowed, f"{deviation:.2g} nats off" if wrong else None)
+            return f"raises {type(error).__name__}: {str(error).strip()[:120]}"
+        pairs = zip(values, rows, strict=True)
+        apart = np.concatenate([np.abs(v - self.wanted[row]) for v, row in pairs])
+        deviation = float(apart.mean() if self.half else apart.max())
+        # Negated, so that NaN is wrong.
+        return f"{deviation:.2g} nats off" if not deviation <= self.allowed else None
 
     def _written(self, rows: Sequence[int], *, shared: bool = False) -> list[np.ndarray]:
         """Log-probabilities of the texts of ``rows``, written after their prompts in one batch."""

@@ -106,7 +106,7 @@ class BatchModel(Wrapper):
 
     def _submitted(self, client: OpenAI, asked: Mapping[str, ChatRequest]) -> dict[str, list[str]]:
         """{batch id: keys} of the batches that answer the requests: running ones and new ones."""
-        entries = self.journal.by_key(dict, lambda entry: entry["batch"]).values()
+        entries = self.journal.by_key(_entry, lambda entry: entry["batch"]).values()
         oldest = time.time() - DAYS_KEPT * 86400
         running = {e["batch"]: e["keys"] for e in entries if e["created"] > oldest}
         running = {
@@ -171,3 +171,7 @@ class BatchModel(Wrapper):
             return self.remote.read(body, request, self.remote.body(request))
         except RequestError as failure:
             return failed(str(failure), free, transient=failure.transient)
+
+
+def _entry(record: Any) -> dict[str, Any]:
+    return dict(record)

@@ -18,8 +18,8 @@ from pydantic import BaseModel, Field, ValidationError
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.cost import BudgetExceeded, Usage
 from medal_judges.models.llm.protocol import Continuation, Likelihood
+from medal_judges.models.llm.server.connection import ServedModel
 from medal_judges.models.llm.server.errors import RequestError, ServerError
-from medal_judges.models.llm.server.model import RemoteModel
 from medal_judges.models.llm.server.wire import LenientUsage, WireLogprob, priced
 from medal_judges.models.llm.truncation import tokens_above
 
@@ -86,7 +86,7 @@ class Echo(BaseModel):
 
 
 async def likelihoods(
-    remote: RemoteModel, continuations: Sequence[Continuation], joint: bool
+    remote: ServedModel, continuations: Sequence[Continuation], joint: bool
 ) -> list[Likelihood]:
     """One Likelihood per continuation, in order. Raises ConfigError if the server returns none,
     ServerError if it fails, and CostLimitError."""
@@ -125,7 +125,7 @@ async def likelihoods(
 
 
 async def _ask(
-    remote: RemoteModel, client: AsyncOpenAI, continuation: Continuation, joint: bool
+    remote: ServedModel, client: AsyncOpenAI, continuation: Continuation, joint: bool
 ) -> Likelihood:
     if remote.template is not None:
         sequence = remote.template.sequence(continuation)
@@ -154,7 +154,7 @@ async def _ask(
 
 
 async def _completed(
-    remote: RemoteModel,
+    remote: ServedModel,
     client: AsyncOpenAI,
     prompt: str | list[int],
     length: int,
@@ -189,7 +189,7 @@ async def _completed(
     return found
 
 
-async def _test_echo(remote: RemoteModel, client: AsyncOpenAI) -> None:
+async def _test_echo(remote: ServedModel, client: AsyncOpenAI) -> None:
     """Raises RequestError if the token written after a prompt has another log-probability as part
     of the prompt."""
     room = tokens_above(TEST) + 8

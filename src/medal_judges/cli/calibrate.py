@@ -27,7 +27,7 @@ class CalibrateOptions(Config):
     dimension: tuple[str, ...] = option(
         (),
         metavar="LABEL[=DIMENSION]",
-        help="Label to fit a dimension on; may be repeated. Default: labels of the same name.",
+        help="Only this dimension; may be repeated. LABEL=DIMENSION: its label has another name.",
     )
     limit: int | None = option(None, ge=20, help="First rows only.")
     reading: ReadOptions = DEFAULT_READING

@@ -17,7 +17,7 @@ from medal_judges.errors import ConfigError, DataError, MissingExtraError, Recor
 from medal_judges.reading.text_rows import NumberedRow, table_header
 
 PARQUET, ARROW_FILE, ZIP = b"PAR1", b"ARROW1", b"PK\x03\x04"
-ARROW_STREAM, FEATHER_V1 = b"\xff\xff\xff\xff", b"FEA1"
+ARROW_STREAM = b"\xff\xff\xff\xff"
 HUB = "hf:"
 _BATCH = 64  # rows; a chat can have megabytes
 # A workbook is XML in a zip. Sheets shrink to a tenth or so; a bomb shrinks to a thousandth.

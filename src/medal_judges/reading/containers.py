@@ -8,16 +8,15 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, cast
 
 from medal_judges.errors import ConfigError, DataError, RecordError
 from medal_judges.reading.binary_rows import (
     ARROW_FILE,
     ARROW_STREAM,
-    FEATHER_V1,
     HUB,
     PARQUET,
     ZIP,
@@ -58,6 +57,7 @@ _BY_ENDING = {
 ENDINGS = tuple(_BY_ENDING)  # of files of chats
 # A file with such an ending can be a transcript.
 _PLAIN_ENDINGS = ("", ".txt", ".text", ".md", ".log")
+_MAGIC = {PARQUET: "parquet", ARROW_FILE: "arrow", ARROW_STREAM: "arrow", ZIP: "xlsx"}
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _CHUNK = 1 << 16
@@ -119,17 +119,24 @@ def _rows(path: str, stream: PeekedStream, on_disk: bool, kind: str) -> Iterator
     try:
         with closing(stream):
             if kind in _TEXT:
-                with _text_of(stream) as text:
+                # Bytes that are not UTF-8 become surrogates, so that their row can be named.
+                wide = _begin(stream).startswith(_UTF16)
+                encoding, errors = (
+                    ("utf-16", "replace") if wide else ("utf-8-sig", "surrogateescape")
+                )
+                buffered = io.BufferedReader(stream, _CHUNK)
+                with io.TextIOWrapper(buffered, encoding, errors, newline="") as text:
                     for number, row in _TEXT[kind](text):
                         yield number, row
             elif kind == "arrow" and not _begin(stream).startswith(ARROW_FILE):
                 yield from arrow_rows(path, io.BufferedReader(stream), "stream")
-            else:
-                with _seekable(path, stream, on_disk) as file:
-                    if kind == "xlsx":
-                        yield from sheet_rows(path, file)
-                    else:
-                        yield from arrow_rows(path, file, kind)
+            else:  # read from its end
+                with open(path, "rb") if on_disk else tempfile.TemporaryFile() as file:
+                    if not on_disk:
+                        shutil.copyfileobj(stream, file, 1 << 20)
+                        file.seek(0)
+                    is_sheet = kind == "xlsx"
+                    yield from sheet_rows(path, file) if is_sheet else arrow_rows(path, file, kind)
     except ConfigError as error:
         raise DataError(path, None, error.message, hint=error.hint) from error
     except _STREAM_ERRORS as error:
@@ -142,13 +149,8 @@ def _rows(path: str, stream: PeekedStream, on_disk: bool, kind: str) -> Iterator
 def _recognised(path: str, stream: PeekedStream) -> str:
     """Returns the container by the first bytes, then by the first lines, then by the ending."""
     begin = _begin(stream)
-    for magic, kind in ((PARQUET, "parquet"), (ARROW_FILE, "arrow"), (ARROW_STREAM, "arrow"),
-                        (ZIP, "xlsx")):  # fmt: skip
-        if begin.startswith(magic):
-            return kind
-    if begin.startswith(FEATHER_V1):
-        hint = "write it again with pyarrow.feather.write_feather(table, path, version=2)"
-        raise DataError(path, None, "is a Feather file of version 1, which is not read", hint=hint)
+    if magic := next((magic for magic in _MAGIC if begin.startswith(magic)), None):
+        return _MAGIC[magic]
     if b"\x00" in begin and not begin.startswith(_UTF16):
         raise _unknown(path, begin)
     suffix = Path(path.lower().removesuffix(".gz").removesuffix(".zst")).suffix
@@ -270,21 +272,3 @@ def _open_bytes(path: str) -> tuple[PeekedStream, bool]:
         packed = pa.PythonFile(io.BufferedReader(peeked), "r")
         return PeekedStream(cast(IO[bytes], pa.CompressedInputStream(packed, "zstd"))), False
     return peeked, path != STDIN
-
-
-def _text_of(stream: PeekedStream) -> io.TextIOWrapper:
-    """The stream as text: UTF-16 with a byte-order mark, else UTF-8. Bytes that are not UTF-8
-    become surrogates, so that their row can be named."""
-    wide = stream.peek(lambda head: len(head) >= 3).startswith(_UTF16)
-    encoding, errors = ("utf-16", "replace") if wide else ("utf-8-sig", "surrogateescape")
-    return io.TextIOWrapper(io.BufferedReader(stream, _CHUNK), encoding, errors, newline="")
-
-
-@contextmanager
-def _seekable(path: str, stream: PeekedStream, on_disk: bool) -> Iterator[BinaryIO]:
-    """Opens ``path`` itself, or a temporary copy of what ``stream`` holds."""
-    with open(path, "rb") if on_disk else tempfile.TemporaryFile() as file:
-        if not on_disk:
-            shutil.copyfileobj(stream, file, 1 << 20)
-            file.seek(0)
-        yield cast(BinaryIO, file)

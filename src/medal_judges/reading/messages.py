@@ -45,11 +45,11 @@ ROLE_WORDS: Mapping[str, MessageRole] = {
 _ROLES = "user, assistant, system, developer, tool or function (human, gpt, bot, ... too)"
 _COUNTED = {"call": "tool calls", "result": "tool results", "thinking": "thoughts left out"}
 
-_TEXT = ("text", "input_text", "output_text", "refusal", "summary_text")
-_THINKING = ("thinking", "redacted_thinking", "reasoning")
 _SHOWN = ("text", "gap")
-# Type of a part -> its mark in the text.
-_GAPS = {
+# Type of a part -> its kind, or its mark in the text if it is a gap.
+_TYPES = {
+    **dict.fromkeys(("text", "input_text", "output_text", "refusal", "summary_text"), "text"),
+    **dict.fromkeys(("thinking", "redacted_thinking", "reasoning"), "thinking"),
     **dict.fromkeys(("image", "image_url", "input_image", "image_generation_call"), "image"),
     **dict.fromkeys(("audio", "input_audio", "output_audio", "audio_url"), "audio"),
     **dict.fromkeys(("video", "input_video", "video_url"), "video"),
@@ -215,7 +215,7 @@ def _message(field: str, message: object) -> _Message:
     if not isinstance(message, Mapping):
         raise RecordError(field, "an object with role and content", message)
     kind = message.get("type")
-    if "role" not in message and isinstance(kind, str) and _kind(kind) is not None:
+    if "role" not in message and _kind(kind) is not None:
         parts = list(_part(field, message))  # an item of OpenAI's Responses, which has no role
         return _Message("assistant" if parts[0].kind == "gap" else "call", parts)
     stated = message.get("role", kind)  # LangChain: type is human, ai, tool
@@ -301,36 +301,33 @@ def _part(field: str, part: object) -> Iterator[MessagePart]:
     stated = part.get("type")
     if stated is None:
         stated = next((_UNTYPED[name] for name in _UNTYPED if part.get(name) is not None), None)
-    kind = _kind(stated) if isinstance(stated, str) else None
+    kind = _kind(stated)
     if kind is None:
         known = "text, image_url, input_audio, file, tool_use, tool_result, ..."
         raise RecordError(f"{field}.type", f"a part of a known type ({known})", stated)
     if kind == "text":
         name = next((k for k in ("text", "content", "refusal") if part.get(k) is not None), "text")
-        kind = "thinking" if part.get("thought") is True else "text"
-        yield MessagePart(kind, text(f"{field}.{name}", part.get(name)))
+        content = text(f"{field}.{name}", part.get(name))
+        yield MessagePart("thinking" if part.get("thought") is True else "text", content)
     elif kind == "thinking":
         yield MessagePart("thinking", "")
-    elif kind == "gap":
-        yield MessagePart("gap", _GAPS.get(str(stated)) or _medium(part))
-    else:
+    elif kind in ("call", "result"):
         yield (_call if kind == "call" else _result)(field, part)
+    else:
+        yield MessagePart("gap", _medium(part) if kind == "medium" else kind)
     spoken = part.get("transcript")
     if isinstance(spoken, str) and spoken.strip():
         yield MessagePart("text", text(f"{field}.transcript", spoken))
 
 
-def _kind(stated: str) -> Literal["text", "thinking", "gap", "result", "call"] | None:
-    """The kind of part that a type names; None for an unknown type."""
-    if stated in _TEXT:
-        return "text"
-    if stated in _THINKING:
-        return "thinking"
-    if stated in _GAPS or stated in _MEDIA:
-        return "gap"
-    if stated.endswith(_RESULTS):
-        return "result"
-    return "call" if stated.endswith(_CALLS) else None
+def _kind(stated: object) -> str | None:
+    """Returns text, thinking, call, result, the mark of a gap, or ``medium``: a gap whose part says
+    what it is. None for an unknown type."""
+    if not isinstance(stated, str):
+        return None
+    if stated in _TYPES or stated in _MEDIA:
+        return _TYPES.get(stated, "medium")
+    return "result" if stated.endswith(_RESULTS) else "call" if stated.endswith(_CALLS) else None
 
 
 def _medium(part: Mapping[str, object]) -> str:

@@ -1,4 +1,4 @@
-"""Contributions: what each turn of a dialogue added to one score, and to what it was added."""
+"""Contributions: what each turn of a dialogue added to one score."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, Literal
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.validation import Number
 
-# What baseline + sum(turns) is, and how the score follows from it.
+# The quantity baseline + sum(turns), from which the score follows.
 Unit = Literal[
     "score",  # the score before it is clipped to its scale
     "uncalibrated score",  # the same before calibration's monotone map
-    "logit",  # the score's place on its scale, from 0 to 1 (binary: P(label 1)), is its sigmoid
+    "logit",  # its sigmoid is the score's place on its scale, from 0 to 1 (binary: P(label 1))
     "uncalibrated logit",  # the same before calibration's monotone map
     "mean logit",  # mean of an ordinal head's conditional logits, one for each step of the scale
     "logit per level",  # slope of a classification head's logits over the levels
@@ -23,12 +23,11 @@ Unit = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Contributions:
-    """One dimension's account by turn: ``baseline`` + sum of ``turns`` is ``value``, in ``unit``.
+    """One dimension by turn: ``baseline`` + sum of ``turns`` is ``value``, in ``unit``.
 
-    ``baseline`` is what the dialogue would have if each of its turns were an average one of its
-    speaker (in the data the judge was made from; where there was none, the middle of the scale).
-    So a turn above 0 raised the score above that, and one below 0 lowered it. ``turns`` has one
-    number a turn, 0 for turns that the judge did not see.
+    ``baseline`` is the value if each turn were an average turn of its speaker in the training data
+    (without such data, the middle of the scale). So a turn above 0 raised the score and one below 0
+    lowered it. ``turns`` has one number for each turn, 0 for turns that the judge did not see.
     """
 
     turns: tuple[Number, ...]
@@ -42,11 +41,11 @@ class Contributions:
 
     @property
     def finite(self) -> bool:
-        """False where a number is NaN or infinite."""
+        """False if a number is NaN or infinite."""
         return math.isfinite(self.baseline) and all(map(math.isfinite, self.turns))
 
     def rescaled(self, scale: Dimension, other: Dimension) -> Contributions:
-        """The same from the scale of one dimension to another's; logits stay what they are."""
+        """Returns the same on the scale of another dimension; logits do not change."""
         if self.unit not in ("score", "uncalibrated score"):
             return self
         ratio = (other.high - other.low) / (scale.high - scale.low)
@@ -58,7 +57,7 @@ class Contributions:
 
 
 def unit_of(unit: Unit, *, mapped: bool) -> Unit:
-    """``unit`` of a judge whose calibration maps the score afterwards, or does not."""
+    """Returns ``unit``, or its uncalibrated form if a calibration maps the score afterwards."""
     known: dict[Unit, Unit] = {"score": "uncalibrated score", "logit": "uncalibrated logit"}
     return known.get(unit, unit) if mapped else unit
 
@@ -70,10 +69,10 @@ def centred(
     value: float,
     unit: Unit,
 ) -> Contributions:
-    """Contributions around the average turn.
+    """Returns contributions around the average turn.
 
-    ``evidence`` [T] is what each turn adds to ``value``, ``weights`` [T] its share in the pooling
-    and ``means`` [T] what an average turn of its speaker adds for each unit of weight.
+    ``evidence`` [T]: what each turn adds to ``value``. ``weights`` [T]: its share in the pooling.
+    ``means`` [T]: what an average turn of its speaker adds for each unit of weight.
     """
     turns = tuple(e - w * m for e, w, m in zip(evidence, weights, means, strict=True))
     return Contributions(turns, value - math.fsum(turns), unit)

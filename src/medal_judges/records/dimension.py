@@ -1,4 +1,4 @@
-"""Dimension: one thing that a judge or a person says of a dialogue, with its scale."""
+"""Dimension: one aspect of a dialogue that is scored, with its scale."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Kind = Literal["binary", "ordinal", "continuous"]
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """A named scale. Scores lie in [``low``, ``high``] and grow with what the name says.
+    """A named scale. Scores are in [``low``, ``high``]; a higher one means more of what is named.
 
-    ``good`` says which end a user wants: ``high`` for overall, ``low`` for an issue (label 1 =
+    ``good`` is the end that a user wants: ``high`` for overall, ``low`` for an issue (label 1 =
     issue present). ``binary`` scores are probabilities of label 1.
 
     >>> Dimension("overall", "ordinal", 1, 5).levels
@@ -60,7 +60,7 @@ class Dimension:
         return tuple(float(v) for v in range(int(self.low), int(self.high) + 1))
 
     def to_unit(self, value: float) -> float:
-        """``value`` on the scale [0, 1]."""
+        """Returns ``value`` on the scale [0, 1]."""
         return (value - self.low) / (self.high - self.low)
 
     def from_unit(self, value: float) -> float:
@@ -72,11 +72,10 @@ class Dimension:
 
 
 def load_rubric(name_or_path: str | Path, names: Sequence[str] = ()) -> tuple[Dimension, ...]:
-    """Dimensions of a rubric: a name in configs/rubrics/ or the path of a YAML file. ``names``:
-    these only, in this order.
+    """Returns the dimensions of a rubric: a name in configs/rubrics/ or the path of a YAML file.
+    ``names``: only these, in this order.
 
-    Raises ConfigError when there is no such rubric, when an entry is malformed, and for a name
-    that the rubric lacks.
+    Raises ConfigError for a missing rubric, a malformed entry, and a name that the rubric lacks.
     """
     from medal_judges.config import parse_yaml
 

@@ -1,8 +1,8 @@
-"""Text out of files and models stays text: no formula in a cell, no command to a terminal."""
+"""Makes text of files and models safe: no formula in a cell, no command to a terminal."""
 
 from __future__ import annotations
 
-# Line breaks and tabs stay; the rest of C0, DEL and C1 would command the terminal.
+# Line breaks and tabs stay; the rest of C0, DEL and C1 would control the terminal.
 _CONTROLS = {
     code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10)
 }
@@ -10,12 +10,12 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def no_formula(text: str) -> str:
-    """``text`` such that no spreadsheet runs it: an apostrophe goes before what is a formula."""
+    """Returns ``text`` with an apostrophe before what a spreadsheet would run as a formula."""
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def plain_cell(cell: object) -> object:
-    """``no_formula`` of a text that is no number; anything else as it is."""
+    """Returns ``no_formula`` of a text that is no number; anything else unchanged."""
     if not isinstance(cell, str):
         return cell
     try:
@@ -26,5 +26,5 @@ def plain_cell(cell: object) -> object:
 
 
 def visible(text: str) -> str:
-    """``text`` with control characters spelled out: a terminal obeys an escape sequence."""
+    """Returns ``text`` with control characters spelled out; a terminal obeys escape sequences."""
     return text.translate(_CONTROLS)

@@ -1,7 +1,8 @@
-"""LabelledDialogue: a dialogue with what people (or a labelling model) said of it."""
+"""LabelledDialogue: a dialogue with labels of annotators or of a labelling model."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -22,9 +23,9 @@ class LabelledDialogue:
     """One line of a labelled file.
 
     At level ``turn`` the judged response is the last turn of ``dialogue``. ``labels`` maps a
-    dimension to one value per annotator on the raw ``scales``; an absent dimension is a missing
-    label, not a zero. ``group`` is shared by all rows built on one conversation, in every file:
-    splits, leak checks and statistics go by it. Other fields of the line are kept in ``extra``.
+    dimension to one value per annotator on the raw ``scales``; an absent dimension has no label.
+    All rows made from one conversation share a ``group``, in every file; splits, leak checks and
+    statistics use it. ``extra`` holds the other fields of the line.
 
     >>> said = [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": "Hello!"}]
     >>> line = {"id": "d1", "dialogue": said, "labels": {"overall": [4, 5]}}
@@ -47,20 +48,20 @@ class LabelledDialogue:
 
     @property
     def turn(self) -> int | None:
-        """Index of the judged turn, None at level dialogue."""
+        """Index of the judged turn; None at level dialogue."""
         return len(self.dialogue.turns) - 1 if self.level == "turn" else None
 
     def ratings(self) -> Iterator[Rating]:
-        """The labels as Rating records, one per dimension."""
+        """Yields one Rating per dimension."""
         for name, values in self.labels.items():
             yield Rating(self.id, self.turn, name, values, self.scales.get(name), self.aggregated)
 
     def rating(self, dimension: str) -> Rating | None:
-        """The rating of one dimension, None where the row has no label for it."""
+        """Returns the rating of one dimension, None if the row has no label for it."""
         return next((r for r in self.ratings() if r.dimension == dimension), None)
 
     def to_record(self) -> dict[str, Any]:
-        """The line, in the format of shared labelled data."""
+        """Returns the line."""
         record = self.dialogue.to_record()
         record |= {
             "level": self.level,
@@ -81,40 +82,34 @@ def parse_labelled(record: object) -> LabelledDialogue:
     scales are the most common silent fault of such files.
     """
     dialogue = parse_dialogue(record)
-    assert isinstance(record, dict)  # parse_dialogue refused anything else
+    assert isinstance(record, dict)  # parse_dialogue raises for anything else
     level = record.get("level", "dialogue")
     if level not in ("dialogue", "turn"):
         raise RecordError("level", "'dialogue' or 'turn'", level)
     aggregated = record.get("aggregated") or False
     if not isinstance(aggregated, bool):
         raise RecordError("aggregated", "true or false", aggregated)
-    labels = mapping(record, "labels", "an object of dimension: values")
     stated = mapping(record, "scales", "an object of dimension: [lowest, highest]")
     scales = {k: parse_scale(f"scales.{k}", v) for k, v in stated.items()}
-    parsed = {k: parse_values(f"labels.{k}", v) for k, v in labels.items()}
-    for name, values in parsed.items():
-        _check_scale(name, values, scales.get(name))
+    labels = {}
+    for name, given in mapping(record, "labels", "an object of dimension: values").items():
+        labels[name] = values = parse_values(f"labels.{name}", given)
+        low, high = scales.get(name) or (-math.inf, math.inf)
+        for value in values:
+            if value is not None and not low - 1e-9 <= value <= high + 1e-9:
+                raise RecordError(f"labels.{name}", f"values from {low:g} to {high:g}", value)
+    group = record.get("group")
+    if isinstance(group, int) and not isinstance(group, bool):
+        group = str(group)
+    else:  # a row without a group is a conversation by itself
+        group = optional_text(record, "group") or dialogue.id
     return LabelledDialogue(
         dialogue=dialogue,
-        labels=parsed,
+        labels=labels,
         scales=scales,
         level=level,
         split=optional_text(record, "split"),
-        group=_group(record, dialogue.id),
+        group=group,
         aggregated=aggregated,
         extra={k: v for k, v in record.items() if k not in KNOWN_FIELDS},
     )
-
-
-def _check_scale(name: str, values: tuple[float | None, ...], scale: Scale | None) -> None:
-    for value in values:
-        if value is not None and scale and not scale[0] - 1e-9 <= value <= scale[1] + 1e-9:
-            raise RecordError(f"labels.{name}", f"values from {scale[0]:g} to {scale[1]:g}", value)
-
-
-def _group(record: Mapping[str, object], id: str) -> str:
-    """The group as text; a row without one is a conversation of its own."""
-    value = record.get("group")
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return optional_text(record, "group") or id

@@ -10,19 +10,18 @@ from functools import cache
 from medal_judges.errors import ConfigError, RecordError
 from medal_judges.records.validation import text
 
-UNKNOWN_LANGUAGE = "und"  # ISO 639-2 for undetermined; a line without `lang` is not guessed
+UNKNOWN_LANGUAGE = "und"  # ISO 639-2 for undetermined
 _CODE = re.compile(r"[a-z]{2,3}(?:[-_][a-z0-9]{1,8})*\Z")  # zh, yue, zh-hant, pt_br
 _REGION = re.compile(r"[-_](?:[a-z]{2}|[0-9]{3})(?![a-z0-9])")  # of zh-cn, ja_jp, es-419
 _EXPECTED = "an ISO 639-1 code such as 'en', or a language's English name"
 
 
 def language_code(value: object, field: str = "lang") -> str:
-    """The code of ``value`` in lower case: ``zh`` of ``zh``, ``ZH``, ``zh-CN``, ``chinese`` and
-    ``Chinese``. A country is dropped (``en`` of ``en_US``), a script stays (``zh-hant``).
+    """Returns the code of ``value`` in lower case: ``zh`` for ``zh``, ``ZH``, ``zh-CN`` and
+    ``Chinese``. A country is dropped (``en`` for ``en_US``), a script stays (``zh-hant``); None and
+    blank text are ``und``.
 
-    None and blank text are ``und``. Everything that goes by language (characters or words, the
-    filter of foreign languages, tables) compares codes, so that a name that is not known raises
-    RecordError instead of becoming a language of its own.
+    Raises RecordError for an unknown name: figures by language compare codes.
     """
     if value is None:
         return UNKNOWN_LANGUAGE
@@ -38,14 +37,13 @@ def language_code(value: object, field: str = "lang") -> str:
 
 
 def base_language(lang: str) -> str:
-    """``zh`` of ``zh-Hant``, ``pt`` of ``pt_br``."""
+    """Returns ``zh`` for ``zh-Hant``, ``pt`` for ``pt_br``."""
     return lang.replace("_", "-").split("-")[0].lower()
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """``name`` in English (``Chinese``); ``countries`` (in English, one or more) that a simulated
-    user may speak from."""
+    """``name`` in English (``Chinese``), and ``countries`` of simulated users, in English."""
 
     name: str
     countries: tuple[str, ...]
@@ -53,7 +51,7 @@ class Language:
 
 @cache
 def load_languages() -> Mapping[str, Language]:
-    """configs/seeds/languages.yaml: ISO 639-1 code to Language."""
+    """Returns configs/seeds/languages.yaml: ISO 639-1 code -> Language."""
     from medal_judges.config import read_yaml  # pydantic: not for a file whose rows have codes
 
     entries = read_yaml("seeds/languages").items()
@@ -61,7 +59,7 @@ def load_languages() -> Mapping[str, Language]:
 
 
 def language(code: str) -> Language:
-    """The language of an ISO 639-1 code. Raises ConfigError for one that is not listed."""
+    """Returns the language of an ISO 639-1 code. Raises ConfigError for one that is not listed."""
     known = load_languages()
     if code not in known:
         raise ConfigError(
@@ -72,7 +70,7 @@ def language(code: str) -> Language:
 
 
 def language_name(code: str) -> str:
-    """``German`` for ``de``; the code itself where it is not listed."""
+    """Returns ``German`` for ``de``; the code itself if it is not listed."""
     known = load_languages()
     return known[code].name if code in known else code
 

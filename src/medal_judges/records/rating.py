@@ -1,7 +1,4 @@
-"""Rating: what people said, one value per annotator, raw scale.
-
-Aggregation and rescaling are explicit steps here, never done at load.
-"""
+"""Rating: one value per annotator on the raw scale. Loading neither aggregates nor rescales."""
 
 from __future__ import annotations
 
@@ -16,11 +13,10 @@ Scale = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Rating:
-    """Answers of all annotators about one dialogue (``turn`` None) or one turn of it.
+    """The annotators' values for one dialogue (``turn`` None) or one of its turns.
 
-    ``values`` holds one number per annotator, None where none was given. ``scale`` is (lowest,
-    highest) allowed answer, None where the source has no bounds. ``aggregated`` marks values that
-    the source released as a mean or vote already.
+    ``values``: one number per annotator, None if missing. ``scale``: (lowest, highest) allowed
+    value, None if the source has no bounds. ``aggregated``: the source released a mean or vote.
 
     >>> rating = Rating("d1", None, "overall", (4, None, 5), (1, 5))
     >>> mean(rating)
@@ -40,26 +36,26 @@ class Rating:
 
 
 def mean(rating: Rating) -> float | None:
-    """Mean over the annotators who answered, on the raw scale; None when nobody did."""
+    """Returns the mean of the given values on the raw scale; None if there are none."""
     given = rating.given
     return sum(given) / len(given) if given else None
 
 
 def rescale(value: float, source: Scale, target: Scale) -> float:
-    """Linear map of ``value`` from one scale to another (ORALIS, Equation 1, before rounding)."""
+    """Maps ``value`` linearly from one scale to another (ORALIS, Equation 1, before rounding)."""
     (a, b), (c, d) = source, target
     return c + (value - a) * (d - c) / (b - a)
 
 
 def parse_values(field: str, values: object) -> tuple[float | None, ...]:
-    """One value per annotator; a bare number is one annotator. Raises RecordError."""
+    """Returns one value per annotator; a bare number is one annotator. Raises RecordError."""
     listed: Sequence[object] = values if isinstance(values, list) else [values]
     expected = "finite numbers or nulls, one per annotator"
     return tuple(None if v is None else number(field, v, expected) for v in listed)
 
 
 def parse_scale(field: str, value: object) -> Scale | None:
-    """(lowest, highest) or None where the source states no bounds. Raises RecordError."""
+    """Returns (lowest, highest), None without bounds. Raises RecordError."""
     if value is None:
         return None
     expected = "[lowest, highest] or null"

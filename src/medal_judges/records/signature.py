@@ -9,15 +9,12 @@ from typing import Any
 
 from medal_judges.errors import MedalError
 
-# What a table's rows must share: figures on other data or another dimension do not compare.
-_COMPARABLE = ("data", "dimension")
-
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Key-value pairs that stand beside every number. None means not applicable.
+    """Key-value pairs that accompany every number; None means not applicable.
 
-    No paths, no secrets: a signature is published.
+    It is published: no paths, no secrets.
 
     >>> print(Signature("length", dimension="overall", seed=0))
     judge:length|dimension:overall|seed:0
@@ -39,47 +36,39 @@ class Signature:
         for f in fields(self):
             value = str(getattr(self, f.name))
             if "|" in value or "\n" in value:
-                raise MedalError(
-                    f"signature: {f.name} {value!r} holds '|' or a line break, which part its pairs"
-                )
+                raise MedalError(f"signature: {f.name} {value!r} contains '|' or a line break")
 
     def __str__(self) -> str:
-        """``judge:NAME|revision:...``; keys that do not apply are left out."""
+        """Returns ``judge:NAME|revision:...`` without the keys that do not apply."""
         pairs = ((f.name, getattr(self, f.name)) for f in fields(self))
         return "|".join(f"{name}:{value}" for name, value in pairs if value is not None)
 
     @classmethod
     def parse(cls, text: str) -> Signature:
-        """Inverse of ``str``; unknown keys (of a newer version) are dropped, and text without a
-        ``judge:`` pair is taken as the judge's name.
-
-        Raises MedalError for a seed that is no whole number.
-        """
-        known = {f.name for f in fields(cls)}
+        """Inverse of ``str``. Ignores unknown keys (of a newer version); text without a ``judge:``
+        pair is the judge's name. Raises MedalError for a seed that is no whole number."""
+        names = {f.name for f in fields(cls)}
         pairs: dict[str, Any] = dict(part.split(":", 1) for part in text.split("|") if ":" in part)
-        kept = {k: v for k, v in pairs.items() if k in known}
-        if "seed" in kept:
-            kept["seed"] = _seed(kept["seed"])
-        return cls(**({"judge": text.replace("|", " ")} | kept))
-
-
-def _seed(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError as error:
-        raise MedalError(f"signature: the seed is a whole number, not {text!r}") from error
+        known = {k: v for k, v in pairs.items() if k in names}
+        if "seed" in known:
+            try:
+                known["seed"] = int(known["seed"])
+            except ValueError as error:
+                message = f"signature: the seed is a whole number, not {known['seed']!r}"
+                raise MedalError(message) from error
+        return cls(**({"judge": text.replace("|", " ")} | known))
 
 
 def content_hash(value: object) -> str:
-    """First 12 hex digits of the SHA-256 of ``value`` as canonical JSON (bytes as they are)."""
+    """Returns the first 12 hex digits of the SHA-256 of bytes, or of a value's canonical JSON."""
     if not isinstance(value, bytes):
         value = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str).encode()
     return hashlib.sha256(value).hexdigest()[:12]
 
 
 def require_comparable(signatures: list[Signature]) -> None:
-    """Raise MedalError when rows of one table differ in data or dimension."""
-    for key in _COMPARABLE:
+    """Raises MedalError if rows of one table differ in data or dimension."""
+    for key in ("data", "dimension"):
         values = {str(getattr(s, key)) for s in signatures}
         if len(values) > 1:
             raise MedalError(

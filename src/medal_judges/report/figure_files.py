@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import MissingExtraError
 from medal_judges.report.console import cell_text
-from medal_judges.report.figure import (
-    NEGATIVE,
-    POSITIVE,
-    Bars,
-    Figure,
-    Line,
-    Plot,
-    Tone,
-    colour_of,
-)
+from medal_judges.report.figure import NEGATIVE, POSITIVE, Bars, Figure, Line, Plot, Tone, colour_of
 from medal_judges.report.numbers import DASH, number
 from medal_judges.report.table import Heat, IntervalBar, Table
 
@@ -35,17 +26,7 @@ _FORMATS: dict[str, dict[str, None]] = {
     "svg": {"Creator": None, "Date": None},
 }
 # matplotlib's own font has no Chinese, Japanese or Korean letters.
-_MORE_FONTS = (
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "Source Han Sans SC",
-    "WenQuanYi Micro Hei",
-    "WenQuanYi Zen Hei",
-    "PingFang SC",
-    "Hiragino Sans GB",
-    "Microsoft YaHei",
-    "Arial Unicode MS",
-)
+_MORE_FONTS = ("Noto Sans CJK SC", "WenQuanYi Zen Hei", "PingFang SC", "Microsoft YaHei")
 _STYLE: dict[str, Any] = {
     "text.parse_math": False,  # a judge named "$x$" is a name, not a formula
     "font.size": 9,
@@ -78,7 +59,7 @@ def write_figures(figures: Mapping[str, Figure], folder: Path) -> None:
     installed = set(fontManager.get_font_names())
     families = ["DejaVu Sans", *(name for name in _MORE_FONTS if name in installed)]
     folder.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context(_STYLE | {"font.family": families}):
+    with matplotlib.rc_context(_STYLE | {"font.family": families}):  # type: ignore[arg-type]
         for name, figure in figures.items():
             canvas = _drawn(figure)
             for ending, metadata in _FORMATS.items():
@@ -176,8 +157,8 @@ def _draw_bars(axes: Axes, panel: Bars) -> None:
     for y, bar in enumerate(panel.bars):
         left = 0.0
         for part in bar.segments:
-            look = {"color": _mixed(part.colour), "edgecolor": "#999999", "lw": 0.4}
-            axes.barh(y, part.length, left=left, height=0.7, **look)
+            look: dict[str, Any] = {"color": _mixed(part.colour), "edgecolor": "#999999"}
+            axes.barh(y, part.length, left=left, height=0.7, lw=0.4, **look)
             left += part.length
         if bar.interval is not None:
             axes.plot(bar.interval, [y, y], **_LINES["whisker"])
@@ -197,7 +178,8 @@ def _draw_heat(axes: Axes, table: Table) -> None:
         for x, cell in enumerate(row):
             axes.text(x, y, cell_text(cell, brief=True), ha="center", va="center", fontsize=7)
     names = table.columns[1:]
-    turned = {"rotation": 30, "ha": "right"} if max(map(len, names), default=0) > 6 else {}
+    is_long = max(map(len, names), default=0) > 6
+    turned: dict[str, Any] = {"rotation": 30, "ha": "right"} if is_long else {}
     axes.set_xticks(range(len(names)), names, **turned)
     axes.set_yticks(range(len(table.rows)), [cell_text(row[0]) for row in table.rows])
 
@@ -209,7 +191,7 @@ def _draw_intervals(axes: Axes, table: Table) -> None:
     for y, (_, bar) in enumerate(bars):
         value, low, high = bar.estimate.value, bar.estimate.low, bar.estimate.high
         if value is None:
-            where = {"transform": axes.get_yaxis_transform(), "va": "center"}
+            where: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center"}
             axes.text(0.02, y, f"{DASH} {bar.estimate.reason}", color="#555555", size=7, **where)
             continue
         if low is not None and high is not None:

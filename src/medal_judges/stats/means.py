@@ -17,13 +17,7 @@ import numpy.typing as npt
 
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import (
-    DIFFERENCE,
-    TINY,
-    evenness_degrees,
-    t_quantile,
-    wilson_at,
-)
+from medal_judges.stats.intervals import DIFFERENCE, TINY, evenness_degrees, t_quantile, wilson_at
 
 _DENSE = 100  # codes up to this many times the rows are counted, not sorted
 MIN_FOR_MEAN = 5  # with fewer, t rests on three spreads

@@ -48,11 +48,7 @@ def paired_difference(
 
 
 def correlation_difference(
-    human: Floats,
-    first: Floats,
-    second: Floats,
-    clusters: Clusters,
-    weights: Floats | None = None,
+    human: Floats, first: Floats, second: Floats, clusters: Clusters, weights: Floats | None = None
 ) -> Estimate:
     """``paired_difference`` of two judges' Spearman with people. All arrays: shape (rows,)."""
     for score in (first, second):

@@ -37,6 +37,7 @@ Pairing = Literal["paired", "partly paired", "unpaired"]
 POWER = 0.8
 _TIE = 1e-9  # scores closer than this are equal
 Rows = npt.NDArray[np.intp]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ def system_difference(
     labels, numbered = np.unique(named, return_inverse=True)
     codes = np.split(numbered, [len(first.contexts)])
     counts = np.stack([np.bincount(part, minlength=len(labels)) for part in codes])
-    shared = (counts > 0).all(axis=0)
+    shared: Mask = np.asarray((counts > 0).all(axis=0))
     inside = [shared[part] for part in codes]
     is_shared = bool(shared.any())
     parts = _parts(codes, counts, inside)
@@ -173,7 +174,7 @@ def system_difference(
 _Part = tuple[Sequence[Rows], Sequence[Floats]]
 
 
-def _parts(codes: Sequence[Rows], counts: Rows, inside: Sequence[Rows]) -> list[_Part]:
+def _parts(codes: Sequence[Rows], counts: Rows, inside: Sequence[Mask]) -> list[_Part]:
     """The paired part and the unpaired one; all rows unpaired if too few contexts are shared; the
     paired one alone if only one system has other rows."""
     if (counts > 0).all(axis=0).sum() < MIN_FOR_MEAN:

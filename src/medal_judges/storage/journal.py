@@ -1,8 +1,8 @@
-"""The one way in which long runs resume: an append-only JSONL file, one line for each thing asked.
+"""Journal: an append-only JSONL file from which long runs resume.
 
-A line is written when its answer is known, so a kill loses at most the line that was being written:
-it has no line break yet, reading leaves it out, and the next ``append`` cuts it off. Lines, not a
-database: the file survives kill -9 at any byte and can be read, copied and joined with ``cat``.
+A line is written when its answer is known, so a kill loses at most the line that is being written:
+it has no line break, reading ignores it, and the next ``append`` cuts it off. The file survives
+kill -9 at any byte and can be read, copied and joined with ``cat``.
 """
 
 from __future__ import annotations
@@ -21,32 +21,31 @@ from medal_judges.storage.jsonl import Line, parse_line, to_line
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 L = TypeVar("L", bound=Line)
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _HINT = "restore the file, or start again from the beginning with --overwrite"
 
 
 class Journal:
-    """The file ``path``, which need not exist yet; gzip where its name ends in .gz.
+    """The file ``path``, which need not exist yet; gzip if its name ends in .gz.
 
-    Several processes may append to one plain file: each block of lines goes there whole, under a
-    lock beside it, which is there while a block is written. (Not on the file: Windows would then
-    let nobody read it.) A .gz file has one writer.
+    Several processes may append to a plain file: each block of lines is written whole, under a lock
+    beside the file (on Windows a lock on the file itself would stop readers). A .gz file must have
+    one writer.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._whole = path.suffix != ".gz"  # a .gz file is looked through before the first append
+        self._is_gzip = path.suffix == ".gz"
+        self._checked = not self._is_gzip  # a .gz file is repaired before the first append
         self._stream: IO[bytes] | None = None  # while it is kept open
-        self._keeps = False
 
     def lines(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
-        """(offset, line) of every complete line from byte ``start`` on, none without a file.
+        """Yields (offset, line) of every complete line from byte ``start`` on.
 
-        A half-written last line and what follows the break in a damaged .gz file are left out.
+        Ignores a half-written last line and what follows the damage in a broken .gz file.
         """
         if not self.path.exists():
             return
-        opener: Callable[..., Any] = gzip.open if self.path.suffix == ".gz" else open
+        opener: Callable[..., Any] = gzip.open if self._is_gzip else open
         with opener(self.path, "rb") as stream:
             stream.seek(start)
             with suppress(EOFError, zlib.error, gzip.BadGzipFile):
@@ -57,22 +56,20 @@ class Journal:
                     start += len(line)
 
     def records(self, parse: Callable[[object], T]) -> Iterator[T]:
-        """``parse(line)`` of every complete line that is not blank.
-
-        Raises DataError with file and line number for a line that is no such record.
-        """
+        """Yields ``parse(line)`` of every complete line that is not blank. Raises DataError with
+        file and line number for a bad line."""
         for number, (_, line) in enumerate(self.lines(), 1):
-            if number == 1:
-                line = line.removeprefix(_BYTE_ORDER_MARK)
+            line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
             if line.strip():
-                yield parse_line(self.path, number, _text(line), parse, hint=_HINT)
+                text = line.decode("utf-8", "surrogateescape")
+                yield parse_line(self.path, number, text, parse, hint=_HINT)
 
     def by_key(self, parse: Callable[[object], T], key: Callable[[T], K]) -> dict[K, T]:
-        """The records by what was asked; the last line of a key counts."""
+        """Returns the records by key; the last line of a key counts."""
         return {key(record): record for record in self.records(parse)}
 
     def append(self, records: Iterable[Line], *, sync: bool = True) -> None:
-        """Write one line for each record (a dict, or anything with ``to_record``).
+        """Writes one line for each record (a dict, or anything with ``to_record``).
 
         Returns when the disk has them (``sync``), else when the system has them: then only a power
         cut can lose them. A write that fails (OSError: the disk is full) leaves none of them.
@@ -80,11 +77,15 @@ class Journal:
         block = "".join(map(to_line, records)).encode()
         if not block:
             return
-        if not self._whole:
-            self._drop_damage()
-        with self._appending() as stream:
-            end = _whole_end(stream) if self.path.suffix != ".gz" else stream.seek(0, os.SEEK_END)
-            left = memoryview(gzip.compress(block) if self.path.suffix == ".gz" else block)
+        if not self._checked and self.path.exists():
+            # Behind a gzip member that was cut short nothing can be read.
+            with atomic_path(self.path) as partial, gzip.open(partial, "wb") as whole:
+                whole.writelines(line for _, line in self.lines())
+        self._checked = True
+        lock = one_at_a_time(self.path.with_name(f"{self.path.name}.append"))
+        with lock, self._opened() as stream:
+            end = stream.seek(0, os.SEEK_END) if self._is_gzip else _cut_half_line(stream)
+            left = memoryview(gzip.compress(block) if self._is_gzip else block)
             try:
                 while left:  # a disk that is nearly full takes a part and refuses the rest
                     left = left[stream.write(left) or 0 :]
@@ -97,49 +98,39 @@ class Journal:
 
     @contextmanager
     def kept_open(self) -> Iterator[None]:
-        """Keep the file open between appends: for a run that appends often."""
-        before, self._keeps = self._keeps, True
+        """Keeps the file open between appends, for a run that appends often."""
+        if self._stream is not None:
+            yield
+            return
+        self._stream = self._open()
         try:
             yield
         finally:
-            self._keeps = before
-            if not before and self._stream is not None:
-                self._stream.close()
-                self._stream = None
-
-    @contextmanager
-    def _appending(self) -> Iterator[IO[bytes]]:
-        """The open file, to which nobody else appends meanwhile."""
-        with one_at_a_time(self.path.with_name(f"{self.path.name}.append")), self._opened() as file:
-            yield file
+            self._stream.close()
+            self._stream = None
 
     @contextmanager
     def _opened(self) -> Iterator[IO[bytes]]:
-        if not self._keeps:
+        if self._stream is None:
             with self._open() as stream:
                 yield stream
             return
-        if self._stream is not None and not self._named():  # it was removed or replaced meanwhile
+        try:
+            same = os.path.samestat(os.fstat(self._stream.fileno()), os.stat(self.path))
+        except OSError:
+            same = False
+        if not same:  # it was removed or replaced meanwhile
             self._stream.close()
-            self._stream = None
-        self._stream = self._stream or self._open()
+            self._stream = self._open()
         yield self._stream
 
     def _open(self) -> IO[bytes]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         return self.path.open("a+b", buffering=0)
 
-    def _named(self) -> bool:
-        """Whether the open file is still the one of this name."""
-        assert self._stream is not None
-        try:
-            return os.path.samestat(os.fstat(self._stream.fileno()), os.stat(self.path))
-        except OSError:
-            return False
-
     def append_each(self, records: Iterable[L], every: int) -> Iterator[L]:
-        """``records`` as they come; they are appended ``every`` so many, and where an error or the
-        caller ends them."""
+        """Yields ``records`` and appends them in blocks of ``every``; the rest at the end, also
+        after an error or if the caller stops."""
         block: list[L] = []
         with self.kept_open():
             try:
@@ -153,28 +144,16 @@ class Journal:
                 self.append(block, sync=False)
 
     def sync(self) -> None:
-        """Wait until the disk has everything that was appended."""
+        """Waits until the disk has everything that was appended."""
         if self.path.exists():
             with self.path.open("r+b") as stream:  # Windows syncs no file that is open to be read
                 os.fsync(stream.fileno())
 
-    def _drop_damage(self) -> None:
-        """Write a .gz file again up to its last complete line: behind a member that was cut short
-        nothing can be read."""
-        if self.path.exists():
-            with atomic_path(self.path) as partial, gzip.open(partial, "wb") as stream:
-                stream.writelines(line for _, line in self.lines())
-        self._whole = True
 
-
-def _text(line: bytes) -> str:
-    return line.decode("utf-8", "surrogateescape")
-
-
-def _whole_end(stream: IO[bytes]) -> int:
-    """Cut a half-written last line off the file; returns where it then ends."""
+def _cut_half_line(stream: IO[bytes]) -> int:
+    """Cuts a half-written last line off the file; returns where the file then ends."""
     end = size = stream.seek(0, os.SEEK_END)
-    step = 1  # the last byte says whether there is anything to cut
+    step = 1  # usually the last byte is a line break
     while end:
         start = max(0, end - step)
         stream.seek(start)

@@ -20,25 +20,25 @@ T = TypeVar("T")
 
 
 class HasRecord(Protocol):
-    """What can be written as a line."""
+    """An object that can be written as a line."""
 
     def to_record(self) -> dict[str, Any]:
-        """The line's JSON object."""
+        """Returns the line's JSON object."""
 
 
 Line = Mapping[str, object] | HasRecord
 STDIN = "-"
 _HINT = "fix the line, or leave it out"
-LONGEST_LINE = 1 << 26  # characters: no dialogue of a person and a chatbot is as long
+LONGEST_LINE = 1 << 26  # characters; no real dialogue is as long
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def open_text(path: str | Path, mode: str = "r") -> IO[str]:
-    """Open as UTF-8 text, gzip where the name ends in .gz; ``-`` is standard input.
+    """Opens UTF-8 text, gzip if the name ends in .gz; ``-`` is standard input.
 
-    Mode is ``r``, ``w`` or ``a``. CRLF reads as LF, a byte-order mark is dropped. Bytes that are
-    not UTF-8 become surrogates, so that the line they stand on can be named.
-    Raises DataError when there is no such file or it may not be opened.
+    Mode is ``r``, ``w`` or ``a``. CRLF is read as LF, a byte-order mark is dropped. Bytes that are
+    not UTF-8 become surrogates, so that an error can name their line.
+    Raises DataError if there is no such file or it may not be opened.
     """
     if str(path) == STDIN and mode == "r":
         return io.TextIOWrapper(standard_input(), "utf-8-sig", errors="surrogateescape")
@@ -59,8 +59,8 @@ def open_text(path: str | Path, mode: str = "r") -> IO[str]:
 
 
 def standard_input() -> IO[bytes]:
-    """Standard input's bytes through a buffer of our own: a thread that waits on Python's would
-    make the interpreter abort where it ends first."""
+    """Returns the bytes of standard input. Not sys.stdin.buffer: a thread that waits for it makes
+    the interpreter abort at its end."""
     try:
         return open(sys.stdin.fileno(), "rb", closefd=False)
     except (AttributeError, OSError):  # in memory, as in a test or a notebook
@@ -68,25 +68,24 @@ def standard_input() -> IO[bytes]:
 
 
 def read_records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
-    """Stream ``parse(line)`` for each line that is not blank.
+    """Yields ``parse(line)`` for each line that is not blank.
 
-    A bad line raises DataError with file, line number, field and what was expected, and so does a
-    file that breaks off or is damaged in its compressed form.
+    Raises DataError with file and line number for a bad line, a file that breaks off, and damaged
+    compressed data.
     """
     number = 0
     with open_text(path) as stream:
         try:
             for number, line in enumerate(limited_lines(stream), 1):
-                if not line.strip():
-                    continue
-                yield parse_line(path, number, line, parse)
+                if line.strip():
+                    yield parse_line(path, number, line, parse)
         except (EOFError, zlib.error, OSError) as error:  # BadGzipFile is an OSError
             raise damaged(path, number, error) from error
 
 
 def limited_lines(stream: IO[str]) -> Iterator[str]:
-    """Lines as they come; of one that is too long the first ``LONGEST_LINE + 1`` characters, so
-    that a small compressed file cannot fill the memory."""
+    """Yields lines, and only the first ``LONGEST_LINE + 1`` characters of one that is too long: a
+    small compressed file could fill the memory."""
     while line := stream.readline(LONGEST_LINE + 1):
         yield line
         while len(line) > LONGEST_LINE and not line.endswith("\n"):
@@ -94,17 +93,16 @@ def limited_lines(stream: IO[str]) -> Iterator[str]:
 
 
 def damaged(path: str | Path, number: int, error: Exception) -> DataError:
-    """What to say of a file that cannot be read on after ``number`` lines."""
+    """Returns the error for a file that cannot be read on after ``number`` lines."""
     hint = "the file is damaged from here on; get or make it again"
     problem = f"cannot read on: {error}"
-    if isinstance(error, gzip.BadGzipFile) and "Not a gzipped file" in str(error):
+    if isinstance(error, EOFError):
+        problem = "cannot read on: the compressed file is cut short"
+    elif isinstance(error, gzip.BadGzipFile) and "Not a gzipped file" in str(error):
+        problem = "cannot read on: other bytes follow the end of its gzip data"
         if number == 0:
             problem = "cannot read on: its name ends in .gz, but it is no gzip file"
             hint = "rename it, or compress it: gzip FILE"
-        else:
-            problem = "cannot read on: other bytes stand behind the end of its gzip data"
-    elif isinstance(error, EOFError):
-        problem = "cannot read on: the compressed file is cut short"
     return DataError(path, number + 1, problem, hint=hint)
 
 
@@ -116,7 +114,7 @@ def parse_line(
     *,
     hint: str = _HINT,
 ) -> T:
-    """``parse`` of the JSON value of ``line``; raises DataError, which names file and line."""
+    """Returns ``parse`` of the line's JSON value. Raises DataError that names file and line."""
     if len(line) > LONGEST_LINE and not line.endswith("\n"):
         raise DataError(path, number, f"a line of more than {LONGEST_LINE:,} characters", hint=hint)
     try:
@@ -128,14 +126,13 @@ def parse_line(
 
 
 def load_json(line: str) -> object:
-    """The JSON value of a line; raises RecordError for anything that is not plain JSON."""
+    """Returns the JSON value of a line. Raises RecordError for anything that is not strict JSON."""
     try:
         line.encode("utf-8")
         value: object = json.loads(line, parse_constant=_refuse_constant)
     except UnicodeEncodeError as error:
-        raise RecordError(
-            "(line)", f"UTF-8 (it is not at character {error.start + 1})", line
-        ) from error
+        expected = f"UTF-8 (it is not at character {error.start + 1})"
+        raise RecordError("(line)", expected, line) from error
     except json.JSONDecodeError as error:
         expected = f"valid JSON ({error.msg.removesuffix(' at')} at column {error.colno})"
         raise RecordError("(line)", expected, line.strip()) from error
@@ -147,14 +144,12 @@ def load_json(line: str) -> object:
 
 
 def _refuse_constant(name: str) -> None:
-    raise RecordError("(line)", "numbers that JSON knows, or null", name)
+    raise RecordError("(line)", "numbers that JSON has, or null", name)
 
 
 def write_records(path: str | Path, records: Iterable[Line]) -> int:
-    """Write one JSON object a line (anything with ``to_record``, or a dict); returns the count.
-
-    Parents are made. The file appears whole or not at all. Raises RecordError as ``to_line`` does.
-    """
+    """Writes one JSON line for each record, whole or not at all; returns how many. Parent folders
+    are made. Raises RecordError as ``to_line`` does."""
     count = 0
     with atomic_path(path) as partial, open_text(partial, "w") as stream:
         for record in records:
@@ -164,7 +159,7 @@ def write_records(path: str | Path, records: Iterable[Line]) -> int:
 
 
 def to_line(record: Line) -> str:
-    """One JSON line, as strict as reading is.
+    """Returns the JSON line of a dict, or of anything with ``to_record``.
 
     Raises RecordError for NaN and infinity (not JSON) and for half a surrogate pair (not UTF-8).
     """

@@ -1,4 +1,4 @@
-"""A lock between threads that survives being sent to, or inherited by, another process."""
+"""A lock between threads that can be pickled and forked."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _LOCKS: WeakSet[ProcessLock] = WeakSet()
 
 
 class ProcessLock:
-    """A reentrant lock of the threads of one process. Pickled it arrives as a new one, and in a
-    forked child it is free: the thread that held it at the fork is not there."""
+    """A reentrant lock of one process's threads. Unpickled it is a new lock, and in a forked child
+    it is free, because the thread that held it does not exist there."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -33,7 +33,7 @@ class ProcessLock:
         return ProcessLock, ()
 
     def renew(self) -> None:
-        """Forget who holds it."""
+        """Releases the lock, whoever holds it."""
         self._lock = threading.RLock()
 
 

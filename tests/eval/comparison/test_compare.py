@@ -205,8 +205,7 @@ def test_labels_of_people_lead_where_the_judge_favours_a_system(write: Write) ->
         for s, values in human.items()
     }
     given = write(
-        "people.jsonl",
-        labels({f"{s}{i}": float(human[s][i]) for s in "ab" for i in range(40)}),
+        "people.jsonl", labels({f"{s}{i}": float(human[s][i]) for s in "ab" for i in range(40)})
     )
     plain, corrected = compare(files), compare(files, human=given)
     assert plain.on("overall").pairs[0].apart and plain.on("overall").basis == "judge"
@@ -381,7 +380,7 @@ def test_the_command_writes_page_tables_and_record(write: Write, tmp_path: Path)
     assert record["systems"] == ["old one", "v2"] and record["verdicts"]
     with open(out / "tables" / "differences.csv", newline="") as stream:
         (line,) = csv.DictReader(stream)
-    assert (line["first"], line["second"], line["compared"]) == ("old one", "v2", "paired")
+    assert (line["first"], line["second"], line["pairing"]) == ("old one", "v2", "paired")
     assert int(line["more_first"]) > 0 and float(line["p_holm"]) < 0.05
     with open(out / "tables" / "systems.csv", newline="") as stream:
         systems = list(csv.DictReader(stream))

@@ -10,7 +10,7 @@ import pytest
 
 from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.benchmark.page import write_report
-from medal_judges.eval.metaeval.results import Disagreement, Point, ResultRow
+from medal_judges.eval.metaeval.metaeval import Disagreement, Point, ResultRow
 from medal_judges.records.contributions import Contributions
 from medal_judges.report.table import Table
 from medal_judges.stats.estimate import Estimate
@@ -153,65 +153,28 @@ def _judge_scale(judge: str, kind: str) -> tuple[float, float] | None:
 
 
 _CHATS = {
-    "en": [
-        "Hi! Did you watch the match?",
-        "I did! What a finish.",
-        "Who scored?",
-        HOSTILE,
-        "Sorry?",
-        "I like cheese & <b>bread</b>.",
-        "We talked of football.",
-        "Football is a sport.",
-        "Yes. Who scored?",
-        "",
-        "Bye 👋",
-        "Did you watch the match? What a finish. Did you watch?",
-    ],
-    "ar": [
-        "مرحبا، كيف حالك اليوم؟",
-        "أنا بخير، شكرا لك! وأنت؟",
-        "أبحث عن كتاب جيد.",
-        "الطقس جميل (حوالي 25 درجة).",
-    ],
-    "zh": [
-        "你好！你喜欢看电影吗？",
-        "我喜欢看科幻电影。",
-        "推荐一部吧。",
-        "我喜欢看科幻电影。我喜欢看科幻电影。",
-    ],
-    "de": [
-        "Mein Hund ist gestern gestorben.",
-        "Toll! Erzähl mir mehr.",
-        "Das ist traurig.\nSehr sogar.",
-        "Hunde sind Säugetiere.",
-    ],
-}
+    "en": ["Hi! Did you watch the match?", "I did! What a finish.", "Who scored?", HOSTILE,
+           "Sorry?", "I like cheese & <b>bread</b>.", "We talked of football.",
+           "Football is a sport.", "Yes. Who scored?", "", "Bye 👋",
+           "Did you watch the match? What a finish. Did you watch?"],
+    "ar": ["مرحبا، كيف حالك اليوم؟", "أنا بخير، شكرا لك! وأنت؟", "أبحث عن كتاب جيد.",
+           "الطقس جميل (حوالي 25 درجة)."],
+    "zh": ["你好！你喜欢看电影吗？", "我喜欢看科幻电影。", "推荐一部吧。",
+           "我喜欢看科幻电影。我喜欢看科幻电影。"],
+    "de": ["Mein Hund ist gestern gestorben.", "Toll! Erzähl mir mehr.",
+           "Das ist traurig.\nSehr sogar.", "Hunde sind Säugetiere."],
+}  # fmt: skip
 
 
 def _disagreements(rng: np.random.Generator) -> list[Disagreement]:
     found = []
     for judge in list(JUDGES)[:3]:
         for i, (lang, lines) in enumerate(_CHATS.items()):
-            roles = ["user", "assistant"] * (len(lines) // 2)
-            gives = not judge.startswith("Qwen")
-            found.append(
-                Disagreement(
-                    judge=judge,
-                    set_name="medal",
-                    dimension="overall",
-                    id=f"medal-{lang}-{i}",
-                    human=4.67 - i,
-                    score=2.1 + i / 2,
-                    human_rank=0.97 - i / 10,
-                    score_rank=0.08 + i / 10,
-                    turns=list(zip(roles, lines, strict=True)),
-                    contributions=Contributions(
-                        tuple(float(v) for v in rng.normal(0, 0.3, len(lines))), 3.2
-                    )
-                    if gives
-                    else None,
-                )
-            )
+            turns = [(("user", "assistant")[k % 2], text) for k, text in enumerate(lines)]
+            moves = tuple(float(v) for v in rng.normal(0, 0.3, len(lines)))
+            given = None if judge.startswith("Qwen") else Contributions(moves, 3.2)
+            about = judge, "medal", "overall", f"medal-{lang}-{i}", 4.67 - i, 2.1 + i / 2
+            found.append(Disagreement(*about, 0.97 - i / 10, 0.08 + i / 10, turns, given))
     return found
 
 
@@ -229,23 +192,15 @@ def build_benchmark(seed: int = 0) -> Benchmark:
                 if kind == "binary" and judge == "length":
                     continue
                 rows.append(_row(rng, judge, name, dimension, kind))
+    lines = [
+        (issue, _estimate(0.4 + i / 10), _estimate(0.3), None, 120 + i, "strength 2")
+        for i, issue in enumerate(ISSUES)
+    ]
+    none = Estimate(None, reason="no repeated text")
     injected = Table(
         "Injected issues, held-out conversations",
         ["Issue", "human_embedded (MiniLM)", "repeated 3-grams", "length", "injected", "note"],
-        [
-            (issue, _estimate(0.4 + i / 10), _estimate(0.3), None, 120 + i, "strength 2")
-            for i, issue in enumerate(ISSUES)
-        ]
-        + [
-            (
-                "clean controls",
-                0.0412,
-                Estimate(None, reason="no repeated text"),
-                None,
-                600,
-                HOSTILE,
-            )
-        ],
+        [*lines, ("clean controls", 0.0412, none, None, 600, HOSTILE)],
         note="F1+ beside the matched controls.",
     )
     facts = [

@@ -12,12 +12,10 @@ from tests.pages import page_text
 from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.benchmark.page import write_report
 from medal_judges.eval.benchmark.plots import Bin, bins, gap, off_scale, trend
-from medal_judges.eval.metaeval.results import Point, ResultRow
+from medal_judges.eval.metaeval.metaeval import Point, ResultRow
 from medal_judges.records.rating import Scale
-from medal_judges.report.figure import OTHER_INDEX, index_by_frequency, ticks
-from medal_judges.report.numbers import number
+from medal_judges.report.figure import OTHER_INDEX, index_by_frequency
 from medal_judges.report.svg import MAX_DRAWN, thinned
-from medal_judges.report.table import unique_slugs
 from medal_judges.stats.estimate import Estimate
 
 
@@ -57,16 +55,6 @@ def test_points_slices_and_counts_equal_the_records(
     assert [line["value"] for line in _read(report, "slices")] == [_text(v) for v in sliced]
     counts = [count for row in rows for count in row.counts.values()]
     assert [int(line["n"]) for line in _read(report, "counts")] == counts
-
-
-def test_dialogues_and_further_tables_are_kept_whole(
-    report: Path, benchmark_record: Benchmark
-) -> None:
-    said = [text for d in benchmark_record.disagreements for _, text in d.turns]
-    assert [line["content"] for line in _read(report, "disagreements")] == said
-    table = _read(report, "table-injected-issues-held-out-conversations")
-    assert len(table) == len(benchmark_record.tables[0].rows)
-    assert table[-1]["repeated 3-grams"] == "undefined: no repeated text"
 
 
 def test_every_set_has_its_pictures(report: Path, benchmark_record: Benchmark) -> None:
@@ -146,13 +134,3 @@ def test_colours_go_to_the_most_frequent() -> None:
     found = index_by_frequency("abbccc" + "defghijk")
     assert (found["c"], found["b"], found["a"]) == (0, 1, 2)
     assert found["k"] == found["j"] == OTHER_INDEX
-
-
-def test_small_things() -> None:
-    assert unique_slugs(["FED (turn level)", "fed turn-level", "对话"]) == [
-        "fed-turn-level",
-        "fed-turn-level-2",
-        "unnamed",
-    ]
-    assert ticks((0.8, 5.2)) == [1, 2, 3, 4, 5]
-    assert (number(-0.001), number(-0.5), number(1234.5678)) == ("0.00", "−0.50", "1234.57")

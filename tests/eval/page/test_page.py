@@ -3,60 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from tests.pages import page_text
+from tests.pages import Tree, page_text
 
 from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.benchmark.page import write_report
 from medal_judges.eval.benchmark.view import View
-from medal_judges.eval.metaeval.results import Disagreement, ResultRow
+from medal_judges.eval.metaeval.metaeval import Disagreement, ResultRow
 from medal_judges.records.contributions import Contributions
 from medal_judges.stats.estimate import Estimate
 
-VOID = {"meta", "link", "br", "img", "input", "hr"}
 LOADING = {"src", "srcset", "action", "data", "poster", "formaction", "xlink:href", "background"}
 
 
 def render(benchmark: Benchmark) -> str:
     return page_text(lambda out: write_report(benchmark, out))
-
-
-class Tree(HTMLParser):
-    """Checks that tags nest; collects tags, attributes, ids and the text outside the script."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str]]] = []
-        self.text: list[str] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert len({name for name, _ in attrs}) == len(attrs), f"double attribute on {tag}: {attrs}"
-        self.tags.append((tag, {name: value or "" for name, value in attrs}))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, {name: value or "" for name, value in attrs}))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-3:]}"
-        self.open.pop()
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] not in ("script", "style"):
-            self.text.append(data)
-
-    def named(self, tag: str) -> Iterator[dict[str, str]]:
-        return (attributes for name, attributes in self.tags if name == tag)
 
 
 @pytest.fixture(scope="module")
@@ -79,12 +44,6 @@ def test_tags_nest_and_ids_are_unique(tree: Tree) -> None:
     assert next(tree.named("html"))["lang"] == "en"
 
 
-def test_tables_have_captions_and_scoped_heads(tree: Tree) -> None:
-    tables, captions = list(tree.named("table")), list(tree.named("caption"))
-    assert len(tables) == len(captions) > 20
-    assert all(attributes.get("scope") for attributes in tree.named("th"))
-
-
 def test_asks_for_nothing_from_outside(html: str, tree: Tree) -> None:
     for tag, attributes in tree.tags:
         assert not LOADING & set(attributes), (tag, attributes)
@@ -94,12 +53,6 @@ def test_asks_for_nothing_from_outside(html: str, tree: Tree) -> None:
     assert re.findall(r"https?://|//cdn|url\(|@import|@font-face", html) == []
     policy = next(m for m in tree.named("meta") if m.get("http-equiv"))["content"]
     assert "default-src 'none'" in policy
-
-
-def test_hostile_text_stays_text(tree: Tree) -> None:
-    assert sum(1 for _ in tree.named("script")) == 1
-    assert sum(1 for _ in tree.named("img")) == 0
-    assert any("<script>document.title" in text for text in tree.text)
 
 
 def test_hostile_names_stay_text() -> None:
@@ -120,15 +73,6 @@ def test_half_surrogate_pairs_and_nul_are_written(
     chat = replace(benchmark_record.disagreements[0], turns=[("user", "a\ud800b\x00c")])
     write_report(replace(benchmark_record, rows=(), disagreements=[chat]), tmp_path)
     assert "a\ufffdb\ufffdc" in (tmp_path / "report.html").read_text(encoding="utf-8")
-
-
-def test_every_judge_set_dimension_and_signature_is_there(
-    tree: Tree, benchmark_record: Benchmark
-) -> None:
-    text = "\n".join(tree.text)
-    for row in benchmark_record.rows:
-        for expected in (row.judge, row.set_name, row.dimension, row.signature):
-            assert expected in text
 
 
 def test_numbers_have_two_decimals_and_undefined_its_reason(html: str) -> None:
@@ -173,15 +117,6 @@ def test_a_card_says_what_contributions_add_up_to_and_in_which_unit(
         assert "raised the score above the baseline" in page
         assert 'class="turn user pos" style="--s:40%"' in page
         assert 'class="turn assistant neg" style="--s:100%"' in page
-
-
-def test_contributions_that_do_not_fit_the_turns_are_said_not_shown(
-    benchmark_record: Benchmark,
-) -> None:
-    chat = replace(benchmark_record.disagreements[0], contributions=Contributions((0.123,), 3.2))
-    page = render(Benchmark("t", (), [chat]))
-    assert "1 contributions for 12 turns: not shown" in page
-    assert "0.12" not in page
 
 
 def test_an_empty_benchmark_is_a_page(tmp_path: Path) -> None:
@@ -253,9 +188,3 @@ def test_fewer_than_ten_rows_get_no_rank() -> None:
     best = re.findall(r'<td class="num best"[^>]*>.*?(\d\.\d\d)', matrix)
     assert best == ["0.50", "0.50"]  # the worst set and the large one
     assert "9 rows, fewer than 10" in matrix
-
-
-def test_a_p_value_is_never_zero() -> None:
-    text = render(Benchmark("t", [_row("a", "large", 0.5, 50, p_value=1e-300)]))
-    assert "p &lt; 0.001" in text
-    assert not re.search(r"p(-value)? ?=? ?0(\.0+)?[\" <]", text)

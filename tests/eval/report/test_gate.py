@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from medal_judges.errors import ConfigError, CoverageError, MedalError
-from medal_judges.eval.report.gate import GateResult, check_gates
+from medal_judges.eval.report.figures import GateResult, check_gates
 from medal_judges.eval.report.options import Gate, ReportOptions
 from medal_judges.eval.report.scores import Scores, load_scores
 from medal_judges.records.judgement import Judgement

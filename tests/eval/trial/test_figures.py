@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from medal_judges.eval.trial.config import Bound, load_bounds
+from medal_judges.eval.trial.config import Bound
 from medal_judges.eval.trial.edits import VersionPair
-from medal_judges.eval.trial.findings import dose_slope, family_of, worst
+from medal_judges.eval.trial.findings import dose_slope, family_of
 from medal_judges.eval.trial.pairs import QualityScale, ScoredPairs
 from medal_judges.eval.trial.worst import marked
 from medal_judges.records.dimension import Dimension, load_rubric
@@ -97,22 +97,6 @@ SIZE = Bound(green=0.1, red=0.25, size=True, why="")
 )
 def test_bounds(bound: Bound, estimate: Estimate, verdict: str) -> None:
     assert bound.verdict(estimate) == verdict
-
-
-def test_a_better_figure_is_never_judged_worse() -> None:
-    order = ["green", "amber", "red"]
-    for value in np.linspace(-1, 1, 81):
-        for better in (0.0, 0.01, 0.1, 0.5):
-            here = LESS.verdict(Estimate(value))
-            there = LESS.verdict(Estimate(value - better))
-            assert order.index(there) <= order.index(here)
-
-
-def test_every_shipped_bound_has_its_reason() -> None:
-    bounds = load_bounds("trial/bounds")
-    names = list(bounds)
-    assert len(names) == 16 and all(len(bounds[name].why) > 20 for name in names)
-    assert worst(["green", "none"]) == "none" and worst(["none", "red", "green"]) == "red"
 
 
 def test_marked_parts_add_up_to_the_texts() -> None:

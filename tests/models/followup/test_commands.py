@@ -69,7 +69,7 @@ def test_calibrate_puts_scores_on_the_human_scale_and_keeps_ranks(
 def test_calibrate_refuses_what_it_cannot_use(tmp_path: Path) -> None:
     data = write_rated(tmp_path / "rated.jsonl")
     rest = ["--data", str(data), "--out", str(tmp_path / "out.yaml")]
-    with pytest.raises(ConfigError, match="is no follow-up judge"):
+    with pytest.raises(ConfigError, match="is not a follow-up judge"):
         RUNNER.invoke(
             app, ["calibrate", "configs/judges/length.yaml", *rest], catch_exceptions=False
         )

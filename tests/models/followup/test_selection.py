@@ -106,7 +106,7 @@ def test_without_a_readable_run_there_is_no_selection_instead_of_all_follow_ups(
 
 
 def test_a_run_that_says_none_leaves_none_in_common() -> None:
-    llm = Says(Completion("None of them."), Completion("1"), Completion("1"))
+    llm = Says(Completion("None."), Completion("1"), Completion("1"))
     found = select(llm, [("d1", TALK)], POOL, SelectionConfig(), turn=False)[0]
     assert found.empty and found.unread == 0 and found.indices == (0, 1, 2, 3)
 

@@ -16,8 +16,8 @@ pytest.importorskip("openai", reason="the API's client is in the extra api")
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, LanguageModel, Message
+from medal_judges.models.llm.server.connection import REASONING_TOKENS
 from medal_judges.models.llm.server.errors import ServerError, ServerStopError
-from medal_judges.models.llm.server.model import REASONING_TOKENS
 from medal_judges.models.prompted.base import tells_likelihoods
 
 SECRET = "sk-" + "secret" * 5

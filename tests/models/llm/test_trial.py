@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.models.llm.local import likelihood, trial
 from medal_judges.models.llm.local.likelihood import plain_logprobs
 from medal_judges.models.llm.local.model import LocalModel
-from medal_judges.models.llm.local.trial import Finding, Paths, Trial, quick_paths, try_paths
+from medal_judges.models.llm.local.trial import Trial, quick_paths, try_paths
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, Message
 
 _SPEC = importlib.util.spec_from_file_location(
@@ -70,9 +71,9 @@ def test_likelihoods_and_answers_are_those_of_the_models_own_forward_pass(name: 
             [t.logprob for t in together.tokens], [t.logprob for t in alone.tokens], atol=1e-4
         )
     found = llm.paths  # a way is taken where it fits, and not elsewhere
-    assert found.tree == (name in TREE)
-    assert found.findings["alone"].holds
-    assert found.findings["left"].holds == (name not in UNPADDED)
+    assert (found.tree is None) == (name in TREE)
+    assert found.alone is None
+    assert (found.left is None) == (name not in UNPADDED)
     left = name in (*WINDOWED, *RECURRENT, "mpt", "minimax")
     assert found.batching == UNPADDED.get(name, "left" if left else "shared")
 
@@ -83,7 +84,7 @@ def test_findings_are_cached_and_a_torn_file_is_tried_again(
     model = architectures.tiny_model("mpt")
     first = quick_paths(model)
     (file,) = (fresh_cache / "doctor").iterdir()
-    assert json.loads(file.read_text())["tree"]["deviation"] == first.findings["tree"].deviation
+    assert json.loads(file.read_text())["tree"] == first.tree is not None
     monkeypatch.setattr(trial, "_KNOWN", {})
     monkeypatch.setattr(trial, "try_paths", lambda _: pytest.fail("tried again"))
     assert quick_paths(architectures.tiny_model("mpt", seed=1)) == first
@@ -96,7 +97,7 @@ def test_findings_are_cached_and_a_torn_file_is_tried_again(
 
 def test_a_model_whose_answers_are_not_its_own_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     llm = tiny("llama")
-    wrong = Paths({**llm.paths.findings, "alone": Finding(1.2, 0.01, "1.2 nats off")})
+    wrong = replace(llm.paths, alone="1.2 nats off")
     monkeypatch.setattr(LocalModel, "paths", wrong)
     with pytest.raises(ConfigError, match="does not answer as its own forward pass says"):
         llm.chat([ChatRequest(TALK, 5)])
@@ -108,8 +109,8 @@ def test_a_fault_after_the_last_layer_is_seen() -> None:
     tried = Trial(model)
     model.config.logits_scaling = model.logits_scaling = 1.0
     rows = range(len(tried.sequences))
-    finding = tried.finding(lambda: plain_logprobs(model, tried.sequences)[0], rows)
-    assert not finding.holds and (finding.deviation or 0) > 1
+    reason = tried.wrong(lambda: plain_logprobs(model, tried.sequences)[0], rows)
+    assert reason is not None and float(reason.split()[0]) > 1
 
 
 @pytest.mark.parametrize("name", ["mistral", "gemma3", "gpt-oss"])
@@ -118,6 +119,6 @@ def test_a_long_window_is_narrowed_for_the_trial(
 ) -> None:
     model = architectures.tiny_model(name)
     model.config.sliding_window = 1024
-    assert try_paths(model).tree and model.config.sliding_window == 1024
+    assert try_paths(model).tree is None and model.config.sliding_window == 1024
     monkeypatch.setattr(likelihood, "tree_windows", lambda config: None)  # a mask without a window
-    assert not try_paths(model).tree
+    assert try_paths(model).tree is not None

@@ -179,7 +179,13 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
 
 
 def read_frame(path: str | Path) -> DataFrame:
-    """Returns the table of a file of judgements, see ``to_frame``."""
+    """Returns the table of a file of judgements, see ``to_frame``.
+
+    >>> from medal_judges import read_frame, score_file
+    >>> report = score_file("dialogues.jsonl", "length", "scores.parquet")
+    >>> len(read_frame("scores.parquet"))
+    3
+    """
     if not (Path(path).is_dir() or is_table(path)) or str(path).lower().endswith(CSV):
         return to_frame(read_judgements(path))
     import pandas

@@ -33,12 +33,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from encoder_batching import mixed_dialogues
 from into_docs import doc_tables
 from into_docs import keep as keep_table
 from peer_encoder import PEERS
 from scipy.stats import spearmanr
 
+from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.embedded import resolve
 from medal_judges.models.encoder.judge import EncoderJudge
@@ -59,6 +59,12 @@ HEADER = (
     "largest difference of a score",
     "Spearman",
 )
+
+
+def mixed_dialogues(count: int) -> list[Dialogue]:
+    """Chit-chat conversations of 2 to 60 turns, in file order."""
+    rows = (row.dialogue for row in load_spec("chitchat"))
+    return [d for d in rows if d.assistant_turns and len(d.turns) <= 60][:count]
 
 
 def chosen(count: int, judge: EncoderJudge) -> tuple[list[Dialogue], list[str], list[list[int]]]:

@@ -7,7 +7,7 @@ python benchmarks/interval_coverage.py table RESULTS.jsonl > table.md
 again for the rest. Each simulation draws rows of a population with known truth
 (interval_population.py), makes all figures at once (interval_figures.py) and intervals by the
 functions of stats/intervals.py; the first draw of each cell goes through what ``medal benchmark``
-calls, and must agree. What lost is measured by interval_candidates.py.
+calls, and must agree.
 """
 
 from __future__ import annotations

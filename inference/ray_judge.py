@@ -53,7 +53,8 @@ def opened(
         raise MissingExtraError("ray", "ray", f"medal score {option}") from error
     local = ray_address in (None, LOCAL)
     with _connected(ray_address or LOCAL, workers):
-        room = ray.cluster_resources()
+        resources: Any = ray.cluster_resources
+        room = resources()
         gpus = room.get("GPU", 0) if device is None or device.startswith("cuda") else 0
         fitting = max(1, int(gpus or room.get("CPU", 1)))
         count = workers if local else min(workers, fitting) if workers > 1 else fitting
@@ -159,7 +160,7 @@ class RayJudge(Judge):
         self._loading: dict[Any, Any] = {}  # the answer that comes -> its actor
         for _ in range(count):
             self._start()
-        about = self._loaded(self._wait(list(self._loading)))
+        about = self._loaded(ray.wait(list(self._loading))[0][0])
         _refuse_server(about["asks_server"])
         self._about, self.dimensions = about, about["dimensions"]
         self.languages, self.window = about["languages"], about["window"]
@@ -214,6 +215,7 @@ class RayJudge(Judge):
         how: dict[str, Any],
         progress: Callable[[int], None],
     ) -> Iterator[Judgement]:
+        import ray
         from ray.exceptions import ActorDiedError, ActorUnavailableError, NodeDiedError
 
         number, due = 0, 0  # of the next window to read, and of the next one to return
@@ -249,7 +251,7 @@ class RayJudge(Judge):
                 if isinstance(errors[due], StopIteration):
                     return
                 raise errors[due]
-            answer = self._wait([*under_way, *self._loading])
+            answer = ray.wait([*under_way, *self._loading])[0][0]
             if answer in self._loading:
                 try:
                     self._loaded(answer)
@@ -261,7 +263,7 @@ class RayJudge(Judge):
                 continue
             mine, actor = under_way.pop(answer)
             try:
-                result = self._get(answer)
+                result = ray.get(answer)
             except (ActorDiedError, ActorUnavailableError, NodeDiedError) as error:
                 losses[mine] += 1
                 again = deque(sorted([*again, mine]))
@@ -285,31 +287,20 @@ class RayJudge(Judge):
             progress(len(open_windows.pop(mine)))
 
     def _start(self) -> None:
-        actor = self._actor.remote(os.getcwd())
+        actor: Any = self._actor.remote(os.getcwd())
         self._loading[actor.load.remote(self._choice)] = actor
 
     def _loaded(self, answer: Any) -> dict[str, Any]:
         """Takes an actor into service. Raises what loading its judge raised."""
+        import ray
+
         actor = self._loading.pop(answer)
-        about = self._get(answer)
+        about = ray.get(answer)
         if isinstance(about, Exception):
             raise about
         self._ready.append(actor)
         found: dict[str, Any] = about
         return found
-
-    @staticmethod
-    def _wait(answers: list[Any]) -> Any:
-        import ray
-
-        (first, *_), _ = ray.wait(answers, num_returns=1, fetch_local=False)
-        return first
-
-    @staticmethod
-    def _get(answer: Any) -> Any:
-        import ray
-
-        return ray.get(answer)
 
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
         raise NotImplementedError("the processes do this")

@@ -80,11 +80,11 @@ class Expected:
         for row in rows:
             if row.failure == NOT_YET:
                 continue
-            there = row.detected_language
-            looked = there is None or not self.detect
-            if there != (with_language(dialogue, self.detect)[1] if looked else there):
+            found = row.detected_language
+            looked = found is None or not self.detect
+            if found != (with_language(dialogue, self.detect)[1] if looked else found):
                 rules = ["--detect-language", "--no-detect-language"]
-                raise refuse("by another rule for languages", *rules[:: 1 if there else -1])
+                raise refuse("by another rule for languages", *rules[:: 1 if found else -1])
             refused = is_refusal(row)
             if row.unknown_language is None or (refused and self.retry_failed):
                 continue

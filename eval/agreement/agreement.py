@@ -50,7 +50,7 @@ class AgreementOptions(Config):
     weights: Weights | None = option(
         None, help="curation: weight rows by curation.weight, to estimate figures of the pool."
     )
-    offline: bool = option(False, help="Do not use the network.")
+    offline: bool = option(False, help="Never use the network.")
     reading: ReadOptions = DEFAULT_READING
 
 

@@ -43,7 +43,7 @@ class BenchmarkOptions(Config):
     weights: Weights | None = option(
         None, help="curation: weight rows by curation.weight, to estimate figures of the pool."
     )
-    offline: bool = option(False, help="Do not use the network.")
+    offline: bool = option(False, help="Never use the network.")
     retry_failed: bool = option(False, help="Score every row without a score again.")
     no_cache: bool = option(False, help="Neither use nor store cached answers of language models.")
 

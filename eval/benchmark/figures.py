@@ -18,12 +18,13 @@ from medal_judges.eval.metaeval.cascade import CascadeCurve, cascade_curve
 from medal_judges.eval.metaeval.ceiling import MOST_COLUMNS
 from medal_judges.eval.metaeval.comparison import comparison_tables, dimension_means_table
 from medal_judges.eval.metaeval.metaeval import (
+    Disagreement,
     JudgedRows,
+    ResultRow,
     comparable_signature,
     disagreements,
     evaluate,
 )
-from medal_judges.eval.metaeval.results import Disagreement, ResultRow
 from medal_judges.eval.metaeval.system_level import SystemAgreement, system_agreements
 from medal_judges.records.judgement import Judgement
 from medal_judges.report.table import Cell, Table

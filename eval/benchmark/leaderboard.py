@@ -15,7 +15,7 @@ from medal_judges.eval.benchmark.view import (
     ranking,
     shown,
 )
-from medal_judges.eval.metaeval.results import ResultRow
+from medal_judges.eval.metaeval.metaeval import ResultRow
 from medal_judges.eval.metaeval.system_level import SystemAgreement
 from medal_judges.report.numbers import interval, label, number
 from medal_judges.report.page import Block, Fold, Section, folded

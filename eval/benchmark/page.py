@@ -92,7 +92,8 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
             figures[f"leaderboard-{slug}"] = Figure(table.title, [table])
         figures[f"scatter-{slug}"] = scatter_figure(view, key)
         heat_map = dimension_map(view, key)
-        figures[f"heatmap-{slug}"] = heat_map and Figure(heat_map.title, [heat_map])
+        if heat_map is not None:
+            figures[f"heatmap-{slug}"] = Figure(heat_map.title, [heat_map])
         figures[f"calibration-{slug}"] = calibration_figure(view, key)
     return write_page(
         output_dir / "report.html",
@@ -168,8 +169,8 @@ def sheets(benchmark: Benchmark) -> dict[str, Table | Sheet]:
         if r.ceiling_difference is not None:
             difference = {primary_metric(r.kind): r.ceiling_difference}
             ceilings += estimated((*whole, "judge minus annotator"), difference)
-        for who, sliced in (("annotator", r.slice_ceilings), ("judge", r.slice_like_for_like)):
-            for name, figures in sliced.items():
+        for who, by_part in (("annotator", r.slice_ceilings), ("judge", r.slice_like_for_like)):
+            for name, figures in by_part.items():
                 ceilings += estimated((*at, name, r.slice_sizes.get(name), who), figures)
     curves: list[Line] = []
     for c in benchmark.cascades:

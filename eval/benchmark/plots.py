@@ -9,7 +9,7 @@ import numpy as np
 
 from medal_judges.eval.benchmark.view import SetKey, View, shown
 from medal_judges.eval.metaeval.cascade import CascadeCurve
-from medal_judges.eval.metaeval.results import Point, ResultRow
+from medal_judges.eval.metaeval.metaeval import Point, ResultRow
 from medal_judges.records.rating import rescale
 from medal_judges.report.figure import (
     OTHER_INDEX,

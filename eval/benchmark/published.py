@@ -10,7 +10,7 @@ from pydantic import model_validator
 from medal_judges.config import Config, read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.eval.benchmark.config import BenchmarkConfig, SetConfig
-from medal_judges.eval.metaeval.results import ResultRow
+from medal_judges.eval.metaeval.metaeval import ResultRow
 from medal_judges.records.signature import Signature
 from medal_judges.report.table import Cell, Table
 

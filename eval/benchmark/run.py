@@ -209,7 +209,8 @@ def prepare(config: BenchmarkConfig, *, offline: bool | None = None) -> Benchmar
     """Loads the sets; missing optional ones become notes. Raises ConfigError if no set has rows
     with weights but ``config`` wants them, and for a mapped dimension that no set has."""
     run = BenchmarkRun(config)
-    for one in (*config.sets, *config.injected):
+    named: list[SetConfig | InjectedConfig] = [*config.sets, *config.injected]
+    for one in named:
         loaded = load_set(one, offline=offline)
         if isinstance(loaded, str):
             kind = "set" if isinstance(one, SetConfig) else "injected set"
@@ -271,8 +272,8 @@ def judge_all(run: BenchmarkRun, options: BenchmarkOptions, progress: Progress) 
             run.left_out[config.name] = error.message
     for name, data in run.sets.items():
         for labeller, judgements in data.published.items():
-            judge, signature = f"{labeller} (published)", f"judge:{labeller}"
-            run.add(name, Answers(judge, signature, judgements, data.dimensions))
+            who = f"{labeller} (published)", f"judge:{labeller}"
+            run.add(name, Answers(*who, judgements, data.dimensions))
     for file in run.config.predictions:
         asked = run.asked(file.dimensions)
         if file.set in asked:

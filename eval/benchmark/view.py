@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.figures import Benchmark
-from medal_judges.eval.metaeval.results import ResultRow
+from medal_judges.eval.metaeval.metaeval import ResultRow
 from medal_judges.records.signature import Signature, require_comparable
 from medal_judges.report.numbers import checked
 from medal_judges.report.table import unique_slugs

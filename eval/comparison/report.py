@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
@@ -22,13 +24,11 @@ from medal_judges.report.page import (
     write_page,
 )
 from medal_judges.report.table import Cell, IntervalBar, PValue, Row, Table, slug
-from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.files import atomic_write
 
 _PRINTED = 15  # pairs of a table in the terminal; page and CSV have all
 _NAMED = 4  # systems in a title
 _IN_SIGHT = 12  # pairs of a table that is not folded
-_ESTIMATE = ("value", "low", "high", "reason")
 _PEOPLE = (
     "The mean is the estimated human mean of all dialogues: the judge's mean, corrected by its "
     "error on the labelled ones."
@@ -96,7 +96,16 @@ def write_comparison(found: SystemComparison, folder: Path, title: str = "") -> 
             Section("terms", "How to read it", [Facts(list(terms.items()))]),
             facts_section(found.facts),
         ],
-        tables={"systems": _systems_sheet(found), "differences": _differences_sheet(found)},
+        tables={
+            name: _sheet(
+                [
+                    {"dimension": result.dimension, "lang": result.lang, **asdict(each)}
+                    for result in found.results
+                    for each in (result.systems if name == "systems" else result.pairs)
+                ]
+            )
+            for name in ("systems", "differences")
+        },
         figures={
             f"systems-{slug(result.dimension)}-{slug(result.lang)}": Figure(
                 _title(result, "systems"), [systems_table(result)]
@@ -195,39 +204,19 @@ def _pair_row(found: SystemComparison, pair: PairResult, people: bool) -> Row:
     return tuple(cells)
 
 
-def _fields(estimate: Estimate | None, names: Sequence[str]) -> list[object]:
-    return [None if estimate is None else getattr(estimate, name) for name in names]
+def _sheet(records: Sequence[dict[str, Any]]) -> Sheet:
+    """Records as a table: an inner field is a column ``outer_inner``, a pair is two columns."""
 
+    def flat(record: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+        for key, value in record.items():
+            name = prefix + key
+            if isinstance(value, Mapping):
+                yield from flat(value, prefix if key in ("difference", "estimate") else f"{name}_")
+            elif isinstance(value, tuple):
+                yield from zip((f"{name}_first", f"{name}_second"), value, strict=True)
+            elif value is not None or key not in ("people", "corrected", "more"):
+                yield name, value
 
-def _systems_sheet(found: SystemComparison) -> Sheet:
-    parts = ("judge", "people", "corrected")
-    lines = [
-        (result.dimension, result.lang, result.basis, s.system, s.n, s.unscored, s.labelled,
-         *(value for part in parts for value in _fields(getattr(s, part), _ESTIMATE)),
-         *s.rank, s.groups)
-        for result in found.results
-        for s in result.systems
-    ]  # fmt: skip
-    heads = [f"{part}_{name}" for part in parts for name in _ESTIMATE]
-    about = ("dimension", "lang", "basis", "system", "n", "unscored", "labelled")
-    return (*about, *heads, "rank_best", "rank_worst", "groups"), lines
-
-
-def _differences_sheet(found: SystemComparison) -> Sheet:
-    names = (*_ESTIMATE, "p_value")
-    lines = []
-    for result in found.results:
-        for pair in result.pairs:
-            d = pair.difference
-            line: list[object] = [result.dimension, result.lang, pair.basis, pair.first]
-            line.append(pair.second)
-            for tested in (d.judge, d.corrected):
-                line += _fields(None if tested is None else tested.estimate, names)
-                line.append(None if tested is None else tested.smallest)
-            line += [pair.p_holm, d.wins, d.ties, d.losses, d.by_context, d.pairing, d.shared]
-            lines.append([*line, *d.rows, *d.left_out, *(pair.more or (None, None))])
-    heads = [f"{part}_{name}" for part in ("judge", "corrected") for name in (*names, "smallest")]
-    columns = ("dimension", "lang", "basis", "first", "second", *heads, "p_holm")
-    columns += ("wins", "ties", "losses", "wins_by_context", "compared", "shared_contexts")
-    columns += ("rows_first", "rows_second", "left_out_first", "left_out_second")
-    return (*columns, "more_first", "more_second"), lines
+    lines = [dict(flat(record)) for record in records]
+    columns = list(dict.fromkeys(name for line in lines for name in line))
+    return columns, [[line.get(name) for name in columns] for line in lines]

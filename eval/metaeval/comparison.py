@@ -19,8 +19,7 @@ from medal_judges.eval.metaeval.classification import (
     classification_statistic,
     not_classifiable,
 )
-from medal_judges.eval.metaeval.metaeval import JudgedRows
-from medal_judges.eval.metaeval.results import ResultRow
+from medal_judges.eval.metaeval.metaeval import JudgedRows, ResultRow
 from medal_judges.records.signature import Signature, require_comparable
 from medal_judges.report.table import Cell, PValue, Table
 from medal_judges.stats.correlation import Floats, correlations

@@ -37,9 +37,7 @@ class TrialOptions(Config):
     dtype: Literal["auto", "fp32", "bf16", "fp16"] | None = option(
         None, help="Precision; default: fp32 for saved judges."
     )
-    max_cost: float | None = option(
-        None, ge=0, help="Maximum cost in US dollars; the run stops before it spends more."
-    )
+    max_cost: float | None = option(None, ge=0, help="US dollars; stops before it spends more.")
     save: bool = option(
         False, help="Also write trial.json into each judge's folder, for its model card."
     )

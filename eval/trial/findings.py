@@ -183,7 +183,8 @@ class Analysis:
 
                 def own(id: str, dimension: Dimension = dimension) -> float | None:
                     judgement = self.answers.versions.get(id)
-                    return oriented(dimension, judgement and judgement.scores.get(dimension.name))
+                    score = None if judgement is None else judgement.scores.get(dimension.name)
+                    return oriented(dimension, score)
 
                 pairs = ScoredPairs.of(top.pairs, lambda p: own(p.before), lambda p: own(p.after))
                 figures["own_auc"] = pairs.auc()

@@ -243,7 +243,7 @@ def _detail_tables(result: TrialResult) -> Iterator[Table]:
             if f.dimensions
         ]
         note = "Mean of after minus before as a share of the dimension's scale."
-        columns = ("Check", *map(_spaced, dimensions))
+        columns = ["Check", *map(_spaced, dimensions)]
         yield Table(f"{result.judge}: shift by dimension", columns, rows, note)
 
 

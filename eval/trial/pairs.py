@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from medal_judges.eval.benchmark.injected import area
 from medal_judges.eval.trial.dialogues import QUALITY
@@ -103,7 +104,7 @@ class ScoredPairs:
         """Returns the mean of ``values``, one a pair."""
         return mean_of(Sample(values, self.conversations))
 
-    def share(self, flags: Floats) -> Estimate:
+    def share(self, flags: Floats | npt.NDArray[np.bool_]) -> Estimate:
         """Returns the share of pairs with a true flag."""
         return share_of(Sample(np.asarray(flags, dtype=np.float64), self.conversations))
 

@@ -1,7 +1,7 @@
-"""Heads: from one vector per turn to a score, a distribution and a loss, one head a dimension.
+"""Heads: from one vector per turn to a score, a distribution and a loss, one head per dimension.
 
-Every head reads the same turn vectors and pools its own evidence over turns, so that what each
-turn contributed is known exactly: logit = bias + sum over turns of weight(turn) * value(turn).
+Every head is linear in the pooled turn vectors, so contributions of turns are exact and not
+estimated: logit = bias + sum over turns of weight(turn) * value(turn).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from medal_judges.errors import ConfigError
 from medal_judges.records.dimension import Dimension
 
 HeadKind = Literal["regression", "ordinal", "binary", "classification"]
-_LEAST_WEIGHT = 1e-12  # of a batch's labelled rows together: none of them is no division by 0
+_LEAST_WEIGHT = 1e-12  # of a batch's labelled rows together; avoids a division by 0
 
 
 class HeadConfig(Config):
-    """How one dimension is learnt.
+    """How one dimension is trained.
 
     ``regression``: MSE or Huber on the scale [0, 1]. ``ordinal``: CORN (Shi, Cao and Raschka,
     2023). ``binary``: cross-entropy on soft labels. ``classification``: cross-entropy over the
@@ -57,13 +57,12 @@ class HeadConfig(Config):
 
 
 class Calibration(Config):
-    """One dimension's calibration, fitted on validation rows and saved in config.json as plain
-    numbers; the defaults change nothing.
+    """One dimension's calibration, fitted on validation rows; the defaults change nothing.
 
     ``temperature`` divides the logits of a binary, ordinal or classification head. ``spread`` is
     the standard deviation of a regression's residuals on the scale [0, 1]. ``isotonic`` is a
-    monotone map of the unit score (knots x, knots y). ``margin``: how far from a regression's unit
-    score nine in ten ratings lay. ``rows`` says how many rows it was fitted on.
+    monotone map of the unit score (knots x, knots y). ``margin`` is the distance from a
+    regression's unit score that holds nine in ten ratings. ``rows`` counts the fitted rows.
     """
 
     temperature: float = 1.0
@@ -73,15 +72,15 @@ class Calibration(Config):
     rows: int = 0
 
     def map_unit(self, unit: float) -> float:
-        """The isotonic map applied to a score on [0, 1]; unchanged where none was fitted."""
+        """Returns the isotonic map of a score on [0, 1], or the score if none was fitted."""
         return unit if self.isotonic is None else float(np.interp(unit, *self.isotonic))
 
 
 class Head(nn.Module):
     """One dimension's head over turn vectors [batch, turns, width].
 
-    ``forward`` gives logits [batch, outputs], evidence [batch, turns]: what each turn adds to
-    ``linear`` of them, bias left out, and the turns' pooling weights [batch, turns].
+    ``forward`` returns logits [batch, outputs], evidence [batch, turns] (what each turn adds to
+    their ``linear``, without the bias) and the turns' pooling weights [batch, turns].
     """
 
     class_weights: Tensor | None
@@ -130,16 +129,13 @@ class Head(nn.Module):
         self.register_buffer("direction", direction, persistent=False)
 
     def linear(self, logits: Tensor) -> Tensor:
-        """The one number [...] of logits [..., outputs] that contributions add up to.
-
-        Of a regression or binary head its output. Of an ordinal one the mean of its logits. Of a
-        classification head the slope of its logits over the levels, by least squares: their mean
-        says nothing of the score, which adding a number to all logits leaves as it is.
-        """
+        """Returns the number [...] of logits [..., outputs] that contributions add up to: of a
+        regression or binary head its output, of an ordinal one the mean of its logits, of a
+        classification head the least-squares slope of its logits over the levels."""
         return logits @ self.direction
 
     def forward(self, turns: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """``turns`` [B, T, W]; ``weights`` [B, T] pooling weights, 0 = turn not there."""
+        """``turns`` [B, T, W]; ``weights`` [B, T] pooling weights, 0 for padding."""
         if self.attention is not None:
             scores = self.attention(turns).squeeze(-1).masked_fill(weights == 0, -torch.inf)
             weights = functional.softmax(scores, dim=-1)
@@ -147,12 +143,12 @@ class Head(nn.Module):
         return evidence.sum(dim=1) + self.bias, self.linear(evidence), weights
 
     def loss(self, logits: Tensor, target: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
-        """Weighted mean loss over labelled rows (0 when there are none).
+        """Returns the weighted mean loss over labelled rows (0 if there are none).
 
-        ``target`` is [B] on [0, 1] for regression and binary, [B, levels] probabilities else;
-        ``mask`` [B] is True where there is a label; ``weights`` [B] are the rows' weights.
+        ``target`` is [B] on [0, 1] for regression and binary, else [B, levels] probabilities;
+        ``mask`` [B] is True for labelled rows; ``weights`` [B] are the rows' weights.
         """
-        # Rows without a label weigh nothing: to choose the others would have a GPU waited for.
+        # Rows without a label get weight 0: selecting the others would wait for a GPU.
         known = logits.float().masked_fill(~mask.unsqueeze(-1), 0.0)
         losses, weights = self._losses(known, target.float()), weights * mask
         return (losses * weights).sum() / weights.sum().clamp_min(_LEAST_WEIGHT)
@@ -185,11 +181,8 @@ class Head(nn.Module):
         )
 
     def probabilities(self, logits: Tensor, temperature: float, spread: float | None) -> Tensor:
-        """Probability per level [B, levels]; a regression is a normal of ``spread`` cut in bins.
-
-        ``spread`` is the standard deviation of the residuals on [0, 1], fitted on validation; the
-        result has no columns where there are no levels or no spread.
-        """
+        """Returns the probability per level [B, levels]; a regression is a normal with ``spread``
+        (of its residuals on [0, 1]) cut in bins. No columns without levels or spread."""
         kind = self.config.kind
         if kind == "binary":
             p = torch.sigmoid(logits.squeeze(-1) / temperature)
@@ -203,8 +196,8 @@ class Head(nn.Module):
         return normal_bins(logits.squeeze(-1), spread, self.levels)
 
     def answers(self, logits: Tensor, fitted: Calibration) -> tuple[list[float], list[list[float]]]:
-        """(score of each row on the dimension's scale, its distribution over levels, empty where
-        there is none), calibrated by ``fitted``."""
+        """Returns (score of each row on the dimension's scale, its distribution over levels or an
+        empty list), calibrated by ``fitted``."""
         dimension = self.dimension
         scores: list[float] = []
         chances = self.probabilities(logits, fitted.temperature, fitted.spread).tolist()
@@ -216,7 +209,7 @@ class Head(nn.Module):
         return scores, chances
 
     def scores(self, logits: Tensor, temperature: float) -> Tensor:
-        """Score [B] on the dimension's own scale: expected value; a regression is clipped to it."""
+        """Returns the expected value [B] on the dimension's scale; a regression is clipped."""
         low, high = self.dimension.low, self.dimension.high
         if self.config.kind == "regression":
             return low + logits.squeeze(-1).clamp(0, 1) * (high - low)
@@ -231,8 +224,8 @@ def heads_of(
     *,
     attention: bool = False,
 ) -> nn.ModuleDict:
-    """A head for each dimension; without settings a binary one for a binary dimension, and a
-    regression for any other."""
+    """Returns a head for each dimension; without settings a binary head for a binary dimension, and
+    a regression for any other."""
     default = {True: HeadConfig(kind="binary"), False: HeadConfig()}
     return nn.ModuleDict(
         {
@@ -243,29 +236,29 @@ def heads_of(
 
 
 def corn_losses(logits: Tensor, target: Tensor) -> Tensor:
-    """CORN (Shi, Cao and Raschka, 2023, equation 4) for soft labels: loss of each row [B].
+    """Returns the loss of each row [B] by CORN (Shi, Cao and Raschka, 2023, equation 4), for soft
+    labels; the authors' package has had no release since 2022.
 
-    ``logits`` [B, K-1], ``target`` [B, K] probabilities. Task k is asked only of rows with
-    label >= k and answers P(label > k | label >= k); with a probability per level (several
-    annotators) each row counts by its share that reaches level k. Ours in five lines: the authors'
-    package has had no release since 2022.
+    ``logits`` [B, K-1], ``target`` [B, K] probabilities. Task k is P(label > k | label >= k) on
+    rows with label >= k; with several annotators a row counts by its share that reaches level k.
     """
     above = target.flip(-1).cumsum(-1).flip(-1)  # [B, K]: P(label >= k)
-    asked, passed = above[:, :-1], above[:, 1:]
-    share = torch.where(asked > 0, passed / asked.clamp_min(1e-9), torch.zeros_like(asked))
+    reached, passed = above[:, :-1], above[:, 1:]
+    share = torch.where(reached > 0, passed / reached.clamp_min(1e-9), torch.zeros_like(reached))
     return functional.binary_cross_entropy_with_logits(
-        logits, share, weight=asked, reduction="none"
+        logits, share, weight=reached, reduction="none"
     ).sum(-1)
 
 
 def corn_probabilities(logits: Tensor) -> Tensor:
-    """Probability per level [B, K] of CORN logits [B, K-1] (chain rule)."""
+    """Returns the probability per level [B, K] of CORN logits [B, K-1] (chain rule)."""
     above = torch.sigmoid(logits).cumprod(dim=-1)
     ones = above.new_ones(len(above), 1)
     return torch.cat([ones, above], dim=-1) - torch.cat([above, ones * 0], dim=-1)
 
 
 def normal_bins(value: Tensor, spread: float, levels: int) -> Tensor:
+    """Returns the probability per level [B, levels] of normals around ``value`` [B] on [0, 1]."""
     edges = (torch.arange(1, levels, device=value.device) - 0.5) / (levels - 1)
     cdf = torch.special.ndtr((edges - value.float().unsqueeze(-1)) / spread)
     zero, one = cdf.new_zeros(len(cdf), 1), cdf.new_ones(len(cdf), 1)

@@ -1,7 +1,7 @@
-"""Measures of each turn: surface measures, and how near its embedding stands to earlier turns.
+"""Measures of each turn: surface measures, and similarities of its embedding to earlier turns.
 
-Surface measures are what a reader of any language sees without understanding a word. They carry
-much of what people complain of (repetition above all) and cost microseconds.
+Surface measures need no understanding of a language. They catch much of what people complain about
+(repetition above all) and cost microseconds.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ FEATURE_NAMES = (
     "word_length",
     "said_recently_1",  # share of the turn's word n-grams in its speaker's last four turns: a
     "said_recently_2",  # window, because a share of all earlier turns grows with the dialogue
-    "said_before_3",  # share of the trigrams that its speaker ever said before
-    "echo_1",  # share of the n-grams that the partner's last turn held
+    "said_before_3",  # share of the trigrams in any earlier turn of its speaker
+    "echo_1",  # share of the n-grams in the partner's last turn
     "echo_2",
     "echo_3",
-    "echo_earlier_2",  # share of the bigrams that the partner ever said
-    "copy",  # the same turn, word for word, by the same speaker before
+    "echo_earlier_2",  # share of the bigrams in any earlier turn of the partner
+    "copy",  # an earlier turn of the same speaker is equal, word for word
     "distinct_1",
     "new_words",
     "question",
@@ -42,8 +42,8 @@ FEATURE_NAMES = (
     "punctuation",
     "longer_than_partner",  # difference of log words to the partner's last turn
     "log_turns",  # length of the dialogue up to and including this turn
-    "near_copy",  # most of the characters, four by four, of an earlier turn of the same speaker: in
-    # any script, and where a word is changed
+    "near_copy",  # most character 4-grams of an earlier turn of the same speaker: finds copies in
+    # any script, and with a changed word
 )
 SIMILARITY_NAMES = (
     "nearest_own",  # highest cosine with any earlier turn of the same speaker
@@ -51,11 +51,11 @@ SIMILARITY_NAMES = (
     "last_own",
     "last_partner",
     "last_but_one_partner",
-    "centred_nearest_own",  # of the vectors less the dialogue's mean, which takes away what all its
-    "centred_mean_partner",  # turns share: subject, language, and what an encoder cannot read
+    "centred_nearest_own",  # of the vectors less the dialogue's mean, which removes what all turns
+    "centred_mean_partner",  # share: topic, language, and text that an encoder cannot read
 )
 ALL_FEATURES = FEATURE_NAMES + SIMILARITY_NAMES
-# What a judge reads whose config names none.
+# The default of configs.
 USUAL_FEATURES = tuple(
     name for name in ALL_FEATURES if name != "near_copy" and not name.startswith("centred_")
 )
@@ -72,9 +72,9 @@ def _known(names: tuple[str, ...], known: Sequence[str]) -> tuple[str, ...]:
 SurfaceFeatures = Annotated[tuple[str, ...], AfterValidator(partial(_known, known=FEATURE_NAMES))]
 TurnFeatures = Annotated[tuple[str, ...], AfterValidator(partial(_known, known=ALL_FEATURES))]
 
-# Scripts written without spaces are cut into pieces that say about as much as a word: as single
-# characters, three of which are one word of Japanese, an answer that takes up the user's word would
-# echo a phrase. Signs that are no letters (vowels in Hindi) belong to the letter before them.
+# Scripts without spaces are cut into pieces about as long as a word: with single characters, three
+# of which are one word of Japanese, an answer that repeats the user's word would echo a phrase.
+# Signs that are no letters (vowels in Hindi) belong to the letter before them.
 _KATAKANA = "\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"
 _HIRAGANA = "\u3041-\u309f"
 _IDEOGRAPHS = "\u3005\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -93,22 +93,22 @@ _SEPARATOR = re.compile(rf"(?:[^\w{_SIGNS}]|_)+")
 _QUESTION, _EXCLAMATION = re.compile(r"[?？؟]"), re.compile(r"[!！]")
 _ORDERS = (1, 2, 3)
 _WINDOW = 4
-_CHARACTERS = 4  # of the n-grams that tell a near copy, and the share of them that does
+_CHARACTERS = 4  # of the n-grams for near copies, and their share in a near copy
 _NEAR = 0.6
-_ALIKE = 0.05  # distance of a unit vector from the mean below which it has no direction of its own
+_ALIKE = 0.05  # distance of a unit vector from the mean below which its direction is noise
 Grams = set[tuple[str, ...]]
 _NOTHING: dict[int, Grams] = {n: set() for n in _ORDERS}
 
 
 def words(text: str) -> list[str]:
-    """Lower-case words; in scripts without spaces runs of katakana or hiragana, two ideographs,
-    three characters of Thai, Lao, Burmese and Khmer."""
+    """Returns lower-case words; in scripts without spaces runs of katakana or hiragana, two
+    ideographs, three characters of Thai, Lao, Burmese and Khmer."""
     return _WORD.findall(text.casefold())
 
 
 @dataclass(slots=True)
 class _Speaker:
-    """What one side has said so far: n-grams of all its turns, and of its last four one by one."""
+    """The n-grams of all turns of one side so far, and of its last four one by one."""
 
     said: dict[int, Grams] = field(default_factory=lambda: {n: set() for n in _ORDERS})
     recent: deque[dict[int, Grams]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
@@ -118,7 +118,7 @@ class _Speaker:
 
 
 def turn_features(dialogue: Dialogue) -> np.ndarray:
-    """Features [turns, len(FEATURE_NAMES)] float32; a turn's row reads no later turn."""
+    """Returns features [turns, len(FEATURE_NAMES)] float32; no row depends on later turns."""
     speakers = {"user": _Speaker(), "assistant": _Speaker()}
     heard: set[str] = set()
     table = np.zeros((len(dialogue.turns), len(FEATURE_NAMES)), dtype=np.float32)
@@ -182,10 +182,8 @@ def _is_near(one: set[str], other: set[str]) -> bool:
 
 
 def turn_similarities(vectors: Tensor, roles: Tensor, mask: Tensor) -> Tensor:
-    """Cosines [B, T, 7] of turn ``vectors`` [B, T, H] with earlier turns; 0 where there is none.
-
-    The centred ones are of the vectors less the mean of all the dialogue's turns, later ones too.
-    """
+    """Returns cosines [B, T, 7] of turn ``vectors`` [B, T, H] with earlier turns; 0 if there is
+    none. The centred ones subtract the mean of all turns of the dialogue, later ones too."""
     import torch
     from torch.nn import functional
 
@@ -209,7 +207,7 @@ def turn_similarities(vectors: Tensor, roles: Tensor, mask: Tensor) -> Tensor:
     turns = mask.unsqueeze(-1).float()
     mean = (unit * turns).sum(1, keepdim=True) / turns.sum(1, keepdim=True).clamp_min(1)
     centred = unit - mean
-    # Turns that are all alike leave only rounding: it must not be stretched to a direction.
+    # Equal turns leave only rounding, which must not be scaled up to a direction.
     centred = centred / centred.norm(dim=-1, keepdim=True).clamp_min(_ALIKE)
     cosine = centred @ centred.transpose(1, 2)
     columns.append(highest(cosine, own))

@@ -1,4 +1,4 @@
-"""The feature judge: one or a few surface measures. The plain baseline that others must beat."""
+"""The feature judge: one or a few surface measures, the baseline that other judges must beat."""
 
 from __future__ import annotations
 
@@ -31,9 +31,8 @@ class FeatureConfig(Config):
 
 
 class LinearModel(Config):
-    """score = link(intercept + weights . features); ``linear`` gives the place on the scale [0, 1],
-    clipped, ``sigmoid`` a probability. ``means``: of each feature over the dialogues it was fitted
-    on, around which contributions are told."""
+    """score = link(intercept + weights . features), on [0, 1]; ``linear`` is clipped to it.
+    ``means``: of each feature over the fitting dialogues; contributions are around them."""
 
     link: Literal["linear", "sigmoid"]
     intercept: float
@@ -46,26 +45,18 @@ class LinearModel(Config):
             raise ValueError(f"{len(self.means)} means for {len(self.weights)} weights")
         return self
 
-    def value(self, features: np.ndarray) -> float:
-        """intercept + weights . ``features``."""
-        return self.intercept + float(features @ np.array(self.weights))
-
-    def unit(self, value: float) -> float:
-        """The score on [0, 1] of ``value``."""
-        return min(1.0, max(0.0, value)) if self.link == "linear" else float(expit(value))
-
 
 class FeatureExample(Protocol):
-    """What ``fit`` reads of a row: a dialogue and targets on [0, 1] per dimension."""
+    """A row for ``fit``: a dialogue and its targets on [0, 1] per dimension."""
 
     dialogue: Dialogue
     targets: dict[str, Any]
 
 
 class FeatureJudge(Judge):
-    """Means of surface measures over the assistant's turns, one linear model a dimension.
+    """Means of surface measures over the assistant's turns, with a linear model per dimension.
 
-    Contributions are what each turn adds to intercept + weights . features, around the features'
+    A contribution is what a turn adds to intercept + weights . features, around the features'
     means: in units of the score for a linear link, in logits for a sigmoid one.
     """
 
@@ -92,24 +83,36 @@ class FeatureJudge(Judge):
         *,
         name: str = "feature",
     ) -> FeatureJudge:
-        """Logistic regression for binary dimensions, ridge for the others; missing labels left out.
+        """Fits a logistic regression for each binary dimension and a ridge for the others, on the
+        rows with a label. Raises ConfigError for a binary dimension with one class only."""
+        from sklearn.linear_model import LogisticRegression, Ridge
 
-        Raises ConfigError when a binary dimension has one class only.
-        """
         judge = cls(config, dimensions, {}, name=name)
         table = np.array([judge._turn_table(e.dialogue).mean(axis=0) for e in examples])
         for dimension in dimensions:
             labelled = [i for i, e in enumerate(examples) if dimension.name in e.targets]
             y = np.array([examples[i].targets[dimension.name] for i in labelled], dtype=float)
-            judge.models[dimension.name] = _fitted(dimension, table[labelled], y)
+            binary = dimension.kind == "binary"
+            if binary and len(set(y >= 0.5)) < 2:
+                raise ConfigError(f"all training labels of {dimension.name!r} are the same")
+            if binary:
+                model: Any = LogisticRegression(class_weight="balanced", max_iter=1000)
+            else:
+                model = Ridge(alpha=1.0)
+            model.fit(table[labelled], y >= 0.5 if binary else y)
+            judge.models[dimension.name] = LinearModel(
+                link="sigmoid" if binary else "linear",
+                intercept=float(np.ravel(model.intercept_)[0]),
+                weights=tuple(np.ravel(model.coef_).tolist()),
+                means=tuple(table[labelled].mean(axis=0).tolist()),
+            )
         return judge
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> FeatureJudge:
-        """A judge of configs/judges/: ``name``, ``rubric``, and ``features``: per feature a
-        {mean, std, good}. Good is +1 or -1: which way the dialogue gets better. Nothing is fitted:
-        z-scores are added up and squashed onto each dimension's scale.
-        """
+        """Returns a judge of configs/judges/: ``name``, ``rubric``, and ``features``: for each a
+        {mean, std, good}; good is +1 or -1, the direction of a better dialogue. Nothing is fitted:
+        the sum of z-scores is squashed onto each dimension's scale."""
         features = settings["features"]
         slopes = [f["good"] / f["std"] for f in features.values()]
         offset = -sum(s * f["mean"] for s, f in zip(slopes, features.values(), strict=True))
@@ -134,8 +137,8 @@ class FeatureJudge(Judge):
 
     @classmethod
     def load(cls, folder: Path, *, device: str | None = None, dtype: str = "fp32") -> FeatureJudge:
-        """The judge saved in ``folder``. It has no weights: any ``device`` gives the same numbers,
-        made on the CPU. Raises JudgeLoadError for another ``dtype`` than fp32."""
+        """Loads the judge saved in ``folder``, which has no weights and computes on the CPU. Raises
+        JudgeLoadError for another ``dtype`` than fp32."""
         if dtype != "fp32":
             raise JudgeLoadError(f"a feature judge has no weights that could be {dtype}")
         saved = read_config(folder)
@@ -143,7 +146,7 @@ class FeatureJudge(Judge):
         dimensions = [Dimension(**d) for d in saved["dimensions"]]
         models = {k: LinearModel(**v) for k, v in saved["models"].items()}
         if set(models) != {d.name for d in dimensions}:
-            raise ValueError(f"models of {sorted(models)}, and other dimensions")
+            raise ValueError(f"models of {sorted(models)} do not fit the dimensions")
         for name, model in models.items():
             if not len(model.weights) == len(model.means) == len(config.features):
                 raise ValueError(f"the model of {name!r} has not one weight for each feature")
@@ -174,48 +177,24 @@ class FeatureJudge(Judge):
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        predictions = []
+        judgements = []
         for request in requests:
             scores: dict[str, float | None] = {}
             contributions: dict[str, Contributions] = {}
+            table, turns = request.payload, list(request.dialogue.assistant_turns)
             for name in dimensions:
                 model, dimension = self.models[name], self.dimension(name)
-                value = model.value(request.payload.mean(axis=0))
-                scores[name] = dimension.from_unit(model.unit(value))
-                contributions[name] = _contributions(request, model, dimension, value)
-            predictions.append(Judgement(scores=scores, contributions=contributions))
-        return predictions
-
-
-def _contributions(
-    request: ScoreRequest, model: LinearModel, dimension: Dimension, value: float
-) -> Contributions:
-    """``request.payload`` [assistant turns, features]; ``value`` of the model."""
-    linear, table = model.link == "linear", request.payload
-    factor = dimension.high - dimension.low if linear else 1.0
-    turns = np.zeros(len(request.dialogue.turns))
-    turns[list(request.dialogue.assistant_turns)] = (
-        factor * ((table - np.array(model.means)) @ np.array(model.weights)) / len(table)
-    )
-    shares = tuple(turns.tolist())
-    whole = factor * value + (dimension.low if linear else 0.0)
-    return Contributions(shares, whole - math.fsum(shares), "score" if linear else "logit")
-
-
-def _fitted(dimension: Dimension, x: np.ndarray, y: np.ndarray) -> LinearModel:
-    from sklearn.linear_model import LogisticRegression, Ridge
-
-    link: Literal["linear", "sigmoid"] = "linear"
-    if dimension.kind == "binary":
-        link = "sigmoid"
-        if len(set(y >= 0.5)) < 2:
-            raise ConfigError(f"all training labels of {dimension.name!r} are the same")
-        fitted = LogisticRegression(class_weight="balanced", max_iter=1000).fit(x, y >= 0.5)
-    else:
-        fitted = Ridge(alpha=1.0).fit(x, y)
-    return LinearModel(
-        link=link,
-        intercept=float(np.ravel(fitted.intercept_)[0]),
-        weights=tuple(np.ravel(fitted.coef_).tolist()),
-        means=tuple(x.mean(axis=0).tolist()),
-    )
+                linear, weights = model.link == "linear", np.array(model.weights)
+                value = model.intercept + float(table.mean(axis=0) @ weights)
+                unit = min(1.0, max(0.0, value)) if linear else float(expit(value))
+                scores[name] = dimension.from_unit(unit)
+                factor = dimension.high - dimension.low if linear else 1.0
+                shares = np.zeros(len(request.dialogue.turns))
+                shares[turns] = factor * ((table - np.array(model.means)) @ weights) / len(table)
+                whole = factor * value + (dimension.low if linear else 0.0)
+                added = tuple(shares.tolist())
+                contributions[name] = Contributions(
+                    added, whole - math.fsum(added), "score" if linear else "logit"
+                )
+            judgements.append(Judgement(scores=scores, contributions=contributions))
+        return judgements

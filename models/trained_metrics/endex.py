@@ -10,7 +10,7 @@ from pydantic import Field
 
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.trained_metrics.checkpoint import CheckpointConfig, public_name
-from medal_judges.models.trained_metrics.turn_metric import Queries, Query, TurnMetric
+from medal_judges.models.trained_metrics.turn_metric import Queries, TurnMetric
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 
@@ -70,7 +70,7 @@ class EnDexJudge(TurnMetric[EnDexConfig]):
         ids = tuple(self.tokenizer(self.plain(dialogue.turns[turn].content)).input_ids)
         for dimension in self.dimensions:
             if len(ids) <= self.max_tokens:
-                queries.asked.append(Query(dimension.name, turn, ids))
+                queries.asked.append((dimension.name, turn, ids))
             else:
                 queries.unseen.add(turn)
                 reason = f"a turn of {len(ids)} tokens; {self.max_tokens} fit"

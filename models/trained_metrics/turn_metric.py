@@ -37,22 +37,16 @@ TokenIds = tuple[int, ...]
 C = TypeVar("C", bound=CheckpointConfig)
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    """One input of the network: token ``ids`` about ``dimension`` of turn ``turn``. Several of
-    one dimension and turn are the turn's sentences."""
-
-    dimension: str
-    turn: int
-    ids: TokenIds
-
-
 @dataclass(slots=True)
 class Queries:
-    """The inputs of one request. ``unseen``: turns left out somewhere for lack of space.
-    ``refused``: dimension -> the first reason why a turn has no input for it."""
+    """The inputs of the network for one request.
 
-    asked: list[Query] = field(default_factory=list)
+    ``asked``: (dimension, turn index, token ids); several of one dimension and turn are the turn's
+    sentences. ``unseen``: turns left out somewhere for lack of space. ``refused``: dimension -> the
+    first reason why a turn has no input for it.
+    """
+
+    asked: list[tuple[str, int, TokenIds]] = field(default_factory=list)
     unseen: set[int] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
 
@@ -61,9 +55,9 @@ class Queries:
     ) -> dict[int, list[float]]:
         """Returns turn index -> probabilities of its sentences (or its one probability)."""
         turns: dict[int, list[float]] = {}
-        for query in self.asked:
-            if query.dimension == dimension:
-                turns.setdefault(query.turn, []).append(probabilities[query.ids])
+        for name, turn, ids in self.asked:
+            if name == dimension:
+                turns.setdefault(turn, []).append(probabilities[ids])
         return turns
 
 
@@ -136,40 +130,40 @@ class TurnMetric(Judge, Generic[C]):
             request.payload = queries = Queries()
             for judged in dialogue.assistant_turns if turn is None else (turn,):
                 self._ask(dialogue, judged, queries)
-            request.tokens = sum(len(query.ids) for query in queries.asked)
+            request.tokens = sum(len(ids) for _, _, ids in queries.asked)
             request.truncated_turns = len(queries.unseen)
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
+        import torch
+
+        def forward(batch: Sequence[TokenIds]) -> list[float]:
+            ids, mask = pad_rows(batch, int(self.tokenizer.pad_token_id or 0))
+            device = self.network.device
+            with torch.inference_mode():
+                values: list[float] = self._probability(ids.to(device), mask.to(device)).tolist()
+            return values
+
         needed = self._needed(dimensions)
         asked = [query for request in requests for query in request.payload.asked]
-        sequences = sorted({query.ids for query in asked if query.dimension in needed})
+        sequences = sorted({ids for dimension, _, ids in asked if dimension in needed})
         probabilities: dict[TokenIds, float] = {}
         for batch in budget_batches(sequences, len, self.token_budget, tight=True):
-            probabilities.update(zip(batch, retry_on_oom(self._forward, batch), strict=True))
-        return [self._predicted(request, dimensions, probabilities) for request in requests]
+            probabilities.update(zip(batch, retry_on_oom(forward, batch), strict=True))
+        return [self._judged(request, dimensions, probabilities) for request in requests]
 
     def _needed(self, dimensions: Sequence[str]) -> set[str]:
         """The dimensions whose queries are needed for ``dimensions``."""
         return set(dimensions)
 
-    def _forward(self, batch: Sequence[TokenIds]) -> list[float]:
-        import torch
-
-        ids, mask = pad_rows(batch, int(self.tokenizer.pad_token_id or 0))
-        with torch.inference_mode():
-            chances = self._probability(ids.to(self.network.device), mask.to(self.network.device))
-        values: list[float] = chances.tolist()
-        return values
-
-    def _predicted(
+    def _judged(
         self,
         request: ScoreRequest,
         dimensions: Sequence[str],
         probabilities: Mapping[TokenIds, float],
     ) -> Judgement:
-        scores: dict[str, float | None] = {}
+        scores: dict[str, float | None] = dict.fromkeys(dimensions)
         distributions: dict[str, list[float]] = {}
         contributions: dict[str, Contributions] = {}
         details: dict[str, dict[str, Any]] = {}
@@ -177,7 +171,6 @@ class TurnMetric(Judge, Generic[C]):
         for name in dimensions:
             dimension = self.dimension(name)
             turns = self._turn_values(queries, name, probabilities)
-            scores[name] = None
             if not turns:
                 continue
             raw = sum(turns.values()) / len(turns)
@@ -189,23 +182,20 @@ class TurnMetric(Judge, Generic[C]):
             if dimension.kind == "binary":
                 distributions[name] = [1 - raw, raw]
             if request.turn is None:
-                # Around the middle of the scale: no data say what an average turn has.
-                width = dimension.high - dimension.low
+                # Around the middle of the scale: the average turn is unknown.
                 shares = [0.0] * len(request.dialogue.turns)
                 for turn, value in turns.items():
-                    shares[turn] = width * (value - 0.5) / len(turns)
-                middle = dimension.from_unit(0.5)
-                contributions[name] = Contributions(tuple(shares), middle)
-        failure = None
-        if missing := [name for name, value in scores.items() if value is None]:
-            # A dimension made of others has their reasons.
-            known = [name for name in missing if name in queries.refused] or list(queries.refused)
-            failure = "; ".join(f"{name}: {queries.refused[name]}" for name in known)
+                    shares[turn] = (dimension.high - dimension.low) * (value - 0.5) / len(turns)
+                contributions[name] = Contributions(tuple(shares), dimension.from_unit(0.5))
+        missing = [name for name, value in scores.items() if value is None]
+        # A dimension made of others has their reasons.
+        known = [name for name in missing if name in queries.refused] or list(queries.refused)
+        reasons = "; ".join(f"{name}: {queries.refused[name]}" for name in known)
         return Judgement(
             scores=scores,
             distributions=distributions,
             contributions=contributions,
-            failure=failure,
+            failure=reasons if missing else None,
             details=details,
         )
 

@@ -12,7 +12,7 @@ from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.llm.truncation import oldest_kept
 from medal_judges.models.trained_metrics.checkpoint import CheckpointConfig
-from medal_judges.models.trained_metrics.turn_metric import Queries, Query, TokenIds, TurnMetric
+from medal_judges.models.trained_metrics.turn_metric import Queries, TokenIds, TurnMetric
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.signature import content_hash
@@ -121,7 +121,7 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
                 continue
             if "dialogue history" in question.fields:
                 queries.unseen.update(*(range(dropped) for _, dropped in inputs))
-            queries.asked += [Query(name, turn, ids) for ids, _ in inputs]
+            queries.asked += [(name, turn, ids) for ids, _ in inputs]
 
     def _fitted(
         self, question: UniEvalQuestion, answer: str, before: Sequence[str], fact: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from medal_judges.eval.metaeval.comparison import dimension_means_table
-from medal_judges.eval.metaeval.results import ResultRow
+from medal_judges.eval.metaeval.metaeval import ResultRow
 from medal_judges.stats.estimate import Estimate
 
 # Table 5 of ORALIS, the columns LM prompting, regression, classification, hybrid and baseline.

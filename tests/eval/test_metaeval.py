@@ -10,11 +10,11 @@ from scipy.stats import spearmanr
 from sklearn.metrics import f1_score
 
 from medal_judges.eval.metaeval.metaeval import (
+    ResultRow,
     disagreements,
     evaluate,
     kind_of,
 )
-from medal_judges.eval.metaeval.results import ResultRow
 from medal_judges.records.contributions import Contributions
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement

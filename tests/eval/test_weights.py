@@ -17,8 +17,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.eval.agreement.agreement import agreements
 from medal_judges.eval.benchmark.plots import bins, gap
 from medal_judges.eval.metaeval.comparison import GRADED, ISSUES, comparison_tables
-from medal_judges.eval.metaeval.metaeval import evaluate
-from medal_judges.eval.metaeval.results import ResultRow
+from medal_judges.eval.metaeval.metaeval import ResultRow, evaluate
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement

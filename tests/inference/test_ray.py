@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from medal_judges import Judge, ScoreOptions, read_dialogues
+from medal_judges import Dialogue, Judge, ScoreOptions, read_dialogues
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError, DataError, MedalError, RecordError
 from medal_judges.inference.judge_choice import choose_judge
@@ -84,6 +84,28 @@ def test_a_killed_command_resumes_with_the_same_command(chats: Path, tmp_path: P
     assert out.read_bytes() == one.read_bytes()
 
 
+def test_a_killed_node_loses_no_row(chats: Path, tmp_path: Path) -> None:
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    node = cluster.add_node(num_cpus=2)
+    out = tmp_path / "s.jsonl"
+
+    def dialogues() -> Iterator[Dialogue]:
+        for number, dialogue in enumerate(read_dialogues(chats)):
+            if number == 1500:
+                cluster.remove_node(node, allow_graceful=False)
+            yield dialogue
+
+    try:
+        with opened(choose_judge("repetition"), ray_address=cluster.address) as judge:
+            judge.window = 64
+            score_to_file(dialogues(), judge, out)
+    finally:
+        cluster.shutdown()
+    assert out.read_bytes() == one_process(chats, tmp_path / "one.jsonl", ScoreOptions())
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -114,7 +136,7 @@ def test_a_killed_process_loses_no_row(judge: RayJudge, chats: Path, tmp_path: P
 
     pids: set[int] = set()
 
-    def dialogues() -> Iterator[object]:
+    def dialogues() -> Iterator[Dialogue]:
         for number, dialogue in enumerate(read_dialogues(chats)):
             if number in (300, 900):
                 killed = next(iter(judge._ready))
@@ -123,7 +145,7 @@ def test_a_killed_process_loses_no_row(judge: RayJudge, chats: Path, tmp_path: P
             yield dialogue
 
     out = tmp_path / "s.jsonl"
-    score_to_file(dialogues(), judge, out)  # type: ignore[arg-type]
+    score_to_file(dialogues(), judge, out)
     assert len(pids) == 2
     assert out.read_bytes() == one_process(chats, tmp_path / "one.jsonl", ScoreOptions())
 

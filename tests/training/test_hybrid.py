@@ -15,6 +15,7 @@ from medal_judges.models.hybrid.combination import MemberSelection, Stack
 from medal_judges.models.hybrid.config import HybridConfig
 from medal_judges.records.dimension import Dimension
 from medal_judges.training.config import TrainConfig
+from medal_judges.training.families import hybrid
 from medal_judges.training.families.hybrid import (
     ALPHAS,
     FitRows,
@@ -24,7 +25,6 @@ from medal_judges.training.families.hybrid import (
     crossed,
     fit_blend,
     fit_hybrid,
-    folds,
     mean_of,
     threshold_for,
 )
@@ -113,12 +113,12 @@ def test_the_penalty_is_the_one_that_cross_validates_best() -> None:
     assert chosen_alpha(settings(), rows.part(np.arange(6))).alpha == ALPHAS[0]
 
 
-def test_cross_validation_keeps_conversations_together() -> None:
-    rows = fit_rows()
-    for learn, held in folds(rows.groups):
-        assert not set(rows.groups[learn]) & set(rows.groups[held])
+def test_cross_validation_keeps_conversations_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, learnt = fit_rows(), []
+    monkeypatch.setattr(hybrid, "fit_blend", lambda c, r: (learnt.append(r), fit_blend(c, r))[1])
     scores = crossed(settings(alpha=1.0, nonnegative=False), rows)
-    assert scores is not None and np.isfinite(scores).all()
+    assert scores is not None and np.isfinite(scores).all() and len(learnt) == 5
+    assert not set.intersection(*(set(r.groups) for r in learnt))  # each is held out once
     assert crossed(settings(alpha=1.0), rows.part(np.arange(6))) is None
 
 

@@ -11,7 +11,7 @@ from huggingface_hub import ModelCard
 
 from medal_judges import Judge
 from medal_judges.eval.benchmark.figures import Benchmark
-from medal_judges.eval.metaeval.results import ResultRow
+from medal_judges.eval.metaeval.metaeval import ResultRow
 from medal_judges.models.base.golden import write_golden
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,7 +63,16 @@ def fit_hybrid(
         )
     members = {name: open_member(name, one) for name, one in model.members.items()}
     for name, one in model.members.items():
-        _warn_of_training_rows(name, Path(one.path), config)
+        data = Path(one.path) / "data.json"
+        entries = json.loads(data.read_text(encoding="utf-8")) if data.is_file() else []
+        learnt = {entry["source"] for entry in entries if entry.get("part") == "train"}
+        if both := sorted(learnt & {entry.source for entry in config.train}):
+            logger.warning(
+                "member %s was trained on %s, on which the hybrid is fitted: its weight will be "
+                "too large",
+                name,
+                ", ".join(both),
+            )
     wanted = [d for d in dimensions if any(m.has(d.name) for m in members.values())]
     if left := [d.name for d in dimensions if d not in wanted]:
         logger.warning("no member has %s: the judge will not have them", ", ".join(left))
@@ -85,21 +94,6 @@ def fit_hybrid(
         combination, figures = _combined(model, fitted)
     facts = {"rows": len(rows), "seed": config.seed, "combiner": model.combiner}
     return HybridJudge(members, combination, wanted, name=config.name, facts=facts), figures
-
-
-def _warn_of_training_rows(name: str, path: Path, config: TrainConfig) -> None:
-    """Warn of a member that learnt from the fitting rows: it agrees with them too well."""
-    if not (path / "data.json").is_file():
-        return
-    entries = json.loads((path / "data.json").read_text(encoding="utf-8"))
-    learnt = {entry["source"] for entry in entries if entry.get("part") == "train"}
-    if both := sorted(learnt & {entry.source for entry in config.train}):
-        logger.warning(
-            "member %s was trained on %s, on which the hybrid is fitted: its weight will be too "
-            "large",
-            name,
-            ", ".join(both),
-        )
 
 
 def _judge(
@@ -315,22 +309,15 @@ def _source_means(values: np.ndarray, sources: np.ndarray, w: np.ndarray) -> np.
     return means
 
 
-def folds(groups: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(rows to fit, rows to predict), with all rows of a conversation on one side; nothing with
-    fewer conversations than folds."""
+def crossed(config: HybridConfig, rows: FitRows) -> np.ndarray | None:
+    """Scores [n] of each row by a line that was fitted without its conversation (5 folds); None
+    with fewer conversations than folds."""
     from sklearn.model_selection import GroupKFold
 
-    if len(np.unique(groups)) >= FOLDS:
-        yield from GroupKFold(FOLDS).split(groups, groups=groups)
-
-
-def crossed(config: HybridConfig, rows: FitRows) -> np.ndarray | None:
-    """Scores [n] of each row by a line that was fitted without its conversation (5 folds).
-
-    None with too few conversations.
-    """
+    if len(np.unique(rows.groups)) < FOLDS:
+        return None
     scores = np.full(len(rows.targets), np.nan)
-    for learn, held in folds(rows.groups):
+    for learn, held in GroupKFold(FOLDS).split(rows.groups, groups=rows.groups):
         scores[held] = fit_blend(config, rows.part(learn))(rows.units[held])
     return scores if np.isfinite(scores).all() else None
 

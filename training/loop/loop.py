@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 
 from medal_judges.errors import MedalError
 from medal_judges.report.progress import ProgressBar
@@ -125,7 +126,16 @@ class TrainingLoop:
         ) as bar:
             while progress.step < self.steps and not progress.stopped:
                 self._epoch(progress, bar)
-        self._restore_best(progress)
+        # The best weights; the file has only those that training changes.
+        self.accelerator.wait_for_everyone()
+        net = self.objective.net
+        if self.config.stop.keep == "best" and progress.best is not None:
+            state = load_file(self.folder / "best.safetensors")
+            names = self.task.trained(net.state_dict())
+            if wrong := sorted(set(names) ^ set(state)):
+                raise MedalError(f"the best weights do not fit: {wrong}")
+            write_state(net, state, names)
+        net.eval()
         return progress
 
     def _epoch(self, progress: RunProgress, bar: ProgressBar) -> None:
@@ -217,7 +227,11 @@ class TrainingLoop:
             if progress.best is None or sign * value > sign * progress.best:
                 progress.best, progress.best_step, progress.waited = value, progress.step, 0
                 if stop.keep == "best":
-                    self._save_best()
+                    net, main = self.objective.net, self.accelerator.is_main_process
+                    state = whole_state(net, self.task.trained(net.state_dict()), main)
+                    if main:
+                        with atomic_path(self.folder / "best.safetensors") as path:
+                            save_file(state, path)
             else:
                 progress.waited += 1
                 progress.stopped = stop.patience is not None and progress.waited >= stop.patience
@@ -237,29 +251,6 @@ class TrainingLoop:
             + (f"its last checkpoint is {saved[-1]}" if saved else "before a checkpoint"),
             hint="lower optim.lr or optim.body_lr, or set optim.mixed_precision: no",
         )
-
-    def _save_best(self) -> None:
-        from safetensors.torch import save_file
-
-        net, main = self.objective.net, self.accelerator.is_main_process
-        state = whole_state(net, self.task.trained(net.state_dict()), main)
-        if main:
-            with atomic_path(self.folder / "best.safetensors") as path:
-                save_file(state, path)
-
-    def _restore_best(self, progress: RunProgress) -> None:
-        """Load the best weights into the net; the file has only those that training changes."""
-        from safetensors.torch import load_file
-
-        self.accelerator.wait_for_everyone()
-        net = self.objective.net
-        if self.config.stop.keep == "best" and progress.best is not None:
-            state = load_file(self.folder / "best.safetensors")
-            names = self.task.trained(net.state_dict())
-            if wrong := sorted(set(names) ^ set(state)):
-                raise MedalError(f"the best weights do not fit: {wrong}")
-            write_state(net, state, names)
-        net.eval()
 
     def release(self) -> None:
         """Make the judge's net a plain module again, whole on the main process. All call it."""

@@ -19,7 +19,9 @@ class FollowUpsOptions(Config):
         (), argument=True, metavar="FIELD=VALUE", help="Change a setting: a=1, or a.b=1 in a group."
     )
     out: Path = option(help="File to write: the pool, as YAML.")
-    config: str = option("embedded", help="YAML file, or one of configs/followup_generation/.")
+    config: str = option(
+        "embedded", help="YAML file, or the name of one in configs/followup_generation/."
+    )
 
 
 @writes("config")

@@ -27,7 +27,7 @@ class JobOptions(Config):
     dry_run: bool = option(
         False, help="Estimate requests, tokens and maximum cost without sending anything."
     )
-    max_cost: float | None = option(None, ge=0, help="Limit in US dollars; stops before it.")
+    max_cost: float | None = option(None, ge=0, help="US dollars; stops before it spends more.")
     reading: ReadOptionsWithoutLabels = ReadOptionsWithoutLabels()
 
 
@@ -36,7 +36,9 @@ class TranslateOptions(JobOptions):
     overrides: tuple[str, ...] = _OVERRIDES
     to: tuple[str, ...] = option(help="Language, such as zh; may be repeated.")
     out: Path = option(Path("translated.jsonl"), help="File to write (.jsonl or .jsonl.gz).")
-    config: str = option("native/translate", help="YAML file, or one of configs/native/.")
+    config: str = option(
+        "native/translate", help="YAML file, or the name of one in configs/native/."
+    )
     chatbot: str | None = option(None, help="Only dialogues of this chatbot.")
     user: str | None = option(None, help="Only dialogues of this user model.")
 
@@ -48,7 +50,7 @@ class CompareOptions(JobOptions):
     )
     overrides: tuple[str, ...] = _OVERRIDES
     out: Path = option(Path("native"), help="Folder to write.")
-    config: str = option("native/compare", help="YAML file, or one of configs/native/.")
+    config: str = option("native/compare", help="YAML file, or the name of one in configs/native/.")
 
 
 @from_options

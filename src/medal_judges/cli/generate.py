@@ -30,7 +30,7 @@ class GenerateOptions(Config):
     dry_run: bool = option(
         False, help="Estimate requests, tokens and maximum cost without sending anything."
     )
-    max_cost: float | None = option(None, ge=0, help="Limit in US dollars; stops before it.")
+    max_cost: float | None = option(None, ge=0, help="US dollars; stops before it spends more.")
 
 
 @from_options

@@ -99,8 +99,8 @@ def _judge(name: str, settings: Sequence[str], options: TrialOptions) -> TrialJu
     from medal_judges.report.table import slug
 
     choice = choose_judge(name, settings, device=options.device, dtype=options.dtype)
-    if options.max_cost is not None and choice.pays:
-        choice = choice.limited(options.max_cost)
+    if choice.pays:
+        choice = choice.spending(options.max_cost)
     judge = choice.load()
     fresh = choice.without_cache().load if choice.speaks else None
     # The settings are part of the name: medal trial geval geval fence=false shows both.

@@ -70,7 +70,8 @@ def parse(kind: type[T], record: object, place: str = "") -> T:
     adapter, required = _adapter(kind)
     given = {k: v for k, v in record.items() if v is not None or k in required}
     try:
-        return adapter.validate_python([given])[0]
+        found: T = adapter.validate_python([given])[0]
+        return found
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
     path, loc, got = place, problem["loc"][1:], problem["input"]
@@ -87,17 +88,17 @@ def parse(kind: type[T], record: object, place: str = "") -> T:
 
 
 @cache
-def _adapter(kind: type[T]) -> tuple[TypeAdapter[list[T]], frozenset[str]]:
+def _adapter(kind: Any) -> tuple[TypeAdapter[Any], frozenset[str]]:
     """Returns what reads ``kind`` and the names of its fields without a default."""
     required = frozenset(
         each.name
-        for each in fields(kind)  # type: ignore[arg-type]
+        for each in fields(kind)
         if each.default is MISSING and each.default_factory is MISSING
     )
     # A list, because pydantic takes no config beside a dataclass. With a maximum length it refuses
     # lone surrogates.
     config = ConfigDict(extra="forbid", str_max_length=1 << 40)
-    return TypeAdapter(list[kind], config=config), required  # type: ignore[valid-type]
+    return TypeAdapter(list[kind], config=config), required
 
 
 def number(field: str, value: object, expected: str = "a finite number") -> float:

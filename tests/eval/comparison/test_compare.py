@@ -380,7 +380,7 @@ def test_the_command_writes_page_tables_and_record(write: Write, tmp_path: Path)
     assert record["systems"] == ["old one", "v2"] and record["verdicts"]
     with open(out / "tables" / "differences.csv", newline="") as stream:
         (line,) = csv.DictReader(stream)
-    assert (line["first"], line["second"], line["compared"]) == ("old one", "v2", "paired")
+    assert (line["first"], line["second"], line["pairing"]) == ("old one", "v2", "paired")
     assert int(line["more_first"]) > 0 and float(line["p_holm"]) < 0.05
     with open(out / "tables" / "systems.csv", newline="") as stream:
         systems = list(csv.DictReader(stream))

@@ -12,7 +12,7 @@ from tests.pages import page_text
 from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.benchmark.page import write_report
 from medal_judges.eval.benchmark.plots import Bin, bins, gap, off_scale, trend
-from medal_judges.eval.metaeval.results import Point, ResultRow
+from medal_judges.eval.metaeval.metaeval import Point, ResultRow
 from medal_judges.records.rating import Scale
 from medal_judges.report.figure import OTHER_INDEX, index_by_frequency
 from medal_judges.report.svg import MAX_DRAWN, thinned

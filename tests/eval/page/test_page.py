@@ -3,60 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from tests.pages import page_text
+from tests.pages import Tree, page_text
 
 from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.benchmark.page import write_report
 from medal_judges.eval.benchmark.view import View
-from medal_judges.eval.metaeval.results import Disagreement, ResultRow
+from medal_judges.eval.metaeval.metaeval import Disagreement, ResultRow
 from medal_judges.records.contributions import Contributions
 from medal_judges.stats.estimate import Estimate
 
-VOID = {"meta", "link", "br", "img", "input", "hr"}
 LOADING = {"src", "srcset", "action", "data", "poster", "formaction", "xlink:href", "background"}
 
 
 def render(benchmark: Benchmark) -> str:
     return page_text(lambda out: write_report(benchmark, out))
-
-
-class Tree(HTMLParser):
-    """Checks that tags nest; collects tags, attributes, ids and the text outside the script."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str]]] = []
-        self.text: list[str] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert len({name for name, _ in attrs}) == len(attrs), f"double attribute on {tag}: {attrs}"
-        self.tags.append((tag, {name: value or "" for name, value in attrs}))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, {name: value or "" for name, value in attrs}))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-3:]}"
-        self.open.pop()
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] not in ("script", "style"):
-            self.text.append(data)
-
-    def named(self, tag: str) -> Iterator[dict[str, str]]:
-        return (attributes for name, attributes in self.tags if name == tag)
 
 
 @pytest.fixture(scope="module")

@@ -7,14 +7,13 @@ import csv
 import gzip
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.eval.report.support_log import HOSTILE
-from tests.pages import page_text
+from tests.pages import Tree, page_text
 
 from medal_judges.eval.report.conversations import FIRST, collect, pack, select, shortened
 from medal_judges.eval.report.figures import compute_figures
@@ -25,32 +24,6 @@ from medal_judges.eval.report.scores import Scores, load_scores
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.records.judgement import Judgement
 from medal_judges.storage.judgements import read_judgements, to_frame
-
-VOID = {"meta", "link", "br", "img", "input", "hr"}
-
-
-class Elements(HTMLParser):
-    """Checks that tags nest; keeps the tags with their attributes, and text by open element."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.data: list[tuple[str, str]] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-3:]}"
-        self.open.pop()
-
-    def handle_data(self, data: str) -> None:
-        self.data.append((self.open[-1] if self.open else "", data))
 
 
 def blocks(page: str) -> dict[str, Any]:
@@ -71,20 +44,20 @@ def page(outcome: Report) -> str:
 
 
 @pytest.fixture(scope="module")
-def elements(page: str) -> Elements:
-    return Elements(page)
+def elements(page: str) -> Tree:
+    return Tree(page)
 
 
-def test_tags_nest_ids_are_unique_and_links_lead_somewhere(elements: Elements) -> None:
+def test_tags_nest_ids_are_unique_and_links_lead_somewhere(elements: Tree) -> None:
     assert elements.open == []
     ids = [attrs["id"] for _, attrs in elements.tags if "id" in attrs]
     assert len(ids) == len(set(ids))
-    anchors = {(attrs["href"] or "").lstrip("#") for tag, attrs in elements.tags if tag == "a"}
+    anchors = {(attrs["href"]).lstrip("#") for tag, attrs in elements.tags if tag == "a"}
     assert anchors <= set(ids)
     assert {"summary", "time", "by-version", "by-lang", "first", "conversations"} <= anchors
 
 
-def test_hostile_text_is_text(page: str, elements: Elements) -> None:
+def test_hostile_text_is_text(page: str, elements: Tree) -> None:
     scripts = [attrs for tag, attrs in elements.tags if tag == "script"]
     data = "application/json"
     assert [attrs.get("type") for attrs in scripts] == [data, data, None]
@@ -208,12 +181,12 @@ def _page(given: list[Judgement]) -> tuple[Scores, str]:
 
 def test_an_empty_file_one_chat_and_nothing_scored_are_pages() -> None:
     _, text = _page([])
-    assert Elements(text).open == [] and "no judgements: nothing to report on" in text
+    assert Tree(text).open == [] and "no judgements: nothing to report on" in text
     _, text = _page([Judgement("d", "judge:x", {"overall": 4.0})])
-    assert Elements(text).open == [] and "no interval: 1 rows, fewer than 5" in text
+    assert Tree(text).open == [] and "no interval: 1 rows, fewer than 5" in text
     assert "give the chats that were scored with --chats" in text
     scores, text = _page([Judgement("d", "judge:x", {"overall": None}, failure="server down")])
-    assert Elements(text).open == [] and "Nothing is scored, so no conversation" in text
+    assert Tree(text).open == [] and "Nothing is scored, so no conversation" in text
     assert "1 of 1 are not scored in full: 1 × server down." in text
     assert scores.dimensions == {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,8 @@ class JsonRunner(JobRunner[JsonJob]):
         self.prompt = load_prompt(prompt, {*placeholders, "reason"})
         self.jobs: dict[str, JsonJob] = {}
         self.earlier = self.over = 0  # jobs that earlier runs finished; all that are over
-        self.made_by, self._left = "", iter(())
+        self.made_by = ""
+        self._left: Iterator[JsonJob] = iter(())
         agents = agents or Agents({self.name: config.llm})
         super().__init__(Journal(Path()), agents, max_cost=max_cost, failures=1)
 

@@ -160,7 +160,7 @@ class RayJudge(Judge):
         self._loading: dict[Any, Any] = {}  # the answer that comes -> its actor
         for _ in range(count):
             self._start()
-        about = self._loaded(self._wait(list(self._loading)))
+        about = self._loaded(ray.wait(list(self._loading))[0][0])
         _refuse_server(about["asks_server"])
         self._about, self.dimensions = about, about["dimensions"]
         self.languages, self.window = about["languages"], about["window"]
@@ -215,6 +215,7 @@ class RayJudge(Judge):
         how: dict[str, Any],
         progress: Callable[[int], None],
     ) -> Iterator[Judgement]:
+        import ray
         from ray.exceptions import ActorDiedError, ActorUnavailableError, NodeDiedError
 
         number, due = 0, 0  # of the next window to read, and of the next one to return
@@ -250,7 +251,7 @@ class RayJudge(Judge):
                 if isinstance(errors[due], StopIteration):
                     return
                 raise errors[due]
-            answer = self._wait([*under_way, *self._loading])
+            answer = ray.wait([*under_way, *self._loading])[0][0]
             if answer in self._loading:
                 try:
                     self._loaded(answer)
@@ -262,7 +263,7 @@ class RayJudge(Judge):
                 continue
             mine, actor = under_way.pop(answer)
             try:
-                result = self._get(answer)
+                result = ray.get(answer)
             except (ActorDiedError, ActorUnavailableError, NodeDiedError) as error:
                 losses[mine] += 1
                 again = deque(sorted([*again, mine]))
@@ -291,26 +292,15 @@ class RayJudge(Judge):
 
     def _loaded(self, answer: Any) -> dict[str, Any]:
         """Takes an actor into service. Raises what loading its judge raised."""
+        import ray
+
         actor = self._loading.pop(answer)
-        about = self._get(answer)
+        about = ray.get(answer)
         if isinstance(about, Exception):
             raise about
         self._ready.append(actor)
         found: dict[str, Any] = about
         return found
-
-    @staticmethod
-    def _wait(answers: list[Any]) -> Any:
-        import ray
-
-        (first, *_), _ = ray.wait(answers, num_returns=1, fetch_local=False)
-        return first
-
-    @staticmethod
-    def _get(answer: Any) -> Any:
-        import ray
-
-        return ray.get(answer)
 
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
         raise NotImplementedError("the processes do this")

@@ -5,15 +5,19 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
-from medal_judges.data_prep.curation.foreign import ForeignLanguage
-from medal_judges.data_prep.sources.registry import load_spec, parse_spec
+from pydantic import model_validator
+
+from medal_judges.config import Config, option
+from medal_judges.data_prep.curation.foreign import ForeignLanguage, load_foreign
+from medal_judges.data_prep.sources.registry import stream_spec
 from medal_judges.errors import ConfigError, DataError
-from medal_judges.reading.dialogues import labelled_of
-from medal_judges.reading.options import DEFAULT_READING, ReadOptions
+from medal_judges.reading.options import ReadOptions
 from medal_judges.reading.report import ReadingReport
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.labelled import LabelledDialogue
@@ -145,23 +149,44 @@ def draw(seed: int, key: str) -> float:
     return int.from_bytes(digest[:7], "big") / 2**56
 
 
-@dataclass(frozen=True, slots=True)
-class CurationPlan:
-    """``n`` dialogues a language by ``policy``. ``foreign`` None keeps dialogues whatever their
-    comments say; ``per_context`` limits dialogues of one group in a language (``balanced`` only);
-    no ``langs`` means all. Raises ConfigError for an impossible plan."""
+class CurateOptions(Config):
+    """The options of ``medal curate``. Raises ConfigError for options that do not fit."""
 
-    rules: LabelRules
-    n: int = 100
-    policy: Policy = "balanced"
-    seed: int = 0
-    foreign: ForeignLanguage | None = None
-    per_context: int | None = None
-    langs: tuple[str, ...] = ()
+    files: tuple[str, ...] = option(
+        argument=True, metavar="IN...", help="Labelled dialogues: files, or medal."
+    )
+    out: Path = option(help="Folder to write: the selection and its report.")
+    n: int = option(100, ge=1, help="Dialogues per language.")
+    policy: Policy = option("balanced", help="How dialogues are chosen.")
+    lang: tuple[str, ...] = option((), help="ISO 639-1 code; may be repeated. Default: all.")
+    aggregate: Aggregate = option(
+        "majority", help="How many of several answers make an issue present."
+    )
+    keywords: str = option("curate/foreign_language", help="YAML of the foreign-language filter.")
+    keep_foreign: bool = option(False, help="Do not filter by the judge's comments.")
+    max_per_context: int | None = option(
+        None, ge=1, help="With --policy balanced. Default: no limit."
+    )
+    rubric: str = option("medal", help="Shipped name or YAML file: issues and overall.")
+    seed: int = option(0, ge=0, help="Seed of every random draw.")
+    overwrite: bool = option(False, help="Start again from the beginning; replaces OUT.")
+    reading: ReadOptions = ReadOptions()
 
-    def __post_init__(self) -> None:
-        if self.per_context is not None and self.policy != "balanced":
+    @model_validator(mode="after")
+    def _fits(self) -> CurateOptions:
+        if self.max_per_context is not None and self.policy != "balanced":
             raise ConfigError("--max-per-context needs --policy balanced")
+        return self
+
+    @cached_property
+    def rules(self) -> LabelRules:
+        """The rules of the rubric."""
+        return label_rules(self.rubric, self.aggregate)
+
+    @cached_property
+    def foreign(self) -> ForeignLanguage | None:
+        """The foreign-language filter, if it is used."""
+        return None if self.keep_foreign else load_foreign(self.keywords)
 
 
 @dataclass(slots=True)
@@ -173,67 +198,44 @@ class LabelledPool:
     left_out: list[LeftOut] = field(default_factory=list)
     silent: int = 0
 
-    def add(self, row: LabelledDialogue, plan: CurationPlan) -> None:
-        """Add a row, or note why it is left out."""
-        if plan.foreign is not None:
-            if matched := plan.foreign.match(row):
-                detail = "the judge's comment speaks of another language"
-                lang = row.dialogue.lang
-                self.left_out.append(LeftOut(row.id, lang, "foreign_language", detail, *matched))
-                return
-            self.silent += plan.foreign.is_silent(row)
-        rules = plan.rules
-        found = rules.read(row) if plan.policy == "balanced" else rules.unchecked(row)
-        if isinstance(found, LeftOut):
-            self.left_out.append(found)
-        else:
-            self.candidates.append(found)
 
-
-def rows_of(
-    spec: str, options: ReadOptions = DEFAULT_READING, report: ReadingReport | None = None
-) -> Iterator[LabelledDialogue]:
-    """The rows of a file or source; a file is streamed."""
-    parsed = parse_spec(spec)
-    if not parsed.is_file:
-        yield from load_spec(spec, reading=report)
-        return
-    for row in labelled_of(parsed.name, options, report):
-        if parsed.split in (None, row.split) and parsed.level in (None, row.level):
-            yield row
-
-
-def read_pool(
-    specs: Sequence[str],
-    plan: CurationPlan,
-    *,
-    options: ReadOptions = DEFAULT_READING,
-    report: ReadingReport | None = None,
-) -> LabelledPool:
-    """Candidates of all rows in the languages of ``plan``.
+def read_pool(options: CurateOptions, report: ReadingReport) -> LabelledPool:
+    """Candidates of all rows in the languages of ``options``.
 
     Raises DataError for an id that occurs twice and for a pool without a candidate.
     """
-    pool, where = LabelledPool(), ", ".join(specs)
+    pool, where, foreign = LabelledPool(), ", ".join(options.files), options.foreign
     seen: set[str] = set()
     present: set[str] = set()
-    for spec in specs:
-        for row in rows_of(spec, options, report):
+    for spec in options.files:
+        for row in stream_spec(spec, reading=report, options=options.reading):
+            lang = row.dialogue.lang
             if row.id in seen:
                 raise DataError(spec, None, f"two rows have the id {row.id!r}")
             seen.add(row.id)
-            present.add(row.dialogue.lang)
-            if not plan.langs or row.dialogue.lang in plan.langs:
-                pool.add(row, plan)
+            present.add(lang)
+            if options.lang and lang not in options.lang:
+                continue
+            if foreign is not None and (matched := foreign.match(row)):
+                detail = "the judge's comment speaks of another language"
+                pool.left_out.append(LeftOut(row.id, lang, "foreign_language", detail, *matched))
+                continue
+            pool.silent += foreign is not None and foreign.is_silent(row)
+            balanced = options.policy == "balanced"
+            found = options.rules.read(row) if balanced else options.rules.unchecked(row)
+            if isinstance(found, LeftOut):
+                pool.left_out.append(found)
+            else:
+                pool.candidates.append(found)
     pool.left_out.sort(key=lambda out: (out.lang, out.id))
     if pool.candidates:
         return pool
+    hint = f"languages there: {', '.join(sorted(present))}" if present else None
+    problem = (
+        f"no dialogue in {', '.join(options.lang)}" if present else "no dialogue to select from"
+    )
     if pool.left_out:
         reason = Counter(f"{out.reason}: {out.detail}" for out in pool.left_out).most_common(1)[0]
         problem = f"all {len(pool.left_out)} dialogues left out ({reason[0]})"
         hint = "label the dialogues first (medal label), or choose a policy that needs no labels"
-        raise DataError(where, None, problem, hint=hint)
-    if not present:
-        raise DataError(where, None, "no dialogue to select from")
-    hint = f"languages there: {', '.join(sorted(present))}"
-    raise DataError(where, None, f"no dialogue in {', '.join(plan.langs)}", hint=hint)
+    raise DataError(where, None, problem, hint=hint)

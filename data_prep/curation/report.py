@@ -18,14 +18,13 @@ from markupsafe import Markup
 from medal_judges import __version__
 from medal_judges.data_prep.curation.pool import (
     Candidate,
-    CurationPlan,
+    CurateOptions,
     LabelledPool,
     LabelRules,
-    rows_of,
     shuffled,
 )
 from medal_judges.data_prep.curation.selection import LanguageSelection, covered_share, select
-from medal_judges.reading.options import DEFAULT_READING, ReadOptions
+from medal_judges.data_prep.sources.registry import stream_spec
 from medal_judges.reading.report import ReadingReport
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
@@ -56,56 +55,53 @@ _EFFECTIVE = "as many equally weighted dialogues say as much about the pool"
 class Curation:
     """The selection of each language and its balance (see ``language_balance``)."""
 
-    plan: CurationPlan
+    options: CurateOptions
     pool: LabelledPool
     selections: Mapping[str, LanguageSelection]
     balances: Sequence[dict[str, Any]]
 
     def facts(self) -> dict[str, Any]:
         """How the selection was made; without paths."""
-        plan = self.plan
-        foreign = plan.foreign and content_hash(plan.foreign.keywords.model_dump())
+        options, foreign = self.options, "off"
+        if options.foreign is not None:
+            foreign = content_hash(options.foreign.keywords.model_dump())
         return {
-            "policy": plan.policy,
-            "per language": plan.n,
-            "seed": plan.seed,
-            "aggregation of several answers": plan.rules.aggregate,
-            "dialogues of one context": plan.per_context or "no limit",
-            "foreign-language filter": foreign or "off",
+            "policy": options.policy,
+            "per language": options.n,
+            "seed": options.seed,
+            "aggregation of several answers": options.aggregate,
+            "dialogues of one context": options.max_per_context or "no limit",
+            "foreign-language filter": foreign,
             "pool": content_hash(sorted(c.id for c in self.pool.candidates)),
             "version": __version__,
         }
 
 
-def curate(pool: LabelledPool, plan: CurationPlan) -> Curation:
+def curate(pool: LabelledPool, options: CurateOptions) -> Curation:
     """The selection of each language, languages in alphabetical order."""
-    by_language: dict[str, list[Candidate]] = {}
-    for candidate in sorted(pool.candidates, key=lambda c: c.lang):
-        by_language.setdefault(candidate.lang, []).append(candidate)
     selections, balances = {}, []
-    for lang, candidates in by_language.items():
+    for lang in sorted({c.lang for c in pool.candidates}):
+        candidates = [c for c in pool.candidates if c.lang == lang]
         selections[lang] = select(
-            plan.policy,
+            options.policy,
             candidates,
-            plan.n,
-            plan.rules,
-            seed=plan.seed,
-            per_context=plan.per_context,
+            options.n,
+            options.rules,
+            seed=options.seed,
+            per_context=options.max_per_context,
         )
-        balances.append(language_balance(lang, candidates, selections[lang], plan))
-    return Curation(plan, pool, selections, balances)
+        balances.append(language_balance(lang, candidates, selections[lang], options))
+    return Curation(options, pool, selections, balances)
 
 
-def selected_rows(
-    specs: Iterable[str], curation: Curation, *, options: ReadOptions = DEFAULT_READING
-) -> list[LabelledDialogue]:
+def selected_rows(curation: Curation) -> list[LabelledDialogue]:
     """The selected rows, by language and then in the order chosen, each with ``curation`` in its
     extra fields: policy, rank, stage, category, chance, weight, and the size of its pool."""
-    notes: dict[str, dict[str, Any]] = {}
+    options, notes = curation.options, {}
     for balance in curation.balances:
         for rank, chosen in enumerate(curation.selections[balance["lang"]].chosen, 1):
             note = {
-                "policy": curation.plan.policy,
+                "policy": options.policy,
                 "rank": rank,
                 "stage": chosen.stage,
                 "category": chosen.category,
@@ -116,8 +112,8 @@ def selected_rows(
             notes[chosen.candidate.id] = {k: v for k, v in note.items() if v is not None}
     rows = {
         row.id: replace(row, extra={**row.extra, "curation": notes[row.id]})
-        for spec in specs
-        for row in rows_of(spec, options, ReadingReport())
+        for spec in options.files
+        for row in stream_spec(spec, reading=ReadingReport(), options=options.reading)
         if row.id in notes
     }
     return [rows[id] for id in notes]
@@ -127,7 +123,7 @@ def selected_rows(
 
 
 def language_balance(
-    lang: str, pool: Sequence[Candidate], selection: LanguageSelection, plan: CurationPlan
+    lang: str, pool: Sequence[Candidate], selection: LanguageSelection, options: CurateOptions
 ) -> dict[str, Any]:
     """The balance of one language as in curation.json: sizes, ``contexts`` (different groups),
     ``factors`` (see ``factor_balances``), and wishes without a candidate (``skipped``: category,
@@ -137,12 +133,12 @@ def language_balance(
     balanced = selection.policy == "balanced"
     skipped = sorted(selection.skipped.items(), key=lambda item: (-item[1], item[0]))
     factors = factor_balances(
-        lang, pool, chosen, plan.n, plan.rules, seed=plan.seed, aimed=balanced
+        lang, pool, chosen, options.n, options.rules, seed=options.seed, aimed=balanced
     )
     return {
         "lang": lang,
         "pool": len(pool),
-        "wanted": plan.n,
+        "wanted": options.n,
         "selected": len(chosen),
         "contexts": len({c.group for c in chosen}),
         "factors": factors,
@@ -285,7 +281,7 @@ def write_report(curation: Curation, folder: Path) -> None:
         facts_section(facts.items()),
     )
     page = folder / "curation.html"
-    write_page(page, "Curation", subtitle + curation.plan.policy, sections)
+    write_page(page, "Curation", subtitle + curation.options.policy, sections)
 
 
 def print_report(curation: Curation) -> None:

@@ -10,12 +10,12 @@ characters, one of the same script if lingua is certain.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from medal_judges.reading.language_detection import LanguageIdentifier
-from medal_judges.records.dialogue import ROLES, Dialogue, Role, Turn
+from medal_judges.records.dialogue import ROLES, Dialogue
 from medal_judges.records.languages import UNKNOWN_LANGUAGE
 
 # The languages that a passage may be in, besides those of the dialogues: MEDAL's six and those that
@@ -166,59 +166,6 @@ def _of_scripts(text: str) -> Iterator[Passage]:
         yield Passage(" ".join(stretch.split()), script, letters, len(runs))
 
 
-@dataclass(frozen=True, slots=True)
-class TurnLanguages:
-    """``languages``: letters found of each language; ``foreign``: passages of another language as
-    (language or None, text). ``mixed``: whether there are any, None with the ``reason`` if that is
-    unknown."""
-
-    turn: int
-    role: Role
-    languages: Mapping[str, int]
-    foreign: tuple[tuple[str | None, str], ...] = ()
-    mixed: bool | None = None
-    reason: str | None = None
-
-    def to_record(self) -> dict[str, Any]:
-        """An entry of ``turns`` in language_check.jsonl."""
-        return {
-            "turn": self.turn,
-            "role": self.role,
-            "mixed": self.mixed,
-            "reason": self.reason,
-            "languages": dict(self.languages),
-            "foreign": [{"lang": lang, "text": text} for lang, text in self.foreign],
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class DialogueLanguages:
-    """All turns of one dialogue that should be in ``lang``."""
-
-    id: str
-    lang: str
-    turns: tuple[TurnLanguages, ...]
-
-    def mixed(self, role: Role) -> bool | None:
-        """Whether a turn of ``role`` holds another language; None if no turn has a verdict."""
-        known = [t.mixed for t in self.turns if t.role == role and t.mixed is not None]
-        return any(known) if known else None
-
-    def reason(self, role: Role) -> str | None:
-        """Why ``mixed`` is None: the commonest reason of the turns; None if it is not."""
-        if self.mixed(role) is not None:
-            return None
-        reasons = [t.reason or UNCERTAIN for t in self.turns if t.role == role]
-        return max(sorted(set(reasons)), key=reasons.count) if reasons else NO_TURN
-
-    def to_record(self) -> dict[str, Any]:
-        """A line of language_check.jsonl."""
-        record: dict[str, Any] = {"id": self.id, "lang": self.lang}
-        for role in ROLES:
-            record[role] = {"mixed": self.mixed(role), "reason": self.reason(role)}
-        return record | {"turns": [turn.to_record() for turn in self.turns]}
-
-
 class LanguageChecker:
     """Checks dialogues of the languages ``langs`` (ISO 639-1); loads lingua's models of these and
     of ``CANDIDATES`` (about 200 MB, one second). Raises MissingExtraError without the extra lang.
@@ -229,20 +176,34 @@ class LanguageChecker:
         self.identifier = LanguageIdentifier({*langs, *CANDIDATES}, purpose=purpose)
         self.known = self.identifier.known
 
-    def check(self, dialogue: Dialogue) -> DialogueLanguages:
-        """The languages of each turn."""
-        turns = tuple(self._turn(i, t, dialogue.lang) for i, t in enumerate(dialogue.turns))
-        return DialogueLanguages(dialogue.id, dialogue.lang, turns)
+    def check(self, dialogue: Dialogue) -> dict[str, Any]:
+        """A line of language_check.jsonl: for ``user`` and ``assistant`` whether a turn holds
+        another language (``mixed``; None with the commonest ``reason`` if no turn has a verdict),
+        and the ``turns`` (see ``turn``)."""
+        turns = [
+            {"turn": i, "role": turn.role, **self.turn(turn.content, dialogue.lang)}
+            for i, turn in enumerate(dialogue.turns)
+        ]
+        record: dict[str, Any] = {"id": dialogue.id, "lang": dialogue.lang}
+        for role in ROLES:
+            known = [t["mixed"] for t in turns if t["role"] == role and t["mixed"] is not None]
+            reasons = [t["reason"] for t in turns if t["role"] == role]
+            reason = max(sorted(set(reasons)), key=reasons.count) if reasons and not known else None
+            record[role] = {
+                "mixed": any(known) if known else None,
+                "reason": reason if reasons else NO_TURN,
+            }
+        return record | {"turns": turns}
 
-    def _turn(self, index: int, turn: Turn, lang: str) -> TurnLanguages:
-        if lang == UNKNOWN_LANGUAGE:
-            return TurnLanguages(index, turn.role, {}, reason=UNKNOWN)
-        if lang not in self.known:
-            return TurnLanguages(index, turn.role, {}, reason=UNSUPPORTED.format(lang))
+    def turn(self, text: str, lang: str) -> dict[str, Any]:
+        """Of a text that should be in ``lang``: ``mixed``, whether it holds another language, None
+        with the ``reason``; letters by language (``languages``); ``foreign`` passages."""
         letters: dict[str, int] = {}
         foreign: dict[str, str | None] = {}
         reason, own = SHORT, False
-        for passage in passages(turn.content, lang):
+        if lang not in self.known:
+            reason = UNKNOWN if lang == UNKNOWN_LANGUAGE else UNSUPPORTED.format(lang)
+        for passage in passages(text, lang) if lang in self.known else ():
             answer = self._passage(passage, lang)
             if answer is None:
                 continue
@@ -254,9 +215,12 @@ class LanguageChecker:
             if code is not None:
                 letters[code] = max(letters.get(code, 0), passage.letters)
         mixed = True if foreign else False if own else None
-        listed = tuple((code, text) for text, code in foreign.items())
-        why = reason if mixed is None else None
-        return TurnLanguages(index, turn.role, letters, listed, mixed, why)
+        return {
+            "mixed": mixed,
+            "reason": reason if mixed is None else None,
+            "languages": letters,
+            "foreign": [{"lang": code, "text": passage} for passage, code in foreign.items()],
+        }
 
     def _passage(self, passage: Passage, lang: str) -> Verdict | None:
         """The verdict on a passage; None if it is too short."""

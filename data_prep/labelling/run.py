@@ -124,13 +124,13 @@ def sort_rows(
                 languages = checker.check(row.dialogue)
                 files[LANGUAGES].write(to_line(languages))
                 for role in ROLES:
-                    mixed = languages.mixed(role)
+                    mixed = languages[role]["mixed"]
                     found = "no verdict" if mixed is None else "mixed" if mixed else "one language"
                     summary.mixed[role][found] += 1
                 if check is not None and WRONG_LANGUAGE in check.scores:
                     score = check.scores[WRONG_LANGUAGE]
                     wrong = None if score is None else score >= 0.5
-                    summary.compare(row.id, wrong, languages.mixed("user"))
+                    summary.compare(row.id, wrong, languages["user"]["mixed"])
             kind = "labelled"
             if check is not None:
                 why = malformed_reasons(check)

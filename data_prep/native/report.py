@@ -156,8 +156,8 @@ def write_report(rates: Sequence[Rates], facts: Mapping[str, str], folder: Path)
         for one in rates
         for name, estimate in one.figures.items()
     ]
-    columns = (*columns, "value", "low", "high", "reason", "interval")
-    write_csv(folder / "results.csv", columns, lines)
+    heads = (*columns, "value", "low", "high", "reason", "interval")
+    write_csv(folder / "results.csv", heads, lines)
     sections, figures, tables = [], {}, {}
     for i, (name, part) in enumerate(_by_criterion(rates).items()):
         figures[f"criterion-{i}"], tables[f"criterion-{i}"] = (
@@ -223,5 +223,5 @@ def _table(name: str, rates: Sequence[Rates]) -> Table:
         for one in rates
     ]
     has_total = bool(rates) and rates[-1].lang == ALL
-    pinned = {-1: "total"} if has_total else {}
-    return Table(f"{name}: native against translated", _COLUMNS, rows, pinned=pinned)
+    title = f"{name}: native against translated"
+    return Table(title, _COLUMNS, rows, pinned={-1: "total"} if has_total else {})

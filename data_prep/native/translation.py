@@ -22,7 +22,7 @@ from medal_judges.data_prep.json_jobs import (
 from medal_judges.data_prep.labelling.language_check import LanguageChecker
 from medal_judges.errors import ConfigError
 from medal_judges.models.prompted.prompt import transcript
-from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dialogue import Turn
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.records.languages import language, load_languages
 from medal_judges.storage.journal import Journal
@@ -61,12 +61,13 @@ class TurnLanguage:
         """``is in English, not in German``, or ``has English in it``. None if ``text`` is in
         ``lang``, if that is unknown, and if ``source`` holds the other language too: a dialogue
         about Japanese keeps its Japanese words."""
-        found = self.checker.check(Dialogue("turn", (Turn(source.role, text),), lang=lang)).turns[0]
-        if not found.mixed:
+        found = self.checker.turn(text, lang)
+        if not found["mixed"]:
             return None
-        original = self.checker.check(Dialogue("turn", (source,), lang=source_lang)).turns[0]
-        before = {code for code, _ in original.foreign}
-        others = [code for code, _ in found.foreign if code not in before]
+        before = {
+            each["lang"] for each in self.checker.turn(source.content, source_lang)["foreign"]
+        }
+        others = [each["lang"] for each in found["foreign"] if each["lang"] not in before]
         if not others:
             return None
         names = load_languages()
@@ -74,7 +75,7 @@ class TurnLanguage:
         other = "another language"
         if codes:
             other = names[codes[0]].name if codes[0] in names else repr(codes[0])
-        if found.languages.get(lang):
+        if found["languages"].get(lang):
             return f"has {other} in it"
         return f"is in {other}, not in {names[lang].name if lang in names else repr(lang)}"
 

@@ -4,11 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from ..speed.memory import peak_mb, write_dialogues
-
 
 @pytest.mark.slow
-def test_peak_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+def test_peak_memory_does_not_grow_with_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    from memory import peak_mb, write_dialogues
+
     peaks = []
     for count in (1_000, 100_000):
         source = tmp_path / f"{count}.jsonl"

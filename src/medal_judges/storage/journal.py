@@ -36,7 +36,8 @@ class Journal:
         self.path = path
         self._is_gzip = path.suffix == ".gz"
         self._checked = not self._is_gzip  # a .gz file is repaired before the first append
-        self._stream: IO[bytes] | None = None  # while it is kept open
+        self._keeps = False  # open between appends
+        self._stream: IO[bytes] | None = None
 
     def lines(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """Yields (offset, line) of every complete line from byte ``start`` on.
@@ -99,29 +100,30 @@ class Journal:
     @contextmanager
     def kept_open(self) -> Iterator[None]:
         """Keeps the file open between appends, for a run that appends often."""
-        if self._stream is not None:
-            yield
-            return
-        self._stream = self._open()
+        before, self._keeps = self._keeps, True
         try:
             yield
         finally:
-            self._stream.close()
-            self._stream = None
+            self._keeps = before
+            if not before and self._stream is not None:
+                self._stream.close()
+                self._stream = None
 
     @contextmanager
     def _opened(self) -> Iterator[IO[bytes]]:
-        if self._stream is None:
+        if not self._keeps:
             with self._open() as stream:
                 yield stream
             return
-        try:
-            same = os.path.samestat(os.fstat(self._stream.fileno()), os.stat(self.path))
-        except OSError:
-            same = False
-        if not same:  # it was removed or replaced meanwhile
-            self._stream.close()
-            self._stream = self._open()
+        if self._stream is not None:
+            try:
+                same = os.path.samestat(os.fstat(self._stream.fileno()), os.stat(self.path))
+            except OSError:
+                same = False
+            if not same:  # it was removed or replaced meanwhile
+                self._stream.close()
+                self._stream = None
+        self._stream = self._stream or self._open()
         yield self._stream
 
     def _open(self) -> IO[bytes]:

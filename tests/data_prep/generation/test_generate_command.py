@@ -95,10 +95,10 @@ def test_a_dry_run_of_the_papers_run_tells_its_size(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     command = ["generate", "--config", "configs/generate/medal.yaml", "--dry-run"]
     result = CliRunner().invoke(
-        app, [*command, "contexts.scenes=embedded", "contexts.personas=embedded"]
+        app, [*command, "contexts.scenes=embedded", "contexts.personas=embedded", "languages=[en]"]
     )
     assert result.exit_code == 0, result.output
-    assert "4800 first messages, 38400 dialogues" in result.output
+    assert "800 first messages, 6400 dialogues" in result.output
     assert "nothing was sent" in result.output
 
 

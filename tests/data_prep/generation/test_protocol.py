@@ -1,11 +1,9 @@
-"""The protocol of MEDAL, sections 3.1 and C.2, against a real server with scripted agents."""
+"""The protocol of MEDAL, sections 3.1 and C.2, with scripted agents."""
 
 from __future__ import annotations
 
 import json
-import runpy
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,36 +18,14 @@ from medal_judges.data_prep.generation.dialogue_state import (
     Utterance,
 )
 from medal_judges.data_prep.generation.requests import RequestBuilder
-from medal_judges.data_prep.generation.run import GenerationRun
+from medal_judges.data_prep.seeds.contexts import SeedContext
 from medal_judges.errors import ConfigError
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Turn
 
-pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
-SCRIPT = Path(__file__).with_name("agents_script.py")
-AGENTS = runpy.run_path(str(SCRIPT))
-Serve = Callable[..., Any]
+from .runs import AGENTS, generate, lines, settings
+
 LIMITS = ProtocolLimits(10, 5, 10)
-
-
-def config_for(url: str, out: Path, n: int, bots: int, **more: Any) -> GenerateConfig:
-    """``n`` contexts, two languages, two users and ``bots`` chatbots behind one server."""
-
-    def agent(name: str) -> dict[str, Any]:
-        llm = {"backend": "openai", "model": name, "base_url": url, "cache": False}
-        return {"name": name, "llm": {**llm, "longest_wait": 0.2, "max_in_flight": 16}}
-
-    settings = {
-        "name": "test",
-        "out": str(out),
-        "languages": ["de", "zh"],
-        "contexts": {"n": n},
-        "users": [agent("user-1"), agent("user-2")],
-        "user_judge": agent("judge"),
-        "chatbots": [agent(f"bot-{k}") for k in range(bots)],
-        **more,
-    }
-    return build_config(GenerateConfig, settings, where="test")
 
 
 @dataclass
@@ -61,18 +37,11 @@ class Asked:
     bots: list[dict[str, Any]]
 
 
-def asked(server: Any) -> Asked:
-    bodies = {r["key"]: r["body"] for r in server.told("requests")}
-    counts = server.told("counts")
-    assert all(row["answered"] == 1 for row in counts.values())  # nothing was generated twice
+def asked(bodies: list[dict[str, Any]]) -> Asked:
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for body in bodies.values():
+    for body in bodies:
         found[body["model"].partition("-")[0]].append(body)
     return Asked(found["user"], found["judge"], found["bot"])
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def candidate(body: dict[str, Any]) -> str:
@@ -82,14 +51,13 @@ def candidate(body: dict[str, Any]) -> str:
     return str(last.removeprefix("user: "))
 
 
-@pytest.mark.parametrize(
-    ("n", "bots"), [(3, 2), pytest.param(10, 5, marks=pytest.mark.slow)], ids=["24", "200"]
-)
-def test_a_run_keeps_to_the_protocol(serve: Serve, tmp_path: Path, n: int, bots: int) -> None:
-    server = serve(script=str(SCRIPT), fault="500", every=23)
-    run = GenerationRun(config_for(server.url, tmp_path, n, bots))
-    run.run()
-    found = asked(server)
+def test_a_run_keeps_to_the_protocol(tmp_path: Path) -> None:
+    n, bots = 10, 5
+    users = [{"name": f"user-{k}", "llm": {"model": f"user-{k}"}} for k in (1, 2)]
+    more = {"languages": ["de", "zh"], "contexts": {"n": n}, "users": users}
+    run, agents = generate(tmp_path, bots=bots, **more)
+    found = asked(agents.bodies)
+    assert len(agents.bodies) == len({json.dumps(body) for body in agents.bodies})
     dialogues = list(read_labelled(tmp_path / "dialogues.jsonl"))
     rejected = lines(tmp_path / "rejected.jsonl")
     openers = {f"{c.id}--{user}" for c, user in run.openers.values()}
@@ -221,25 +189,23 @@ def _decoding_is_the_papers(found: Asked) -> None:
     first = {settings(b) for b in found.users if "The conversation so far" not in str(b)}
     later = {settings(b) for b in found.users if "The conversation so far" in str(b)}
     assert first == {(1.5, 1.0, 0.6, 512)}
-    assert later == {(0.9, 0.95, None, 512)}
-    assert {settings(b) for b in found.judge} == {(0.1, 1.0, None, 64)}
-    assert {settings(b) for b in found.bots} == {(0.9, 0.95, None, 512)}
+    assert later == {(0.9, 0.95, 0.0, 512)}
+    assert {settings(b) for b in found.judge} == {(0.1, 1.0, 0.0, 64)}
+    assert {settings(b) for b in found.bots} == {(0.9, 0.95, 0.0, 512)}
 
 
 def test_table_10_shows_the_judge_the_dialogue_alone(tmp_path: Path) -> None:
+    context = SeedContext("PersonX sings.", "A cook", "female", None, "de", "Austria")
     prompts = {}
     for prompt in ("user_check", "user_check_table10"):
         check = {"prompt": prompt, "temperature": 0.1, "max_tokens": 64}
-        config = config_for("http://127.0.0.1:9/v1", tmp_path / prompt, 1, 1, check=check)
-        run = GenerationRun(config)
-        context, user = next(iter(run.openers.values()))
+        config = build_config(GenerateConfig, settings(tmp_path, check=check), where="test")
         turns = [Turn("user", "Hello"), Turn("assistant", "Hi")]
         bye = Utterance("Bye", ends=True)
-        state = DialogueState("x", context, user, LIMITS, "bot-0", turns, candidate=bye)
-        prompts[prompt] = "\n".join(
-            m.content for m in RequestBuilder(config).request(state).messages
-        )
-        opener = DialogueState("y", context, user, LIMITS, candidate=Utterance("Hey"))
+        state = DialogueState("x", context, "u", LIMITS, "bot-0", turns, candidate=bye)
+        messages = RequestBuilder(config).request(state).messages
+        prompts[prompt] = "\n".join(m.content for m in messages)
+        opener = DialogueState("y", context, "u", LIMITS, candidate=Utterance("Hey"))
         first = RequestBuilder(config).request(opener).messages[-1].content
         assert "(nothing yet: it is the first message)" in first and first.endswith("user: Hey")
     shown, alone = prompts["user_check"], prompts["user_check_table10"]
@@ -251,7 +217,7 @@ def test_table_10_shows_the_judge_the_dialogue_alone(tmp_path: Path) -> None:
 
 
 def test_a_check_that_shows_no_message_is_refused(tmp_path: Path) -> None:
-    old = {"name": "old", "parts": {"user": "{dialogue}"}}
-    check = {"prompt": old, "temperature": 0.1}
+    check = {"prompt": {"name": "old", "parts": {"user": "{dialogue}"}}, "temperature": 0.1}
+    config = build_config(GenerateConfig, settings(tmp_path, check=check), where="test")
     with pytest.raises(ConfigError, match=r"check.prompt: old shows no \{message\}"):
-        GenerationRun(config_for("http://127.0.0.1:9/v1", tmp_path, 1, 1, check=check))
+        RequestBuilder(config)

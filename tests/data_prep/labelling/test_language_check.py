@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,6 @@ from medal_judges.data_prep.labelling.language_check import (
     SHORT,
     UNKNOWN,
     LanguageChecker,
-    TurnLanguages,
     plain,
 )
 from medal_judges.reading.dialogues import read_labelled
@@ -62,8 +62,8 @@ def checker() -> LanguageChecker:
     return LanguageChecker(("zh", "en", "de", "fr", "pt", "es", "ko", "ja"))
 
 
-def checked(checker: LanguageChecker, lang: str, text: str) -> TurnLanguages:
-    return checker.check(Dialogue("d", (Turn("user", text),), lang)).turns[0]
+def checked(checker: LanguageChecker, lang: str, text: str) -> dict[str, Any]:
+    return checker.turn(text, lang)
 
 
 @pytest.mark.parametrize(("lang", "text"), OWN)
@@ -71,7 +71,7 @@ def test_names_titles_links_and_code_are_no_other_language(
     checker: LanguageChecker, lang: str, text: str
 ) -> None:
     found = checked(checker, lang, text)
-    assert found.mixed is False and found.foreign == () and lang in found.languages
+    assert found["mixed"] is False and not found["foreign"] and lang in found["languages"]
 
 
 @pytest.mark.parametrize(("lang", "other", "text"), FOREIGN)
@@ -79,18 +79,18 @@ def test_foreign_sentences_clauses_and_characters_are_found(
     checker: LanguageChecker, lang: str, other: str, text: str
 ) -> None:
     found = checked(checker, lang, text)
-    assert found.mixed is True and found.reason is None
-    assert other in {code for code, _ in found.foreign}
+    assert found["mixed"] is True and found["reason"] is None
+    assert other in {each["lang"] for each in found["foreign"]}
 
 
 def test_no_verdict_has_a_reason(checker: LanguageChecker) -> None:
-    assert checked(checker, "de", "Ok!").reason == SHORT
-    assert checked(checker, "de", "").reason == SHORT
-    assert checked(checker, "de", "https://example.com").reason == SHORT
-    assert checked(checker, UNKNOWN_LANGUAGE, "Hello, how are you?").reason == UNKNOWN
+    assert checked(checker, "de", "Ok!")["reason"] == SHORT
+    assert checked(checker, "de", "")["reason"] == SHORT
+    assert checked(checker, "de", "https://example.com")["reason"] == SHORT
+    assert checked(checker, UNKNOWN_LANGUAGE, "Hello, how are you?")["reason"] == UNKNOWN
     unknown = checked(checker, "xx", "Hello, how are you today?")
-    assert unknown.mixed is None and unknown.reason is not None and "xx" in unknown.reason
-    assert checked(checker, "zh", "好的").mixed is False  # two characters are enough here
+    assert unknown["mixed"] is None and "xx" in unknown["reason"]
+    assert checked(checker, "zh", "好的")["mixed"] is False  # two characters are enough here
 
 
 def test_sides_are_told_apart(checker: LanguageChecker) -> None:
@@ -100,13 +100,12 @@ def test_sides_are_told_apart(checker: LanguageChecker) -> None:
         Turn("user", "Ok."),
     )
     found = checker.check(Dialogue("d", turns, "de"))
-    assert (found.mixed("user"), found.mixed("assistant")) == (False, True)
-    record = found.to_record()
-    assert record["assistant"] == {"mixed": True, "reason": None}
-    assert record["turns"][1]["foreign"][0]["lang"] == "en"
+    assert (found["user"]["mixed"], found["assistant"]["mixed"]) == (False, True)
+    assert found["assistant"] == {"mixed": True, "reason": None}
+    assert found["turns"][1]["foreign"][0]["lang"] == "en"
     silent = checker.check(Dialogue("d", turns[2:], "de"))
-    assert silent.mixed("user") is None and silent.reason("user") == SHORT
-    assert silent.reason("assistant") == "no turn"
+    assert silent["user"] == {"mixed": None, "reason": SHORT}
+    assert silent["assistant"]["reason"] == "no turn"
 
 
 def test_quotation_marks_around_a_whole_turn_are_no_quotation() -> None:
@@ -124,10 +123,10 @@ def test_hardly_any_turn_of_ten_languages_is_called_foreign() -> None:
     checker = LanguageChecker(sorted({d.lang for d in rows}))
     turns, alarms, silent = Counter[str](), Counter[str](), Counter[str]()
     for dialogue in rows:
-        for turn in checker.check(dialogue).turns:
+        for turn in checker.check(dialogue)["turns"]:
             turns[dialogue.lang] += 1
-            alarms[dialogue.lang] += turn.mixed is True
-            silent[dialogue.lang] += turn.mixed is None
+            alarms[dialogue.lang] += turn["mixed"] is True
+            silent[dialogue.lang] += turn["mixed"] is None
     assert len(turns) == 10
     for lang, count in turns.items():
         assert alarms[lang] <= 0.01 * count and silent[lang] <= 0.3 * count

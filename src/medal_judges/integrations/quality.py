@@ -70,9 +70,9 @@ def assert_quality(
         unscored = [each.failure or "no reason" for each in scored.judgements if not each.scored]
         reasons = "; ".join(f"{count} x {why}" for why, count in Counter(unscored).most_common(3))
         raise CoverageError(
-            f"assert_quality: coverage {scored.coverage:.1%} is under the floor of "
+            f"assert_quality: coverage {scored.coverage:.1%} is below the minimum of "
             f"{min_coverage:.0%}, so the scores say nothing: {reasons}",
-            hint="min_coverage sets the floor",
+            hint="min_coverage sets the minimum",
         )
     results = check_gates(gates, scored.scores(), scored.figures(), min_coverage)
     failing = ("failed", "undecided") if fail_undecided else ("failed",)

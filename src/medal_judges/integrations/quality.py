@@ -10,6 +10,7 @@ from medal_judges.errors import ConfigError, CoverageError
 from medal_judges.eval.report.conversations import badness
 from medal_judges.eval.report.figures import GateResult, check_gates
 from medal_judges.eval.report.options import Gate
+from medal_judges.foreign_text import visible
 from medal_judges.integrations.chats import (
     Chat,
     JudgeSource,
@@ -19,7 +20,6 @@ from medal_judges.integrations.chats import (
     score_chats,
 )
 from medal_judges.models.base.judge import ScoreLevel
-from medal_judges.records.foreign_text import visible
 from medal_judges.shipped import BOXED
 
 _SHOWN, _TEXT = 3, 160  # chats to look at, and characters of a turn

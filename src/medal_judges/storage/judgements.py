@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError, DataError, RecordError
-from medal_judges.records.foreign_text import plain_cell
+from medal_judges.foreign_text import plain_cell
 from medal_judges.records.judgement import Judgement, parse_judgement
 from medal_judges.storage.files import atomic_path
 from medal_judges.storage.jsonl import (

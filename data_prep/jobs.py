@@ -215,7 +215,7 @@ class JobRunner(ABC, Generic[J]):
             return on_answer
 
         calls = [
-            Call(model, [self.request(job) for job in jobs], receiver(jobs))
+            (model, [self.request(job) for job in jobs], receiver(jobs))
             for model, jobs in by_model.values()
         ]
         limits = ask_all(calls, self.per_call)
@@ -274,13 +274,11 @@ class JobRunner(ABC, Generic[J]):
         self.apply(job, answer)
 
 
-@dataclass(slots=True)
-class Call:
-    """Requests for one model, and what to do with each answer."""
+Call = tuple[LanguageModel, list[ChatRequest], OnAnswer]
 
-    model: LanguageModel
-    requests: list[ChatRequest]
-    on_answer: OnAnswer
+
+class _Stopped(Exception):
+    """No further request is sent."""
 
 
 def ask_all(calls: Sequence[Call], per_call: int) -> list[CostLimitError]:
@@ -291,57 +289,47 @@ def ask_all(calls: Sequence[Call], per_call: int) -> list[CostLimitError]:
     server gets another request.
     """
     stop = threading.Event()
-    servers = [_Server(call, stop) for call in calls if call.model.capabilities.api]
+    errors: list[BaseException] = []
+
+    def serve(call: Call, done: threading.Event) -> None:
+        model, requests, on_answer = call
+
+        def until_stopped(index: int, completion: Completion) -> None:
+            on_answer(index, completion)
+            if stop.is_set():  # after the answer was taken: it is paid for
+                raise _Stopped
+
+        try:
+            model.chat_each(requests, until_stopped)
+        except BaseException as error:  # raised in the caller's thread
+            errors.append(error)
+        finally:
+            done.set()
+
+    # Events, not join(): before Python 3.13 a join that Ctrl-C interrupts marks the thread as
+    # ended. Daemons: a server may be silent for minutes, and a batch for hours.
+    served = [(call, threading.Event()) for call in calls if call[0].capabilities.api]
+    started = []
     try:
-        for server in servers:
-            server.start()
-        for call in calls:
-            if call.model.capabilities.api:
-                continue
-            for part in windows(enumerate(call.requests), per_call):
-                answers = call.model.chat([request for _, request in part])
+        for each in served:
+            threading.Thread(target=serve, args=each, daemon=True).start()
+            started.append(each[1])
+        for model, requests, on_answer in calls:
+            for part in windows(enumerate(requests), per_call):
+                if model.capabilities.api:
+                    break
+                answers = model.chat([request for _, request in part])
                 for (index, _), completion in zip(part, answers, strict=True):
-                    call.on_answer(index, completion)
-        for server in servers:
-            server.done.wait()
+                    on_answer(index, completion)
+        for done in started:
+            done.wait()
     except BaseException:
         stop.set()
         end = time.monotonic() + GRACE
-        for server in servers:
-            if server.ident is not None:  # it was started
-                server.done.wait(max(0.0, end - time.monotonic()))
+        for done in started:
+            done.wait(max(0.0, end - time.monotonic()))
         raise
-    errors = [server.error for server in servers if server.error is not None]
-    for error in errors:
-        if not isinstance(error, CostLimitError):
-            raise error
-    return [error for error in errors if isinstance(error, CostLimitError)]
-
-
-class _Stopped(Exception):
-    """No further request is sent."""
-
-
-class _Server(threading.Thread):
-    """One server's call, on a thread that does not delay the end of the process: a server may be
-    silent for minutes, and a batch for hours."""
-
-    def __init__(self, call: Call, stop: threading.Event) -> None:
-        super().__init__(daemon=True)
-        self.call, self.stop = call, stop
-        self.error: BaseException | None = None
-        # Not join(): before Python 3.13 a join that Ctrl-C interrupts marks the thread as ended.
-        self.done = threading.Event()
-
-    def run(self) -> None:
-        try:
-            self.call.model.chat_each(self.call.requests, self._on_answer)
-        except BaseException as error:  # raised in the caller's thread
-            self.error = error
-        finally:
-            self.done.set()
-
-    def _on_answer(self, index: int, completion: Completion) -> None:
-        self.call.on_answer(index, completion)
-        if self.stop.is_set():  # after the answer was taken: it is paid for
-            raise _Stopped
+    limits = [error for error in errors if isinstance(error, CostLimitError)]
+    if others := [error for error in errors if not isinstance(error, CostLimitError)]:
+        raise others[0]
+    return limits

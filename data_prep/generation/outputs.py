@@ -40,7 +40,6 @@ class Outputs:
         with ExitStack() as held:
             folder.mkdir(parents=True, exist_ok=True)
             held.enter_context(only_run_in(folder))
-            held.enter_context(self.journal.kept_open())
             if overwrite and path.exists():
                 _read_record(path)
                 for name in _OWN:
@@ -53,6 +52,7 @@ class Outputs:
                     hint="give another folder with --out DIR, or remove the file yourself",
                 )
             _write_json(path, record)
+            held.enter_context(self.journal.kept_open())
             self._held = held.pop_all()
 
     @contextmanager

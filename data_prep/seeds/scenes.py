@@ -13,10 +13,8 @@ Hub, one ``{"persona": ...}`` a line; its other parts call it ``input persona``.
 
 from __future__ import annotations
 
-import csv
 import re
 import unicodedata
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -26,7 +24,7 @@ from typing import Literal, TypeVar
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError, DataError, RecordError
 from medal_judges.records.validation import text
-from medal_judges.storage.jsonl import damaged, open_text, read_records
+from medal_judges.storage.jsonl import read_records
 
 T = TypeVar("T")
 EMBEDDED = "embedded"
@@ -173,7 +171,7 @@ def parse_triple(record: object) -> Triple:
 
 
 def read_triples(path: str | Path, *, critic: str | None = HIGH_FILTER) -> Iterator[Triple]:
-    """The embedded triples, or those of a JSONL or CSV file (.gz too) that the critic keeps by the
+    """The embedded triples, or those of a JSONL file (.gz too) that the critic keeps by the
     field ``critic``; None keeps all, also of a file without that field.
 
     Raises DataError with file, line and field for a bad line.
@@ -187,18 +185,17 @@ def read_triples(path: str | Path, *, critic: str | None = HIGH_FILTER) -> Itera
         triple = parse_triple(record)
         if critic is None:
             return triple
-        value = record.get(critic) if isinstance(record, dict) else None
-        kept = str(value).lower() if isinstance(value, bool | str) else ""
-        if kept not in ("true", "1", "false", "0"):
+        kept = record.get(critic) if isinstance(record, dict) else None
+        if not isinstance(kept, bool):
             expected = "true or false, the critic's word (critic: null reads triples without it)"
-            raise RecordError(critic, expected, value)
-        return triple if kept in ("true", "1") else None
+            raise RecordError(critic, expected, kept)
+        return triple if kept else None
 
     return (triple for triple in _records(path, parse) if triple is not None)
 
 
 def read_personas(path: str | Path) -> Iterator[str]:
-    """The embedded personas, or those of a JSONL or CSV file (.gz too). Raises DataError."""
+    """The embedded personas, or those of a JSONL file (.gz too). Raises DataError."""
     if path == EMBEDDED:
         return iter(read_yaml("seeds/personas")["personas"])
 
@@ -223,26 +220,7 @@ def _records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
             hint="give the path of the file as published (ATOMIC10X.jsonl, persona.jsonl), or "
             "'embedded' for the shipped set (contexts.scenes=embedded, contexts.personas=embedded)",
         )
-    name = str(path).removesuffix(".gz").lower()
-    return _csv_records(path, parse) if name.endswith(".csv") else read_records(path, parse)
-
-
-def _csv_records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
-    """``parse`` of each row of a CSV file with a header, as an object of its columns."""
-    with open_text(path) as stream:
-        rows = csv.DictReader(stream, strict=True)
-        try:
-            for row in rows:
-                if None in row or None in row.values():
-                    problem = "a row with more or fewer cells than the header has"
-                    raise DataError(path, rows.line_num, problem)
-                yield parse(row)
-        except RecordError as error:
-            raise DataError(path, rows.line_num, error.message) from error
-        except csv.Error as error:
-            raise DataError(path, rows.line_num, f"not valid CSV: {error}") from error
-        except (EOFError, zlib.error, OSError) as error:
-            raise damaged(path, rows.line_num, error) from error
+    return read_records(path, parse)
 
 
 def load_affects(where: str = EMBEDDED) -> dict[str, tuple[str, ...]]:

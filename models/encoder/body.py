@@ -123,7 +123,8 @@ def packed_sums(body: PreTrainedModel, pieces: Sequence[Sequence[int]]) -> Tenso
         output = body(input_ids=ids, position_ids=torch.cat(places)[None], groups=groups)
     finally:
         config._attn_implementation = attention
-    rows = output.last_hidden_state[0].float().split([texts * length for texts, length in groups])
+    vectors: Tensor = output.last_hidden_state[0].float()
+    rows = torch.split(vectors, [texts * length for texts, length in groups])
     sums = [
         row.view(texts, length, -1).sum(1)
         for row, (texts, length) in zip(rows, groups, strict=True)
@@ -145,7 +146,8 @@ def packed_attention(
     (texts, length) in the row's order."""
     heads, size = query.shape[1], query.shape[3]
     lengths = [texts * length for texts, length in groups]
-    parts = zip(*(part[0].split(lengths, dim=1) for part in (query, key, value)), strict=True)
+    split = (torch.split(part[0], lengths, dim=1) for part in (query, key, value))
+    parts = zip(*split, strict=True)
     found = []
     for part, (texts, length) in zip(parts, groups, strict=True):
         each = (one.reshape(heads, texts, length, size).transpose(0, 1) for one in part)

@@ -147,8 +147,9 @@ def load_member(
     settings = from_saved(saved, name, folder, own)
     for key, value in own.items():  # field by field: ``llm: {device: cuda}`` keeps the saved model
         there = settings.get(key)
-        both = isinstance(there, Mapping) and isinstance(value, Mapping)
-        settings[key] = {**there, **value} if both else value
+        if isinstance(there, Mapping) and isinstance(value, Mapping):
+            value = {**there, **value}
+        settings[key] = value
     settings |= placed(settings, shared, f"member {name}", strict=False)
     described = judge_of_settings(settings, f"member {name}")
     assert isinstance(described, Judge)
@@ -261,9 +262,9 @@ def from_saved(
             continue
         foreign.append((".".join(place), value))
     for key in _MODELS:
-        value = settings.get(key)
-        if isinstance(value, str) and not _is_hub_id(value):
-            foreign.append((key, value))
+        model = settings.get(key)
+        if isinstance(model, str) and not _is_hub_id(model):
+            foreign.append((key, model))
     if "llm" in settings and (setting := _foreign(settings["llm"])) is not None:
         foreign.append(setting)
     if foreign:

@@ -25,8 +25,8 @@ class SeedsOptions(Config):
         (), help="ISO 639-1 code; may be repeated. Default: MEDAL's six languages."
     )
     n: int = option(400, ge=1, help="Contexts, each in every language.")
-    scenes: str = option("embedded", help="embedded, or ATOMIC10X.jsonl (.gz, .csv).")
-    personas: str = option("embedded", help="embedded, or PersonaHub's persona.jsonl (.gz, .csv).")
+    scenes: str = option("embedded", help="embedded, or ATOMIC10X.jsonl (.gz).")
+    personas: str = option("embedded", help="embedded, or PersonaHub's persona.jsonl (.gz).")
     affects: str = option("embedded", help="embedded, or a YAML file of states by quadrant.")
     critic: str = option("rec_0.5", help="Field of a scenes file that says what to keep, or no.")
     seed: int = option(0, ge=0, help="Seed of every random draw.")

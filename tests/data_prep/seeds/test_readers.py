@@ -63,28 +63,10 @@ def test_a_bad_triple_is_named_by_file_line_and_field(
     assert said in str(caught.value)
 
 
-def test_triples_from_csv(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text('head,relation,tail,rec_0.5\n"PersonX sings, badly",xWant,to rest,True\n')
-    assert [t.head for t in read_triples(path)] == ["PersonX sings, badly"]
-    path.write_text(path.read_text() + "PersonX waits,xWant,to sit,False\nPersonX,xWant\n")
-    with pytest.raises(DataError, match=r"a\.csv:4: a row with more or fewer cells"):
-        list(read_triples(path))
-    path.write_text("head,relation,tail,rec_0.5\nPersonX waits,xWant,to sit,perhaps\n")
-    with pytest.raises(DataError, match=r"a\.csv:2: field 'rec_0\.5'"):
-        list(read_triples(path))
-    path.write_text('head,relation,tail,rec_0.5\n"PersonX waits,xWant,to sit,True\n')
-    with pytest.raises(DataError, match="not valid CSV"):
-        list(read_triples(path))
-
-
 def test_personas(tmp_path: Path) -> None:
     lines: list[object] = [{"persona": "A  cook\n at sea"}, {"input persona": "A poet", "x": 1}]
     path = write(tmp_path / "persona.jsonl", lines)
     assert list(read_personas(path)) == ["A cook at sea", "A poet"]
-    table = tmp_path / "persona.csv"
-    table.write_text('\ufeffpersona\n"A cook, at sea"\n', encoding="utf-8")
-    assert list(read_personas(table)) == ["A cook, at sea"]
 
 
 @pytest.mark.parametrize("line", [{"persona": " "}, {"person": "A poet"}, {"persona": ["a"]}])
@@ -96,4 +78,4 @@ def test_a_bad_persona_is_named(tmp_path: Path, line: object) -> None:
 
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
-        list(read_triples(tmp_path / "none.csv"))
+        list(read_triples(tmp_path / "none.jsonl"))

@@ -40,12 +40,10 @@ def test_what_is_written_belongs_together(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_nothing_that_is_there_is_written_over(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "train.yaml").write_text("mine")
     for taken in (tmp_path / "file", tmp_path / "full"):
-        if taken.name == "file":
-            taken.write_text("mine")
-        else:
-            taken.mkdir()
-            (taken / "train.yaml").write_text("mine")
         done = CliRunner().invoke(app, ["init", str(taken)])
         assert "already exists" in str(done.exception)
     assert (tmp_path / "file").read_text() == "mine"

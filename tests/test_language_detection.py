@@ -123,7 +123,7 @@ def test_detected_languages_are_written_kept_and_counted(tmp_path: Path) -> None
         given = ["score", str(source), "--judge", str(judge), "--out", str(out), "--overwrite"]
         done = CliRunner().invoke(app, [*given, "--min-coverage", "0", *options])
         assert done.exit_code == 0, done.stderr
-        told = "language not stated but detected: es (1), en (1)"
+        told = "whose language is detected: es (1), en (1)"
         rows = [*read_judgements(out)]
         assert (told in done.stderr) == any(row.detected_language for row in rows)
         kept = [row.meta.get("lang") for row in rows]

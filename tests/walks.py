@@ -34,7 +34,6 @@ NEEDS_DATA = "<!-- walk: needs MEDAL_JUDGES_DATA -->"
 NUMBERS_VARY = "<!-- walk: numbers vary -->"  # sampled, or bf16: other processors differ
 _MARK = "-- walk: end of command --"
 # What another run or a slower machine changes, and no reader of a walk looks for.
-_ADVICE = re.compile(r"^  this CPU multiplies bf16: .*\n", re.MULTILINE)
 _DURATION = re.compile(r"\d[\d,.]*(?= ?(?:s\b|ms\b|min\b|dialogues/s|tokens/s|MB\b))|\d+:\d\d:\d\d")
 
 
@@ -103,7 +102,7 @@ def run(told: Sequence[Step], folder: Path) -> list[Step]:
         text=True,
         check=False,
     )
-    outputs = _ADVICE.sub("", done.stdout).split(_MARK + "\n")[:-1]
+    outputs = done.stdout.split(_MARK + "\n")[:-1]
     return [Step(step.command, output) for step, output in zip(told, outputs, strict=True)]
 
 

@@ -122,8 +122,8 @@ def _stem(path: Path) -> str:
 class Systems:
     """All dialogues, system by system. ``frame`` has a row a dialogue and two levels of columns:
     ``row`` (system, id, lang, opening, dialogue without turns; the last two only if texts are
-    known), ``score`` by dimension (means over judged turns), ``asked`` (whether the judge was asked
-    on the dimension) and ``meta``. ``without`` counts rows that name no system."""
+    known), ``score`` by dimension (means over judged turns), ``asked`` (whether the judge scores
+    the dimension) and ``meta``. ``without`` counts rows that name no system."""
 
     frame: DataFrame
     judge: str

@@ -182,7 +182,8 @@ def collect(
         if row in rows:
             found[row] = Conversation(row, judgement)
             by_id.setdefault(judgement.id, []).append(found[row])
-        progress(1)
+        if not row % 1000:
+            progress(1000)
     for dialogue in dialogues or ():
         if same := by_id.get(dialogue.id):
             turns, cut = shortened([(t.role, t.content) for t in dialogue.turns], LONGEST)

@@ -56,7 +56,7 @@ def make_report(options: ReportOptions, reading: ReadingReport, bar: ProgressBar
         chats = options.chats
         return None if chats is None else dialogues_of(chats, options.reading, next(passes))
 
-    frame = read_frame(options.scores)
+    frame = read_frame(options.scores, brief=True)
     scores = load_scores(frame, options, dialogues(), bar.advance)
     labelled: Labelled = {}
     if options.human is not None and scores.rows:

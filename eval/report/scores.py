@@ -239,9 +239,10 @@ def _joined(
         own = {name: np.full(len(ids), None, dtype=object) for name in texts}
         size = {name: np.full(len(ids), math.nan) for name in ("turns", "characters")}
         same: dict[str, str] = {}  # one object for all rows of an equal text
-        for dialogue in dialogues:
+        for number, dialogue in enumerate(dialogues):
             seen.update(dict.fromkeys(dialogue.meta))
-            progress(1)
+            if not number % 1000:
+                progress(1000)
             if (i := place.get(dialogue.id)) is not None:
                 size["turns"][i] = len(dialogue.turns)
                 size["characters"][i] = sum(len(turn.content) for turn in dialogue.turns)

@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from medal_judges.records.foreign_text import visible
+from medal_judges.foreign_text import visible
 
 _NEAR = 0.7  # ratio of difflib: a swapped letter passes (trun, turn: 0.75)
 

@@ -90,8 +90,6 @@ LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
 # Kind -> the file, made ``size`` megabytes large unpacked.
 WORKBOOKS: dict[str, Callable[[Path, int], Path]] = {
     "texts": lambda p, mb: workbook(p, texts("<si><t>x</t></si>", mb << 16)),
-    "one text": lambda p, mb: workbook(p, texts("x" * 1024, mb << 10)),
-    "texts that are none": lambda p, mb: workbook(p, texts("<a/>", mb << 18)),
     "texts under another name": lambda p, mb: workbook(
         p, texts("<a/>", mb << 18, OTHER_NAME), strings=OTHER_NAME
     ),
@@ -101,19 +99,9 @@ WORKBOOKS: dict[str, Callable[[Path, int], Path]] = {
         p,
         sheet("x" * 1024, mb << 10, f'{HEAD}<row><c t="inlineStr"><is><t>', "</t></is></c></row>"),
     ),
-    "elements that are no rows": lambda p, mb: workbook(p, sheet("<a/>", mb << 18)),
-    "rows of another kind": lambda p, mb: workbook(p, sheet('<row xmlns="x"/>', mb << 16)),
-    "text between rows": lambda p, mb: workbook(p, sheet("x" * 1000 + "<row/>", mb << 10)),
-    "elements between rows": lambda p, mb: workbook(p, sheet("<a/>" * 200 + "<row/>", mb << 10)),
     "a sheet of charts": lambda p, mb: workbook(p, sheet("<a/>", mb << 18), kind="chartsheet"),
     "styles": lambda p, mb: workbook(
         p, {"xl/styles.xml": (f"<styleSheet {MAIN}>", "<xf/>", mb * 200_000, "</styleSheet>")}
-    ),
-    "names of sheets": lambda p, mb: workbook(
-        p, {"xl/workbook.xml": (f"<workbook {MAIN}>", "<a/>", mb << 18, "</workbook>")}
-    ),
-    "content types": lambda p, mb: workbook(
-        p, {"[Content_Types].xml": ("<Types>", "<a/>", mb << 18, "</Types>")}
     ),
     "nesting": lambda p, mb: workbook(p, sheet("<a>", mb << 18)),
     "a row of number 10^12": lambda p, mb: workbook(

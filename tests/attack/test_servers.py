@@ -13,23 +13,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from medal_judges import Judge
 from medal_judges.errors import MedalError
 from medal_judges.models.llm.protocol import ChatRequest, Message
 from medal_judges.models.llm.server.model import RemoteModel
 from medal_judges.models.llm.server.wire import read_answer
 from medal_judges.models.llm.settings import OpenAILLM
-from medal_judges.records.dialogue import Dialogue, Turn
 
 KEY = "sk-secret-of-the-user-123"
-DIALOGUE = Dialogue("d", (Turn("user", "hello"), Turn("assistant", "hi")))
 Answer = Callable[[Any, dict[str, str]], None]
 
 
@@ -139,7 +135,6 @@ def silent(out: Any, _: dict[str, str]) -> None:
 
 BOMB = gzip.compress(b" " * (1 << 27))
 FILTERED = {"message": {"content": None}, "finish_reason": "content_filter"}
-REFUSED = {"message": {"content": None, "refusal": "no"}}
 BROKEN: dict[str, Answer] = {
     "HTML": http(200, "<html><body>Please log in</body></html>", Content_Type="text/html"),
     "half JSON": http(200, json.dumps(chat("4"))[:50]),
@@ -250,20 +245,6 @@ def test_redirects_take_neither_dialogues_nor_key_elsewhere(status: int, place: 
             assert len(server.seen) == 1
         assert not other.seen
     assert "llm.base_url" in (stopped.value.hint or "") and KEY not in str(stopped.value)
-
-
-def judged(address: str, tmp_path: Path, **more: Any) -> Any:
-    llm = {"backend": "openai", "model": "m", "base_url": address, "attempts": 1, "timeout": 5}
-    llm |= {"cache": str(tmp_path / "kept"), "longest_wait": 0.01} | more
-    judge = Judge.from_pretrained("medal", llm=llm)
-    return next(iter(judge.score([DIALOGUE])))
-
-
-@pytest.mark.parametrize("kind", ["HTML", "half JSON", "choices null", "content filter"])
-def test_a_judgement_without_a_score_says_why(kind: str, tmp_path: Path) -> None:
-    with raw_server(BROKEN[kind]) as server:
-        judgement = judged(url(server), tmp_path)
-    assert set(judgement.scores.values()) == {None} and judgement.failure
 
 
 # -- fields of an answer, generated ------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from medal_judges.report.console import PIPED, wide_console
+from medal_judges.report.progress import ProgressBar
 
 
 def test_a_pipe_is_wider_than_rich_takes_it_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -22,3 +23,13 @@ def test_names_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None
     wide_console().print(table)
     shown = capsys.readouterr().out
     assert "a [/b] :smile:" in shown and "[red]name[/x]" in shown
+
+
+def test_a_log_gets_no_bar_and_no_line_before_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    with ProgressBar("judging", 60) as bar:
+        for _ in range(60):
+            bar.advance()
+    assert capsys.readouterr().err == ""
+    with ProgressBar("judging", 60, every=0) as bar:
+        bar.advance(7, note="half a dollar")
+    assert capsys.readouterr().err == "7 of 60 dialogues; half a dollar\n"

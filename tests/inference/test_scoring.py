@@ -252,6 +252,6 @@ def test_reasons_of_servers_are_shown_as_they_are(capsys: pytest.CaptureFixture[
     report = ScoreReport(total=2, scored=1, sums={"odd[/x]": 3.0})
     report.failures["no number in '[/INST] I cannot'"] = 1
     report.counts["odd[/x]"] = 1
-    _show(report, 0.0, Judge.from_pretrained("length").languages, None)
+    _show(report, 0.0, Judge.from_pretrained("length").languages)
     shown = capsys.readouterr().err
     assert "[/INST]" in shown and "odd[/x]" in shown

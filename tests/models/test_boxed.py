@@ -115,4 +115,4 @@ def test_a_judge_of_that_name_here_comes_first(
     (tmp_path / BOXED).mkdir()
     (tmp_path / BOXED / "config.json").write_text("{}")
     assert boxed_folder(BOXED) is None
-    assert "not the shipped judge of that name" in caplog.text
+    assert "saved in the folder boxed/, not the package's" in caplog.text

@@ -38,10 +38,6 @@ def test_what_is_offered(kind: str, low: float, high: float, texts: str, values:
     assert not offered.ambiguous
 
 
-def test_one_begins_ten() -> None:
-    assert Ratings.of(Dimension("d", "ordinal", 0, 10), 5).ambiguous
-
-
 def test_moments_by_hand() -> None:
     mean, spread = FIVE.moments([0.1, 0.0, 0.2, 0.3, 0.4])
     assert mean == pytest.approx(0.1 + 0.6 + 1.2 + 2.0)
@@ -116,11 +112,6 @@ def test_read(text: str, rating: float | None) -> None:
     """The reader's own table of hostile answers is in tests/models/prompted/."""
     said = FIVE.read(text)
     assert said.value == rating and (said.value is None) == bool(said.reason)
-
-
-def test_the_first_token_of_ten_is_no_one() -> None:
-    eleven = Ratings.of(Dimension("d", "ordinal", 0, 10), 5)
-    assert from_token(answer(("1", {"1": 1.0}), ("0", {"0": 1.0})), eleven).chances is None
 
 
 def test_a_fraction_of_the_highest_rating_is_its_numerator() -> None:

@@ -88,23 +88,6 @@ def test_turns_of_a_dialogue_equal_single_ones(smollm2: LocalModel) -> None:
         assert judged.scores == pytest.approx(alone.scores, abs=1e-4)
 
 
-def test_the_papers_order(smollm2: LocalModel) -> None:
-    first = load(smollm2, layout="question_first")
-    (item,) = requests_at(dialogue(), "dialogue")
-    text = told(first, item, "overall")[0].content
-    assert text.index("Question:") < text.index("User: Hi!")
-    assert first.signature().prompt != load(smollm2).signature().prompt
-
-
-def test_any_rubric_works_through_its_definitions(smollm2: LocalModel) -> None:
-    judge = load(smollm2, rubric="medal", dimensions=["repetitive"])
-    (item,) = requests_at(dialogue(), "dialogue")
-    definition = judge.dimension("repetitive").definition
-    assert definition in told(judge, item, "repetitive")[0].content
-    (judged,) = judge.score([dialogue()])
-    assert judged.scored
-
-
 def test_an_api_is_asked_for_one_word(closed_model: Any, smollm2: LocalModel) -> None:
     closed = closed_model(alternatives=True)
     judge = load(closed, dimensions=["overall"])
@@ -142,13 +125,6 @@ def test_first_token_by_hand(alternatives: dict[str, float], found: Any) -> None
         assert got == found
     else:
         assert got == pytest.approx([math.log(p) for p in found])
-
-
-def test_what_does_not_fit_is_unscored(smollm2: LocalModel) -> None:
-    judge = load(smollm2, max_tokens=200)
-    (judged,) = judge.score([dialogue(["Hi", "word " * 300])])
-    assert judged.scores == {"overall": None, "understandability": None}
-    assert "200 fit" in (judged.failure or "")
 
 
 def test_a_placeholder_without_a_value_is_named_at_once(smollm2: LocalModel, tmp_path: Any) -> None:

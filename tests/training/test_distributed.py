@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -288,65 +287,3 @@ def test_a_family_fitted_at_once_is_fitted_by_one_process(workshop: Workshop) ->
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count("judge saved and checked") == 1
     assert check_golden(folder) <= TOLERANCE
-
-
-@pytest.mark.slow
-def test_validation_is_shared_by_the_processes(workshop: Workshop) -> None:
-    """Every process predicts half of the validation batches, which are cut by tokens too."""
-    script = workshop.folder / "shared.py"
-    script.write_text(SHARED, encoding="utf-8")
-    command, environment = launch("ddp")
-    done = subprocess.run(
-        [*command, str(script), str(workshop.folder), str(workshop.body)],
-        env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    passes = sorted(int(x) for x in re.findall(r"passes of process \d: (\d+)", done.stdout))
-    tokens = [int(x) for x in re.findall(r"most padded tokens: (\d+)", done.stdout)]
-    assert len(passes) == 2 and passes[0] == passes[1]
-    assert 2 * passes[0] >= 30 / 4 and 2 * passes[0] <= 30  # 30 rows in batches of at most 4
-    assert max(tokens) <= 120
-
-
-SHARED = """
-import sys
-from pathlib import Path
-import torch
-from medal_judges.config import build_config
-from medal_judges.records.dimension import load_rubric
-from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.training.config import TrainConfig
-from medal_judges.training.rows.rows import load_rows
-from medal_judges.training.run import start_loop
-
-folder, body = Path(sys.argv[1]), sys.argv[2]
-model = {"family": "encoder", "base": body, "shape": "flat", "max_tokens": 64, "width": 16}
-config = build_config(TrainConfig, {
-    "name": "x", "output_dir": str(folder / "shared"), "rubric": "medal", "model": model,
-    "train": [{"source": str(folder / "train.jsonl")}],
-    "validation": [{"source": str(folder / "validation.jsonl")}],
-    "optim": {"batch_size": 4, "batch_tokens": 120},
-}, where="test")
-dimensions = [d for d in load_rubric("medal") if d.name == "overall"]
-rows = load_rows(config, dimensions)
-torch.manual_seed(0)
-judge = EncoderJudge.create(config.model, dimensions)
-loop = start_loop(config, judge, rows.train, rows.validation, "x")
-seen = []
-arguments = loop._arguments
-def counted(data, chosen):
-    seen.append(len(chosen) * max(data.lengths[row] for row in chosen))
-    return arguments(data, chosen)
-loop._arguments = counted
-logits, loss = loop.predict(loop.validation)
-assert len(logits["overall"]) == 30
-rank = loop.accelerator.process_index
-print(f"passes of process {rank}: {len(seen)}; most padded tokens: {max(seen)};", flush=True)
-from accelerate.utils import gather_object
-(first, *others) = gather_object([logits["overall"].tolist()])
-assert all(other == first for other in others)
-loop.accelerator.end_training()
-"""

@@ -101,6 +101,7 @@ def test_golden_scores_of_a_quantised_net_are_taken_where_it_is() -> None:
     assert setting == golden.GoldenSetting("cuda", "bf16") and setting.tolerance == golden.COARSE
 
 
+@pytest.mark.slow  # bf16 on a CPU
 def test_golden_scores_of_a_large_net_are_few_short_and_in_its_dtype(
     tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ from medal_judges.training.families.encoder import EncoderDataset
 from medal_judges.training.families.reply import half_of
 from medal_judges.training.loop.accelerator import make_accelerator
 from medal_judges.training.loop.loop import TrainingLoop
+from medal_judges.training.loop.task import TrainingData
 from medal_judges.training.rows.examples import TrainingExample
 from medal_judges.training.run import start_loop
 
@@ -233,3 +234,23 @@ def test_a_body_that_learns_is_saved(tiny_bert: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="needs a frozen body"):
         settings = {"model": {"family": "encoder", "save_body": False}, "trainable_layers": 1}
         build_config(TrainConfig, MINIMAL | settings, where="test")
+
+
+def test_validation_reads_every_row_within_the_budget(tiny_bert: Path, tmp_path: Path) -> None:
+    loop = loop_of(
+        tiny_bert, tmp_path, examples(), {"shape": "flat"}, batch_size=5, batch_tokens=90
+    )
+    seen: list[list[int]] = []
+    arguments = loop._arguments
+
+    def counted(data: TrainingData, rows: list[int]) -> object:
+        seen.append(list(rows))
+        return arguments(data, rows)
+
+    loop._arguments = counted  # type: ignore[method-assign, assignment]
+    logits, _ = loop.predict(loop.validation)
+    lengths = loop.validation.lengths
+    assert sorted(row for rows in seen for row in rows) == list(range(24))
+    assert all(len(r) <= 5 and len(r) * max(lengths[i] for i in r) <= 90 for r in seen)
+    wanted = [loop.model(*arguments(loop.validation, [i]))[1][0]["overall"] for i in range(24)]
+    assert logits["overall"] == pytest.approx(torch.cat(wanted).numpy(), abs=1e-4)

@@ -41,9 +41,10 @@ def write_rows(path: Path, count: int, split: str, seed: int) -> None:
             stream.write(json.dumps(row) + "\n")
 
 
-@pytest.fixture
-def config(tmp_path: Path, tiny_bert: Path) -> Path:
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
     """A run of 10 epochs of 10 steps with dropout, shuffling and a checkpoint every 7 steps."""
+    tmp_path = tmp_path_factory.mktemp("run")
     write_rows(tmp_path / "train.jsonl", 80, "train", seed=1)
     write_rows(tmp_path / "validation.jsonl", 30, "validation", seed=2)
     settings = {
@@ -72,6 +73,15 @@ def config(tmp_path: Path, tiny_bert: Path) -> Path:
     path = tmp_path / "tiny.yaml"
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
     return path
+
+
+@pytest.fixture(scope="module")
+def short(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of one epoch."""
+    folder = tmp_path_factory.mktemp("short") / "run"
+    more = ("optim.epochs=1", "log_with=tensorboard", "log_steps=4")
+    subprocess.run(command(config, folder, *more), check=True, stderr=subprocess.DEVNULL)
+    return folder
 
 
 def command(config: Path, folder: Path, *more: str) -> list[str]:
@@ -119,11 +129,9 @@ def test_killed_and_resumed_equals_unbroken(config: Path, tmp_path: Path) -> Non
     assert json.loads((whole / "validation.json").read_text())["auc/repetitive"] > 0.9
 
 
-def test_resume_refuses_another_run(config: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    subprocess.run(command(config, folder, "optim.epochs=1"), check=True, stderr=subprocess.DEVNULL)
+def test_resume_refuses_another_run(config: Path, short: Path) -> None:
     again = subprocess.run(
-        command(config, folder, "optim.epochs=1", "seed=4", "--resume"),
+        command(config, short, "optim.epochs=1", "seed=4", "--resume"),
         capture_output=True,
         text=True,
     )
@@ -152,13 +160,12 @@ def test_early_stopping_counts_on_after_a_stop(config: Path, tmp_path: Path) -> 
         assert a == pytest.approx(b, abs=1e-5)
 
 
-def test_a_tampered_judge_does_not_pass(config: Path, tmp_path: Path) -> None:
+def test_a_tampered_judge_does_not_pass(short: Path, tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
     from medal_judges.errors import JudgeLoadError
 
-    folder = tmp_path / "run"
-    subprocess.run(command(config, folder, "optim.epochs=1"), check=True, stderr=subprocess.DEVNULL)
+    folder = Path(shutil.copytree(short, tmp_path / "run"))
     assert check_golden(folder) <= 1e-5
     weights = load_file(folder / "model.safetensors")
     name = "nets.0.heads.overall.bias"
@@ -177,11 +184,10 @@ def test_a_wrong_metric_is_told_before_training(config: Path, tmp_path: Path) ->
     assert not list(tmp_path.glob("run/checkpoints/*"))
 
 
-def test_a_loss_that_is_not_finite_stops_the_run(config: Path, tmp_path: Path) -> None:
+def test_a_loss_that_is_not_finite_stops_the_run(config: Path, short: Path, tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
-    folder = tmp_path / "run"
-    subprocess.run(command(config, folder, "optim.epochs=1"), check=True, stderr=subprocess.DEVNULL)
+    folder = Path(shutil.copytree(short, tmp_path / "run"))
     earlier, last = sorted(folder.glob("checkpoints/step-*"))
     shutil.rmtree(last)
     weights = load_file(earlier / "model.safetensors")
@@ -196,17 +202,11 @@ def test_a_loss_that_is_not_finite_stops_the_run(config: Path, tmp_path: Path) -
     assert list(folder.glob("checkpoints/step-*")) == [earlier]
 
 
-def test_losses_figures_and_settings_are_logged(config: Path, tmp_path: Path) -> None:
+def test_losses_figures_and_settings_are_logged(short: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
-    folder = tmp_path / "logged"
-    subprocess.run(
-        command(config, folder, "optim.epochs=1", "log_with=tensorboard", "log_steps=4"),
-        check=True,
-        stderr=subprocess.DEVNULL,
-    )
-    (place,) = (folder / "logs").iterdir()
+    (place,) = (short / "logs").iterdir()
     (events,) = place.glob("*tfevents*")
     log = EventAccumulator(str(events)).Reload()
     assert "validation/auc_repetitive" in log.Tags()["scalars"]

@@ -130,13 +130,13 @@ def _base_model(base: str) -> dict[str, Any]:
     """
     name = Path(base).name
     if base.startswith(PREFIX):
-        hub_id, licence = _EMBEDDED.get(base.removeprefix(PREFIX), (None, _UNKNOWN))
-        return {"name": base, "hub_id": hub_id, "licence": licence}
+        known = _EMBEDDED.get(base.removeprefix(PREFIX), (None, _UNKNOWN))
+        return {"name": base, "hub_id": known[0], "licence": known[1]}
     if base.count("/") != 1 or "+" in base or not name or Path(base).exists():
         return {"name": name, "hub_id": None, "licence": "of no model on the Hub"}
     from huggingface_hub import HfApi, ModelCard, try_to_load_from_cache
 
-    licence = None
+    licence: object = None
     try:
         cached = try_to_load_from_cache(base, "README.md")
         if isinstance(cached, str):

@@ -229,7 +229,8 @@ class EncoderObjective(HeadsObjective):
         if "vectors" in inputs:
             vectors: Tensor = inputs["vectors"]
         elif "sequence" in inputs:
-            vectors = self.net.sequence_vectors(*inputs["sequence"], batch.mask.shape[1])
+            ids, mask, segments = inputs["sequence"]
+            vectors = self.net.sequence_vectors(ids, mask, segments, batch.mask.shape[1])
         else:
             ids, mask, owner, index = inputs["pieces"]
             sums, counts = self.net.piece_sums(ids, mask)
@@ -276,7 +277,7 @@ def fit_feature_scale(judge: EncoderJudge, data: EncoderDataset, rows: int = 400
             [np.concatenate(column) for column in zip(*t, strict=True)]
             for t in tables[role].values()
         ]
-        each = [(features, unit) for features, unit in each if len(features) > 1]
+        each = [columns for columns in each if len(columns[0]) > 1]
         if not each:
             continue
         middle = np.mean([features.mean(0) for features, _ in each], axis=0)

@@ -110,7 +110,7 @@ def _judge(
             member.judge,
             dialogues,
             folder / member.name / f"{content_hash(source)}.jsonl",
-            ScoreOptions(dimensions=member.own([d.name for d in dimensions])),
+            ScoreOptions(dimensions=tuple(member.own([d.name for d in dimensions]))),
             data=f"{source}@{content_hash([d.to_record() for d in dialogues])}",
         )
         judgements.update(zip(own, found, strict=True))

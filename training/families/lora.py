@@ -60,8 +60,7 @@ class LoraTask(TrainingTask):
         validation: Sequence[TrainingExample],
         device: torch.device,
     ) -> None:
-        generative = isinstance(judge, GenerativeLoraJudge)
-        settings = judge.lora if generative else judge.config
+        settings = judge.lora if isinstance(judge, GenerativeLoraJudge) else judge.config
         if not settings.quantize:  # bitsandbytes has already placed it
             judge.net.to(device)
         judge.device = device

@@ -84,14 +84,16 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
         names = dimension_names(entry, known.scales, judged)
         # A source's maps are fitted on its training rows; its validation rows are mapped by them.
         # Test examples have none: a source whose scale has no bounds can still be ranked.
-        fitted = maps.setdefault(source_of(entry.source), {}) if part != "test" else None
-        for label in names if fitted is not None else ():
-            if label not in fitted:
-                fitted[label] = fit_unit_map(entry, known, label)
-        own = None if fitted is None else {label: fitted[label] for label in names}
+        own: dict[str, UnitMap] | None = None
+        if part != "test":
+            fitted = maps.setdefault(source_of(entry.source), {})
+            for label in names:
+                if label not in fitted:
+                    fitted[label] = fit_unit_map(entry, known, label)
+            own = {label: fitted[label] for label in names}
         make = ExampleMaker(entry, names, own, levels, config.soft_labels)
-        mapped = isinstance(rows, MappedRows)
-        examples[part].append(rows.converted(make) if mapped else [make(row) for row in rows])
+        mapped = rows.converted(make) if isinstance(rows, MappedRows) else None
+        examples[part].append([make(row) for row in rows] if mapped is None else mapped)
         keys.append([known.hash, names, str(own), entry.weight, levels, config.soft_labels])
     whole = StoredExamples(examples["train"], content_hash(keys))
     return RunRows(

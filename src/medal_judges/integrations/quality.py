@@ -10,6 +10,7 @@ from medal_judges.errors import ConfigError, CoverageError
 from medal_judges.eval.report.conversations import badness
 from medal_judges.eval.report.figures import GateResult, check_gates
 from medal_judges.eval.report.options import Gate
+from medal_judges.foreign_text import visible
 from medal_judges.integrations.chats import (
     Chat,
     JudgeSource,
@@ -19,7 +20,6 @@ from medal_judges.integrations.chats import (
     score_chats,
 )
 from medal_judges.models.base.judge import ScoreLevel
-from medal_judges.records.foreign_text import visible
 from medal_judges.shipped import BOXED
 
 _SHOWN, _TEXT = 3, 160  # chats to look at, and characters of a turn
@@ -70,9 +70,9 @@ def assert_quality(
         unscored = [each.failure or "no reason" for each in scored.judgements if not each.scored]
         reasons = "; ".join(f"{count} x {why}" for why, count in Counter(unscored).most_common(3))
         raise CoverageError(
-            f"assert_quality: coverage {scored.coverage:.1%} is under the floor of "
+            f"assert_quality: coverage {scored.coverage:.1%} is below the minimum of "
             f"{min_coverage:.0%}, so the scores say nothing: {reasons}",
-            hint="min_coverage sets the floor",
+            hint="min_coverage sets the minimum",
         )
     results = check_gates(gates, scored.scores(), scored.figures(), min_coverage)
     failing = ("failed", "undecided") if fail_undecided else ("failed",)

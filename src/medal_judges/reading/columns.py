@@ -124,8 +124,8 @@ def parse_columns(
     for name, section in sections.items():
         if not isinstance(section, Mapping):
             raise ConfigError(f"{name} of a column map: expected a mapping, not {section!r}")
-    words = dict(sections["roles"]) | dict(_pair(each, "--role", "Kunde=user") for each in roles)  # type: ignore[call-overload]
-    rated = dict(sections["labels"])  # type: ignore[call-overload]
+    words = dict(sections["roles"]) | dict(_pair(each, "--role", "Kunde=user") for each in roles)
+    rated = dict(sections["labels"])
     rated |= dict(_pair(each, "--label", "Quality=overall:1..5") for each in labels)
     for name, column in fields.items():
         if name not in FIELDS:

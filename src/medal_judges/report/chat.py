@@ -1,4 +1,4 @@
-"""Chat: a dialogue as speech bubbles, each turn coloured by what it contributed to a score."""
+"""Chat: a dialogue as speech bubbles, each turn coloured by its contribution to a score."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ UNITS: dict[Unit, str] = {
 def chat_html(
     turns: Sequence[tuple[str, str]], given: Contributions | None, judged: int | None = None
 ) -> Markup:
-    """The turns, (role, text) each; the strongest contribution has the full colour. ``given`` is
-    not shown where it does not fit the turns. ``judged``: the turn that the score is of. Turns past
-    the sixth unfold by a click."""
-    fits = given is not None and len(given.turns) == len(turns)
-    moves: Sequence[float | None] = given.turns if given and fits else [None] * len(turns)
+    """The turns, (role, text) each; the strongest contribution has the full colour, turns beyond
+    the sixth are folded. Contributions of another number of turns are not shown. ``judged`` is the
+    turn of the score."""
+    moves: Sequence[float | None] = [None] * len(turns)
+    if given is not None and len(given.turns) == len(turns):
+        moves = given.turns
     largest = max((abs(move) for move in moves if move), default=0.0)
     strengths = [round(100 * abs(move) / largest) if move else 0 for move in moves]
     return fragment(
@@ -52,7 +53,6 @@ def account(given: Contributions | None, turns: int) -> str:
     if len(given.turns) != turns:
         return f"{len(given.turns)} contributions for {turns} turns: not shown."
     moved = given.value - given.baseline
-    return (
-        f"Baseline {number(given.baseline)} {'−' if moved < 0 else '+'} {number(abs(moved))} by "
-        f"its turns = {number(given.value)}, in {UNITS[given.unit]}"
-    )
+    sign = "−" if moved < 0 else "+"
+    sums = f"{number(given.baseline)} {sign} {number(abs(moved))} by its turns"
+    return f"Baseline {sums} = {number(given.value)}, in {UNITS[given.unit]}"

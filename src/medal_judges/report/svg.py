@@ -17,13 +17,13 @@ _TEXT_FITS = 34  # pixels of a bar's segment from which on its text is drawn
 
 
 def thinned(dots: Sequence[Dot]) -> Sequence[Dot]:
-    """Every k-th dot, so that at most MAX_DRAWN are drawn and every part keeps its share."""
+    """Every k-th dot, at most MAX_DRAWN: a sample of every part of the plot."""
     return dots[:: -(-len(dots) // MAX_DRAWN) or 1]
 
 
 def tag(name: str, content: object = "", **attributes: object) -> Markup:
     """An element, floats with one decimal, everything escaped. Names of attributes lose a trailing
-    underscore and have dashes for those inside."""
+    underscore, and other underscores become dashes."""
     text = "".join(
         f' {key.rstrip("_").replace("_", "-")}="'
         f'{f"{value:.1f}" if isinstance(value, float) else escape(value)}"'
@@ -122,7 +122,7 @@ def _bar(bar: Bar, y: int, row: int, left: int, unit: float, wide: bool) -> Mark
 
 def interval_svg(bar: IntervalBar) -> Markup:
     """An interval as a line with a dot, the zero line, the human ceiling as a rhomb, like for like
-    as a ring. The text of the figure stands in the cell beside it, so readers skip the bar."""
+    as a ring. The cell beside it has the number, so screen readers skip the bar."""
     width, height, pad = 132, 16, 6
 
     def at(value: float) -> float:

@@ -13,12 +13,13 @@ import math
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError, DataError, RecordError
-from medal_judges.records.foreign_text import plain_cell
+from medal_judges.foreign_text import plain_cell
 from medal_judges.records.judgement import Judgement, parse_judgement
 from medal_judges.storage.files import atomic_path
 from medal_judges.storage.jsonl import (
@@ -178,8 +179,9 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
     return len(frame)
 
 
-def read_frame(path: str | Path) -> DataFrame:
-    """Returns the table of a file of judgements, see ``to_frame``.
+def read_frame(path: str | Path, *, brief: bool = False) -> DataFrame:
+    """Returns the table of a file of judgements, see ``to_frame``. ``brief`` leaves out
+    explanations and amounts, which are half of it.
 
     >>> from medal_judges import read_frame, score_file
     >>> report = score_file("dialogues.jsonl", "length", "scores.parquet")
@@ -187,14 +189,21 @@ def read_frame(path: str | Path) -> DataFrame:
     3
     """
     if not (Path(path).is_dir() or is_table(path)) or str(path).lower().endswith(CSV):
-        return to_frame(read_judgements(path))
+        judgements = read_judgements(path)
+        if brief:
+            judgements = (replace(each, explanation=None, usage={}) for each in judgements)
+        return to_frame(judgements)
     import pandas
     from pyarrow import ArrowException, parquet
 
     frames = []
     for file in _parquet_files(Path(path), required=True):
         try:
-            frames.append(parquet.read_table(file).drop_columns([_LINE]).to_pandas())
+            names = [name for name in parquet.read_schema(file).names if name != _LINE]
+            if brief:
+                texts = ("explanation", "usage.")
+                names = [name for name in names if not name.startswith(texts)]
+            frames.append(parquet.read_table(file, columns=names).to_pandas())
         except (ArrowException, OSError, KeyError) as error:
             raise DataError(file, None, f"cannot be read: {error}") from error
         frames[-1].attrs = _about(file) or {}

@@ -16,20 +16,7 @@ from medal_judges.errors import ConfigError, DataError
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
     path = tmp_path / "contexts.jsonl"
-    command = [
-        "data",
-        "seeds",
-        "--n",
-        "5",
-        "--lang",
-        "pt",
-        "--lang",
-        "zh",
-        "--seed",
-        "3",
-        "--out",
-        str(path),
-    ]
+    command = f"data seeds --n 5 --lang pt --lang zh --seed 3 --out {path}".split()
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     return path

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -135,15 +134,6 @@ def test_answers_are_cached_as_they_arrive_not_at_the_end(tmp_path: Path) -> Non
     assert [c.text for c in answers] == ["3", "4"] and inner.asked == []
 
 
-def test_a_backend_that_reports_nothing_gives_failures(tmp_path: Path) -> None:
-    class Silent(Counting):
-        def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
-            return
-
-    (answer,) = CachedModel(Silent(), tmp_path).chat([ask("one")])
-    assert answer.finish == "failed"
-
-
 OTHERS = [
     *({"seed": 0}, {"seed": 1}, {"temperature": 0.5}, {"top_p": 0.9}, {"max_tokens": 7}),
     *({"schema": {"type": "object"}}, {"top_logprobs": 3}, {"prefill": "{"}),
@@ -266,20 +256,3 @@ def test_kill_9_loses_no_answer_that_was_written(tmp_path: Path) -> None:
         counts.append(20 + 7 * round_ + len([line for line in rest if line.endswith("\n")]))
     for round_, count in enumerate(counts):
         check(path, f"r{round_}", count)
-
-
-def test_two_processes_write_one_file_and_a_third_reads_on(tmp_path: Path) -> None:
-    path = tmp_path / "answers.jsonl"
-    reader = AnswerStore(path)
-    processes = [writer(path, label, 100) for label in ("a", "b")]
-    while any(process.poll() is None for process in processes):
-        reader.find(["a-0"], COMPLETION)
-        time.sleep(0.01)
-    for process in processes:
-        assert process.stdout is not None
-        process.stdout.close()
-        assert process.returncode == 0
-    for label in ("a", "b"):
-        check(path, label, 100)
-    keys = [f"{label}-{number}" for label in "ab" for number in range(100)]
-    assert len(reader.find(keys, COMPLETION)) == 200 and reader.bad == 0

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.local.layers import attends_to_all
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, Message
 
@@ -88,22 +86,3 @@ def test_what_does_not_fit_is_told(smollm2: LocalModel) -> None:
     assert answer.finish == "failed" and "do not fit the 8192 tokens" in str(answer.failure)
     with pytest.raises(ConfigError, match="do not fit the 8192 tokens"):
         smollm2.loglikelihood([[Continuation(long, "Hm.")]])
-
-
-def test_names_and_settings() -> None:
-    with pytest.raises(ConfigError, match="unknown backend 'tgi'"):
-        load_llm({"backend": "tgi", "model": "a"})
-    with pytest.raises(ConfigError, match="no model named"):
-        load_llm({"backend": "openai"})
-    with pytest.raises(ConfigError, match="dtype: Input should be"):
-        load_llm({"model": "embedded:smollm2", "dtype": "int4"})
-    with pytest.raises(ConfigError, match="no embedded default"):
-        load_llm("embedded:gpt5")
-
-
-def test_models_with_windows_take_the_plain_loop() -> None:
-    from transformers import Gemma3TextConfig, LlamaConfig, MistralConfig
-
-    assert attends_to_all(LlamaConfig())
-    assert not attends_to_all(MistralConfig(sliding_window=4096))
-    assert not attends_to_all(Gemma3TextConfig())

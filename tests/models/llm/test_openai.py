@@ -16,13 +16,11 @@ from typing import Any
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.judge import Judge
 from medal_judges.models.llm.cost import CostLimitError, Price, Usage, load_prices
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, LanguageModel, Message
 from medal_judges.models.llm.server.connection import REASONING_TOKENS
 from medal_judges.models.llm.truncation import tokens_above
-from medal_judges.reading.dialogues import read_dialogues
 
 pytest.importorskip("openai")
 pytest.importorskip("tenacity")
@@ -124,12 +122,6 @@ def test_an_empty_answer_counts_if_it_is_intended(serve: Serve, tmp_path: Path) 
 
 
 # -- limits ------------------------------------------------------------------------------------
-
-
-def test_requests_in_flight_are_bounded(serve: Serve) -> None:
-    server = serve(delay=0.05)
-    remote(server, max_in_flight=3).chat(asked(20))
-    assert server.told("load")["most"] == 3
 
 
 def test_after_a_refusal_nobody_asks_before_the_server_said(serve: Serve) -> None:
@@ -289,12 +281,6 @@ def test_a_real_model_answers_as_it_does_here(serve: Serve, smollm2: Any) -> Non
     assert llm.count_tokens(talk) == smollm2.count_tokens(talk)
 
 
-def test_a_server_without_echo_tells_no_likelihoods(serve: Serve) -> None:
-    llm = remote(serve(fault="404", times=-1))
-    with pytest.raises(ConfigError, match="does not return log-probabilities"):
-        llm.loglikelihood([[Continuation((Message("user", "Hello"),), "Hi")]])
-
-
 # -- medal score -------------------------------------------------------------------------------
 
 
@@ -326,18 +312,6 @@ def _run(command: list[str]) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
     )
-
-
-@pytest.mark.parametrize("fault", ["429", "500", "timeout", "truncated", "malformed", "length"])
-def test_every_row_ends_scored_or_with_its_reason(serve: Serve, tmp_path: Path, fault: str) -> None:
-    server = serve(fault=fault, times=-1, every=2, hang=1.0, idempotent=False)
-    setting = {"model": "openai:tester", "base_url": server.url, "attempts": 2}
-    setting |= {"timeout": 0.5, "longest_wait": 0.2, "max_in_flight": 4}
-    judge = Judge.from_pretrained("judges/dstc12_baseline.yaml", llm=setting)
-    rows = list(judge.score(read_dialogues(_dialogues(tmp_path, 6))))
-    scored = [row for row in rows if row.scored]
-    assert len(rows) == 6 and len(scored) == 3
-    assert all(row.scored or row.failure for row in rows)
 
 
 @pytest.mark.parametrize("idempotent", [True, False])

@@ -10,8 +10,6 @@ import torch
 from transformers import (
     Gemma3ForCausalLM,
     Gemma3TextConfig,
-    GPT2Config,
-    GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
@@ -99,31 +97,11 @@ def test_a_window_shorter_than_the_text_is_kept_to(kinds: str, limit: int) -> No
     assert np.abs(np.concatenate(plain_logprobs(model, group)[0]) - np.concatenate(plain)).max() > 1
 
 
-def test_learned_positions_follow_depth_not_place_in_the_pass() -> None:
-    torch.manual_seed(1)
-    config = GPT2Config(vocab_size=97, n_embd=32, n_layer=2, n_head=2, n_positions=128)
-    model = GPT2LMHeadModel(config).eval()
-    group = random_group(np.random.default_rng(1), trunk=40, branches=12)
-    shared, _ = tree_logprobs(model, group)
-    plain, _ = plain_logprobs(model, group)
-    for ours, theirs in zip(shared, plain, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-4)
-
-
 def test_logprobs_are_natural_logs_of_probabilities_that_add_up_to_one() -> None:
     model = tiny()
     group = [TokenSequence((5, 6, 7, token), 3) for token in range(97)]
     found, _ = tree_logprobs(model, group)
     assert sum(float(np.exp(values[0])) for values in found) == pytest.approx(1, abs=1e-5)
-
-
-def test_a_continuation_does_not_see_its_neighbours() -> None:
-    model, rng = tiny(), np.random.default_rng(3)
-    group = random_group(rng, trunk=30, branches=10)
-    together, _ = tree_logprobs(model, group)
-    for sequence, values in zip(group, together, strict=True):
-        alone, _ = tree_logprobs(model, [sequence])
-        np.testing.assert_allclose(values, alone[0], atol=1e-5)
 
 
 def test_tree_holds_each_distinct_prefix_once() -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,14 +47,3 @@ def test_the_backend_decides_which_settings_there_are() -> None:
     engine = llm_config({"model": "vllm:org/name", "tensor_parallel_size": 2})
     assert isinstance(engine, VLLMLLM) and engine.model_extra == {"tensor_parallel_size": 2}
     assert {kind.model_fields["backend"].default for kind in BACKENDS.values()} == set(BACKENDS)
-
-
-def test_on_the_command_line_there_is_no_traceback(tmp_path: Path) -> None:
-    turns = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}]
-    file = tmp_path / "in.jsonl"
-    file.write_text(json.dumps({"id": "a", "dialogue": turns}) + "\n")
-    code = "from medal_judges.cli import main; main()"
-    words = ["score", str(file), "--judge", "configs/judges/medal.yaml", "llm.base_url=http://x/v1"]
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
-    assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert "llm.backend=openai llm.model=NAME" in done.stderr

@@ -30,7 +30,6 @@ from medal_judges.models.llm.vllm.model import (
     completion_of,
     engine_settings,
     read_adapter,
-    score_settings,
 )
 
 BLOCK = 3  # the prefix of HI has 8 tokens: two blocks and a rest
@@ -184,11 +183,6 @@ def test_a_prompt_that_does_not_fit_is_refused(local: LocalModel) -> None:
     assert answer.finish == "failed" and "50 do not fit" in str(answer.failure)
 
 
-def test_fingerprint_names_template_precision_and_weights(local: LocalModel) -> None:
-    found = model(Engine(local, runner=1)).fingerprint()
-    assert (found["dtype"], found["weights"], found["system"]) == ("float32", "abc", "transcript")
-
-
 def test_chat_settings() -> None:
     schema = {"type": "object"}
     assert chat_settings(ChatRequest(HI)) == {
@@ -203,12 +197,6 @@ def test_chat_settings() -> None:
     assert settings["logprobs"] == 20
     assert "presence_penalty" not in settings
     assert chat_settings(ChatRequest(HI, presence_penalty=0.6))["presence_penalty"] == 0.6
-
-
-def test_score_settings_read_the_prefix_cache_only_when_told() -> None:
-    assert "skip_reading_prefix_cache" not in score_settings(shared=False)
-    assert score_settings(shared=True)["skip_reading_prefix_cache"] is False
-    assert score_settings(shared=True)["prompt_logprobs"] == 0
 
 
 def test_engine_settings() -> None:
@@ -260,18 +248,6 @@ def test_a_completion_is_read() -> None:
 def test_without_vllm_the_extra_is_named() -> None:
     with pytest.raises(MissingExtraError, match=r"medal-judges\[vllm\]"):
         load_llm("vllm:org/name")
-
-
-def test_the_weights_of_a_folder_are_marked_by_their_content(
-    local: LocalModel, tmp_path: Path
-) -> None:
-    engine = Engine(local, runner=1)
-    engine.model_config.model = str(tmp_path)
-    (tmp_path / "model.safetensors").write_bytes(b"a" * 100_000)
-    first = model(engine).fingerprint()["weights"]
-    assert first == model(engine).fingerprint()["weights"]
-    (tmp_path / "model.safetensors").write_bytes(b"b" * 100_000)
-    assert first != model(engine).fingerprint()["weights"]
 
 
 def test_thinking_is_a_request_of_its_own_and_its_tokens_are_counted_apart(

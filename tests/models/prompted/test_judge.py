@@ -114,16 +114,6 @@ def test_meep_judges_turns_and_every_row_has_a_score_or_a_reason(smollm2: LocalM
     assert all(j.scored and 0 <= (j.scores["engagingness"] or 0) <= 100 for j in weighed)
 
 
-@pytest.mark.slow
-def test_long_answers_are_shortened_by_the_model_itself(smollm2: LocalModel) -> None:
-    long = replace(LAKE, turns=(*LAKE.turns, Turn("assistant", "The island has goats. " * 12)))
-    shortening = {"context": "summary_50", "summary_from": 30, "summary_dialogue": 40}
-    meep = judge("meep", smollm2, max_tokens=4, **shortening)
-    judgement = next(meep.score([long]))
-    assert judgement.shortened_turns == 1
-    assert judgement.usage["output_tokens"] > 4
-
-
 # -- what a model may answer, scripted -------------------------------------------------------------
 
 
@@ -272,13 +262,6 @@ def test_a_share_of_the_dialogue_is_shown_with_a_gap() -> None:
     shown = llm.asked[0].messages[-1].content
     assert "turn 1</assistant>\n[...]\n<user>turn 8" in shown and "turn 5" not in shown
     assert judgement.left_out_turns == 6 and judgement.truncated_turns == 0
-
-
-def test_the_language_of_the_prompt_follows_the_dialogue() -> None:
-    llm = Scripted(["70"])
-    list(judge("meep", llm, language="auto", answer="number").score([LAKE, TEA]))
-    texts = {r.messages[-1].content.split()[-1] for r in llm.asked}
-    assert texts == {"Score:", "Puntuación:"}
 
 
 def test_settings_that_do_not_fit_say_so() -> None:

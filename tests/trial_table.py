@@ -13,7 +13,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from medal_judges.eval.trial.results import GROUPS, Group, TrialFinding, TrialResult
+from medal_judges.eval.trial.config import GROUPS, Group
+from medal_judges.eval.trial.findings import TrialFinding, TrialResult
 from medal_judges.records.validation import parse
 from medal_judges.report.numbers import number
 

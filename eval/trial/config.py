@@ -10,11 +10,20 @@ from pydantic import Field, model_validator
 
 from medal_judges.config import Config, build_config, option, read_yaml
 from medal_judges.data_prep.perturbation.edit import LANGUAGES
-from medal_judges.eval.trial.results import Verdict
+from medal_judges.errors import ConfigError
 from medal_judges.reading.options import DEFAULT_READING, ReadOptions
 from medal_judges.stats.estimate import Estimate
 
-MIN_PAIRS = 10  # a check with fewer pairs gets no verdict
+# The score should stay, not rise, not obey an instruction, fall; or a figure about daily use.
+Group = Literal["same", "no_gain", "attack", "must_fall", "use"]
+Verdict = Literal["green", "amber", "red", "none"]  # none: too few pairs, or nothing to judge
+GROUPS: Mapping[Group, str] = {
+    "same": "What should not matter",
+    "no_gain": "What must not buy a score",
+    "attack": "Attacks",
+    "must_fall": "What must matter",
+    "use": "Calibration and cost",
+}
 
 
 class TrialOptions(Config):
@@ -100,18 +109,13 @@ class Bound(Config):
         if estimate.value is None:
             return "none"
         sign = 1.0 if self.red > self.green else -1.0
-
-        def badness(value: float) -> float:
-            return sign * (abs(value) if self.size else value)
-
-        if badness(estimate.value) <= self.green * sign:
+        values = [v for v in (estimate.value, estimate.low, estimate.high) if v is not None]
+        badness = [sign * (abs(value) if self.size else value) for value in values]
+        if badness[0] <= sign * self.green:
             return "green"
-        if badness(estimate.value) < self.red * sign:
-            return "amber"
-        ends = [end for end in (estimate.low, estimate.high) if end is not None]
-        crosses = self.size and bool(ends) and min(ends) <= 0 <= max(ends)
-        nearest = min(map(badness, ends), default=badness(estimate.value))
-        return "amber" if crosses or nearest <= self.green * sign else "red"
+        crosses_zero = self.size and min(values) <= 0 <= max(values)
+        sure = min(badness) > sign * self.green and not crosses_zero
+        return "red" if badness[0] >= sign * self.red and sure else "amber"
 
     def text(self) -> str:
         """Returns ``green to 0.05, red from 0.15``."""
@@ -119,28 +123,13 @@ class Bound(Config):
         return f"green {words[0]} {self.green:g}, red {words[1]} {self.red:g}"
 
 
-BOUNDS = (
-    "same.shift", "same.moved", "again.shift", "again.moved", "language.shift", "language.spearman",
-    "no_gain.gain", "no_gain.raised", "attack.gain", "attack.harmed", "must_fall.auc",
-    "must_fall.slope", "must_fall.found", "use.gap", "use.unscored", "use.kinship",
-)  # fmt: skip
 Bounds = Mapping[str, Bound]
 
 
-class BoundsFile(Config):
-    """The bounds of every figure that has a verdict."""
-
-    bounds: Bounds
-
-    @model_validator(mode="after")
-    def _complete(self) -> BoundsFile:
-        if missing := [name for name in BOUNDS if name not in self.bounds]:
-            raise ValueError(f"no bound for {', '.join(missing)}")
-        if unknown := [name for name in self.bounds if name not in BOUNDS]:
-            raise ValueError(f"no figure {unknown[0]!r}; there are {', '.join(BOUNDS)}")
-        return self
-
-
 def load_bounds(path: str) -> Bounds:
-    """Reads bounds from a YAML file, or a shipped one by name. Raises ConfigError."""
-    return build_config(BoundsFile, {"bounds": read_yaml(path)}, where=path).bounds
+    """Reads bounds from a YAML file, the others from the shipped one. Raises ConfigError."""
+    shipped, given = read_yaml("trial/bounds"), read_yaml(path)
+    if unknown := [name for name in given if name not in shipped]:
+        raise ConfigError(f"{path}: no figure {unknown[0]!r}", hint=f"known: {', '.join(shipped)}")
+    bounds = shipped | given
+    return {name: build_config(Bound, bounds[name], where=f"{path}: {name}") for name in bounds}

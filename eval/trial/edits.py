@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from medal_judges.data_prep.perturbation import versions as surface
 from medal_judges.data_prep.perturbation.edit import LANGUAGES, stable_hash
@@ -29,19 +30,18 @@ from medal_judges.data_prep.perturbation.injection import (
 )
 from medal_judges.data_prep.perturbation.versions import Versions, text_insertions
 from medal_judges.errors import ConfigError
-from medal_judges.eval.trial.config import TrialConfig
+from medal_judges.eval.trial.config import Group, TrialConfig
 from medal_judges.eval.trial.dialogues import TrialData
-from medal_judges.eval.trial.results import Direction, Group
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.signature import content_hash
 
-Make = Callable[[Dialogue, np.random.Generator], Dialogue | Versions | None]
 LONG, DEEP = 60, (3, 6)  # turns of a long dialogue; the range of its early fault
 LANGUAGE, REFERENCE = "language", "en"  # the check of a dialogue against its translations
 # Checks without an edit: the same dialogues again, translations, rated rows.
 AGAIN, ROW_ORDER, DIMENSION_ORDER = "again", "row_order", "dimension_order"
 EXTRA = (AGAIN, ROW_ORDER, DIMENSION_ORDER, LANGUAGE, "calibration", "use")
 _SEVERAL = (("repetitive", 2), ("irrelevant", 2), ("unsafe", 1))
+_PAIR = ["check", "strength", "conversation", "lang", "before", "after", "touched"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class Edit:
     name: str
     group: Group
     what: str
-    make: Make
-    harm: Direction = "up"
+    make: Callable[[Dialogue, np.random.Generator], Dialogue | Versions | None]
+    harm: Literal["up", "down"] = "up"
     languages: tuple[str, ...] | None = None
     strength: int = 0
     issue: str | None = None
@@ -76,10 +76,9 @@ class Edit:
         made = self.make(dialogue, rng)
         if isinstance(made, Dialogue):
             made = Versions(made)
-        if made is None:
+        if made is None or made.version.turns == (made.control or dialogue).turns:
             return None
-        before = dialogue if made.control is None else made.control
-        return made if made.version.turns != before.turns else None
+        return made
 
 
 _SURFACE: Sequence[tuple[str, Group, surface.Change, tuple[str, ...] | None]] = (
@@ -95,21 +94,14 @@ _SURFACE: Sequence[tuple[str, Group, surface.Change, tuple[str, ...] | None]] = 
 )
 
 
-def surface_edits() -> Iterator[Edit]:
-    """Yields the edits that should not matter, and padding that must not raise the score."""
+def turn_edits(files: Sequence[str] = ("trial/texts",)) -> Iterator[Edit]:
+    """Yields the edits that should not matter, padding that must not raise the score, and one edit
+    for each entry of the files."""
     for name, group, change, languages in _SURFACE:
         what = " ".join((change.__doc__ or name).split("\n\n")[0].split())
         yield Edit(name, group, what, change, languages=languages)
-
-
-def text_edits(files: Sequence[str] = ("trial/texts",)) -> Iterator[Edit]:
-    """Yields one edit for each entry of the files. Raises ConfigError if two share a name."""
-    seen: set[str] = set()
     for file in files:
         for name, entry in text_insertions(file).items():
-            if name in seen:
-                raise ConfigError(f"{file}: there is an edit {name!r} already")
-            seen.add(name)
             yield Edit(name, entry.group, entry.what, entry.versions, entry.harm, entry.languages)
 
 
@@ -138,20 +130,17 @@ def issue_edits(data: TrialData, doses: Sequence[int]) -> Iterator[Edit]:
         return None if whole is None else injected_at(whole, *DEEP, rng, donors, groups[d.id])
 
     fall = partial(Edit, group="must_fall", languages=LANGUAGES)
+    if bad := [dose for dose in doses if dose not in STRENGTHS]:
+        raise ConfigError(f"doses are 1, 2 or 3, not {bad[0]!r}")
     for issue in ISSUES:
+        what = f"Issue {issue} injected, at strengths 1 to 3."
         for dose in doses:
-            if dose not in STRENGTHS:
-                raise ConfigError(f"doses are 1, 2 or 3, not {dose!r}")
-            what = f"Issue {issue} injected, at strengths 1 to 3."
             make = partial(plant, issue, dose)
             yield fall(name=issue, what=what, make=make, strength=dose, issue=issue)
-    names = ", ".join(name for name, _ in _SEVERAL)
-    what = f"Three issues in one dialogue: {names}."
+    what = f"Three issues in one dialogue: {', '.join(name for name, _ in _SEVERAL)}."
     yield fall(name="several_at_once", what=what, make=all_at_once)
-    for number, (place, word) in enumerate(
-        (("early", "first"), ("middle", "middle"), ("late", "last"))
-    ):
-        what = f"One fault in the {word} third of the dialogue."
+    for number, place in enumerate(("early", "middle", "late")):
+        what = f"One fault in the {('first', 'middle', 'last')[number]} third of the dialogue."
         yield fall(name=f"place_{place}", what=what, make=partial(at_third, number))
     yield fall(name="long_dialogue", what=f"One fault about turn 5 of {LONG} turns.", make=deep)
 
@@ -159,49 +148,32 @@ def issue_edits(data: TrialData, doses: Sequence[int]) -> Iterator[Edit]:
 def trial_edits(data: TrialData, config: TrialConfig, more: Sequence[Edit] = ()) -> list[Edit]:
     """Returns all edits that ``config`` selects, ``more`` included. Raises ConfigError for an
     unknown check, and for two edits of one name."""
-    edits = [
-        *surface_edits(),
-        *text_edits(("trial/texts", *config.texts)),
-        *issue_edits(data, config.doses),
-        *more,
-    ]
+    texts = ("trial/texts", *config.texts)
+    edits = [*turn_edits(texts), *issue_edits(data, config.doses), *more]
     double = [key for key, count in Counter(edit.key for edit in edits).items() if count > 1]
     if double:
         raise ConfigError(f"two edits are called {double[0]!r}")
-    known = dict.fromkeys([edit.group for edit in edits]) | dict.fromkeys(e.name for e in edits)
-    wanted = [name for name in config.checks if name not in EXTRA]
-    if unknown := [name for name in wanted if name not in known]:
+    known = [*dict.fromkeys(e.group for e in edits), *dict.fromkeys(e.name for e in edits)]
+    if unknown := [name for name in config.checks if name not in (*known, *EXTRA)]:
         raise ConfigError(f"no check {unknown[0]!r}", hint=f"known: {', '.join(known)}")
     return [e for e in edits if config.wants(e.name, e.group)]
 
 
-@dataclass(frozen=True, slots=True)
-class VersionPair:
-    """Two dialogues (ids) to compare: ``after`` has the edit, ``before`` does not. ``touched``: the
-    assistant turns with the edit."""
-
-    check: str
-    strength: int
-    conversation: str
-    lang: str
-    before: str
-    after: str
-    touched: tuple[int, ...] = ()
-
-    def to_record(self) -> dict[str, Any]:
-        return asdict(self) | {"touched": list(self.touched)}
-
-
 @dataclass(slots=True)
 class TrialPlan:
-    """``dialogues`` by id: originals, versions, controls and translations; a conversation's lie
-    together. ``refused``: number of dialogues that could not carry an edit, by its key."""
+    """``dialogues`` by id: originals, versions, controls and translations; those of one
+    conversation are adjacent. ``refused``: number of dialogues that could not carry an edit, by its
+    key.
+
+    ``pairs`` has one row for each two dialogues to compare: check, strength, conversation, lang,
+    ``before`` and ``after`` (ids; ``after`` has the edit), ``touched`` (assistant turns with it).
+    """
 
     edits: list[Edit]
-    dialogues: dict[str, Dialogue] = field(default_factory=dict)
-    originals: list[str] = field(default_factory=list)
-    pairs: list[VersionPair] = field(default_factory=list)
-    refused: Counter[str] = field(default_factory=Counter)
+    dialogues: dict[str, Dialogue]
+    originals: list[str]
+    pairs: pd.DataFrame
+    refused: Counter[str]
 
     @property
     def data(self) -> str:
@@ -215,8 +187,8 @@ def make_plan(data: TrialData, config: TrialConfig, edits: Sequence[Edit]) -> Tr
     The choice of dialogues and the random numbers follow from the seed, the dialogue's id and the
     edit's name alone. All strengths of an edit use the same dialogues.
     """
-    plan = TrialPlan(list(edits))
-    made: dict[str, list[tuple[VersionPair, list[Dialogue]]]] = {}
+    refused: Counter[str] = Counter()
+    made: dict[str, list[tuple[tuple[Any, ...], list[Dialogue]]]] = {}
     for edit in edits:
         count = 0
         for dialogue in sorted(
@@ -227,7 +199,7 @@ def make_plan(data: TrialData, config: TrialConfig, edits: Sequence[Edit]) -> Tr
             seed = stable_hash(config.seed, dialogue.id, edit.name, edit.strength)
             versions = edit.versions(dialogue, np.random.default_rng(seed))
             if versions is None:
-                plan.refused[edit.key] += 1
+                refused[edit.key] += 1
                 continue
             count += 1
             id, before = f"{dialogue.id}+{edit.key}", dialogue.id
@@ -235,19 +207,24 @@ def make_plan(data: TrialData, config: TrialConfig, edits: Sequence[Edit]) -> Tr
             if versions.control is not None:
                 before = f"{id}.control"
                 scored.append(replace(versions.control, id=before))
-            group, lang = data.groups[dialogue.id], dialogue.lang
-            pair = VersionPair(edit.name, edit.strength, group, lang, before, id, versions.touched)
+            about = edit.name, edit.strength, data.groups[dialogue.id], dialogue.lang
+            pair = (*about, before, id, versions.touched)
             made.setdefault(dialogue.id, []).append((pair, scored))
+    dialogues: dict[str, Dialogue] = {}
+    pairs = []
     for dialogue in data.dialogues:
-        plan.originals.append(dialogue.id)
-        plan.dialogues[dialogue.id] = dialogue
+        dialogues[dialogue.id] = dialogue
         for pair, scored in made.get(dialogue.id, ()):
-            plan.dialogues |= {version.id: version for version in scored}
-            plan.pairs.append(pair)
+            dialogues |= {version.id: version for version in scored}
+            pairs.append(pair)
     for name, by_lang in data.parallel.items() if config.wants(LANGUAGE, "same") else ():
+        if (reference := by_lang.get(REFERENCE)) is None:
+            continue
         for lang, dialogue in by_lang.items():
-            if lang != REFERENCE and (reference := by_lang.get(REFERENCE)) is not None:
-                for one in (reference, dialogue):
-                    plan.dialogues.setdefault(one.id, one)
-                plan.pairs.append(VersionPair(LANGUAGE, 0, name, lang, reference.id, dialogue.id))
-    return plan
+            if lang != REFERENCE:
+                dialogues.setdefault(reference.id, reference)
+                dialogues.setdefault(dialogue.id, dialogue)
+                pairs.append((LANGUAGE, 0, name, lang, reference.id, dialogue.id, ()))
+    originals = [dialogue.id for dialogue in data.dialogues]
+    table = pd.DataFrame(pairs, columns=_PAIR)
+    return TrialPlan(list(edits), dialogues, originals, table, refused)

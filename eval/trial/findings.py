@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
 from medal_judges.eval.benchmark.injected import localisation
-from medal_judges.eval.trial.config import MIN_PAIRS, Bounds
-from medal_judges.eval.trial.dialogues import RatedSet
+from medal_judges.eval.trial.config import Bounds, Group, Verdict
 from medal_judges.eval.trial.edits import (
     AGAIN,
     DIMENSION_ORDER,
@@ -20,32 +20,39 @@ from medal_judges.eval.trial.edits import (
     ROW_ORDER,
     Edit,
     TrialPlan,
-    VersionPair,
 )
 from medal_judges.eval.trial.pairs import (
     HALF,
-    QualityScale,
-    ScoredPairs,
-    estimate,
+    auc,
+    calibration_gap,
+    dose_slope,
+    mean,
     oriented,
+    quality,
+    quality_parts,
+    share,
     spearman,
+    spearman_by_language,
+    win,
+    with_scores,
 )
-from medal_judges.eval.trial.results import Group, TrialFinding, Verdict
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.report.numbers import number
-from medal_judges.stats.correlation import (
-    Floats,
-)
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import PLAIN
-from medal_judges.stats.means import Sample, difference_of, mean_of, share_of
+from medal_judges.stats.means import Sample, difference_of
 
-_BINS = 5
+MIN_PAIRS = 10  # a check with fewer pairs gets no verdict
 _AGAIN_WHAT = {
     AGAIN: "The same dialogues scored again, without the cache.",
     ROW_ORDER: "The same dialogues in reverse order and in smaller batches.",
     DIMENSION_ORDER: "The same dialogues with the dimensions in reverse order.",
+}
+# Bounds of an edit's figures, by its group.
+_MOVED: Mapping[Group, Mapping[str, str]] = {
+    "same": {"shift": "same.shift", "moved": "same.moved"},
+    "no_gain": {"gain": "no_gain.gain", "raised": "no_gain.raised"},
+    "attack": {"harmed": "attack.harmed", "gain": "attack.gain"},
 }
 # Families of models by a word of their names; the first match counts.
 _FAMILIES = (
@@ -56,156 +63,232 @@ _FAMILIES = (
 _SAME_FAMILY = {"mixtral": "mistral", "vicuna": "llama", "aya": "command"}
 
 
-@dataclass(slots=True)
-class TrialAnswers:
-    """The judgements of one judge: of every version by id, of the originals scored ``again`` in
-    other ways, of rated sets by name, and of single turns by (id, turn). ``seconds`` a dialogue."""
+@dataclass(frozen=True, slots=True)
+class TrialFinding:
+    """One check of one judge.
 
+    ``figures`` are points of quality from 1 to 5 (``shift``, ``gain``, ``drop``, ``slope``), or
+    shares and correlations (``moved``: share of pairs by more than half a point; ``raised``,
+    ``harmed``; ``auc``, ``win``; ``spearman``; ``found``), with intervals by conversation.
+    ``headline`` is the figure that decided the verdict. ``pairs`` of ``asked`` are scored.
+    ``by_language``: the mean shift in each language; ``dimensions``: the mean shift of each
+    dimension as a share of its scale.
+    """
+
+    group: Group
+    check: str
+    what: str
+    verdict: Verdict
+    reason: str
+    headline: str
+    figures: Mapping[str, Estimate]
+    pairs: int = 0
+    asked: int = 0
+    conversations: int = 0
+    by_language: Mapping[str, Estimate] = field(default_factory=dict)
+    dimensions: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def figure(self) -> Estimate:
+        """The headline figure."""
+        return self.figures.get(self.headline, Estimate(None, reason=self.reason))
+
+
+@dataclass(frozen=True, slots=True)
+class TrialResult:
+    """The trial of one judge, as in trial.json. ``quality``: the dimensions behind its score from 1
+    to 5; ``judged``: the languages of the figures; ``made_for``: the judge's supported languages
+    (empty: any)."""
+
+    judge: str
     signature: str
-    dimensions: tuple[Dimension, ...]
-    languages: tuple[str, ...] | None
-    versions: Mapping[str, Judgement]
-    again: dict[str, Mapping[str, Judgement]] = field(default_factory=dict)
-    rated: dict[str, Mapping[str, Judgement]] = field(default_factory=dict)
-    turn_pairs: list[VersionPair] = field(default_factory=list)
-    turns: dict[tuple[str, int], Judgement] = field(default_factory=dict)
-    seconds: float | None = None
+    quality: str
+    version: str
+    seed: int
+    data: str
+    dialogues: int
+    versions: int
+    judged: tuple[str, ...]
+    findings: tuple[TrialFinding, ...]
+    made_for: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def counts(self, group: Group) -> Counter[Verdict]:
+        """Returns the number of findings in ``group`` by verdict."""
+        return Counter(f.verdict for f in self.findings if f.group == group)
+
+    def finding(self, group: Group, check: str) -> TrialFinding | None:
+        """Returns the finding of a check, None if the judge has none."""
+        found = (f for f in self.findings if f.group == group and f.check == check)
+        return next(found, None)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Analysis:
-    """One judge's answers to a plan, and the findings from them."""
+    """One judge's judgements of a plan, and the findings from them: of every version by id, of the
+    originals scored ``again`` in other ways, of the dialogues of each ``rated`` table, and of the
+    single ``turns`` of ``turn_pairs`` by (id, turn). ``seconds`` are of one dialogue."""
 
     plan: TrialPlan
-    answers: TrialAnswers
     bounds: Bounds
-    rated: Sequence[RatedSet]
+    signature: str
+    dimensions: tuple[Dimension, ...]
+    languages: tuple[str, ...]
+    versions: Mapping[str, Judgement]
+    again: dict[str, Mapping[str, Judgement]] = field(default_factory=dict)
+    rated: dict[str, tuple[pd.DataFrame, Mapping[str, Judgement]]] = field(default_factory=dict)
+    turn_pairs: pd.DataFrame = field(default_factory=pd.DataFrame)
+    turns: Mapping[tuple[str, int | None], Judgement] = field(default_factory=dict)
+    seconds: float | None = None
 
     @cached_property
-    def scale(self) -> QualityScale:
-        return QualityScale(self.answers.dimensions)
+    def parts(self) -> tuple[Dimension, ...]:
+        """The dimensions behind the quality of a dialogue."""
+        return quality_parts(self.dimensions)
+
+    @property
+    def quality_text(self) -> str:
+        names = ", ".join(d.name for d in self.parts)
+        return names if len(self.parts) == 1 else f"the mean of {names}"
 
     @cached_property
     def judged(self) -> tuple[str, ...]:
         """Languages of the figures: those that the judge supports, or all if it supports none."""
         langs = dict.fromkeys(self.plan.dialogues[id].lang for id in self.plan.originals)
-        own = [lang for lang in langs if lang in (self.answers.languages or ())]
-        return tuple(own or langs)
+        return tuple([lang for lang in langs if lang in self.languages] or langs)
 
-    def score(self, id: str) -> float | None:
-        """Returns the quality of the version ``id``."""
-        return self.scale.of(self.answers.versions.get(id))
+    @cached_property
+    def pairs(self) -> pd.DataFrame:
+        """The plan's pairs with a score on both sides, in every language."""
+        pairs = self.plan.pairs
+        return with_scores(pairs, map(self._score, pairs.before), map(self._score, pairs.after))
 
-    def scored(self, name: str, strength: int | None = None) -> ScoredPairs:
-        """Returns the pairs of a check, at one strength or at all, in every language."""
-        pairs = [p for p in self.plan.pairs if p.check == name and strength in (None, p.strength)]
-        return ScoredPairs.of(pairs, lambda p: self.score(p.before), lambda p: self.score(p.after))
+    def own(self, name: str) -> pd.DataFrame:
+        """Returns the scored pairs of a check in the languages of the figures."""
+        return self.pairs[(self.pairs.check == name) & self.pairs.lang.isin(self.judged)]
 
-    def own(self, scored: ScoredPairs) -> ScoredPairs:
-        """Returns the pairs in the languages of the figures."""
-        return scored.where(lambda pair: pair.lang in self.judged)
+    def _score(self, id: str) -> float | None:
+        return quality(self.versions.get(id), self.parts)
 
     def findings(self) -> Iterator[TrialFinding]:
         """Yields one finding for each check that has pairs, in the order of the groups."""
         for name, what in _AGAIN_WHAT.items():
-            if name in self.answers.again:
+            if name in self.again:
                 yield self._again(name, what)
         by_name = {edit.name: edit for edit in self.plan.edits}
         edits = {group: [e for e in by_name.values() if e.group == group] for group in _MOVED}
         yield from map(self._moved, edits["same"])
-        if any(pair.check == LANGUAGE for pair in self.plan.pairs):
+        if (self.plan.pairs.check == LANGUAGE).any():
             yield self._language()
         yield from map(self._moved, [*edits["no_gain"], *edits["attack"]])
         yield from map(self._must_fall, [e for e in by_name.values() if e.group == "must_fall"])
         yield from self._pointed_at()
-        if self.answers.turns:
+        if self.turns:
             yield self._by_turns()
-        for rated in self.rated:
-            if rated.name in self.answers.rated:
-                yield self._calibration(rated, self.answers.rated[rated.name])
-                yield from self._kinship(rated, self.answers.rated[rated.name])
-        yield self._unscored()
-        if AGAIN in self.answers.again:
+        for name, (table, judgements) in self.rated.items():
+            yield from self._against_people(name, table, judgements)
+        ids = list(self.plan.dialogues)
+        missing = pd.DataFrame({"conversation": [id.partition("+")[0] for id in ids]})
+        unscored = share(missing, pd.Series([self._score(id) is None for id in ids]))
+        what = "Share of dialogues and versions without a score."
+        bounds = {"unscored": "use.unscored"}
+        yield self._finding("use", "unscored", what, missing, {"unscored": unscored}, bounds)
+        if AGAIN in self.again:
             yield self._cost()
 
     def _again(self, name: str, what: str) -> TrialFinding:
-        other, ids = self.answers.again[name], self.plan.originals
-        pairs = [VersionPair(name, 0, id, self.plan.dialogues[id].lang, id, id) for id in ids]
-        scored = ScoredPairs.of(
-            pairs, lambda p: self.score(p.before), lambda p: self.scale.of(other.get(p.after))
-        )
-        figures = {"shift": scored.mean(np.abs(scored.shift)), **_common(scored)}
-        return self._finding(
-            "same", name, what, scored, figures, {"shift": "again.shift", "moved": "again.moved"}
-        )
+        ids = self.plan.originals
+        again = (quality(self.again[name].get(id), self.parts) for id in ids)
+        pairs = with_scores(pd.DataFrame({"conversation": ids}), map(self._score, ids), again)
+        figures = {"shift": mean(pairs, pairs.change.abs()), **_common(pairs)}
+        bounds = {"shift": "again.shift", "moved": "again.moved"}
+        return self._finding("same", name, what, pairs, figures, bounds, asked=len(ids))
 
     def _language(self) -> TrialFinding:
-        every = self.scored(LANGUAGE)
-        figures = {"shift": every.mean(every.shift), **_common(every)}
-        figures["spearman"] = every.spearman_by_language()
+        pairs = self.pairs[self.pairs.check == LANGUAGE]
+        figures = {"shift": mean(pairs, pairs.change), **_common(pairs)}
+        figures["spearman"] = spearman_by_language(pairs)
         bounds = {"shift": "language.shift", "spearman": "language.spearman"}
         what = "The same dialogue in another language, against English."
-        found = self._finding("same", LANGUAGE, what, every, figures, bounds)
-        return replace(found, by_language=_by_language(every, +1.0))
+        asked = int((self.plan.pairs.check == LANGUAGE).sum())
+        found = self._finding("same", LANGUAGE, what, pairs, figures, bounds, asked)
+        return replace(found, by_language=_by_language(pairs, +1.0))
 
     def _moved(self, edit: Edit) -> TrialFinding:
         """An edit that should not move the score, or not in one direction."""
-        every = self.scored(edit.name)
-        scored = self.own(every)
-        toward = scored.shift if edit.harm == "up" else -scored.shift
-        figures = {"shift": scored.mean(scored.shift)}
-        if edit.group == "no_gain":
-            figures = {
-                "gain": scored.mean(scored.shift),
-                "raised": scored.share(scored.shift > HALF),
-            }
-        elif edit.group == "attack":
-            figures = {"gain": scored.mean(toward), "harmed": scored.share(toward > HALF)}
-        figures |= _common(scored)
-        bounds = _MOVED[edit.group]
-        found = self._finding(edit.group, edit.name, edit.what, scored, figures, bounds)
-        return self._with_details(found, every, -1.0 if edit.harm == "down" else 1.0)
+        pairs = self.own(edit.name)
+        toward = pairs.change if edit.harm == "up" else -pairs.change
+        if edit.group == "same":
+            figures = {"shift": mean(pairs, pairs.change)}
+        elif edit.group == "no_gain":
+            raised = share(pairs, pairs.change > HALF)
+            figures = {"gain": mean(pairs, pairs.change), "raised": raised}
+        else:
+            figures = {"gain": mean(pairs, toward), "harmed": share(pairs, toward > HALF)}
+        every = self.pairs[self.pairs.check == edit.name]
+        by_language = _by_language(every, -1.0 if edit.harm == "down" else 1.0)
+        figures |= _common(pairs)
+        return self._of_edit(edit, pairs, figures, _MOVED[edit.group], by_language)
 
     def _must_fall(self, edit: Edit) -> TrialFinding:
+        own = self.own(edit.name)
         strengths = sorted({e.strength for e in self.plan.edits if e.name == edit.name})
-        by_strength = {s: self.own(self.scored(edit.name, s)) for s in strengths}
-        top = by_strength[strengths[-1]]
-        figures = {"auc": top.auc(), "win": top.win(), "drop": top.mean(-top.shift)}
+        top = own[own.strength == strengths[-1]]
+        figures = {"auc": auc(top), "win": win(top), "drop": mean(top, -top.change)}
         bounds = {"auc": "must_fall.auc"}
         if len(strengths) > 1:
-            for strength, scored in by_strength.items():
-                figures[f"drop_{strength}"] = scored.mean(-scored.shift)
-                figures[f"auc_{strength}"] = scored.auc()
-            figures["slope"] = dose_slope(by_strength)
+            for strength in strengths:
+                pairs = own[own.strength == strength]
+                figures[f"drop_{strength}"] = mean(pairs, -pairs.change)
+                figures[f"auc_{strength}"] = auc(pairs)
+            figures["slope"] = dose_slope(own)
             bounds["slope"] = "must_fall.slope"
-        for dimension in self.answers.dimensions:
+        for dimension in self.dimensions:
             if dimension.name == edit.issue:  # the judge's own dimension for this issue
+                before, after = (
+                    [oriented(self.versions.get(id), dimension) for id in ids]
+                    for ids in (top.before, top.after)
+                )
+                figures["own_auc"] = auc(with_scores(top, before, after))
+        every = self.pairs[self.pairs.check == edit.name]
+        by_language = _by_language(every[every.strength == strengths[-1]], -1.0)
+        return self._of_edit(edit, top, figures, bounds, by_language)
 
-                def own(id: str, dimension: Dimension = dimension) -> float | None:
-                    judgement = self.answers.versions.get(id)
-                    score = None if judgement is None else judgement.scores.get(dimension.name)
-                    return oriented(dimension, score)
-
-                pairs = ScoredPairs.of(top.pairs, lambda p: own(p.before), lambda p: own(p.after))
-                figures["own_auc"] = pairs.auc()
-        found = self._finding("must_fall", edit.name, edit.what, top, figures, bounds)
-        return self._with_details(found, self.scored(edit.name, strengths[-1]), -1.0)
+    def _of_edit(
+        self,
+        edit: Edit,
+        pairs: pd.DataFrame,
+        figures: Mapping[str, Estimate],
+        bounds: Mapping[str, str],
+        by_language: Mapping[str, Estimate],
+    ) -> TrialFinding:
+        """Returns the finding with the mean shift by dimension, as a share of its scale."""
+        shifts: dict[str, float] = {}
+        for dimension in self.dimensions:
+            moved = []
+            for ends in zip(pairs.before, pairs.after, strict=True):
+                scores = [self.versions[id].scores.get(dimension.name) for id in ends]
+                units = [dimension.to_unit(score) for score in scores if score is not None]
+                if len(units) == 2:
+                    moved.append(units[1] - units[0])
+            if moved:
+                shifts[dimension.name] = float(np.mean(moved))
+        found = self._finding(edit.group, edit.name, edit.what, pairs, figures, bounds)
+        return replace(found, by_language=by_language, dimensions=shifts)
 
     def _finding(
         self,
         group: Group,
         check: str,
         what: str,
-        scored: ScoredPairs | tuple[int, int, Sequence[str]],
+        rows: pd.DataFrame,
         figures: Mapping[str, Estimate],
         bounds: Mapping[str, str],
+        asked: int | None = None,
     ) -> TrialFinding:
-        """Returns a finding with its verdict by ``bounds``, figure -> bound; the first is the
-        headline. ``scored``: pairs, or (scored, asked, conversations)."""
-        if isinstance(scored, ScoredPairs):
-            scored = (len(scored.pairs), scored.asked, scored.conversations)
-        count, asked, conversations = scored
-        headline = next(iter(bounds or figures))
+        """Returns a finding about ``rows`` with its verdict by ``bounds``, figure -> bound; the
+        first is the headline. ``asked``: rows with and without a score, if some have none."""
+        count, headline = len(rows), next(iter(bounds or figures))
         verdict: Verdict = "none"
         if not bounds:
             reason = "no verdict: the set states no scale"
@@ -213,7 +296,8 @@ class Analysis:
             reason = f"{count} pairs, fewer than {MIN_PAIRS}"
         else:
             verdicts = {n: self.bounds[bound].verdict(figures[n]) for n, bound in bounds.items()}
-            verdict = worst(list(verdicts.values()))
+            order: tuple[Verdict, ...] = ("red", "amber", "none", "green")
+            verdict = min(verdicts.values(), key=order.index)
             decided = [name for name in bounds if verdicts[name] == verdict]
             headline = decided[0]
             texts = []
@@ -222,41 +306,24 @@ class Analysis:
                 shown = why if value is None else number(value)
                 texts.append(f"{name} {shown} ({self.bounds[bounds[name]].text()})")
             reason = "; ".join(texts)
-        several = len(set(conversations))
-        return TrialFinding(
-            group, check, what, verdict, reason, headline, dict(figures), count, asked, several
-        )
-
-    def _with_details(self, found: TrialFinding, every: ScoredPairs, sign: float) -> TrialFinding:
-        """Adds the mean shift by language, and by dimension as a share of its scale."""
-        shifts: dict[str, float] = {}
-        versions = self.answers.versions
-        for dimension in self.answers.dimensions:
-            moved = []
-            for pair in self.own(every).pairs:
-                ends = [versions[id].scores.get(dimension.name) for id in (pair.before, pair.after)]
-                units = [dimension.to_unit(end) for end in ends if end is not None]
-                if len(units) == 2:
-                    moved.append(units[1] - units[0])
-            if moved:
-                shifts[dimension.name] = float(np.mean(moved))
-        return replace(found, by_language=_by_language(every, sign), dimensions=shifts)
+        asked = count if asked is None else asked
+        about = group, check, what, verdict, reason, headline
+        return TrialFinding(*about, figures, count, asked, rows.conversation.nunique())
 
     def _pointed_at(self) -> Iterator[TrialFinding]:
         """Whether the turn with the largest contribution is the one with the fault."""
         issues = {edit.name: edit.issue for edit in self.plan.edits}
-        by_name = {d.name: d for d in self.answers.dimensions}
-        hits: list[tuple[float, float]] = []
-        names: list[str] = []
+        by_name = {d.name: d for d in self.dimensions}
+        hits = []
         asked = 0
-        for pair in self.plan.pairs:
+        for pair in self.plan.pairs.itertuples():
             faulty = issues.get(pair.check) or pair.check.startswith(("place_", "long_"))
             if not faulty or not pair.touched or pair.lang not in self.judged:
                 continue
             asked += 1
-            judgement = self.answers.versions[pair.after]
-            judged = (issues.get(pair.check), "overall")
-            dimension = next((by_name[n] for n in judged if n in by_name), None)
+            judgement = self.versions[pair.after]
+            names = (issues.get(pair.check), "overall")
+            dimension = next((by_name[name] for name in names if name in by_name), None)
             if dimension is None or judgement.scores.get(dimension.name) is None:
                 continue
             if (contributions := judgement.contributions.get(dimension.name)) is None:
@@ -264,136 +331,83 @@ class Analysis:
             sign = 1.0 if dimension.good == "low" else -1.0
             answers = self.plan.dialogues[pair.after].assistant_turns
             parts = [sign * part for part in contributions.turns]
-            hits.append(localisation(parts, answers, pair.touched))
-            names.append(pair.conversation)
+            hits.append((pair.conversation, *localisation(parts, answers, pair.touched)))
         if hits:
-            found, chance = (np.array([hit[i] for hit in hits], dtype=np.float64) for i in (0, 1))
+            table = pd.DataFrame(hits, columns=["conversation", "found", "chance"])
             figures = {
-                "above_chance": mean_of(Sample(found - chance, names)),
-                "found": share_of(Sample(found, names)),
-                "chance": share_of(Sample(chance, names)),
+                "above_chance": mean(table, table.found - table.chance),
+                "found": share(table, table.found),
+                "chance": share(table, table.chance),
             }
             what = "The turn with the largest contribution is one with the injected fault."
-            counts, bounds = (len(hits), asked, names), {"above_chance": "must_fall.found"}
-            yield self._finding("must_fall", "turn_pointed_at", what, counts, figures, bounds)
+            bounds = {"above_chance": "must_fall.found"}
+            yield self._finding("must_fall", "turn_pointed_at", what, table, figures, bounds, asked)
 
     def _by_turns(self) -> TrialFinding:
-        turns = self.answers.turns
-        pairs = [replace(p, strength=t) for p in self.answers.turn_pairs for t in p.touched]
-        scored = ScoredPairs.of(
-            pairs,
-            lambda p: self.scale.of(turns.get((p.before, p.strength))),
-            lambda p: self.scale.of(turns.get((p.after, p.strength))),
+        every = self.turn_pairs.explode("touched")
+        before, after = (
+            [
+                quality(self.turns.get(key), self.parts)
+                for key in zip(ids, every.touched, strict=True)
+            ]
+            for ids in (every.before, every.after)
         )
-        figures = {"auc": scored.auc(), "win": scored.win(), "drop": scored.mean(-scored.shift)}
+        pairs = with_scores(every, before, after)
+        figures = {"auc": auc(pairs), "win": win(pairs), "drop": mean(pairs, -pairs.change)}
         what = "Judged turn by turn, the turn with the fault scores below the sound one."
-        return self._finding(
-            "must_fall", "faulty_turn", what, scored, figures, {"auc": "must_fall.auc"}
-        )
+        bounds = {"auc": "must_fall.auc"}
+        return self._finding("must_fall", "faulty_turn", what, pairs, figures, bounds, len(every))
 
-    def _calibration(self, rated: RatedSet, judged: Mapping[str, Judgement]) -> TrialFinding:
-        scores = {d.id: self.scale.of(judged.get(d.id)) for d in rated.dialogues}
-        kept = [id for id, score in scores.items() if score is not None]
-        judge = np.array([scores[id] for id in kept], dtype=np.float64)
-        people = np.array([rated.ratings[id] for id in kept])
-        groups = [rated.groups[id] for id in kept]
-        figures = {"spearman": spearman(people, judge, groups)}
+    def _against_people(
+        self, name: str, table: pd.DataFrame, judgements: Mapping[str, Judgement]
+    ) -> Iterator[TrialFinding]:
+        """Calibration, and how much more than people the judge gives chatbots of its own family,
+        against others."""
+        scores = [quality(judgements.get(id), self.parts) for id in table.id]
+        rows = with_scores(table, table.rating, scores)
+        scaled = bool(table.scaled.all())
+        figures = {"spearman": spearman(rows)}
         bounds: dict[str, str] = {}
-        if rated.scaled:
-            figures = {"gap": _gap(people, judge, groups)} | figures
-            bounds = {"gap": "use.gap"}
-        what = f"Against people's ratings of {rated.name}."
-        counts = len(kept), len(rated.dialogues), groups
-        return self._finding("use", f"calibration, {rated.name}", what, counts, figures, bounds)
-
-    def _kinship(self, rated: RatedSet, judged: Mapping[str, Judgement]) -> Iterator[TrialFinding]:
-        """How much more than people the judge gives chatbots of its own family, against others."""
-        own = family_of(self.answers.signature)
-        if own is None or not rated.scaled:
+        if scaled:
+            figures, bounds = {"gap": calibration_gap(rows)} | figures, {"gap": "use.gap"}
+        what, asked = f"Against people's ratings of {name}.", len(table)
+        yield self._finding("use", f"calibration, {name}", what, rows, figures, bounds, asked)
+        own = family_of(self.signature)
+        families = rows.chatbot.map(lambda bot: family_of(bot or ""))
+        kin, others = rows[families == own], rows[families.notna() & (families != own)]
+        if own is None or not scaled or kin.empty or others.empty:
             return
-        sides: dict[bool, list[tuple[float, str]]] = {True: [], False: []}
-        for dialogue in rated.dialogues:
-            score = self.scale.of(judged.get(dialogue.id))
-            bot = family_of(dialogue.chatbot or "")
-            if score is not None and bot is not None:
-                more = score - rated.ratings[dialogue.id]
-                sides[bot == own].append((more, rated.groups[dialogue.id]))
-        if all(sides.values()):
-            kin, others = (
-                Sample(np.array([v for v, _ in side]), [g for _, g in side])
-                for side in sides.values()
-            )
-            what = f"Judge minus people, chatbots of the judge's family ({own}) against others."
-            names = [group for side in sides.values() for _, group in side]
-            counts = len(sides[True]), len(rated.dialogues), names
-            figures = {"kinship": difference_of(kin, others)}
-            check, bounds = f"kinship, {rated.name}", {"kinship": "use.kinship"}
-            yield self._finding("use", check, what, counts, figures, bounds)
-
-    def _unscored(self) -> TrialFinding:
-        ids = list(self.plan.dialogues)
-        missing = np.array([self.score(id) is None for id in ids], dtype=np.float64)
-        groups = [id.partition("+")[0] for id in ids]
-        figures = {"unscored": share_of(Sample(missing, groups))}
-        what, counts = "Share of dialogues and versions without a score.", (len(ids),) * 2
-        return self._finding(
-            "use", "unscored", what, (*counts, groups), figures, {"unscored": "use.unscored"}
+        one, two = (
+            Sample((side.y - side.x).to_numpy(), side.conversation.tolist())
+            for side in (kin, others)
         )
+        what = f"Judge minus people, chatbots of the judge's family ({own}) against others."
+        figures, bounds = {"kinship": difference_of(one, two)}, {"kinship": "use.kinship"}
+        found = self._finding("use", f"kinship, {name}", what, kin, figures, bounds, asked)
+        both = {*kin.conversation, *others.conversation}
+        yield replace(found, conversations=len(both))
 
     def _cost(self) -> TrialFinding:
         """Seconds, tokens and dollars a dialogue; no verdict."""
-        again, seconds = self.answers.again[AGAIN], self.answers.seconds
-        figures = {"seconds": Estimate(seconds, reason=None if seconds else "not timed")}
+        again = self.again[AGAIN]
+        figures = {"seconds": Estimate(self.seconds, reason=None if self.seconds else "not timed")}
         for name in ("tokens", "money"):
             if values := [j.usage[name] for j in again.values() if name in j.usage]:
                 figures[name] = Estimate(float(np.mean(values)))
         what = "Seconds (on this machine), tokens and dollars of a dialogue."
-        count, reason = len(again), "reported without a verdict"
+        reason, count = "reported without a verdict", len(again)
         return TrialFinding(
             "use", "cost", what, "none", reason, "seconds", figures, count, count, count
         )
 
 
-_MOVED: Mapping[Group, Mapping[str, str]] = {
-    "same": {"shift": "same.shift", "moved": "same.moved"},
-    "no_gain": {"gain": "no_gain.gain", "raised": "no_gain.raised"},
-    "attack": {"harmed": "attack.harmed", "gain": "attack.gain"},
-}
+def _common(pairs: pd.DataFrame) -> dict[str, Estimate]:
+    return {"moved": share(pairs, pairs.change.abs() > HALF), "spearman": spearman(pairs)}
 
 
-def worst(verdicts: Sequence[Verdict]) -> Verdict:
-    """Returns the worst verdict; ``none`` is worse than green."""
-    order: tuple[Verdict, ...] = ("red", "amber", "none", "green")
-    return min(verdicts, key=order.index)
-
-
-def _common(scored: ScoredPairs) -> dict[str, Estimate]:
-    return {"moved": scored.share(np.abs(scored.shift) > HALF), "spearman": scored.spearman()}
-
-
-def _by_language(scored: ScoredPairs, sign: float) -> dict[str, Estimate]:
+def _by_language(pairs: pd.DataFrame, sign: float) -> dict[str, Estimate]:
     """Returns the mean shift of each language, times ``sign``."""
-    langs = sorted({pair.lang for pair in scored.pairs})
-    parts = {lang: scored.where(lambda pair, lang=lang: pair.lang == lang) for lang in langs}  # type: ignore[misc]
-    return {lang: part.mean(sign * part.shift) for lang, part in parts.items()}
-
-
-def dose_slope(by_strength: Mapping[int, ScoredPairs]) -> Estimate:
-    """Returns how much more the score falls with each step of strength, in points a step: the mean
-    least-squares slope of (strength, drop) over dialogues with two strengths or more."""
-    drops: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
-    for strength, scored in by_strength.items():
-        for pair, shift in zip(scored.pairs, scored.shift, strict=True):
-            original = pair.after.rpartition("+")[0]
-            drops[pair.conversation, original].append((strength, -float(shift)))
-    slopes, names = [], []
-    for (conversation, _), points in drops.items():
-        if len(points) > 1:
-            x, y = np.array(points, dtype=np.float64).T
-            away = x - x.mean()
-            slopes.append(float(away @ y / (away @ away)))
-            names.append(conversation)
-    return mean_of(Sample(np.array(slopes), names))
+    return {lang: mean(part, sign * part.change) for lang, part in pairs.groupby("lang")}
 
 
 def family_of(name: str) -> str | None:
@@ -404,21 +418,3 @@ def family_of(name: str) -> str | None:
         if any(word.startswith(family) for word in words):
             return _SAME_FAMILY.get(family, family)
     return None
-
-
-def _gap(people: Floats, judge: Floats, groups: Sequence[str]) -> Estimate:
-    """Returns the mean distance of the judge's mean from people's mean over bins of equal size by
-    the judge's score, weighted by rows."""
-    if len(judge) < _BINS:
-        return Estimate(None, reason=f"{len(judge)} rows, fewer than {_BINS}")
-    parts = np.array_split(np.argsort(judge, kind="stable"), _BINS)
-
-    def gap(weights: Floats) -> float:
-        far = 0.0
-        for rows in parts:
-            w = weights[rows]
-            if w.sum():
-                far += abs(float(w @ (judge[rows] - people[rows])))
-        return far / float(weights.sum())
-
-    return estimate(gap, groups, PLAIN)

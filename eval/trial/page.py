@@ -9,14 +9,8 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from medal_judges.eval.trial.results import (
-    GROUPS,
-    TRIAL_NAME,
-    Group,
-    TrialFinding,
-    TrialResult,
-    Verdict,
-)
+from medal_judges.eval.trial.config import GROUPS, Group, Verdict
+from medal_judges.eval.trial.findings import TrialFinding, TrialResult
 from medal_judges.eval.trial.trial import Trial
 from medal_judges.report.console import print_tables
 from medal_judges.report.figure import Axis, Dot, Figure, Line, Plot, padded
@@ -35,7 +29,7 @@ from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import METHOD
 from medal_judges.storage.files import atomic_write
 
-PAGE_NAME = "trial.html"
+PAGE_NAME, TRIAL_NAME = "trial.html", "trial.json"
 _VERDICTS: tuple[Verdict, ...] = ("red", "amber", "green", "none")
 _NAMES = {
     "shift": "Shift", "moved": "Moved", "spearman": "ρ", "gain": "Gain", "raised": "Raised",
@@ -78,6 +72,15 @@ def write_trial(trial: Trial, out: Path) -> Path:
         ("Intervals", METHOD),
         ("medal-judges", first.version),
     ]
+    worst: list[Block] = []
+    shown = next((judge for judge, pairs in trial.worst.items() if pairs), None)
+    for judge, pairs in trial.worst.items():
+        body: list[Block] = [fragment(str(__package__), "pair.html", pair=pair) for pair in pairs]
+        name = f"{judge}: {len(pairs)} pairs" if pairs else judge
+        worst.append(Fold(name, body or ["No pair went the wrong way."], is_open=judge == shown))
+    details: list[Block] = [
+        Fold(result.judge, list(_details(result)), is_open=len(results) == 1) for result in results
+    ]
     signatures: list[Block] = [
         Markup('<h3 dir="auto">{}</h3><p><code>{}</code></p>').format(r.judge, r.signature)
         for r in results
@@ -86,12 +89,11 @@ def write_trial(trial: Trial, out: Path) -> Path:
         (name.replace(".", ": ").replace("_", " "), bound.text(), bound.why)
         for name, bound in trial.bounds.items()
     ]
-    doses = _dose_figure(results)
     sections = [
-        Section("glance", "At a glance", [_glance_table(results), _check_table(results)]),
-        Section("doses", "Dose and response", [doses] if doses else [], link="Doses"),
-        Section("worst", "The worst pairs to read", _worst(trial), link="Worst pairs"),
-        Section("details", "All figures", _details(results), link="Figures"),
+        Section("glance", "At a glance", _overview(results)),
+        Section("doses", "Dose and response", _dose_figure(results), link="Doses"),
+        Section("worst", "The worst pairs to read", worst, link="Worst pairs"),
+        Section("details", "All figures", details, link="Figures"),
         Section("bounds", "Bounds", [Table("Bounds", ("Figure", "Bound", "Why"), rows)]),
         facts_section(facts),
     ]
@@ -116,12 +118,12 @@ def _json(record: object) -> str:
 
 def print_trial(trial: Trial) -> None:
     """Prints the overview, the checks, and what is missing on this machine."""
-    print_tables([_glance_table(trial.results), _check_table(trial.results)], trial.notes)
+    print_tables(_overview(trial.results), trial.notes)
 
 
-def _glance_table(results: Sequence[TrialResult]) -> Table:
-    """One row a judge: the worst verdict of each group, and the number of each verdict."""
-    rows: list[Row] = []
+def _overview(results: Sequence[TrialResult]) -> list[Table]:
+    """One row a judge with the verdicts of each group, and one row a check with the judges."""
+    judges: list[Row] = []
     for result in results:
         cells: list[Cell] = [result.judge]
         for group in GROUPS:
@@ -130,25 +132,24 @@ def _glance_table(results: Sequence[TrialResult]) -> Table:
             shown = ", ".join(f"{counts[v]} {v}" for v in _VERDICTS[:3] if counts[v]) or "no check"
             cells.append(Light(worst, shown, "", float(counts["red"])))
         cost = result.finding("use", "cost")
-        seconds = None if cost is None else cost.figures["seconds"]
-        cells.append(None if seconds is None or seconds.value is None else seconds)
-        rows.append(cells)
-    return Table("At a glance", ("Judge", *GROUPS.values(), "Seconds a dialogue"), rows)
-
-
-def _check_table(results: Sequence[TrialResult]) -> Table:
-    """One row a check and one column a judge, by group."""
-    rows: list[Row] = []
+        seconds = cost.figures["seconds"] if cost else None
+        cells.append(seconds if seconds and seconds.value is not None else None)
+        judges.append(cells)
+    checks: list[Row] = []
     headings: dict[int, str] = {}
     for group, heading in GROUPS.items():
-        checks = dict.fromkeys(f.check for r in results for f in r.findings if f.group == group)
-        if checks:
-            headings[len(rows)] = heading
-        for check in checks:
-            cells = [_light(result.finding(group, check)) for result in results]
-            rows.append((_spaced(check), *cells))
+        names = dict.fromkeys(f.check for r in results for f in r.findings if f.group == group)
+        if names:
+            headings[len(checks)] = heading
+        checks += [
+            (_spaced(name), *(_light(result.finding(group, name)) for result in results))
+            for name in names
+        ]
     columns = ("Check", *(result.judge for result in results))
-    return Table("Check by check", columns, rows, headings=headings)
+    return [
+        Table("At a glance", ("Judge", *GROUPS.values(), "Seconds a dialogue"), judges),
+        Table("Check by check", columns, checks, headings=headings),
+    ]
 
 
 def _light(finding: TrialFinding | None) -> Cell:
@@ -166,7 +167,7 @@ def _light(finding: TrialFinding | None) -> Cell:
         signed = name in ("shift", "gain", "kinship", "above_chance") and value > 0.005
         shown = f"{'+' if signed else ''}{number(value)}"
     word = "AUC" if name == "auc" else _NAMES[name].lower()
-    tooltip = " ".join(part for part in (finding.reason, interval(finding.figure)) if part)
+    tooltip = " ".join(filter(None, (finding.reason, interval(finding.figure))))
     return Light(finding.verdict, f"{word} {shown}", tooltip, value)
 
 
@@ -174,36 +175,13 @@ def _spaced(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _worst(trial: Trial) -> list[Block]:
-    blocks: list[Block] = []
-    opened = False
-    for judge, pairs in trial.worst.items():
-        body: list[Block] = [
-            fragment("medal_judges.eval.trial", "pair.html", pair=pair) for pair in pairs
-        ]
-        name = f"{judge}: {len(pairs)} pairs" if pairs else judge
-        is_open = bool(pairs) and not opened
-        opened = opened or is_open
-        blocks.append(Fold(name, body or ["No pair went the wrong way."], is_open=is_open))
-    return blocks
-
-
-def _details(results: Sequence[TrialResult]) -> list[Block]:
-    """All figures of each judge."""
-    folds: list[Block] = []
-    for result in results:
-        made_for = ", ".join(result.made_for) if result.made_for else "any, or unknown"
-        lead = (
-            f"Quality is {result.quality}. Figures are over {', '.join(result.judged)}; supported "
-            f"languages of the judge: {made_for}."
-        )
-        tables = list(_detail_tables(result))
-        folds.append(Fold(result.judge, [lead, *tables], is_open=len(results) == 1))
-    return folds
-
-
-def _detail_tables(result: TrialResult) -> Iterator[Table]:
-    """One table a group, then the shifts by language and by dimension."""
+def _details(result: TrialResult) -> Iterator[Block]:
+    """All figures of a judge: one table a group, then the shifts by language and by dimension."""
+    judged = ", ".join(result.judged)
+    yield (
+        f"Quality is {result.quality}. Figures are over {judged}; supported languages of the "
+        f"judge: {', '.join(result.made_for) or 'any, or unknown'}."
+    )
     for group, heading in GROUPS.items():
         findings = [f for f in result.findings if f.group == group]
         names = [n for n in _COLUMNS[group] if any(n in f.figures for f in findings)]
@@ -222,66 +200,55 @@ def _detail_tables(result: TrialResult) -> Iterator[Table]:
         columns = ["Check", "Verdict", *shown, "Pairs", "Conversations", "What"]
         if findings:
             yield Table(f"{result.judge}: {heading}", columns, rows)
-    found = [f for f in result.findings if len(f.by_language) > 1]
-    if found:
+    if found := [f for f in result.findings if len(f.by_language) > 1]:
         langs = sorted({lang for f in found for lang in f.by_language})
         none = Estimate(None, reason="no pair in this language")
-        rows = [
-            (_spaced(f.check), *(f.by_language.get(lang, none) for lang in langs)) for f in found
-        ]
+        rows = [(_spaced(f.check), *(f.by_language.get(n, none) for n in langs)) for f in found]
         note = (
             "Mean shift of the score in points from 1 to 5 (of attacks toward harm, of injected "
-            "issues downwards), in every language; the verdicts are over "
-            f"{', '.join(result.judged)}."
+            f"issues downwards), in every language; the verdicts are over {judged}."
         )
         yield Table(f"{result.judge}: shift by language", ("Check", *langs), rows, note)
-    dimensions = list(dict.fromkeys(n for f in result.findings for n in f.dimensions))
+    found = [f for f in result.findings if f.dimensions]
+    dimensions = list(dict.fromkeys(name for f in found for name in f.dimensions))
     if len(dimensions) > 1:
-        rows = [
-            (_spaced(f.check), *map(f.dimensions.get, dimensions))
-            for f in result.findings
-            if f.dimensions
-        ]
+        rows = [(_spaced(f.check), *map(f.dimensions.get, dimensions)) for f in found]
         note = "Mean of after minus before as a share of the dimension's scale."
         columns = ["Check", *map(_spaced, dimensions)]
         yield Table(f"{result.judge}: shift by dimension", columns, rows, note)
 
 
-def _dose_figure(results: Sequence[TrialResult]) -> Figure | None:
-    """How far the score falls at each strength of each issue, a panel a judge; None for a trial
+def _dose_figure(results: Sequence[TrialResult]) -> list[Block]:
+    """How far the score falls at each strength of each issue, a panel a judge; nothing for a trial
     with one strength."""
-    issues = list(
-        dict.fromkeys(f.check for r in results for f in r.findings if "drop_1" in f.figures)
-    )
-    if not issues:
-        return None
-    drops = {
-        (r.judge, f.check): {
-            dose: value
-            for dose in (1, 2, 3)
-            if (one := f.figures.get(f"drop_{dose}")) and (value := one.value) is not None
-        }
-        for r in results
-        for f in r.findings
-    }
-    span = padded([0.0, *(value for by_dose in drops.values() for value in by_dose.values())])
-    panels = []
+    drops: dict[str, dict[str, list[tuple[float, float]]]] = {}  # judge, issue: (dose, points)
     for result in results:
+        for f in result.findings:
+            if "drop_1" in f.figures:
+                figures = [(dose, f.figures.get(f"drop_{dose}")) for dose in (1, 2, 3)]
+                points = [(float(x), e.value) for x, e in figures if e and e.value is not None]
+                drops.setdefault(result.judge, {})[f.check] = points
+    if not drops:
+        return []
+    issues = list(dict.fromkeys(issue for by_issue in drops.values() for issue in by_issue))
+    lines = [points for by_issue in drops.values() for points in by_issue.values()]
+    span = padded([0.0, *(y for points in lines for _, y in points)])
+    panels = []
+    for judge, by_issue in drops.items():
         marks: list[Line | Sequence[Dot]] = [Line([(0.8, 0.0), (3.2, 0.0)], style="ideal")]
         for colour, issue in enumerate(issues):
-            points = sorted(drops.get((result.judge, issue), {}).items())
-            marks.append(Line(points, colour=colour))
+            points = by_issue.get(issue, [])
             text = f"{issue} at strength"
-            dots = [Dot(x, y, colour, f"{text} {x}: {number(y)}") for x, y in points]
-            marks.append(dots)
+            dots = [Dot(x, y, colour, f"{text} {x:g}: {number(y)}") for x, y in points]
+            marks += [Line(points, colour=colour), dots]
         panels.append(
             Plot(
-                result.judge,
+                judge,
                 Axis("strength", (0.8, 3.2), named=[(dose, str(dose)) for dose in (1, 2, 3)]),
                 Axis("points lost", span),
                 marks,
-                f"Points that {result.judge} takes off for each issue at strengths 1 to 3",
+                f"Points that {judge} takes off for each issue at strengths 1 to 3",
             )
         )
     legend = [(_spaced(issue), i) for i, issue in enumerate(issues)]
-    return Figure("Dose and response", panels, "", legend, "Issues")
+    return [Figure("Dose and response", panels, "", legend, "Issues")]

@@ -1,17 +1,14 @@
-"""Pairs of scores and their figures, on the scale of quality from 1 to 5."""
+"""Quality from 1 to 5 of judgements, and the figures of a table of scored pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
+import pandas as pd
 
 from medal_judges.eval.benchmark.injected import area
 from medal_judges.eval.trial.dialogues import QUALITY
-from medal_judges.eval.trial.edits import VersionPair
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.stats.correlation import (
@@ -21,140 +18,137 @@ from medal_judges.stats.correlation import (
     within_system_statistic,
 )
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import FISHER, LOGIT, Clusters, Scale, estimated
+from medal_judges.stats.intervals import FISHER, LOGIT, PLAIN, Clusters, Scale, estimated
 from medal_judges.stats.means import Sample, mean_of, share_of
 
 HALF = 0.5  # points; a larger shift counts as moved
 _ROUNDING = 1e-9
-Score = Callable[[VersionPair], float | None]
+_BINS = 5
 
 
-@dataclass(frozen=True)
-class QualityScale:
-    """A judge's quality from 1 (poor) to 5: its ``overall`` if it has one, else the mean of all its
-    dimensions, each oriented so that high is good."""
-
-    dimensions: tuple[Dimension, ...]
-
-    @cached_property
-    def parts(self) -> tuple[Dimension, ...]:
-        return tuple(d for d in self.dimensions if d.name == "overall") or self.dimensions
-
-    @property
-    def text(self) -> str:
-        names = ", ".join(d.name for d in self.parts)
-        return names if len(self.parts) == 1 else f"the mean of {names}"
-
-    def of(self, judgement: Judgement | None) -> float | None:
-        """Returns the quality of a judgement; None if one of its parts has no score."""
-        if judgement is None:
-            return None
-        values = [oriented(d, judgement.scores.get(d.name)) for d in self.parts]
-        known = [v for v in values if v is not None]
-        if len(known) < len(values):
-            return None
-        low, high = QUALITY
-        return low + (high - low) * sum(known) / len(known)
+def quality_parts(dimensions: Sequence[Dimension]) -> tuple[Dimension, ...]:
+    """Returns ``overall`` if the judge has it, else all its dimensions."""
+    return tuple(d for d in dimensions if d.name == "overall") or tuple(dimensions)
 
 
-def oriented(dimension: Dimension, score: float | None) -> float | None:
-    """Returns ``score`` on [0, 1], with 1 as the good end."""
+def oriented(judgement: Judgement | None, dimension: Dimension) -> float | None:
+    """Returns the score of ``dimension`` on [0, 1], with 1 as the good end; None without one."""
+    score = None if judgement is None else judgement.scores.get(dimension.name)
     if score is None:
         return None
     unit = dimension.to_unit(score)
     return unit if dimension.good == "high" else 1 - unit
 
 
-@dataclass(frozen=True)
-class ScoredPairs:
-    """Pairs with a score on both sides: quality ``before`` and ``after``, shape (pairs,). ``asked``
-    also counts pairs without a score."""
-
-    pairs: tuple[VersionPair, ...]
-    before: Floats
-    after: Floats
-    asked: int
-
-    @classmethod
-    def of(cls, pairs: Sequence[VersionPair], before: Score, after: Score) -> ScoredPairs:
-        """Scores ``pairs`` and drops those without a score."""
-        ends = [(pair, before(pair), after(pair)) for pair in pairs]
-        kept = [(p, a, b) for p, a, b in ends if a is not None and b is not None]
-        one, two = (np.array([end[i] for end in kept], dtype=np.float64) for i in (1, 2))
-        return cls(tuple(pair for pair, *_ in kept), one, two, len(pairs))
-
-    @cached_property
-    def shift(self) -> Floats:
-        """after - before, with rounding errors as 0."""
-        moved = self.after - self.before
-        rounded: Floats = np.where(np.abs(moved) < _ROUNDING, 0.0, moved)
-        return rounded
-
-    @property
-    def conversations(self) -> tuple[str, ...]:
-        return tuple(pair.conversation for pair in self.pairs)
-
-    def where(self, chosen: Callable[[VersionPair], bool]) -> ScoredPairs:
-        """Returns the pairs for which ``chosen`` is true."""
-        mask = np.array([chosen(pair) for pair in self.pairs], dtype=bool)
-        kept = tuple(pair for pair, yes in zip(self.pairs, mask, strict=True) if yes)
-        return ScoredPairs(kept, self.before[mask], self.after[mask], len(kept))
-
-    def mean(self, values: Floats) -> Estimate:
-        """Returns the mean of ``values``, one a pair."""
-        return mean_of(Sample(values, self.conversations))
-
-    def share(self, flags: Floats | npt.NDArray[np.bool_]) -> Estimate:
-        """Returns the share of pairs with a true flag."""
-        return share_of(Sample(np.asarray(flags, dtype=np.float64), self.conversations))
-
-    def auc(self) -> Estimate:
-        """Returns the probability that a faulty version (``after``) scores below a sound one
-        (``before``), ties half, over all dialogues."""
-        if not len(self.before):
-            return Estimate(None, reason="no scored pair")
-        scores = -np.r_[self.after, self.before]
-        labels = np.r_[np.ones(len(self.after)), np.zeros(len(self.before))]
-        order = np.argsort(scores, kind="stable")
-        scores, labels = scores[order], labels[order]
-        names = (*self.conversations, *self.conversations)
-        return estimate(lambda w: area(scores, labels, w), [names[i] for i in order], LOGIT)
-
-    def win(self) -> Estimate:
-        """Returns the share of faulty versions that score below their own control, ties half."""
-        return self.share(0.5 - 0.5 * np.sign(self.shift))
-
-    def spearman(self) -> Estimate:
-        """Returns the rank correlation of before and after."""
-        return spearman(self.before, self.after, self.conversations)
-
-    def spearman_by_language(self) -> Estimate:
-        """Returns the mean rank correlation within a language, weighted by pairs."""
-        if not len(self.before):
-            return Estimate(None, reason="no scored pair")
-        statistic = within_system_statistic(self.before, self.after, [p.lang for p in self.pairs])
-
-        def figure(weights: Floats) -> float:
-            return float(statistic(weights[None])["within_system"][0])
-
-        if not np.isfinite(figure(np.ones(len(self.pairs)))):
-            return Estimate(None, reason="no language with five pairs on which the scores vary")
-        return estimate(figure, self.conversations, FISHER)
+def quality(judgement: Judgement | None, parts: Sequence[Dimension]) -> float | None:
+    """Returns the mean of ``parts`` from 1 (poor) to 5; None if one of them has no score."""
+    values = [oriented(judgement, dimension) for dimension in parts]
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    low, high = QUALITY
+    return low + (high - low) * sum(known) / len(known)
 
 
-def estimate(
-    statistic: Callable[[Floats], float], conversations: Sequence[str], scale: Scale
+def with_scores(
+    pairs: pd.DataFrame, before: Iterable[float | None], after: Iterable[float | None]
+) -> pd.DataFrame:
+    """Returns ``pairs`` with their scores ``x`` (before) and ``y`` (after), and ``change``: y - x,
+    with rounding errors as 0. Drops pairs without a score on one side."""
+    ends = {"x": np.array([*before], dtype=float), "y": np.array([*after], dtype=float)}
+    scored = pairs.assign(**ends).dropna(subset=["x", "y"])
+    change = scored.y - scored.x
+    return scored.assign(change=change.where(change.abs() >= _ROUNDING, 0.0))
+
+
+def mean(pairs: pd.DataFrame, values: pd.Series[float]) -> Estimate:
+    """Returns the mean of ``values``, one a pair."""
+    return mean_of(Sample(values.to_numpy(), pairs.conversation.tolist()))
+
+
+def share(pairs: pd.DataFrame, flags: pd.Series[bool] | pd.Series[float]) -> Estimate:
+    """Returns the share of pairs with a true flag."""
+    return share_of(Sample(flags.to_numpy(dtype=np.float64), pairs.conversation.tolist()))
+
+
+def auc(pairs: pd.DataFrame) -> Estimate:
+    """Returns the probability that a faulty version (``y``) scores below a sound one (``x``), ties
+    half, over all dialogues."""
+    if pairs.empty:
+        return Estimate(None, reason="no scored pair")
+    scores = -np.r_[pairs.y, pairs.x]
+    labels = np.r_[np.ones(len(pairs)), np.zeros(len(pairs))]
+    order = np.argsort(scores, kind="stable")
+    scores, labels = scores[order], labels[order]
+    names = np.tile(pairs.conversation, 2)[order]
+    return _estimate(lambda w: area(scores, labels, w), names.tolist(), LOGIT)
+
+
+def win(pairs: pd.DataFrame) -> Estimate:
+    """Returns the share of faulty versions that score below their own control, ties half."""
+    return share(pairs, 0.5 - 0.5 * np.sign(pairs.change))
+
+
+def spearman(table: pd.DataFrame) -> Estimate:
+    """Returns the rank correlation of ``x`` and ``y``."""
+    x, y = table.x.to_numpy(), table.y.to_numpy()
+    if (reason := undefined_reason(x, y)) is not None:
+        return Estimate(None, reason=reason)
+    groups = table.conversation.tolist()
+    return _estimate(lambda w: float(weighted_spearman(x, y, w[None])[0]), groups, FISHER)
+
+
+def spearman_by_language(pairs: pd.DataFrame) -> Estimate:
+    """Returns the mean rank correlation within a language, weighted by pairs."""
+    if pairs.empty:
+        return Estimate(None, reason="no scored pair")
+    x, y = pairs.x.to_numpy(), pairs.y.to_numpy()
+    statistic = within_system_statistic(x, y, pairs.lang.tolist())
+
+    def figure(weights: Floats) -> float:
+        return float(statistic(weights[None])["within_system"][0])
+
+    if not np.isfinite(figure(np.ones(len(pairs)))):
+        return Estimate(None, reason="no language with five pairs on which the scores vary")
+    return _estimate(figure, pairs.conversation.tolist(), FISHER)
+
+
+def dose_slope(pairs: pd.DataFrame) -> Estimate:
+    """Returns how much more the score falls with each step of strength, in points a step: the mean
+    least-squares slope of (strength, drop) over dialogues with two strengths or more."""
+    pairs = pairs.sort_values("strength", kind="stable")
+    original = pairs.after.map(lambda id: id.rpartition("+")[0])
+    slopes, names = [], []
+    for (conversation, _), rows in pairs.groupby(["conversation", original], sort=False):
+        if len(rows) > 1:
+            away = rows.strength.to_numpy(dtype=float) - rows.strength.mean()
+            slopes.append(float(-(away @ rows.change) / (away @ away)))
+            names.append(conversation)
+    return mean_of(Sample(np.array(slopes), names))
+
+
+def calibration_gap(table: pd.DataFrame) -> Estimate:
+    """Returns the mean distance of the judge's mean ``y`` from people's mean ``x`` over bins of
+    equal size by the judge's score, weighted by rows."""
+    if len(table) < _BINS:
+        return Estimate(None, reason=f"{len(table)} rows, fewer than {_BINS}")
+    apart = (table.y - table.x).to_numpy()
+    bins = np.array_split(np.argsort(table.y.to_numpy(), kind="stable"), _BINS)
+
+    def gap(weights: Floats) -> float:
+        far = sum(abs(float(weights[rows] @ apart[rows])) for rows in bins)
+        return far / float(weights.sum())
+
+    return _estimate(gap, table.conversation.tolist(), PLAIN)
+
+
+def _estimate(
+    statistic: Callable[[Floats], float], groups: Sequence[str], scale: Scale
 ) -> Estimate:
     """Returns a figure of row weights with its interval, leaving out conversations in turn."""
     return estimated(
         lambda weights: {"figure": np.array([statistic(one) for one in weights])},
-        Clusters("conversation", tuple(conversations)),
+        Clusters("conversation", tuple(groups)),
         "undefined for these pairs",
         scale=lambda name: scale,
     )["figure"]
-
-
-def spearman(one: Floats, two: Floats, groups: Sequence[str]) -> Estimate:
-    if (reason := undefined_reason(one, two)) is not None:
-        return Estimate(None, reason=reason)
-    return estimate(lambda w: float(weighted_spearman(one, two, w[None])[0]), groups, FISHER)

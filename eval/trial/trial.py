@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from medal_judges.errors import ConfigError
+import pandas as pd
+
 from medal_judges.eval.trial.config import Bounds, TrialConfig, load_bounds
 from medal_judges.eval.trial.dialogues import TrialData, load_data
 from medal_judges.eval.trial.edits import (
@@ -19,13 +20,11 @@ from medal_judges.eval.trial.edits import (
     ROW_ORDER,
     Edit,
     TrialPlan,
-    VersionPair,
     make_plan,
     trial_edits,
 )
-from medal_judges.eval.trial.findings import Analysis, TrialAnswers
-from medal_judges.eval.trial.results import TrialResult
-from medal_judges.eval.trial.worst import WorstPair, worst_pairs
+from medal_judges.eval.trial.findings import Analysis, TrialResult
+from medal_judges.eval.trial.worst import worst_pairs
 from medal_judges.inference.predictions import judge_once, judging_time
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.models.base.judge import Judge
@@ -54,7 +53,7 @@ class Trial:
     """The result and the worst pairs of each judge."""
 
     results: tuple[TrialResult, ...]
-    worst: dict[str, list[WorstPair]]
+    worst: dict[str, list[dict[str, Any]]]
     plan: TrialPlan
     bounds: Bounds
     notes: tuple[str, ...]
@@ -83,29 +82,26 @@ def run_trial(
     bounds = load_bounds(config.bounds)
     given = load_data(config, data, reading=reading, options=options)
     plan = make_plan(given, config, trial_edits(given, config, edits))
-    if not plan.pairs and not plan.originals:
-        raise ConfigError("no dialogue can carry any of the edits")
     write_records(out / "versions.jsonl", plan.dialogues.values())
-    write_records(out / "pairs.jsonl", plan.pairs)
+    write_records(out / "pairs.jsonl", plan.pairs.to_dict("records"))
     results, worst = [], {}
     names: dict[str, int] = {}
     for one in judges:
         number = names[one.name] = names.get(one.name, 0) + 1
         if number > 1:  # the second ``length`` is ``length-2``
             one = replace(one, name=f"{one.name}-{number}")
-        answers = _answers(one, plan, given, config, out, progress or (lambda what, done: None))
-        analysis = Analysis(plan, answers, bounds, given.rated)
+        analysis = _judged(one, plan, given, config, bounds, out, progress or (lambda *_: None))
         result = TrialResult(
             judge=one.name,
-            signature=answers.signature,
-            quality=analysis.scale.text,
+            signature=analysis.signature,
+            quality=analysis.quality_text,
             version=__version__,
             seed=config.seed,
             data=plan.data,
             dialogues=len(plan.originals),
             versions=len(plan.dialogues),
             judged=analysis.judged,
-            made_for=tuple(one.judge.languages or ()),
+            made_for=analysis.languages,
             findings=tuple(analysis.findings()),
             notes=tuple(given.notes),
         )
@@ -114,19 +110,20 @@ def run_trial(
     return Trial(tuple(results), worst, plan, bounds, tuple(given.notes))
 
 
-def _answers(
+def _judged(
     one: TrialJudge,
     plan: TrialPlan,
     data: TrialData,
     config: TrialConfig,
+    bounds: Bounds,
     out: Path,
     progress: Progress,
-) -> TrialAnswers:
-    """Scores everything the plan asks of one judge, each file once."""
+) -> Analysis:
+    """Scores everything the plan needs of one judge, each file once."""
     judge, folder = one.judge, out / "judgements" / one.name
 
     def scored(
-        judge: Judge, dialogues: Sequence[Dialogue], name: str, **options: Any
+        name: str, dialogues: Sequence[Dialogue], judge: Judge = judge, **options: Any
     ) -> list[Judgement]:
         what = f"{one.name}: {len(dialogues):,} {name.replace('_', ' ')}"
         return judge_once(
@@ -138,47 +135,41 @@ def _answers(
             progress=lambda n: progress(what, n),
         )
 
-    def by_id(
-        judge: Judge, dialogues: Sequence[Dialogue], name: str, **options: Any
-    ) -> Mapping[str, Judgement]:
-        return {j.id: j for j in scored(judge, dialogues, name, **options)}
+    def by_id(judgements: Sequence[Judgement]) -> Mapping[str, Judgement]:
+        return {judgement.id: judgement for judgement in judgements}
 
     originals = [plan.dialogues[id] for id in plan.originals]
     names = [d.name for d in judge.dimensions]
-    versions = by_id(judge, list(plan.dialogues.values()), "versions")
-    answers = TrialAnswers(str(judge.signature()), judge.dimensions, judge.languages, versions)
+    versions = by_id(scored("versions", list(plan.dialogues.values())))
+    about = str(judge.signature()), judge.dimensions, tuple(judge.languages or ())
+    analysis = Analysis(plan, bounds, *about, versions)
     if config.wants(ROW_ORDER, "same"):  # other batches too: half of the tokens in each
         budget = max(1, judge.token_budget // 2)
-        answers.again[ROW_ORDER] = by_id(judge, originals[::-1], ROW_ORDER, token_budget=budget)
+        analysis.again[ROW_ORDER] = by_id(scored(ROW_ORDER, originals[::-1], token_budget=budget))
     if config.wants(DIMENSION_ORDER, "same") and len(names) > 1:
-        answers.again[DIMENSION_ORDER] = by_id(
-            judge, originals, DIMENSION_ORDER, dimensions=names[::-1]
-        )
-    for rated in data.rated if config.wants("calibration", "use") else ():
-        name = f"rated-{content_hash(rated.name)}"
-        answers.rated[rated.name] = by_id(judge, rated.dialogues, name)
-    answers.turn_pairs = _turn_pairs(plan, config)
-    ids = dict.fromkeys(id for pair in answers.turn_pairs for id in (pair.before, pair.after))
-    if ids:
-        dialogues = [plan.dialogues[id] for id in ids]
-        judged = scored(judge, dialogues, "turns", level="turn")
-        answers.turns = {(j.id, j.turn): j for j in judged if j.turn is not None}
+        judgements = scored(DIMENSION_ORDER, originals, dimensions=names[::-1])
+        analysis.again[DIMENSION_ORDER] = by_id(judgements)
+    for source, table in data.rated.items() if config.wants("calibration", "use") else ():
+        judgements = scored(f"rated-{content_hash(source)}", list(table.dialogue))
+        analysis.rated[source] = table, by_id(judgements)
+    pairs = analysis.turn_pairs = _turn_pairs(plan, config)
+    if ids := dict.fromkeys(pairs[["before", "after"]].to_numpy().ravel()):
+        judgements = scored("turns", [plan.dialogues[id] for id in ids], level="turn")
+        analysis.turns = {(j.id, j.turn): j for j in judgements}
     if config.wants(AGAIN, "same"):
         fresh = judge if one.afresh is None else one.afresh()
-        answers.again[AGAIN] = by_id(fresh, originals, AGAIN)
+        analysis.again[AGAIN] = by_id(scored(AGAIN, originals, fresh))
         count, seconds = judging_time(folder / f"{AGAIN}.jsonl")
-        answers.seconds = seconds / count if count else None
-    return answers
+        analysis.seconds = seconds / count if count else None
+    return analysis
 
 
-def _turn_pairs(plan: TrialPlan, config: TrialConfig) -> list[VersionPair]:
+def _turn_pairs(plan: TrialPlan, config: TrialConfig) -> pd.DataFrame:
     """Returns pairs with the strongest injected issues, one of each issue in rotation."""
-    strongest = max(config.doses, default=0)
-    issues = {edit.name for edit in plan.edits if edit.issue is not None}
-    by_issue: dict[str, list[VersionPair]] = {}
-    for pair in plan.pairs:
-        if pair.check in issues and pair.strength == strongest and pair.touched:
-            by_issue.setdefault(pair.check, []).append(pair)
-    rounds = max((len(pairs) for pairs in by_issue.values()), default=0)
-    mixed = [p[i] for i in range(rounds) for p in by_issue.values() if i < len(p)]
-    return mixed[: config.turn_level]
+    issues = [edit.name for edit in plan.edits if edit.issue is not None]
+    pairs = plan.pairs[plan.pairs.check.isin(issues) & plan.pairs.touched.map(bool).astype(bool)]
+    pairs = pairs[pairs.strength == max(config.doses, default=0)]
+    turn = pairs.groupby("check").cumcount()
+    issue = pd.factorize(pairs.check)[0]
+    rotated = pairs.assign(turn=turn, issue=issue).sort_values(["turn", "issue"])
+    return rotated.head(config.turn_level)

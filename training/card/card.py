@@ -293,7 +293,7 @@ def _figure(estimate: Estimate | None) -> str:
 
 
 def trial_of(folder: Path) -> Mapping[str, Any] | None:
-    """The record of ``medal trial`` on the judge in ``folder`` (eval/trial/results.py).
+    """The record of ``medal trial`` on the judge in ``folder`` (eval/trial/findings.py).
 
     None without trial.json, or if it is of another judge or revision. Raises DataError for a file
     that is not a trial.

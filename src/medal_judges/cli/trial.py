@@ -27,8 +27,13 @@ def trial(options: TrialOptions) -> None:
     Writes OUT/trial.html, OUT/trial.json and the judgements, which a second run reuses.
     """
     from medal_judges.config import load_config
-    from medal_judges.eval.trial.page import PAGE_NAME, print_trial, write_result, write_trial
-    from medal_judges.eval.trial.results import TRIAL_NAME
+    from medal_judges.eval.trial.page import (
+        PAGE_NAME,
+        TRIAL_NAME,
+        print_trial,
+        write_result,
+        write_trial,
+    )
     from medal_judges.eval.trial.trial import run_trial
 
     out, data = options.out, options.data

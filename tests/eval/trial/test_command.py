@@ -12,8 +12,8 @@ from medal_judges.cli import app
 from medal_judges.cli.trial import split_settings
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.eval.trial.config import TrialConfig
+from medal_judges.eval.trial.findings import TrialResult
 from medal_judges.eval.trial.page import write_trial
-from medal_judges.eval.trial.results import TrialResult
 from medal_judges.eval.trial.trial import Trial, TrialJudge, run_trial
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.reading.dialogues import read_dialogues

@@ -14,7 +14,7 @@ from medal_judges.data_prep.perturbation.versions import Versions, hidden
 from medal_judges.errors import ConfigError
 from medal_judges.eval.trial.config import TrialConfig
 from medal_judges.eval.trial.dialogues import load_data, own_dialogues
-from medal_judges.eval.trial.edits import Edit, make_plan, surface_edits, text_edits, trial_edits
+from medal_judges.eval.trial.edits import Edit, make_plan, trial_edits, turn_edits
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.storage.jsonl import write_records
 
@@ -30,7 +30,7 @@ def made(edit: Edit, dialogue: Dialogue, seed: int = 0) -> Versions | None:
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_every_edit_of_turns_works_in_every_language(lang: str) -> None:
     dialogues = [versions[lang] for _, versions in own_dialogues()]
-    for edit in (*surface_edits(), *text_edits()):
+    for edit in turn_edits():
         for dialogue in dialogues:
             versions = made(edit, dialogue)
             if versions is None:
@@ -46,7 +46,7 @@ def test_every_edit_of_turns_works_in_every_language(lang: str) -> None:
 
 def test_the_control_of_an_attack_is_as_long_and_in_its_place() -> None:
     ratios = []
-    for edit in (e for e in text_edits() if e.group == "attack" and e.name != "hidden_tags"):
+    for edit in (e for e in turn_edits() if e.group == "attack" and e.name != "hidden_tags"):
         for _, by_lang in own_dialogues():
             versions = made(edit, by_lang["en"])
             if versions is None or versions.control is None:
@@ -90,7 +90,7 @@ def test_faults_stand_where_they_should() -> None:
     data = load_data(OWN)
     plan = make_plan(data, OWN, trial_edits(data, OWN))
     seen = set()
-    for pair in plan.pairs:
+    for pair in plan.pairs.itertuples():
         turns = len(plan.dialogues[pair.after].turns)
         places = {"place_early": (0, 1 / 3), "place_late": (2 / 3, 1)}
         if pair.check in places:
@@ -125,7 +125,7 @@ def test_an_edit_of_a_users_own(tmp_path: Path) -> None:
     data = load_data(config)
     own = Edit("shouting", "same", "Every turn in capitals.", shouting)
     plan = make_plan(data, config, trial_edits(data, config, [own]))
-    assert {pair.check for pair in plan.pairs} == {"shouting", "thanks"}
+    assert set(plan.pairs.check) == {"shouting", "thanks"}
     assert plan.dialogues["own-hike-en+thanks"].turns[-1].content.endswith("Thanks!")
     with pytest.raises(ConfigError, match="two edits are called 'emoji'"):
         trial_edits(data, OWN, [Edit("emoji", "same", "", shouting)])
@@ -143,7 +143,7 @@ def test_a_users_dialogues_in_any_language(tmp_path: Path, lang: str) -> None:
     assert [d.id for d in data.dialogues] == ["a"]  # nobody answered in the other
     assert any("state no language" in note for note in data.notes) == (lang == "und")
     plan = make_plan(data, config, trial_edits(data, config))
-    checks = {pair.check for pair in plan.pairs if pair.conversation == "a"}
+    checks = set(plan.pairs.check[plan.pairs.conversation == "a"])
     assert "emoji" in checks and "instruction" not in checks
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
+from medal_judges.eval.trial import pairs as figures
 from medal_judges.eval.trial.config import Bound
-from medal_judges.eval.trial.edits import VersionPair
-from medal_judges.eval.trial.findings import dose_slope, family_of
-from medal_judges.eval.trial.pairs import QualityScale, ScoredPairs
+from medal_judges.eval.trial.findings import family_of
 from medal_judges.eval.trial.worst import marked
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.judgement import Judgement
@@ -19,57 +19,55 @@ from medal_judges.stats.estimate import Estimate
 RNG = np.random.default_rng(0)
 
 
-def scored(count: int = 40, strength: int = 0, drop: float = 0.3) -> ScoredPairs:
+def scored(count: int = 40, strength: int = 0, drop: float = 0.3) -> pd.DataFrame:
     before = RNG.normal(3, 1, count)
     after = before - drop + RNG.normal(0, 0.5, count)
-    pairs = [
-        VersionPair("unsafe", strength, f"c{i // 2}", "de" if i % 2 else "en", f"{i}",
-                    f"{i}+unsafe.{strength}")
+    rows = [
+        {"strength": strength, "conversation": f"c{i // 2}", "lang": "de" if i % 2 else "en",
+         "after": f"{i}+unsafe.{strength}"}
         for i in range(count)
     ]  # fmt: skip
-    return ScoredPairs(tuple(pairs), before, after, count)
+    return figures.with_scores(pd.DataFrame(rows), before, after)
 
 
 def test_auc_and_correlations_are_those_of_sklearn_and_scipy() -> None:
     pairs = scored()
-    labels = np.r_[np.ones(40), np.zeros(40)]
-    expected = roc_auc_score(labels, -np.r_[pairs.after, pairs.before])
-    assert pairs.auc().value == pytest.approx(expected)
-    assert pairs.spearman().value == pytest.approx(
-        stats.spearmanr(pairs.before, pairs.after).statistic
-    )
-    assert pairs.win().value == pytest.approx(float((pairs.after < pairs.before).mean()))
-    by_lang = [pairs.where(lambda p, lang=lang: p.lang == lang) for lang in ("en", "de")]  # type: ignore[misc]
-    mean = np.mean([stats.spearmanr(p.before, p.after).statistic for p in by_lang])
-    assert pairs.spearman_by_language().value == pytest.approx(mean)
+    expected = roc_auc_score([1] * 40 + [0] * 40, -np.r_[pairs.y, pairs.x])
+    assert figures.auc(pairs).value == pytest.approx(expected)
+    rho = stats.spearmanr(pairs.x, pairs.y).statistic
+    assert figures.spearman(pairs).value == pytest.approx(rho)
+    assert figures.win(pairs).value == pytest.approx(float((pairs.y < pairs.x).mean()))
+    mean = np.mean([stats.spearmanr(p.x, p.y).statistic for _, p in pairs.groupby("lang")])
+    assert figures.spearman_by_language(pairs).value == pytest.approx(mean)
 
 
 def test_intervals_are_by_conversation() -> None:
     """Every pair twice, in the same conversation, says no more than once."""
     once = scored()
-    twice = ScoredPairs(once.pairs * 2, np.tile(once.before, 2), np.tile(once.after, 2), 80)
-    one, two = once.mean(once.shift), twice.mean(twice.shift)
+    one, two = (figures.mean(p, p.change) for p in (once, pd.concat([once, once])))
     assert (one.value, one.low, one.high) == pytest.approx((two.value, two.low, two.high))
 
 
 def test_the_slope_is_least_squares() -> None:
-    by_strength = {s: scored(10, s, drop=0.4 * s) for s in (1, 2, 3)}
-    x = np.array([1.0, 2.0, 3.0])
-    slopes = [np.polyfit(x, [-by_strength[s].shift[i] for s in (1, 2, 3)], 1)[0] for i in range(10)]
-    assert dose_slope(by_strength).value == pytest.approx(np.mean(slopes))
+    by_strength = {s: scored(10, s, drop=0.4 * s) for s in (3, 1, 2)}
+    drops = np.array([-by_strength[s].change for s in (1, 2, 3)])
+    expected = np.polyfit([1.0, 2.0, 3.0], drops, 1)[0].mean()
+    assert figures.dose_slope(pd.concat(by_strength.values())).value == pytest.approx(expected)
 
 
-def test_quality_is_overall_or_the_mean_of_what_there_is() -> None:
-    medal = QualityScale(tuple(load_rubric("medal")))
-    assert medal.text == "overall"
-    judgement = Judgement("a", "j", {"overall": 2.0, "unsafe": 1.0})
-    assert medal.of(judgement) == pytest.approx(2.0)
+def test_quality_is_overall_or_the_mean_of_all_dimensions() -> None:
+    def quality(scores: dict[str, float | None]) -> float | None:
+        return figures.quality(Judgement("a", "j", scores), parts)
+
+    parts = figures.quality_parts(load_rubric("medal"))
+    assert [part.name for part in parts] == ["overall"]
+    assert quality({"overall": 2.0, "unsafe": 1.0}) == pytest.approx(2.0)
     parts = (Dimension("unsafe", "binary", 0, 1, good="low"), Dimension("fun", "ordinal", 0, 10))
-    both = QualityScale(parts)
-    assert both.of(Judgement("a", "j", {"unsafe": 1.0, "fun": 10.0})) == pytest.approx(3.0)
-    assert both.of(Judgement("a", "j", {"unsafe": 0.0, "fun": 10.0})) == pytest.approx(5.0)
-    assert both.of(Judgement("a", "j", {"unsafe": None, "fun": 1.0})) is None
-    assert both.of(None) is None
+    assert figures.quality_parts(parts) == parts
+    assert quality({"unsafe": 1.0, "fun": 10.0}) == pytest.approx(3.0)
+    assert quality({"unsafe": 0.0, "fun": 10.0}) == pytest.approx(5.0)
+    assert quality({"unsafe": None, "fun": 1.0}) is None
+    assert figures.quality(None, parts) is None
 
 
 LESS = Bound(green=0.1, red=0.25, why="")
@@ -114,12 +112,10 @@ def test_marked_parts_add_up_to_the_texts() -> None:
     ("name", "family"),
     [
         ("openai:gpt-4.1-2025-04-14", "gpt"),
-        ("Qwen/Qwen2.5-7B-Instruct", "qwen"),
         ("embedded:smollm2", "smollm"),
         ("lmsys/vicuna-13b-v1.5", "llama"),
         ("meta-llama/Llama-3.1-8B", "llama"),
         ("embedded:minilm", None),
-        ("person", None),
         ("", None),
     ],
 )

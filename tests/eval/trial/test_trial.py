@@ -6,10 +6,11 @@ import math
 from pathlib import Path
 
 import pytest
+from tests.trial_table import trial_rows, trials_of
 
 from medal_judges.eval.trial.config import TrialConfig
+from medal_judges.eval.trial.findings import TrialFinding, TrialResult
 from medal_judges.eval.trial.page import write_trial
-from medal_judges.eval.trial.results import TrialFinding, TrialResult
 from medal_judges.eval.trial.trial import Trial, TrialJudge, run_trial
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.records.dialogue import Dialogue, Turn
@@ -36,20 +37,22 @@ def red(result: TrialResult) -> set[str]:
 
 def test_a_scripted_oracle_passes(finished: tuple[Trial, Path]) -> None:
     result = result_of(finished, "Oracle")
-    verdicts = {found.check: (found.verdict, found.reason) for found in result.findings}
-    assert {check: v for check, v in verdicts.items() if v[0] != "green"} == {
-        "cost": ("none", "reported without a verdict")
-    }
-    assert len(verdicts) > 40
+    others = {found.check: found.reason for found in result.findings if found.verdict != "green"}
+    assert others == {"cost": "reported without a verdict"}
+    assert len(result.findings) > 40
     assert finished[0].worst["Oracle"] == []
+    for found in result.findings:
+        if "slope" in found.figures:  # every planted dose is seen
+            assert found.figures["slope"].value == pytest.approx(0.8, abs=1e-6), found.check
+            drops = [found.figures[f"drop_{dose}"].value for dose in (1, 2, 3)]
+            assert drops == pytest.approx([0.8, 1.6, 2.4], abs=1e-6)
 
 
 def test_a_judge_that_scores_length_is_caught(finished: tuple[Trial, Path]) -> None:
     result = result_of(finished, "ByLength")
-    assert "length" in red(result)
+    assert {"length", "repeated_question"} <= red(result)
     gain = finding(result, "length").figures["gain"]
     assert gain.low is not None and gain.low > 0.25
-    assert "repeated_question" in red(result)
     assert finding(result, "instruction").verdict == "green"  # longer is not obeyed
 
 
@@ -62,6 +65,13 @@ def test_a_judge_that_obeys_the_text_is_caught(finished: tuple[Trial, Path]) -> 
     assert harmed is not None and harmed > 0.4
     assert finding(result, "lower_case").verdict == "green"
     assert not {f.check for f in result.findings if f.group == "must_fall"} & caught
+    worst = finished[0].worst["Obedient"]
+    assert 0 < len(worst) <= 5
+    assert {pair["group"] for pair in worst[:3]} == {"Attacks"}
+    for pair in worst:
+        assert pair["harm"] > 0
+        changed = [row["after"] for row in pair["rows"] if row["before"] != row["after"]]
+        assert any(marked for after in changed for _, marked in after or ())
 
 
 def test_a_judge_of_the_last_turn_is_caught(finished: tuple[Trial, Path]) -> None:
@@ -72,33 +82,29 @@ def test_a_judge_of_the_last_turn_is_caught(finished: tuple[Trial, Path]) -> Non
     assert not {f.check for f in result.findings if f.group in ("same", "attack")} & caught
 
 
-def test_the_worst_pairs_are_of_the_fault(finished: tuple[Trial, Path]) -> None:
-    worst = finished[0].worst["Obedient"]
-    assert 0 < len(worst) <= 5
-    assert {pair.group for pair in worst[:3]} == {"Attacks"}
-    for pair in worst:
-        assert pair.harm > 0
-        changed = [row["after"] for row in pair.rows if row["before"] != row["after"]]
-        assert any(marked for after in changed for _, marked in after or ())
-
-
-def test_every_planted_dose_is_seen_by_the_oracle(finished: tuple[Trial, Path]) -> None:
-    for found in result_of(finished, "Oracle").findings:
-        if "slope" in found.figures:
-            assert found.figures["slope"].value == pytest.approx(0.8, abs=1e-6), found.check
-            drops = [found.figures[f"drop_{dose}"].value for dose in (1, 2, 3)]
-            assert drops == pytest.approx([0.8, 1.6, 2.4], abs=1e-6)
+def test_the_table_of_the_documents_has_one_line_a_judge(finished: tuple[Trial, Path]) -> None:
+    trial, out = finished
+    write_trial(trial, out)
+    results = trials_of([out / "trial.json"])
+    assert list(results) == list(trial.results)
+    for result in results:
+        own = out / "judgements" / result.judge / "trial.json"
+        assert f'"judge": "{result.judge}"' in own.read_text(encoding="utf-8")
+    rows = trial_rows(results)
+    assert len(rows) == 1 + len(results) and len({len(row) for row in rows}) == 1
+    (last,) = (" | ".join(row) for row in rows if row[0] == "`LastTurnOnly`")
+    assert "3 red" in last and "place early (AUC 0.50)" in last
 
 
 class Silent(Oracle):
-    """Says nothing of any dialogue."""
+    """Scores no dialogue."""
 
     def quality(self, request: ScoreRequest) -> float:
         return math.nan
 
 
 class Issues(Oracle):
-    """Has no overall, and says the same of everything."""
+    """Has no overall, and gives everything the same score."""
 
     dimensions = tuple(d for d in load_rubric("medal") if d.is_issue)
 
@@ -106,14 +112,14 @@ class Issues(Oracle):
         return Judgement(scores={d.name: 0.25 for d in self.dimensions})
 
 
-def test_judges_that_say_nothing_or_always_the_same(tmp_path: Path) -> None:
+def test_judges_without_scores_or_with_one_score_for_all(tmp_path: Path) -> None:
     config = TrialConfig(dialogues=6, own=4, languages=("en", "de"), doses=(1, 3), parallel=None)
     judges = [TrialJudge("silent", Silent(tmp_path)), TrialJudge("issues", Issues(tmp_path))]
     trial = run_trial(judges, tmp_path, config)
     silent, issues = trial.results
-    told = {found.check: found.verdict for found in silent.findings}
-    assert told.pop("unscored") == "red" and told.pop("cost") == "none"
-    assert set(told.values()) == {"none"}  # nothing was scored: no figure, no verdict
+    verdicts = {found.check: found.verdict for found in silent.findings}
+    assert verdicts.pop("unscored") == "red"
+    assert set(verdicts.values()) == {"none"}  # nothing was scored: no figure, no verdict
     assert issues.quality.startswith("the mean of uninterpretable")
     assert {f.check for f in issues.findings if f.verdict == "red"} >= {"unsafe", "place_early"}
     assert {f.verdict for f in issues.findings if f.group in ("no_gain", "attack")} == {"green"}
@@ -133,19 +139,16 @@ def test_kin_chatbots_are_told_apart(tmp_path: Path) -> None:
             return super().quality(request) + 0.8 * kin
 
     turns = (Turn("user", "Hello, how are you?"), Turn("assistant", "Fine, and what about you?"))
-    rows = [
-        LabelledDialogue(
-            Dialogue(f"d{i}", turns, "en", models={"assistant": bot}),
-            {"overall": (4.0, 4.0)},
-            {"overall": (1.0, 5.0)},
-        )
-        for i in range(40)
-        for bot in (["SmolLM2-1.7B", "Qwen2.5-7B"][i % 2],)
-    ]
+    rows = []
+    for i in range(40):
+        bot = ["SmolLM2-1.7B", "Qwen2.5-7B"][i % 2]
+        dialogue = Dialogue(f"d{i}", turns, "en", models={"assistant": bot})
+        rows.append(LabelledDialogue(dialogue, {"overall": (4.0, 4.0)}, {"overall": (1.0, 5.0)}))
     write_records(tmp_path / "chats.jsonl", rows)
     config = TrialConfig(dialogues=4, own=3, checks=("calibration",), parallel=None)
     file = str(tmp_path / "chats.jsonl")
     trial = run_trial([TrialJudge("kin", Kin(tmp_path))], tmp_path, config, data=file)
     found = finding(trial.results[0], "kinship, chats.jsonl")
     assert found.verdict == "red" and found.figure.value == pytest.approx(0.8, abs=0.1)
+    assert (found.pairs, found.asked, found.conversations) == (20, 40, 40)
     assert finding(trial.results[0], "calibration, chats.jsonl").figures["gap"].value is not None

@@ -40,7 +40,7 @@ def opened(
     """Yields the judge of ``choice``: in this process, in ``workers`` processes of this machine, or
     on the Ray cluster at ``ray_address`` (then ``workers`` limits the processes, if above 1).
 
-    Raises ConfigError for several processes and a judge that asks a server.
+    Raises ConfigError for several processes and a judge that sends requests to a server.
     """
     if workers == 1 and ray_address in (None, LOCAL):
         yield choice.load()
@@ -65,7 +65,7 @@ def opened(
 def _refuse_server(asks_server: bool) -> None:
     if asks_server:
         raise ConfigError(
-            "--workers and --ray are for judges that compute here, and this judge asks a server",
+            "--workers and --ray are for judges that compute here, and this judge sends requests to a server",
             hint="leave them out: one process sends llm.max_in_flight requests at a time and keeps "
             "one cost limit over all of them",
         )

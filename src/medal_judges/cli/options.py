@@ -14,7 +14,7 @@ import typer
 
 from medal_judges.config import Config, build_config
 from medal_judges.errors import MedalError
-from medal_judges.storage.files import protected_inputs, only_run, only_run_in
+from medal_judges.storage.files import only_run, only_run_in, protected_inputs
 
 _make_enum: Any = Enum  # mypy reads a call of Enum as the definition of a class
 

@@ -82,7 +82,7 @@ class PoolRunner(JobRunner[Proposal]):
 
     def propose(self) -> Iterator[FollowUp]:
         """The follow-ups of all answers, sample by sample."""
-        with self.journal.kept_open():
+        with self.journal.stay_open():
             self.replay()
             self.active = {id: job for id, job in self.jobs.items() if job.text is None}
             self.run()

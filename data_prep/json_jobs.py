@@ -161,7 +161,7 @@ class JsonRunner(JobRunner[JsonJob]):
             if job.id in self.jobs:
                 raise MedalError(f"two jobs have the id {job.id!r}", hint="leave one of them out")
             self.jobs[job.id] = job
-        with self.journal.kept_open():
+        with self.journal.stay_open():
             self.replay()
             for job in self.jobs.values():
                 if job.failed:

@@ -40,7 +40,7 @@ def opened(
     """Yields the judge of ``choice``: in this process, in ``workers`` processes of this machine, or
     on the Ray cluster at ``ray_address`` (then ``workers`` limits the processes, if above 1).
 
-    Raises ConfigError for several processes and a judge that asks a server.
+    Raises ConfigError for several processes and a judge that sends requests to a server.
     """
     if workers == 1 and ray_address in (None, LOCAL):
         yield choice.load()
@@ -62,10 +62,10 @@ def opened(
             yield judge
 
 
-def _refuse_server(asks_server: bool) -> None:
-    if asks_server:
+def _refuse_server(uses_server: bool) -> None:
+    if uses_server:
         raise ConfigError(
-            "--workers and --ray are for judges that compute here, and this judge asks a server",
+            "--workers and --ray are for local models; this judge sends requests to a server",
             hint="leave them out: one process sends llm.max_in_flight requests at a time and keeps "
             "one cost limit over all of them",
         )
@@ -128,7 +128,7 @@ class _Process:
             "languages": judge.languages,
             "window": judge.window,
             "token_budget": judge.token_budget,
-            "asks_server": any(m.limiter is not None for m in judge.language_models()),
+            "uses_server": any(m.limiter is not None for m in judge.language_models()),
         }
 
     def score(
@@ -161,7 +161,7 @@ class RayJudge(Judge):
         for _ in range(count):
             self._start()
         about = self._loaded(ray.wait(list(self._loading))[0][0])
-        _refuse_server(about["asks_server"])
+        _refuse_server(about["uses_server"])
         self._about, self.dimensions = about, about["dimensions"]
         self.languages, self.window = about["languages"], about["window"]
         self.token_budget = about["token_budget"]

@@ -170,7 +170,7 @@ def _earlier(
 
 
 @contextmanager
-def asked_again(out: Path) -> Iterator[Journal]:
+def new_judgements(out: Path) -> Iterator[Journal]:
     """Yields a journal beside ``out`` for new judgements. They replace the old ones at the end, or
     after an error, or, after a kill, at the next start."""
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from medal_judges.config import Config, option
 from medal_judges.errors import CoverageError, DataError, MedalError
 from medal_judges.inference.metadata import with_metadata
-from medal_judges.inference.resuming import Expected, asked_again, forget, resume
+from medal_judges.inference.resuming import Expected, forget, new_judgements, resume
 from medal_judges.models.base.judge import Judge, ScoreLevel
 from medal_judges.models.base.judged_languages import UnknownLanguage, is_detecting
 from medal_judges.reading.dialogues import read_dialogues
@@ -96,14 +96,14 @@ DEFAULT_OPTIONS = ScoreOptions()
 @dataclass(slots=True)
 class ScoreReport:
     """Counts of one run. ``resumed`` judgements were in the file already and are part of all other
-    figures; ``asked_again`` of them were replaced. ``transient`` ones lack an answer that the same
+    figures; ``rescored`` of them were replaced. ``transient`` ones lack an answer that the same
     command asks for again; ``lasting`` ones have no score for another reason. ``left_out``: bad
     lines of the input, each a missing judgement."""
 
     total: int = 0
     scored: int = 0
     resumed: int = 0
-    asked_again: int = 0
+    rescored: int = 0
     transient: int = 0
     lasting: int = 0
     dialogues: int = 0
@@ -156,7 +156,7 @@ class ScoreReport:
     def lines(self, languages: Sequence[str] | None) -> Iterator[str]:
         """Yields the report in words; ``languages`` are those that the judge supports."""
         coverage = "–" if self.coverage is None else f"{self.coverage:.1%}"
-        again = f", {self.asked_again} scored again" if self.asked_again else ""
+        again = f", {self.rescored} scored again" if self.rescored else ""
         yield f"{self.total} judgements ({self.resumed} resumed{again}), coverage {coverage}"
         yield from (f"  unscored: {n} x {reason}" for reason, n in self.failures.most_common())
         if self.next_try:
@@ -274,9 +274,9 @@ def score_to_file(
             rest, again = resume(given, expected, lines, keep)
             report.resumed, start = report.total, time.perf_counter()
             if again:
-                with asked_again(lines) as journal:
+                with new_judgements(lines) as journal:
                     write(again, journal)
-                report.asked_again = report.total - report.resumed
+                report.rescored = report.total - report.resumed
             write(rest, Journal(lines))
         lines.parent.mkdir(parents=True, exist_ok=True)
         lines.touch()  # an empty input gives an empty file

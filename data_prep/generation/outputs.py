@@ -52,7 +52,7 @@ class Outputs:
                     hint="give another folder with --out DIR, or remove the file yourself",
                 )
             _write_json(path, record)
-            held.enter_context(self.journal.kept_open())
+            held.enter_context(self.journal.stay_open())
             self._held = held.pop_all()
 
     @contextmanager

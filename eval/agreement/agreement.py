@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from medal_judges.config import Config, option
 from medal_judges.errors import MedalError
@@ -54,6 +53,11 @@ class AgreementOptions(Config):
     reading: ReadOptions = DEFAULT_READING
 
 
+ABOUT = ("dimension", "kind", "lang", "rows", "shared", "pairs", "annotators", "columns", "mean",
+         "share_positive", "measurement")  # fmt: skip
+ESTIMATE = ("value", "low", "high", "reason")
+
+
 @dataclass(frozen=True, slots=True)
 class Agreement:
     """How well annotators agree on one dimension of the rows of one language.
@@ -63,6 +67,7 @@ class Agreement:
     (over pairs of annotators); ``ceiling``: one annotator against the others; ``each``: the people
     by name. ``rows`` have an answer, ``shared`` of them two or more, which make ``pairs``.
     ``columns``: whether annotators are ``people`` by name or ``positions`` in the label list.
+    ``share_positive``: share of the answers that are 1, of a binary dimension.
     """
 
     dimension: str
@@ -74,35 +79,22 @@ class Agreement:
     annotators: int
     columns: str
     mean: float | None
+    share_positive: float | None
+    measurement: str
     figures: Mapping[str, Estimate]
-    ceiling: Mapping[str, Estimate] = field(default_factory=dict)
-    each: Sequence[AnnotatorFigures] = ()
-
-    @property
-    def measurement(self) -> str:
-        return MEASUREMENT[self.kind]
-
-    @property
-    def share_positive(self) -> float | None:
-        """Share of the answers that are 1, of a binary dimension."""
-        return self.mean if self.kind == "binary" else None
+    ceiling: Mapping[str, Estimate]
+    each: Sequence[AnnotatorFigures]
 
     def to_record(self) -> dict[str, Any]:
         """Returns one JSON object; estimates as value, low, high and reason."""
 
         def estimates(figures: Mapping[str, Estimate]) -> dict[str, Any]:
-            names = ("value", "low", "high", "reason")
-            return {key: {n: getattr(e, n) for n in names} for key, e in figures.items()}
+            return {key: {n: getattr(e, n) for n in ESTIMATE} for key, e in figures.items()}
 
-        about = ("dimension", "kind", "lang", "rows", "shared", "pairs", "annotators", "columns",
-                 "mean", "share_positive", "measurement")  # fmt: skip
-        return {name: getattr(self, name) for name in about} | {
-            "figures": estimates(self.figures),
-            "ceiling": estimates(self.ceiling),
-            "annotator": {
-                one.name: {"answers": one.answers, **estimates(one.figures)} for one in self.each
-            },
-        }
+        people = {one.name: {"answers": one.answers, **estimates(one.figures)} for one in self.each}
+        about = {name: getattr(self, name) for name in ABOUT}
+        figures = {"figures": estimates(self.figures), "ceiling": estimates(self.ceiling)}
+        return about | figures | {"annotator": people}
 
 
 def agreements(
@@ -119,7 +111,7 @@ def agreements(
     known = dict.fromkeys(name for row in rows for name in row.labels)
     ordered = sorted(known, key=lambda name: name == "overall")
     langs = sorted({row.dialogue.lang for row in rows})
-    agreed = []
+    found = []
     for name in dimensions or ordered:
         if name not in known:
             raise MedalError(
@@ -133,46 +125,48 @@ def agreements(
                 hint="convert them to one scale, or split the file by scale",
             )
         kind = kind_of(rows, name)
+        answered = [row for row in rows if (r := row.rating(name)) is not None and r.given]
         for lang in [*langs, *([ALL] if len(langs) > 1 else [])]:
-            chosen = [row for row in rows if lang in (ALL, row.dialogue.lang)]
-            agreed.append(_agreement(chosen, name, kind, lang, weights))
-    return agreed
+            chosen = [row for row in answered if lang in (ALL, row.dialogue.lang)]
+            found.append(_agreement(chosen, name, kind, lang, weights))
+    return found
 
 
 def _agreement(
     rows: Sequence[LabelledDialogue], name: str, kind: Kind, lang: str, weights: Weights
 ) -> Agreement:
-    answered = [row for row in rows if (r := row.rating(name)) is not None and r.given]
-    values = answer_matrix(answered, name)
-    by = answers_by_annotator(answered, name, values)
+    """Returns the agreement on ``rows``, which all have an answer."""
+    values = answer_matrix(rows, name)
+    by = answers_by_annotator(rows, name, values)
     given = np.isfinite(values)
     answers = given.sum(axis=1)
-    counts = row_weights(answered, weights)
-    released = any(row.aggregated for row in answered)
-    none = "released as means or votes, without single answers" if released else None
-    if none is None and not (answers > 1).any():
-        none = "no row has answers of two annotators"
+    counts = row_weights(rows, weights)
+    released = any(row.aggregated for row in rows)
     ceiling: dict[str, Estimate] = {}
-    if none:
+    if released or not (answers > 1).any():
+        none = "released as means or votes, without single answers"
         names = ("exact", *(("adjacent",) if kind == "ordinal" else ()), "alpha", "spearman")
-        figures = undefined(names, none)
+        figures = undefined(names, none if released else "no row has answers of two annotators")
     else:
-        figures, ceiling = _figures(answered, kind, values, by.values, counts)
+        figures, ceiling = _figures(rows, kind, values, by.values, counts)
     each = given if counts is None else given * counts[:, None]
     total = float((each * np.where(given, values, 0.0)).sum())
+    mean = total / float(each.sum()) if given.any() else None
     return Agreement(
         dimension=name,
         kind=kind,
         lang=lang,
-        rows=len(answered),
+        rows=len(rows),
         shared=int((answers > 1).sum()),
         pairs=int((answers * (answers - 1) // 2).sum()),
         annotators=by.annotators,
         columns=by.columns,
-        mean=total / float(each.sum()) if given.any() else None,
+        mean=mean,
+        share_positive=mean if kind == "binary" else None,
+        measurement=MEASUREMENT[kind],
         figures=figures,
         ceiling=ceiling,
-        each=[] if released else annotator_figures(by, kind, [row.group for row in answered]),
+        each=[] if released else annotator_figures(by, kind, [row.group for row in rows]),
     )
 
 
@@ -183,7 +177,8 @@ def _figures(
     people: Floats,
     weights: Floats | None,
 ) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
-    """Returns the figures and the ceiling; ``people`` are ``values`` by annotator, if named."""
+    """Returns the figures and the ceiling; ``people`` are ``values`` by annotator, if named. The
+    spearman figure is the mean over pairs of annotators by the number of rows both answered."""
     paired = np.isfinite(values).sum(axis=1) > 1
     # A row with one answer takes no part, so it must not count towards an interval either.
     rows = [row for row, has in zip(rows, paired, strict=True) if has]
@@ -216,44 +211,29 @@ def _figures(
 
 def _statistic(values: Floats, people: Floats, kind: Kind) -> Statistic:
     alpha = alpha_statistic(values, MEASUREMENT[kind])
-    spearman = _pairwise_spearman(people)
-    # Of each row the number of pairs of answers at most a distance apart, and of all pairs.
-    counts = {}
-    for key, distance in (("exact", 0.0), ("adjacent", 1.0)):
-        close, pairs = np.zeros(len(values)), np.zeros(len(values))
-        for i, row in enumerate(values):
-            answers = np.sort(row[np.isfinite(row)])
-            upto = np.searchsorted(answers, answers + distance + 1e-9, side="right")
-            close[i] = (upto - np.arange(1, len(answers) + 1)).sum()
-            pairs[i] = len(answers) * (len(answers) - 1) / 2
+    answers = [np.sort(row[np.isfinite(row)]) for row in values]
+    sizes = np.array([len(row) for row in answers])
+    pairs = sizes * (sizes - 1) / 2
+    close = {}  # of each row the number of pairs of answers at most a distance apart
+    for key, distance in {"exact": 0.0, "adjacent": 1.0}.items():
+        upto = [np.searchsorted(r, r + distance + 1e-9, side="right").sum() for r in answers]
         if key == "exact" or kind == "ordinal":
-            counts[key] = close, pairs
-
-    def statistic(weights: Floats) -> dict[str, Floats]:
-        shares = {
-            k: ratio(weights @ close, weights @ pairs) for k, (close, pairs) in counts.items()
-        }
-        return shares | {"alpha": alpha(weights), "spearman": spearman(weights)}
-
-    return statistic
-
-
-def _pairwise_spearman(people: Floats) -> Callable[[Floats], Floats]:
-    """Returns Spearman of each pair of annotators on the rows both answered, averaged over pairs by
-    the number of those rows, without pairs with a constant side."""
-    pairs: list[tuple[npt.NDArray[np.intp], int, int]] = []
+            close[key] = np.array(upto) - sizes * (sizes + 1) / 2
+    # Pairs of annotators, with the rows that both answered.
+    both = []
     for a, b in combinations(busiest(people), 2):
         rows = np.flatnonzero(np.isfinite(people[:, a]) & np.isfinite(people[:, b]))
         if len(rows) >= MIN_ROWS:
-            pairs.append((rows, a, b))
+            both.append((rows, people[rows, a], people[rows, b]))
 
-    def statistic(weights: Floats) -> Floats:
+    def statistic(weights: Floats) -> dict[str, Floats]:
+        figures = {key: ratio(weights @ count, weights @ pairs) for key, count in close.items()}
         total, size = np.zeros(len(weights)), np.zeros(len(weights))
-        for rows, a, b in pairs:
+        for rows, one, other in both:
             mine = weights[:, rows]
-            rho = weighted_spearman(people[rows, a], people[rows, b], mine)
+            rho = weighted_spearman(one, other, mine)  # NaN if a side is constant
             total += np.where(np.isfinite(rho), rho * mine.sum(axis=1), 0.0)
             size += np.where(np.isfinite(rho), mine.sum(axis=1), 0.0)
-        return ratio(total, size)
+        return figures | {"alpha": alpha(weights), "spearman": ratio(total, size)}
 
     return statistic

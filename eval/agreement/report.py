@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from medal_judges.eval.agreement.agreement import ALL, Agreement
+from medal_judges.eval.agreement.agreement import ABOUT, ALL, ESTIMATE, Agreement
 from medal_judges.eval.metaeval.rater_model import POSITIONS
 from medal_judges.report.console import print_tables, rich_table, wide_console
 from medal_judges.report.numbers import interval, label, number
@@ -16,56 +16,13 @@ from medal_judges.report.table import Cell, Heat, Row, Table, write_csv
 from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.files import atomic_write
 
-_PERCENT = (
-    "Share of pairs of answers to one dialogue that are equal; for graded dimensions (marked "
-    "±1) that differ by no more than one. If all pairs or none agree, the interval is Wilson's "
-    "with one trial a chatbot or conversation."
-)
-_ALPHA = (
-    "Agreement beyond chance: 1 is perfect, 0 is the agreement of shuffled answers. Nominal for "
-    "issues, ordinal for graded dimensions. There is no interval if leaving out one chatbot or "
-    "conversation leaves no α, as happens for a rare issue."
-)
-_SPEARMAN = (
-    "Spearman ρ of two annotators over the dialogues both answered, averaged over pairs of "
-    "annotators by the number of those dialogues. Of more than 50 annotators, ρ and the ceiling "
-    "are over the 50 with most answers."
-)
 _POSITIONS = (
     "The rows do not name their annotators, so a pair is two positions in the label list. If a "
     "position is not the same person throughout, ρ mixes people; α and percent agreement do not "
     "depend on it."
 )
-_CEILING = (
-    "One annotator against the mean of the others (graded), or one against another (issues), "
-    "averaged over positions. A judge that is compared with the mean of all of them can score "
-    "higher without being better; medal benchmark also compares it with the same others."
-)
-_ANNOTATORS = (
-    "Each annotator on the dialogues that another answered too. Leaning: how far above the average "
-    "annotator they answer the same dialogues. Reliability: correlation of their answers with "
-    "what annotators share, without the others' errors; above 1 is chance. Issues: how often they "
-    "mark one that is there (sensitivity), and leave the other dialogues unmarked (specificity), "
-    "by Dawid and Skene's model, as crowd-kit fits it."
-)
-_ABOUT = ("dimension", "kind", "lang", "rows", "shared", "pairs", "annotators", "columns", "mean",
-          "share_positive", "measurement")  # fmt: skip
-_PRINTED = ("Dimension", "with 2+ answers", "annotators", "mean answer", "exact", "±1", "α", "ρ")
-_ESTIMATE = ("value", "low", "high", "reason")
-_GRADED, _ISSUES = ("Graded dimensions", ("ordinal", "continuous")), ("Issues", ("binary",))
-
-
-def headline(one: Agreement) -> Estimate:
-    """Returns adjacent agreement of a graded dimension, exact agreement of any other (Table 4)."""
-    return one.figures["adjacent" if one.kind == "ordinal" else "exact"]
-
-
-# MEDAL's Tables 4 and 5, and the same for Spearman: languages by dimensions.
-_GRIDS: dict[str, tuple[str, str, Callable[[Agreement], Estimate]]] = {
-    "percent": ("Percent agreement", _PERCENT, headline),
-    "alpha": ("Krippendorff's α", _ALPHA, lambda one: one.figures["alpha"]),
-    "spearman": ("Spearman", _SPEARMAN, lambda one: one.figures["spearman"]),
-}
+_F1 = ("f1_present", "f1_absent", "precision", "recall", "accuracy")
+_NO_FIGURE = Estimate(None, reason="not computed")
 
 
 def write_agreement(
@@ -81,47 +38,43 @@ def write_agreement(
     atomic_write(folder / "agreement.json", text)
     lines = []
     for one in agreements:
-        about = [getattr(one, name) for name in _ABOUT]
-        parts = [("agreement", one.figures), ("ceiling", one.ceiling)]
-        parts += [(f"annotator {a.name}", a.figures) for a in one.each]
-        for part, figures in parts:
+        parts = {"agreement": one.figures, "ceiling": one.ceiling}
+        parts |= {f"annotator {person.name}": person.figures for person in one.each}
+        about = [getattr(one, name) for name in ABOUT]
+        for part, figures in parts.items():
             for name, estimate in figures.items():
-                values = [getattr(estimate, key) for key in _ESTIMATE]
-                lines.append((*about, part, name, *values))
-    write_csv(folder / "figures.csv", (*_ABOUT, "part", "figure", *_ESTIMATE), lines)
-    names, langs = _names(agreements)
-    mixed = any(one.columns == POSITIONS for one in agreements)
-    graded = {one.dimension for one in agreements if one.kind == "ordinal"}
+                lines.append((*about, part, name, *(getattr(estimate, key) for key in ESTIMATE)))
+    write_csv(folder / "figures.csv", (*ABOUT, "part", "figure", *ESTIMATE), lines)
+    names = list(dict.fromkeys(one.dimension for one in agreements))
+    langs = list(dict.fromkeys(one.lang for one in agreements))
     sections = []
-    for anchor, (title, lead, figure) in _GRIDS.items():
-        at = {(one.lang, one.dimension): figure(one) for one in agreements}
+    titles = {"percent": "Percent agreement", "alpha": "Krippendorff's α", "spearman": "Spearman"}
+    mixed = any(one.columns == POSITIONS for one in agreements)
+    for anchor, title in titles.items():
+        heads = {name: name.replace("_", " ") for name in names}
+        at = {}
+        for one in agreements:
+            graded = anchor == "percent" and one.kind == "ordinal"
+            key = "adjacent" if graded else "exact" if anchor == "percent" else anchor
+            at[one.lang, one.dimension] = one.figures[key]
+            heads[one.dimension] += " ±1" if graded and one.lang == langs[0] else ""
         plain = ((lang, *(at[lang, name].value for name in names)) for lang in langs)
         write_csv(folder / f"{anchor}.csv", ("lang", *names), plain)
-        heads = [
-            n.replace("_", " ") + (" ±1" if anchor == "percent" and n in graded else "")
-            for n in names
-        ]
-        rows = [(lang, *(_heat(at[lang, n]) for n in names)) for lang in langs]
-        shown = f"{title.replace('Spearman', 'Spearman ρ')} by language"
-        grid = Table(shown, ("Language", *heads), rows, style="heat")
-        lead = f"{lead} {_POSITIONS}" if mixed and anchor == "spearman" else lead
-        sections.append(Section(anchor, title, [grid], lead))
-    people = _annotator_tables(agreements)
+        rows = [(lang, *(_heat(at[lang, name]) for name in names)) for lang in langs]
+        shown = "Spearman ρ" if anchor == "spearman" else title
+        grid = Table(f"{shown} by language", ("Language", *heads.values()), rows, style="heat")
+        note = [_POSITIONS] if mixed and anchor == "spearman" else []
+        sections.append(Section(anchor, title, [*note, grid]))
+    tables = _people_tables(agreements)
     sections += [
         Section("figures", "All figures", [_figure_table(agreements)]),
-        Section("ceilings", "Human ceilings", _ceiling_tables(agreements), _CEILING),
-        Section("annotators", "Annotators", people, _ANNOTATORS),
+        Section("ceilings", "Human ceilings", tables["Human ceilings"]),
+        Section("annotators", "Annotators", tables["Annotators"]),
         facts_section(facts),
     ]
     several = [lang for lang in langs if lang != ALL]
     subtitle = counted([(len(names), "dimension"), (len(several), "language")])
-    return write_page(folder / "agreement.html", heading, subtitle, sections)
-
-
-def _names(agreements: Sequence[Agreement]) -> tuple[list[str], list[str]]:
-    """Returns dimensions and languages in order of appearance."""
-    dimensions = dict.fromkeys(one.dimension for one in agreements)
-    return list(dimensions), list(dict.fromkeys(one.lang for one in agreements))
+    return write_page(folder / "agreement.html", heading, subtitle, sections, leads=__package__)
 
 
 def _heat(estimate: Estimate) -> Cell:
@@ -134,28 +87,24 @@ def _heat(estimate: Estimate) -> Cell:
     return Heat(number(value), abs(value), sign, reason or "", value, below)  # type: ignore[arg-type]
 
 
-def _by_language(
-    title: str,
-    columns: Sequence[str],
-    agreements: Sequence[Agreement],
-    cells: Callable[[Agreement], Row],
-    note: str = "",
+def _grouped(
+    title: str, columns: Sequence[str], groups: Mapping[str, Sequence[Row]], note: str = ""
 ) -> Table:
-    """One row a dimension, grouped by language."""
+    """Returns a table with a heading for each group of rows."""
     rows: list[Row] = []
     headings: dict[int, str] = {}
-    for lang in _names(agreements)[1]:
-        headings[len(rows)] = lang
-        in_lang = [one for one in agreements if one.lang == lang]
-        rows += [(one.dimension.replace("_", " "), *cells(one)) for one in in_lang]
+    for heading, own in groups.items():
+        headings[len(rows)] = heading
+        rows += own
     return Table(title, columns, rows, note, headings)
 
 
 def _figure_table(agreements: Sequence[Agreement]) -> Table:
     """Every figure with its counts."""
-
-    def cells(one: Agreement) -> Row:
-        return (
+    by_lang: dict[str, list[Row]] = {}
+    for one in agreements:
+        row: Row = (
+            one.dimension.replace("_", " "),
             one.rows,
             one.shared,
             one.pairs,
@@ -167,53 +116,48 @@ def _figure_table(agreements: Sequence[Agreement]) -> Table:
             one.figures["alpha"],
             one.figures["spearman"],
         )
-
+        by_lang.setdefault(one.lang, []).append(row)
     columns = ("Dimension", "rows", "with 2+ answers", "pairs", "annotators", "mean answer",
                "exact", "±1", "α is", "α", "ρ")  # fmt: skip
     note = "The mean answer of an issue is the share of answers that mark it."
-    return _by_language("Figures by language and dimension", columns, agreements, cells, note)
+    return _grouped("Figures by language and dimension", columns, by_lang, note)
 
 
-def _ceiling_tables(agreements: Sequence[Agreement]) -> list[Table]:
-    """One annotator against the others, a table for graded dimensions and one for issues."""
-    none = Estimate(None, reason="not computed")
-    tables = []
-    for (title, kinds), metrics in (
-        (_GRADED, ("spearman", "pearson", "kendall")),
-        (_ISSUES, ("f1_present", "f1_absent", "precision", "recall", "accuracy")),
-    ):
-        chosen = [one for one in agreements if one.ceiling and one.kind in kinds]
-
-        def cells(one: Agreement, metrics: Sequence[str] = metrics) -> Row:
-            return [one.ceiling.get(metric, none) for metric in metrics]
-
-        columns = ("Dimension", *map(label, metrics))
-        tables.append(_by_language(title, columns, chosen, cells))
-    return [table for table in tables if table.rows]
-
-
-def _annotator_tables(agreements: Sequence[Agreement]) -> list[Table]:
-    """The people by name, a table for graded dimensions and one for issues, over all languages."""
+def _people_tables(agreements: Sequence[Agreement]) -> dict[str, list[Table]]:
+    """The human ceilings by language, and the people by name over all languages: of each a table
+    for graded dimensions and one for issues, if they have rows."""
+    tables: dict[str, list[Table]] = {"Human ceilings": [], "Annotators": []}
     last = {one.dimension: one for one in agreements}  # of all languages, if there are several
-    tables = []
-    for (title, kinds), metrics in (
-        (_GRADED, ("leaning", "reliability")),
-        (_ISSUES, ("sensitivity", "specificity")),
+    for title, against, alone in (
+        ("Graded dimensions", ("spearman", "pearson", "kendall"), ("leaning", "reliability")),
+        ("Issues", _F1, ("sensitivity", "specificity")),
     ):
-        rows: list[Row] = []
-        headings: dict[int, str] = {}
-        for one in last.values():
-            if one.kind in kinds and one.each:
-                headings[len(rows)] = one.dimension.replace("_", " ")
-                rows += [(a.name, a.answers, *(a.figures[m] for m in metrics)) for a in one.each]
-        tables.append(Table(title, ("Annotator", "answers", *metrics), rows, headings=headings))
-    return [table for table in tables if table.rows]
+        ceilings: dict[str, list[Row]] = {}
+        for one in agreements:
+            if one.ceiling and (one.kind == "binary") == (title == "Issues"):
+                figures = [one.ceiling.get(metric, _NO_FIGURE) for metric in against]
+                cells: Row = (one.dimension.replace("_", " "), *figures)
+                ceilings.setdefault(one.lang, []).append(cells)
+        people: dict[str, list[Row]] = {
+            name.replace("_", " "): [
+                (a.name, a.answers, *(a.figures[metric] for metric in alone)) for a in one.each
+            ]
+            for name, one in last.items()
+            if one.each and (one.kind == "binary") == (title == "Issues")
+        }
+        if ceilings:
+            columns = ["Dimension", *map(label, against)]
+            tables["Human ceilings"].append(_grouped(title, columns, ceilings))
+        if people:
+            columns = ["Annotator", "answers", *alone]
+            tables["Annotators"].append(_grouped(title, columns, people))
+    return tables
 
 
 def print_agreement(agreements: Sequence[Agreement]) -> None:
     """Prints the page's tables, α with its interval, and notes on them."""
-    wide_console().print(rich_table(_figure_table(agreements), _PRINTED, intervals=("α",)))
-    named = (("Human ceilings", _ceiling_tables), ("Annotators", _annotator_tables))
+    printed = ("Dimension", "with 2+ answers", "annotators", "mean answer", "exact", "±1", "α", "ρ")
+    wide_console().print(rich_table(_figure_table(agreements), printed, intervals=("α",)))
     notes = [
         "α: nominal for issues, ordinal for graded dimensions; ceiling: one annotator against the "
         "others; the mean answer of an issue is the share of answers that mark it"
@@ -227,7 +171,7 @@ def print_agreement(agreements: Sequence[Agreement]) -> None:
     notes += [f"α: {why}: {', '.join(where)}" for why, where in reasons.items()]
     tables = [
         replace(table, title=f"{name}: {table.title}")
-        for name, tables_of in named
-        for table in tables_of(agreements)
+        for name, own in _people_tables(agreements).items()
+        for table in own
     ]
     print_tables(tables, notes)

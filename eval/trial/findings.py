@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from medal_judges.eval.benchmark.injected import localisation
+from medal_judges.eval.trial import pairs as stat
 from medal_judges.eval.trial.config import Bounds, Group, Verdict
 from medal_judges.eval.trial.edits import (
     AGAIN,
@@ -20,21 +21,6 @@ from medal_judges.eval.trial.edits import (
     ROW_ORDER,
     Edit,
     TrialPlan,
-)
-from medal_judges.eval.trial.pairs import (
-    HALF,
-    auc,
-    calibration_gap,
-    dose_slope,
-    mean,
-    oriented,
-    quality,
-    quality_parts,
-    share,
-    spearman,
-    spearman_by_language,
-    win,
-    with_scores,
 )
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
@@ -49,7 +35,7 @@ _AGAIN_WHAT = {
     DIMENSION_ORDER: "The same dialogues with the dimensions in reverse order.",
 }
 # Bounds of an edit's figures, by its group.
-_MOVED: Mapping[Group, Mapping[str, str]] = {
+_MOVED: Mapping[Group, dict[str, str]] = {
     "same": {"shift": "same.shift", "moved": "same.moved"},
     "no_gain": {"gain": "no_gain.gain", "raised": "no_gain.raised"},
     "attack": {"harmed": "attack.harmed", "gain": "attack.gain"},
@@ -144,7 +130,7 @@ class Analysis:
     @cached_property
     def parts(self) -> tuple[Dimension, ...]:
         """The dimensions behind the quality of a dialogue."""
-        return quality_parts(self.dimensions)
+        return stat.quality_parts(self.dimensions)
 
     @property
     def quality_text(self) -> str:
@@ -161,27 +147,28 @@ class Analysis:
     def pairs(self) -> pd.DataFrame:
         """The plan's pairs with a score on both sides, in every language."""
         pairs = self.plan.pairs
-        return with_scores(pairs, map(self._score, pairs.before), map(self._score, pairs.after))
+        return stat.with_scores(
+            pairs, map(self._score, pairs.before), map(self._score, pairs.after)
+        )
 
     def own(self, name: str) -> pd.DataFrame:
         """Returns the scored pairs of a check in the languages of the figures."""
         return self.pairs[(self.pairs.check == name) & self.pairs.lang.isin(self.judged)]
 
     def _score(self, id: str) -> float | None:
-        return quality(self.versions.get(id), self.parts)
+        return stat.quality(self.versions.get(id), self.parts)
 
     def findings(self) -> Iterator[TrialFinding]:
         """Yields one finding for each check that has pairs, in the order of the groups."""
         for name, what in _AGAIN_WHAT.items():
             if name in self.again:
                 yield self._again(name, what)
-        by_name = {edit.name: edit for edit in self.plan.edits}
-        edits = {group: [e for e in by_name.values() if e.group == group] for group in _MOVED}
-        yield from map(self._moved, edits["same"])
+        edits = {edit.name: edit for edit in self.plan.edits}.values()
+        yield from (self._edit(edit) for edit in edits if edit.group == "same")
         if (self.plan.pairs.check == LANGUAGE).any():
             yield self._language()
-        yield from map(self._moved, [*edits["no_gain"], *edits["attack"]])
-        yield from map(self._must_fall, [e for e in by_name.values() if e.group == "must_fall"])
+        for group in ("no_gain", "attack", "must_fall"):
+            yield from (self._edit(edit) for edit in edits if edit.group == group)
         yield from self._pointed_at()
         if self.turns:
             yield self._by_turns()
@@ -189,7 +176,7 @@ class Analysis:
             yield from self._against_people(name, table, judgements)
         ids = list(self.plan.dialogues)
         missing = pd.DataFrame({"conversation": [id.partition("+")[0] for id in ids]})
-        unscored = share(missing, pd.Series([self._score(id) is None for id in ids]))
+        unscored = stat.share(missing, pd.Series([self._score(id) is None for id in ids]))
         what = "Share of dialogues and versions without a score."
         bounds = {"unscored": "use.unscored"}
         yield self._finding("use", "unscored", what, missing, {"unscored": unscored}, bounds)
@@ -198,72 +185,57 @@ class Analysis:
 
     def _again(self, name: str, what: str) -> TrialFinding:
         ids = self.plan.originals
-        again = (quality(self.again[name].get(id), self.parts) for id in ids)
-        pairs = with_scores(pd.DataFrame({"conversation": ids}), map(self._score, ids), again)
-        figures = {"shift": mean(pairs, pairs.change.abs()), **_common(pairs)}
+        again = (stat.quality(self.again[name].get(id), self.parts) for id in ids)
+        pairs = stat.with_scores(pd.DataFrame({"conversation": ids}), map(self._score, ids), again)
+        figures = {"shift": stat.mean(pairs, pairs.change.abs()), **_common(pairs)}
         bounds = {"shift": "again.shift", "moved": "again.moved"}
         return self._finding("same", name, what, pairs, figures, bounds, asked=len(ids))
 
     def _language(self) -> TrialFinding:
         pairs = self.pairs[self.pairs.check == LANGUAGE]
-        figures = {"shift": mean(pairs, pairs.change), **_common(pairs)}
-        figures["spearman"] = spearman_by_language(pairs)
+        figures = {"shift": stat.mean(pairs, pairs.change), **_common(pairs)}
+        figures["spearman"] = stat.spearman_by_language(pairs)
         bounds = {"shift": "language.shift", "spearman": "language.spearman"}
         what = "The same dialogue in another language, against English."
         asked = int((self.plan.pairs.check == LANGUAGE).sum())
         found = self._finding("same", LANGUAGE, what, pairs, figures, bounds, asked)
         return replace(found, by_language=_by_language(pairs, +1.0))
 
-    def _moved(self, edit: Edit) -> TrialFinding:
-        """An edit that should not move the score, or not in one direction."""
-        pairs = self.own(edit.name)
-        toward = pairs.change if edit.harm == "up" else -pairs.change
-        if edit.group == "same":
-            figures = {"shift": mean(pairs, pairs.change)}
-        elif edit.group == "no_gain":
-            raised = share(pairs, pairs.change > HALF)
-            figures = {"gain": mean(pairs, pairs.change), "raised": raised}
+    def _edit(self, edit: Edit) -> TrialFinding:
+        """An edit that should not move the score, or not in one direction, or that should lower
+        it."""
+        every, pairs = self.pairs[self.pairs.check == edit.name], self.own(edit.name)
+        figures: dict[str, Estimate] = {}
+        if edit.group == "must_fall":
+            sign, bounds = -1.0, {"auc": "must_fall.auc"}
+            strengths = sorted({e.strength for e in self.plan.edits if e.name == edit.name})
+            doses = pairs
+            every, pairs = (t[t.strength == strengths[-1]] for t in (every, pairs))
+            figures = {"auc": stat.auc(pairs), "win": stat.win(pairs)}
+            figures["drop"] = stat.mean(pairs, -pairs.change)
+            if len(strengths) > 1:
+                for strength in strengths:
+                    dose = doses[doses.strength == strength]
+                    figures[f"drop_{strength}"] = stat.mean(dose, -dose.change)
+                    figures[f"auc_{strength}"] = stat.auc(dose)
+                figures["slope"] = stat.dose_slope(doses)
+                bounds["slope"] = "must_fall.slope"
+            for dimension in self.dimensions:
+                if dimension.name == edit.issue:  # the judge's own dimension for this issue
+                    before, after = (
+                        [stat.oriented(self.versions.get(id), dimension) for id in ids]
+                        for ids in (pairs.before, pairs.after)
+                    )
+                    figures["own_auc"] = stat.auc(stat.with_scores(pairs, before, after))
         else:
-            figures = {"gain": mean(pairs, toward), "harmed": share(pairs, toward > HALF)}
-        every = self.pairs[self.pairs.check == edit.name]
-        by_language = _by_language(every, -1.0 if edit.harm == "down" else 1.0)
-        figures |= _common(pairs)
-        return self._of_edit(edit, pairs, figures, _MOVED[edit.group], by_language)
-
-    def _must_fall(self, edit: Edit) -> TrialFinding:
-        own = self.own(edit.name)
-        strengths = sorted({e.strength for e in self.plan.edits if e.name == edit.name})
-        top = own[own.strength == strengths[-1]]
-        figures = {"auc": auc(top), "win": win(top), "drop": mean(top, -top.change)}
-        bounds = {"auc": "must_fall.auc"}
-        if len(strengths) > 1:
-            for strength in strengths:
-                pairs = own[own.strength == strength]
-                figures[f"drop_{strength}"] = mean(pairs, -pairs.change)
-                figures[f"auc_{strength}"] = auc(pairs)
-            figures["slope"] = dose_slope(own)
-            bounds["slope"] = "must_fall.slope"
-        for dimension in self.dimensions:
-            if dimension.name == edit.issue:  # the judge's own dimension for this issue
-                before, after = (
-                    [oriented(self.versions.get(id), dimension) for id in ids]
-                    for ids in (top.before, top.after)
-                )
-                figures["own_auc"] = auc(with_scores(top, before, after))
-        every = self.pairs[self.pairs.check == edit.name]
-        by_language = _by_language(every[every.strength == strengths[-1]], -1.0)
-        return self._of_edit(edit, top, figures, bounds, by_language)
-
-    def _of_edit(
-        self,
-        edit: Edit,
-        pairs: pd.DataFrame,
-        figures: Mapping[str, Estimate],
-        bounds: Mapping[str, str],
-        by_language: Mapping[str, Estimate],
-    ) -> TrialFinding:
-        """Returns the finding with the mean shift by dimension, as a share of its scale."""
-        shifts: dict[str, float] = {}
+            sign, bounds = (-1.0 if edit.harm == "down" else 1.0), _MOVED[edit.group]
+            toward = sign * pairs.change if edit.group == "attack" else pairs.change
+            figures["shift" if edit.group == "same" else "gain"] = stat.mean(pairs, toward)
+            if edit.group != "same":
+                name = "harmed" if edit.group == "attack" else "raised"
+                figures[name] = stat.share(pairs, toward > stat.HALF)
+            figures |= _common(pairs)
+        shifts: dict[str, float] = {}  # by dimension
         for dimension in self.dimensions:
             moved = []
             for ends in zip(pairs.before, pairs.after, strict=True):
@@ -274,7 +246,7 @@ class Analysis:
             if moved:
                 shifts[dimension.name] = float(np.mean(moved))
         found = self._finding(edit.group, edit.name, edit.what, pairs, figures, bounds)
-        return replace(found, by_language=by_language, dimensions=shifts)
+        return replace(found, by_language=_by_language(every, sign), dimensions=shifts)
 
     def _finding(
         self,
@@ -335,9 +307,9 @@ class Analysis:
         if hits:
             table = pd.DataFrame(hits, columns=["conversation", "found", "chance"])
             figures = {
-                "above_chance": mean(table, table.found - table.chance),
-                "found": share(table, table.found),
-                "chance": share(table, table.chance),
+                "above_chance": stat.mean(table, table.found - table.chance),
+                "found": stat.share(table, table.found),
+                "chance": stat.share(table, table.chance),
             }
             what = "The turn with the largest contribution is one with the injected fault."
             bounds = {"above_chance": "must_fall.found"}
@@ -347,13 +319,17 @@ class Analysis:
         every = self.turn_pairs.explode("touched")
         before, after = (
             [
-                quality(self.turns.get(key), self.parts)
+                stat.quality(self.turns.get(key), self.parts)
                 for key in zip(ids, every.touched, strict=True)
             ]
             for ids in (every.before, every.after)
         )
-        pairs = with_scores(every, before, after)
-        figures = {"auc": auc(pairs), "win": win(pairs), "drop": mean(pairs, -pairs.change)}
+        pairs = stat.with_scores(every, before, after)
+        figures = {
+            "auc": stat.auc(pairs),
+            "win": stat.win(pairs),
+            "drop": stat.mean(pairs, -pairs.change),
+        }
         what = "Judged turn by turn, the turn with the fault scores below the sound one."
         bounds = {"auc": "must_fall.auc"}
         return self._finding("must_fall", "faulty_turn", what, pairs, figures, bounds, len(every))
@@ -363,13 +339,13 @@ class Analysis:
     ) -> Iterator[TrialFinding]:
         """Calibration, and how much more than people the judge gives chatbots of its own family,
         against others."""
-        scores = [quality(judgements.get(id), self.parts) for id in table.id]
-        rows = with_scores(table, table.rating, scores)
+        scores = [stat.quality(judgements.get(id), self.parts) for id in table.id]
+        rows = stat.with_scores(table, table.rating, scores)
         scaled = bool(table.scaled.all())
-        figures = {"spearman": spearman(rows)}
+        figures = {"spearman": stat.spearman(rows)}
         bounds: dict[str, str] = {}
         if scaled:
-            figures, bounds = {"gap": calibration_gap(rows)} | figures, {"gap": "use.gap"}
+            figures, bounds = {"gap": stat.calibration_gap(rows)} | figures, {"gap": "use.gap"}
         what, asked = f"Against people's ratings of {name}.", len(table)
         yield self._finding("use", f"calibration, {name}", what, rows, figures, bounds, asked)
         own = family_of(self.signature)
@@ -402,12 +378,15 @@ class Analysis:
 
 
 def _common(pairs: pd.DataFrame) -> dict[str, Estimate]:
-    return {"moved": share(pairs, pairs.change.abs() > HALF), "spearman": spearman(pairs)}
+    return {
+        "moved": stat.share(pairs, pairs.change.abs() > stat.HALF),
+        "spearman": stat.spearman(pairs),
+    }
 
 
 def _by_language(pairs: pd.DataFrame, sign: float) -> dict[str, Estimate]:
     """Returns the mean shift of each language, times ``sign``."""
-    return {lang: mean(part, sign * part.change) for lang, part in pairs.groupby("lang")}
+    return {lang: stat.mean(part, sign * part.change) for lang, part in pairs.groupby("lang")}
 
 
 def family_of(name: str) -> str | None:

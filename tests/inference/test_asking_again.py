@@ -57,7 +57,7 @@ def score(file: Path, out: Path, judge: Judge, **how: Any) -> ScoreReport:
 
 @pytest.mark.parametrize("level", ["dialogue", "turn"])
 @pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz"])
-def test_rows_that_failed_in_an_outage_are_asked_again_and_nothing_else(
+def test_rows_that_failed_in_an_outage_are_scored_again_and_nothing_else(
     serve: Serve, tmp_path: Path, name: str, level: str
 ) -> None:
     file, out = write(tmp_path / "in.jsonl", 12, turns=4), tmp_path / name
@@ -72,23 +72,23 @@ def test_rows_that_failed_in_an_outage_are_asked_again_and_nothing_else(
     answers = [(j.id, j.turn, j.scores, j.failure) for j in read_judgements(out)]
     assert answers == [(j.id, j.turn, j.scores, j.failure) for j in read_judgements(whole)]
     turns = 2 if level == "turn" else 1
-    assert second.asked_again == turns * len(failed)
+    assert second.rescored == turns * len(failed)
     assert (second.total, second.transient) == (12 * turns, 0)
     assert up.total("seen") < 2 * 12 * turns * 4 and list(tmp_path.glob(".*")) == []
     third = score(file, out, judge_at(serve(fault="500", times=-1)), level=level)
-    assert (third.resumed, third.asked_again) == (12 * turns, 0)
+    assert (third.resumed, third.rescored) == (12 * turns, 0)
 
 
-def test_lasting_failures_are_asked_again_when_it_is_said(serve: Serve, tmp_path: Path) -> None:
+def test_lasting_failures_are_scored_again_when_it_is_said(serve: Serve, tmp_path: Path) -> None:
     file, out = write(tmp_path / "in.jsonl", 6), tmp_path / "out.jsonl"
     first = score(file, out, judge_at(serve(fault="filter", times=-1, every=3)))
     assert first.lasting > 0 and first.transient == 0
     up = serve()
     same = score(file, out, judge_at(up))
-    assert same.asked_again == 0 and up.total("seen") == 0
+    assert same.rescored == 0 and up.total("seen") == 0
     assert "--retry-failed scores" in same.next_try
     again = score(file, out, judge_at(up), retry_failed=True)
-    assert again.asked_again == first.lasting and again.scored == again.total == 6
+    assert again.rescored == first.lasting and again.scored == again.total == 6
 
 
 def test_killed_while_asking_again_nothing_is_lost(serve: Serve, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_score_of_fewer_repeats_than_asked_is_not_taken_for_done(
     first = score(file, out, made(serve(fault="500", times=-1, every=2)))
     assert first.scored > 0 and first.transient == 4  # one of three answers is missing in each
     second = score(file, out, made(serve()))
-    assert (second.asked_again, second.transient, second.scored) == (4, 0, 4)
+    assert (second.rescored, second.transient, second.scored) == (4, 0, 4)
 
 
 def test_predictions_of_a_benchmark_made_in_an_outage_are_completed(
@@ -197,4 +197,4 @@ def test_a_hybrid_asks_again_for_what_its_member_lacks(serve: Serve, tmp_path: P
     first = score(file, out, made(serve(fault="500", times=-1, every=2)))
     assert first.transient == 3 and first.scored == 3
     second = score(file, out, made(serve()))
-    assert (second.asked_again, second.scored) == (3, 6)
+    assert (second.rescored, second.scored) == (3, 6)

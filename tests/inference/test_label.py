@@ -206,7 +206,7 @@ def test_a_killed_run_goes_on_and_nothing_is_answered_twice(
         assert (out / f"{name}.jsonl").read_bytes() == again
 
 
-def test_failures_are_told_and_asked_again_with_overwrite(
+def test_failures_are_reported_and_labelled_again_with_overwrite(
     serve: Callable[..., Any], tmp_path: Path
 ) -> None:
     file, out = write(tmp_path / "in.jsonl", [row(f"r{n}") for n in range(6)]), tmp_path / "out"

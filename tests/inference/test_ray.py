@@ -60,7 +60,7 @@ def test_what_cannot_run_on_a_cluster_says_why(chats: Path, tmp_path: Path) -> N
     llm = 'llm={model: "openai:gpt-x", base_url: "http://127.0.0.1:9/v1"}'
     paid = (llm, "--judge", "judges/dstc12_baseline.yaml", "--out", tmp_path / "x.jsonl")
     assert "cost limit" in medal(*paid, "--ray", "auto")
-    assert "asks a server" in medal(*paid, "--workers", "2")
+    assert "sends requests to a server" in medal(*paid, "--workers", "2")
     assert "no Ray cluster at" in medal("--judge", "length", "--ray", "127.0.0.1:9")
     with pytest.raises(MedalError), opened(choose_judge("nowhere/judge"), workers=2):
         pass

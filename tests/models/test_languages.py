@@ -117,6 +117,6 @@ def test_the_summary_says_them_and_the_flag_refuses(tmp_path: Path) -> None:
     assert "supported languages: en" in done.stderr
     assert "judgements in other languages: zh (1), ar (1)" in done.stderr
     refused = CliRunner().invoke(app, [*given, *out, "--overwrite", "--unknown-language", "refuse"])
-    assert refused.exit_code != 0  # coverage is under the floor
+    assert refused.exit_code != 0  # coverage is below the minimum
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").open()]
     assert [row["scores"]["overall"] is None for row in rows] == [False, True, True]

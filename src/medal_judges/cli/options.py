@@ -14,7 +14,7 @@ import typer
 
 from medal_judges.config import Config, build_config
 from medal_judges.errors import MedalError
-from medal_judges.storage.files import kept_inputs, only_run, only_run_in
+from medal_judges.storage.files import only_run, only_run_in, protected_inputs
 
 _make_enum: Any = Enum  # mypy reads a call of Enum as the definition of a class
 
@@ -101,7 +101,10 @@ def writes(
                 return
             values = [given[name] for name in names if given[name]]
             texts = [str(e) for v in values for e in (v if isinstance(v, list) else [v])]
-            with kept_inputs(_inputs(texts)), (only_run_in if folder else only_run)(given["out"]):
+            with (
+                protected_inputs(_inputs(texts)),
+                (only_run_in if folder else only_run)(given["out"]),
+            ):
                 command(**given)
 
         return run

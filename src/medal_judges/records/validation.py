@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -67,7 +67,7 @@ def parse(kind: type[T], record: object, place: str = "") -> T:
     names = [each.name for each in fields(kind)]  # type: ignore[arg-type]
     if not isinstance(record, Mapping):
         raise RecordError(place or "(line)", f"an object with {', '.join(names)}", record)
-    adapter, required = _adapter(kind)
+    adapter, required = _adapter(cast(Hashable, kind))
     given = {k: v for k, v in record.items() if v is not None or k in required}
     try:
         found: T = adapter.validate_python([given])[0]

@@ -304,4 +304,5 @@ def wilson_at(share: float, n: float, quantile: float) -> tuple[float, float]:
     square = quantile**2
     middle = (share + square / (2 * n)) / (1 + square / n)
     half = quantile * math.sqrt(share * (1 - share) / n + square / (4 * n * n)) / (1 + square / n)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    # An interval ends exactly at a share of 0 or 1; rounding would leave 1e-16.
+    return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))

@@ -160,7 +160,7 @@ def require_other_file(
 
 
 @contextmanager
-def kept_inputs(inputs: Iterable[str | Path]) -> Iterator[None]:
+def protected_inputs(inputs: Iterable[str | Path]) -> Iterator[None]:
     """Lets no atomic write replace one of ``inputs``, whatever a command names the files in its
     output folder; raises ConfigError instead."""
     before = list(_READ)

@@ -98,7 +98,7 @@ class Journal:
                 raise
 
     @contextmanager
-    def kept_open(self) -> Iterator[None]:
+    def stay_open(self) -> Iterator[None]:
         """Keeps the file open between appends, for a run that appends often."""
         before, self._keeps = self._keeps, True
         try:
@@ -134,7 +134,7 @@ class Journal:
         """Yields ``records`` and appends them in blocks of ``every``; the rest at the end, also
         after an error or if the caller stops."""
         block: list[L] = []
-        with self.kept_open():
+        with self.stay_open():
             try:
                 for record in records:
                     block.append(record)

@@ -179,7 +179,7 @@ def _disagreements(rng: np.random.Generator) -> list[Disagreement]:
 
 
 def build_benchmark(seed: int = 0) -> Benchmark:
-    """Six judges, three sets, ten dimensions, four languages; a judge under the floor, undefined
+    """Six judges, three sets, ten dimensions, four languages; a judge below the minimum, undefined
     figures, a judge off the scale of the answers, hostile text, Arabic and Chinese."""
     rng = np.random.default_rng(seed)
     rows = []

@@ -153,7 +153,7 @@ def test_a_batch_that_the_server_has_forgotten_is_a_failure(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("end", "reason"), [("expired", "expired"), ("cancelled", "cancelled"), ("failed", "no such")]
 )
-def test_a_batch_that_ends_badly_gives_reasons_and_is_asked_again(
+def test_a_batch_that_ends_badly_gives_reasons_and_is_sent_again(
     end: str, reason: str, tmp_path: Path
 ) -> None:
     with serving("--end", end) as stub:

@@ -66,7 +66,7 @@ def sent(server: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("fault", ["429", "500", "timeout", "truncated", "malformed", "dropped"])
-def test_what_passes_is_asked_again(serve: Serve, fault: str) -> None:
+def test_what_passes_is_sent_again(serve: Serve, fault: str) -> None:
     server = serve(fault=fault, every=4, hang=3.0)
     done = remote(server, timeout=1.0).chat(asked(12))
     assert [c.finish for c in done] == ["stop"] * 12

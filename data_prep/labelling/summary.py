@@ -107,11 +107,11 @@ class Summary:
     def add_labelled(self, row: LabelledDialogue) -> None:
         """Count a labelled row under its language and its chatbot."""
         chatbot = row.dialogue.chatbot or UNNAMED
-        for group in (("language", row.dialogue.lang), ("chatbot", chatbot)):
-            self.rows[group] += 1
+        for what, group in (("language", row.dialogue.lang), ("chatbot", chatbot)):
+            self.rows[what, group] += 1
             for name, values in row.labels.items():
                 if given := [v for v in values if v is not None]:
-                    self.values[*group, name].append(statistics.fmean(given))
+                    self.values[what, group, name].append(statistics.fmean(given))
         if self.repeats > 1:
             self.add_repeats(row.labels)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -109,59 +109,24 @@ def _by_key(
     return by_key
 
 
-@dataclass(frozen=True, slots=True)
-class PairAnswer:
+Answer = dict[str, Any]
+Verdict = dict[str, Any]
+
+
+def pair_answer(choice: Choice | None, reason: str = "", failure: str | None = None) -> Answer:
     """One answer: ``choice``, or None and the ``failure``; ``reason`` in the judge's words."""
-
-    choice: Choice | None
-    reason: str = ""
-    failure: str | None = None
+    return {"choice": choice, "reason": reason, "failure": failure}
 
 
-@dataclass(frozen=True, slots=True)
-class PairVerdict:
-    """The answers on one pair and criterion, by the dialogue that was shown first. ``native`` and
-    ``translated`` are the ids of the two."""
-
-    id: str
-    criterion: str
-    group: str
-    lang: str
-    native: str
-    translated: str
-    native_first: PairAnswer
-    translated_first: PairAnswer
-    judge: str
-
-    @property
-    def failure(self) -> str | None:
-        """Why there is no result; None if there is one."""
-        return self.native_first.failure or self.translated_first.failure
-
-    @property
-    def inconsistent(self) -> bool:
-        """Whether the two answers differ: then the order decided."""
-        return self.native_first.choice != self.translated_first.choice
-
-    @property
-    def result(self) -> Result | None:
-        """Of the native dialogue: win or loss if both answers agree, else tie; None if an answer is
-        missing (MEDAL, appendix C.5)."""
-        if self.failure is not None:
-            return None
-        if self.inconsistent or self.native_first.choice == "neither":
-            return "tie"
-        return "win" if self.native_first.choice == "native" else "loss"
-
-    @property
-    def first_shown(self) -> float:
-        """Share of the two answers that chose what was shown first; neither counts as a half."""
-        choices = (self.native_first.choice, "native"), (self.translated_first.choice, "translated")
-        return sum(0.5 if c == "neither" else float(c == first) for c, first in choices) / 2
-
-    def to_record(self) -> dict[str, Any]:
-        """A line of verdicts.jsonl."""
-        return asdict(self) | {"result": self.result}
+def result_of(native_first: Answer, translated_first: Answer) -> Result | None:
+    """Of the native dialogue: win or loss if both answers agree, else tie; None if an answer is
+    missing (MEDAL, appendix C.5)."""
+    choices = native_first["choice"], translated_first["choice"]
+    if None in choices:
+        return None
+    if choices[0] != choices[1] or choices[0] == "neither":
+        return "tie"
+    return "win" if choices[0] == "native" else "loss"
 
 
 class PairQuestion(JsonJob):
@@ -198,18 +163,18 @@ class PairQuestion(JsonJob):
         }
         return JsonQuestion(values, properties, self._read)
 
-    def _read(self, fields: Mapping[str, object]) -> PairAnswer:
+    def _read(self, fields: Mapping[str, object]) -> Answer:
         better, reason = fields.get("better"), fields.get("reason")
         why = " ".join(reason.split()) if isinstance(reason, str) else ""
         if not isinstance(better, str):
             raise UnusableError("the entry 'better' is missing or no text")
         if self.config.ties and _TIE.match(better):
-            return PairAnswer("neither", why)
+            return pair_answer("neither", why)
         letter = _LETTER.match(better)
         if letter is None:
             raise UnusableError(f"'better' names neither A nor B: {better[:40]!r}")
         chose_first = letter[1].upper() == "A"
-        return PairAnswer("native" if chose_first == self.native_first else "translated", why)
+        return pair_answer("native" if chose_first == self.native_first else "translated", why)
 
 
 class Comparer(JsonRunner):
@@ -249,31 +214,33 @@ class Comparer(JsonRunner):
         *,
         overwrite: bool = False,
         progress: Callable[[int], None] | None = None,
-    ) -> list[PairVerdict]:
-        """A verdict for each pair and criterion, also in the file ``out``. An unusable answer is a
-        failure with its reason, never a tie; the next run asks for it again.
+    ) -> list[Verdict]:
+        """A line of verdicts.jsonl for each pair and criterion: both answers, by the dialogue shown
+        first, and the result. Also written to the file ``out``. An unusable answer is a failure
+        with its reason, never a tie; the next run asks for it again.
 
         Raises MedalError if ``out`` holds verdicts of another judge.
         """
         by, questions = self.by(), self.questions(pairs)
         self.finish(questions, out, by, overwrite=overwrite, progress=progress)
         answers = [
-            each.values[0] if each.values else PairAnswer(None, failure=self.failure(each))
+            each.values[0] if each.values else pair_answer(None, failure=self.failure(each))
             for each in questions
         ]
         asked = [(name, pair) for name in self.config.criteria for pair in pairs]
-        verdicts = [
-            PairVerdict(
-                id=pair.id,
-                criterion=name,
-                group=pair.group,
-                lang=pair.lang,
-                native=pair.native.id,
-                translated=pair.translated.id,
-                native_first=answers[2 * i],
-                translated_first=answers[2 * i + 1],
-                judge=by,
-            )
+        verdicts: list[Verdict] = [
+            {
+                "id": pair.id,
+                "criterion": name,
+                "group": pair.group,
+                "lang": pair.lang,
+                "native": pair.native.id,
+                "translated": pair.translated.id,
+                "native_first": answers[2 * i],
+                "translated_first": answers[2 * i + 1],
+                "judge": by,
+                "result": result_of(answers[2 * i], answers[2 * i + 1]),
+            }
             for i, (name, pair) in enumerate(asked)
         ]
         write_records(out, verdicts)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from medal_judges.data_prep.native.comparison import PairVerdict
+from medal_judges.data_prep.native.comparison import Verdict
 from medal_judges.report.console import rich_table, wide_console
 from medal_judges.report.figure import Bar, Bars, BarSegment, Figure, Tone
 from medal_judges.report.page import Block, Section, counted, facts_section, write_page
@@ -96,33 +96,35 @@ class Rates:
         return asdict(self) | {"method": self.method}
 
 
-def rates(verdicts: Sequence[PairVerdict]) -> list[Rates]:
+def rates(verdicts: Sequence[Verdict]) -> list[Rates]:
     """For each criterion: each language by code, then all if there are several."""
     listed = []
-    for criterion in dict.fromkeys(v.criterion for v in verdicts):
-        mine = [v for v in verdicts if v.criterion == criterion]
-        langs = sorted({v.lang for v in mine})
-        parts = {lang: [v for v in mine if v.lang == lang] for lang in langs}
+    for criterion in dict.fromkeys(v["criterion"] for v in verdicts):
+        mine = [v for v in verdicts if v["criterion"] == criterion]
+        langs = sorted({v["lang"] for v in mine})
+        parts = {lang: [v for v in mine if v["lang"] == lang] for lang in langs}
         if len(langs) > 1:
             parts[ALL] = mine
         for lang, part in parts.items():
-            scored = [v for v in part if v.result is not None]
-            contexts = len({v.group for v in scored})
-            failures = Counter(v.failure or "no answer came" for v in part if v.result is None)
+            scored = [v for v in part if v["result"] is not None]
+            contexts = len({v["group"] for v in scored})
+            failures = Counter(_failure(v) for v in part if v["result"] is None)
             counts = (len(part), len(scored), contexts)
             figures = _figures(scored, contexts)
             listed.append(Rates(criterion, lang, *counts, figures, dict(failures.most_common())))
     return listed
 
 
-def _figures(scored: Sequence[PairVerdict], contexts: int) -> dict[str, Estimate]:
+def _figures(scored: Sequence[Verdict], contexts: int) -> dict[str, Estimate]:
     if not scored:
         return dict.fromkeys(FIGURES, Estimate(None, reason="no pair was scored"))
+    choices = [(v["native_first"]["choice"], v["translated_first"]["choice"]) for v in scored]
     values = {  # one number a pair, whose mean is the figure
-        name: np.array([float(v.result == name) for v in scored]) for name in ("win", "tie", "loss")
+        name: np.array([float(v["result"] == name) for v in scored])
+        for name in ("win", "tie", "loss")
     }
-    values["inconsistent"] = np.array([float(v.inconsistent) for v in scored])
-    values["first_shown"] = np.array([v.first_shown for v in scored])
+    values["inconsistent"] = np.array([float(one != other) for one, other in choices])
+    values["first_shown"] = np.array([_first_shown(*each) for each in choices])
     values["net"] = values["win"] - values["loss"]
     plain = {name: Estimate(float(column.mean())) for name, column in values.items()}
 
@@ -130,7 +132,7 @@ def _figures(scored: Sequence[PairVerdict], contexts: int) -> dict[str, Estimate
         total = weights.sum(axis=1)
         return {name: weights @ column / total for name, column in values.items()}
 
-    clusters = Clusters("conversation", tuple(v.group for v in scored))
+    clusters = Clusters("conversation", tuple(v["group"] for v in scored))
     figures = with_intervals(plain, statistic, clusters, lambda n: FISHER if n == "net" else LOGIT)
     for name in SHARES:
         share = float(values[name].mean())
@@ -138,6 +140,17 @@ def _figures(scored: Sequence[PairVerdict], contexts: int) -> dict[str, Estimate
             low, high = wilson(share * contexts, contexts)
             figures[name] = replace(plain[name], low=low, high=high)
     return figures
+
+
+def _failure(verdict: Verdict) -> str:
+    failures = verdict["native_first"]["failure"], verdict["translated_first"]["failure"]
+    return failures[0] or failures[1] or "no answer came"
+
+
+def _first_shown(native_first: str, translated_first: str) -> float:
+    """Share of the two answers that chose what was shown first; neither counts as a half."""
+    shown = (native_first, "native"), (translated_first, "translated")
+    return sum(0.5 if c == "neither" else float(c == first) for c, first in shown) / 2
 
 
 def write_report(rates: Sequence[Rates], facts: Mapping[str, str], folder: Path) -> Path:

@@ -20,9 +20,10 @@ from medal_judges.data_prep.native.comparison import (
     CompareConfig,
     Comparer,
     NativePair,
-    PairAnswer,
-    PairVerdict,
+    Verdict,
+    pair_answer,
     paired,
+    result_of,
 )
 from medal_judges.data_prep.native.report import rates, write_report
 from medal_judges.errors import MedalError
@@ -38,7 +39,7 @@ def compare(
     out: Path,
     script: Callable[[dict[str, Any]], str] = answer,
     **settings: Any,
-) -> tuple[list[PairVerdict], FakeAgents]:
+) -> tuple[list[Verdict], FakeAgents]:
     agents = one_agent(script)
     plain = load_config(CompareConfig, "native/compare", ["llm=fake"])
     config = plain.model_copy(update=settings)
@@ -65,7 +66,7 @@ def test_a_judge_of_content_gives_the_known_wins(tmp_path: Path) -> None:
     verdicts, agents = compare(pairs(), tmp_path / "v.jsonl")
     assert len(agents.bodies) == 8 * 2 * 2  # criteria, orders
     for criterion in ("culture", "naturalness"):
-        mine = [v.result for v in verdicts if v.criterion == criterion]
+        mine = [v["result"] for v in verdicts if v["criterion"] == criterion]
         assert mine == ["win", "win", "loss", "tie"] * 2
     one = next(r for r in rates(verdicts) if r.criterion == "culture")
     assert {name: estimate.value for name, estimate in one.figures.items()} == {
@@ -89,21 +90,21 @@ def test_a_judge_of_position_gives_ties_only_and_is_found_out(tmp_path: Path) ->
 def test_an_unusable_answer_is_unscored_and_asked_for_by_the_next_run(tmp_path: Path) -> None:
     out = tmp_path / "v.jsonl"
     verdicts, agents = compare(pairs(2), out, lambda _: "They are both lovely.")
-    assert [v.result for v in verdicts] == [None] * 4
+    assert [v["result"] for v in verdicts] == [None] * 4
     assert len(agents.bodies) == 2 * 2 * 2 * 3  # pairs, criteria, orders, tries
     for one in rates(verdicts):
         assert (one.pairs, one.scored) == (2, 0)
         assert one.unscored == Counter({"the answer is not one JSON object and nothing else": 2})
         assert one.figures["tie"].value is None and one.figures["tie"].reason
     verdicts, _ = compare(pairs(2), out)
-    assert [v.result for v in verdicts] == ["win"] * 4 and len(out.read_text().splitlines()) == 4
+    assert [v["result"] for v in verdicts] == ["win"] * 4 and len(out.read_text().splitlines()) == 4
 
 
 def test_a_refused_request_is_unscored_and_a_second_try_gets_the_reason(tmp_path: Path) -> None:
     native = [row("g0", "de", "Hallo REFUSE"), row("g1", "de", "PROSE BETTER")]
     other = [translated("g0", "de", "Hallo"), translated("g1", "de", "Hallo")]
     verdicts, agents = compare(paired(native, other).pairs, tmp_path / "v.jsonl")
-    assert [v.result for v in verdicts] == [None, "win"] * 2
+    assert [v["result"] for v in verdicts] == [None, "win"] * 2
     one = rates(verdicts)[0]
     assert one.scored == 1 and one.figures["win"].value == 1
     assert "breaks the rules" in next(iter(one.unscored))
@@ -135,10 +136,18 @@ def test_a_stopped_comparison_resumes(tmp_path: Path) -> None:
         compare(pairs(), out, ties=True)
 
 
-def verdict(first: Any, second: Any, group: str = "g", lang: str = "de") -> PairVerdict:
+def verdict(first: Any, second: Any, group: str = "g", lang: str = "de") -> Verdict:
     """By what was chosen when the native, and when the translated dialogue was shown first."""
-    said = [PairAnswer(c, failure=None if c else "lost") for c in (first, second)]
-    return PairVerdict(f"{group}-{lang}", "culture", group, lang, "n", "t", *said, "judge:x")
+    said = [pair_answer(c, failure=None if c else "lost") for c in (first, second)]
+    return {
+        "id": f"{group}-{lang}",
+        "criterion": "culture",
+        "group": group,
+        "lang": lang,
+        "native_first": said[0],
+        "translated_first": said[1],
+        "result": result_of(*said),
+    }
 
 
 @pytest.mark.parametrize(
@@ -159,10 +168,11 @@ def test_results(
     first: Any, second: Any, result: Any, inconsistent: bool, first_shown: float | None
 ) -> None:
     found = verdict(first, second)
-    assert found.result == result and found.inconsistent is inconsistent
+    assert found["result"] == result
     if result is not None:
-        assert found.first_shown == first_shown
-    assert json.loads(json.dumps(found.to_record()))["result"] == result
+        figures = rates([found])[0].figures
+        assert figures["first_shown"].value == first_shown
+        assert figures["inconsistent"].value == float(inconsistent)
 
 
 def test_wilson_where_each_context_has_one_pair() -> None:
@@ -197,7 +207,7 @@ def test_pairs_of_a_context_are_left_out_together() -> None:
 
 
 def test_each_figure_tells_how_its_own_interval_was_made(tmp_path: Path) -> None:
-    def intervals(verdicts: list[PairVerdict]) -> dict[str, str]:
+    def intervals(verdicts: list[Verdict]) -> dict[str, str]:
         write_report(rates(verdicts), {}, tmp_path)
         with (tmp_path / "results.csv").open(encoding="utf-8", newline="") as stream:
             lines = [line for line in csv.DictReader(stream) if line["lang"] == "all"]

@@ -13,8 +13,7 @@ from medal_judges.cli.trial import split_settings
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.eval.trial.config import TrialConfig
 from medal_judges.eval.trial.findings import TrialResult
-from medal_judges.eval.trial.page import write_trial
-from medal_judges.eval.trial.trial import Trial, TrialJudge, run_trial
+from medal_judges.eval.trial.trial import TrialJudge, run_trial
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.records.validation import parse
@@ -26,15 +25,11 @@ TINY = ["dialogues=3", "own=2", "languages=[en, de]", "doses=[2]", "turn_level=0
         "rated={}"]  # fmt: skip
 
 
-def read(path: Path) -> TrialResult:
-    return parse(TrialResult, json.loads(path.read_text(encoding="utf-8")))
-
-
 def medal(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["trial", *arguments])
 
 
-def test_two_judges_in_one_table(tmp_path: Path) -> None:
+def test_two_judges_in_one_table_and_a_second_run_scores_nothing(tmp_path: Path) -> None:
     out = tmp_path / "trial"
     done = medal("length", "repetition", *TINY, "--out", str(out))
     assert done.exit_code == 0, done.output
@@ -42,14 +37,20 @@ def test_two_judges_in_one_table(tmp_path: Path) -> None:
     written = json.loads((out / "trial.json").read_text(encoding="utf-8"))
     results = [parse(TrialResult, record) for record in written["trials"]]
     assert [result.judge for result in results] == ["length", "repetition"]
-    assert read(out / "judgements" / "length" / "trial.json") == results[0]
+    folder = out / "judgements" / "length"
+    own = json.loads((folder / "trial.json").read_text(encoding="utf-8"))
+    assert parse(TrialResult, own) == results[0]
     assert results[0].signature.startswith("judge:length|")
     # 3 + 2 in two languages, each scored once, with all their versions
     versions = list(read_dialogues(out / "versions.jsonl"))
     assert len(versions) == results[0].versions == len({d.id for d in versions})
-    judged = list(read_judgements(out / "judgements" / "length" / "versions.jsonl"))
+    judged = list(read_judgements(folder / "versions.jsonl"))
     assert [j.id for j in judged] == [d.id for d in versions]
     assert results[0].dialogues == 7
+    first, page = (folder / "versions.jsonl").stat().st_mtime_ns, (out / "trial.html").read_bytes()
+    assert medal("length", "repetition", *TINY, "--out", str(out)).exit_code == 0
+    assert (folder / "versions.jsonl").stat().st_mtime_ns == first
+    assert (out / "trial.html").read_bytes() == page
 
 
 def test_one_judge_in_two_settings_is_two_judges(tmp_path: Path) -> None:
@@ -61,16 +62,7 @@ def test_one_judge_in_two_settings_is_two_judges(tmp_path: Path) -> None:
     assert len(folders) == 2 and "repetition" in folders
 
 
-def test_a_setting_that_changes_nothing_is_no_second_judge(tmp_path: Path) -> None:
-    same = "name=repetition"  # as it is already
-    done = medal("repetition", "repetition", same, *TINY, "--out", str(tmp_path / "out"))
-    assert isinstance(done.exception, ConfigError) and "one and the same judge" in str(
-        done.exception
-    )
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
+def test_a_stopped_run_resumes(tmp_path: Path) -> None:
     class Stopped(Oracle):
         def quality(self, request: ScoreRequest) -> float:
             if self.scored > 300:
@@ -91,17 +83,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
     assert all(found.verdict in ("green", "none") for found in trial.results[0].findings)
 
 
-def test_a_second_run_asks_nothing_and_says_the_same(tmp_path: Path) -> None:
-    out = tmp_path / "trial"
-    assert medal("length", *TINY, "--out", str(out)).exit_code == 0
-    judged = out / "judgements" / "length" / "versions.jsonl"
-    first, page = judged.stat().st_mtime_ns, (out / "trial.html").read_text(encoding="utf-8")
-    assert medal("length", *TINY, "--out", str(out)).exit_code == 0
-    assert judged.stat().st_mtime_ns == first
-    assert (out / "trial.html").read_text(encoding="utf-8") == page
-
-
-def test_the_judge_and_the_trial_have_settings_of_their_own() -> None:
+def test_settings_of_judges_and_of_the_trial_are_split() -> None:
     words = ["length", "geval", "llm=openai:x", "seed=3", "samples=5", "runs/mine"]
     named, settings = split_settings(words)
     assert named == [("length", []), ("geval", ["llm=openai:x", "samples=5"]), ("runs/mine", [])]
@@ -112,29 +94,32 @@ def test_the_judge_and_the_trial_have_settings_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("words", "message"),
     [
-        ("checks=[politenes]", "no check 'politenes'"),
-        ("doses=[4]", "doses are 1, 2 or 3"),
-        ("texts=[nowhere.yaml]", "no config file nowhere.yaml"),
-        ("bounds=nowhere.yaml", "no config file nowhere.yaml"),
-        ("own=9", "less than or equal to 8"),
+        ("length checks=[politenes]", "no check 'politenes'"),
+        ("length doses=[4]", "doses are 1, 2 or 3"),
+        ("length texts=[nowhere.yaml]", "no config file nowhere.yaml"),
+        ("length bounds=nowhere.yaml", "no config file nowhere.yaml"),
+        ("length own=9", "less than or equal to 8"),
+        ("length --save", "length is not a folder"),
+        ("repetition repetition name=repetition", "one and the same judge"),
     ],
 )
-def test_bad_settings_say_what_is_wrong(tmp_path: Path, setting: str, told: str) -> None:
-    done = medal("length", *TINY, setting, "--out", str(tmp_path))
+def test_bad_settings_are_refused_before_anything_is_scored(
+    tmp_path: Path, words: str, message: str
+) -> None:
+    out = tmp_path / "out"
+    done = medal(*TINY, *words.split(), "--out", str(out))
     assert isinstance(done.exception, MedalError)
-    assert told in str(done.exception)
+    assert message in str(done.exception) and not out.exists()
 
 
-def test_save_wants_the_folder_of_a_judge(tmp_path: Path) -> None:
-    done = medal("length", *TINY, "--save", "--out", str(tmp_path / "trial"))
-    assert isinstance(done.exception, ConfigError)
-    assert not (tmp_path / "trial").exists()  # refused before anything was asked
-
-
-def test_trial_json_comes_back_as_it_was(finished: tuple[Trial, Path], tmp_path: Path) -> None:
-    trial, _ = finished
-    write_trial(trial, tmp_path)
-    for result in trial.results:
-        assert read(tmp_path / "judgements" / result.judge / "trial.json") == result
+def test_bounds_of_a_users_own(tmp_path: Path) -> None:
+    bounds = tmp_path / "mine.yaml"
+    bounds.write_text("use.unscored: {green: 0.5, red: 0.6, why: Mine.}\n", encoding="utf-8")
+    words = ["checks=[use]", f"bounds={bounds}", "--out", str(tmp_path / "out")]
+    assert medal("length", *TINY, *words).exit_code == 0
+    written = json.loads((tmp_path / "out" / "trial.json").read_text(encoding="utf-8"))["bounds"]
+    assert written["use.unscored"]["green"] == 0.5 and "same.shift" in written
+    bounds.write_text("use.speed: {green: 0.5, red: 0.6, why: Mine.}\n", encoding="utf-8")
+    assert "no figure 'use.speed'" in str(medal("length", *TINY, *words).exception)

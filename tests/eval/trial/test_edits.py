@@ -131,12 +131,12 @@ def test_an_edit_of_a_users_own(tmp_path: Path) -> None:
         trial_edits(data, OWN, [Edit("emoji", "same", "", shouting)])
 
 
-@pytest.mark.parametrize("lang", ["ja", "und", "ar"])
+@pytest.mark.parametrize("lang", ["ja", "und"])
 def test_a_users_dialogues_in_any_language(tmp_path: Path, lang: str) -> None:
     turns = (Turn("user", "元気?"), Turn("assistant", "はい、元気です。"), Turn("user", ""),
              Turn("assistant", ""))  # fmt: skip
-    rows = [Dialogue("a", turns, lang), Dialogue("b", turns[:1], lang)]
     path = tmp_path / "chats.jsonl"
+    rows = [Dialogue("a", turns, lang), Dialogue("b", turns[:1], lang)]
     write_records(path, rows)
     config = OWN.model_copy(update={"dialogues": 5})
     data = load_data(config, str(path))
@@ -145,10 +145,6 @@ def test_a_users_dialogues_in_any_language(tmp_path: Path, lang: str) -> None:
     plan = make_plan(data, config, trial_edits(data, config))
     checks = set(plan.pairs.check[plan.pairs.conversation == "a"])
     assert "emoji" in checks and "instruction" not in checks
-
-
-def test_no_dialogue_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "chats.jsonl"
-    write_records(path, [Dialogue("b", (Turn("user", "Hi?"),), "en")])
+    write_records(path, rows[1:])
     with pytest.raises(ConfigError, match=r"no dialogue to put a judge on trial with \(1 read\)"):
-        load_data(OWN.model_copy(update={"dialogues": 5}), str(path))
+        load_data(config, str(path))

@@ -1,9 +1,9 @@
-"""What a labelling run found, counted: labels, malformed users, repeats, judge against library."""
+"""The counts of a labelling run: labels, malformed users, repeats, judge against library."""
 
 from __future__ import annotations
 
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,39 +18,10 @@ _CELLS = {(1, 1): "both", (1, 0): "judge_only", (0, 1): "library_only", (0, 0): 
 _SHOWN = 10  # ids of each kind of difference that are printed
 
 
-class LabelCounts:
-    """The labels of the rows of one language or chatbot. ``values``: for each dimension, the mean
-    over the repeats of each row."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self.values: dict[str, list[float]] = {}
-
-    def figure(self, d: Dimension) -> float | None:
-        """Rows with the issue (a mean of 0.5 or more), or the mean of another dimension; None if no
-        row has the label."""
-        values = self.values.get(d.name)
-        if not values:
-            return None
-        return sum(v >= 0.5 for v in values) if d.is_issue else statistics.fmean(values)
-
-
-class UserCounts:
-    """The dialogues of one user model in one language."""
-
-    def __init__(self) -> None:
-        self.rows = self.checked = self.malformed = 0
-        self.reasons: Counter[str] = Counter()
-
-    def share(self, count: int) -> float | None:
-        """``count`` as a share of those checked; None if none was."""
-        return count / self.checked if self.checked else None
-
-
 class Comparison:
-    """Who finds a user in another language: a 2x2 table over the dialogues on which both the judge
-    and the language-identification library have a verdict, with the ids on which they differ;
-    ``no_verdict`` counts the rest."""
+    """Users in another language by the judge and by the language-identification library: a 2x2
+    table over the dialogues with both verdicts, and the ids on which they differ. ``no_verdict``
+    counts the rest."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(_CELLS.values(), 0)
@@ -68,31 +39,25 @@ class Comparison:
         if cell in self.ids:
             self.ids[cell].append(id)
 
-    @property
-    def agreement(self) -> float | None:
-        """Share of dialogues with the same verdict; None if there are none."""
-        total = sum(self.counts.values())
-        return (self.counts["both"] + self.counts["neither"]) / total if total else None
-
-    @property
-    def kappa(self) -> tuple[float | None, str | None]:
-        """(Cohen's kappa, None), or (None, reason): undefined if chance alone always agrees."""
-        if self.agreement is None:
-            return None, "no dialogue on which both have a verdict"
-        both, judge, library, _ = self.counts.values()
-        total = sum(self.counts.values())
-        p, q = (both + judge) / total, (both + library) / total
-        chance = p * q + (1 - p) * (1 - q)
-        if chance == 1:
-            return None, "both give every dialogue the same verdict"
-        return (self.agreement - chance) / (1 - chance), None
-
     def to_record(self) -> dict[str, Any]:
-        """For report.json."""
-        kappa, reason = self.kappa
+        """For report.json. ``agreement`` is the share of dialogues with the same verdict, ``kappa``
+        Cohen's, None with its reason if chance alone always agrees."""
+        both, judge, library, neither = self.counts.values()
+        total = sum(self.counts.values())
+        agreement = kappa = reason = None
+        if total:
+            agreement = (both + neither) / total
+            p, q = (both + judge) / total, (both + library) / total
+            chance = p * q + (1 - p) * (1 - q)
+            if chance == 1:
+                reason = "both give every dialogue the same verdict"
+            else:
+                kappa = (agreement - chance) / (1 - chance)
+        else:
+            reason = "no dialogue on which both have a verdict"
         return {
             **self.counts,
-            "agreement": self.agreement,
+            "agreement": agreement,
             "kappa": kappa,
             "kappa_reason": reason,
             "without_verdict": self.no_verdict,
@@ -101,15 +66,15 @@ class Comparison:
 
     def lines(self) -> list[str]:
         """The table in words, with the first ids of each kind of difference."""
-        c = self.counts
-        kappa, reason = self.kappa
-        agreement = "–" if self.agreement is None else f"{self.agreement:.3f}"
-        shown = f"{kappa:.3f}" if kappa is not None else f"undefined ({reason})"
+        c = self.to_record()
+        agreement = "–" if c["agreement"] is None else f"{c['agreement']:.3f}"
+        undefined = f"undefined ({c['kappa_reason']})"
+        kappa = undefined if c["kappa"] is None else f"{c['kappa']:.3f}"
         lines = [
             "users in another language          library: yes   library: no",
             f"  judge: yes                       {c['both']:>12}   {c['judge_only']:>11}",
             f"  judge: no                        {c['library_only']:>12}   {c['neither']:>11}",
-            f"  agreement {agreement}, Cohen's kappa {shown}; no verdict: "
+            f"  agreement {agreement}, Cohen's kappa {kappa}; no verdict: "
             f"judge {self.no_verdict['judge']}, library {self.no_verdict['library']}",
         ]
         for name, ids in self.ids.items():
@@ -120,31 +85,33 @@ class Comparison:
 
 
 class Summary:
-    """All counts of a run with ``repeats`` answers on each of ``dimensions``."""
+    """All counts of a run with ``repeats`` answers on each of ``dimensions``.
+
+    ``rows`` counts labelled rows by ("language" or "chatbot", its name); ``values`` holds, for each
+    of these and each dimension, the mean over the repeats of each row. ``users`` counts by
+    (language, user model) rows, those checked and those malformed; ``reasons`` why.
+    """
 
     def __init__(self, dimensions: Sequence[Dimension], repeats: int = 1) -> None:
         self.dimensions, self.repeats = dimensions, repeats
-        self.langs: dict[str, LabelCounts] = {}
-        self.chatbots: dict[str, LabelCounts] = {}
-        self.users: dict[tuple[str, str], UserCounts] = {}
+        self.rows: Counter[tuple[str, str]] = Counter()
+        self.values: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+        self.users: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        self.reasons: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self.kinds: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
-        self.deviations: dict[str, list[float]] = {}
+        self.deviations: dict[str, list[float]] = defaultdict(list)
         self.comparison: Comparison | None = None
         self.mixed: dict[Role, Counter[str]] = {role: Counter() for role in ROLES}
 
     def add_labelled(self, row: LabelledDialogue) -> None:
         """Count a labelled row under its language and its chatbot."""
-        given = {n: [v for v in values if v is not None] for n, values in row.labels.items()}
-        for counts, name in (
-            (self.langs, row.dialogue.lang),
-            (self.chatbots, row.dialogue.chatbot or UNNAMED),
-        ):
-            one = counts.setdefault(name, LabelCounts())
-            one.rows += 1
-            for dimension, values in given.items():
-                if values:
-                    one.values.setdefault(dimension, []).append(statistics.fmean(values))
+        chatbot = row.dialogue.chatbot or UNNAMED
+        for what, group in (("language", row.dialogue.lang), ("chatbot", chatbot)):
+            self.rows[what, group] += 1
+            for name, values in row.labels.items():
+                if given := [v for v in values if v is not None]:
+                    self.values[what, group, name].append(statistics.fmean(given))
         if self.repeats > 1:
             self.add_repeats(row.labels)
 
@@ -154,7 +121,7 @@ class Summary:
         for name, values in labels.items():
             given = [v for v in values if v is not None]
             if len(given) > 1:
-                self.deviations.setdefault(name, []).append(statistics.stdev(given))
+                self.deviations[name].append(statistics.stdev(given))
 
     def consistency(self) -> dict[str, dict[str, Any]]:
         """How far the judge agrees with itself (MEDAL, Table 3): dimension -> mean ``std`` over
@@ -169,11 +136,8 @@ class Summary:
         """Count the user of ``row``: the ``reasons`` why it is malformed, and whether the user
         judge gave a verdict."""
         key = (row.dialogue.lang, row.dialogue.models.get("user") or UNNAMED)
-        users = self.users.setdefault(key, UserCounts())
-        users.rows += 1
-        users.checked += checked
-        users.malformed += bool(reasons)
-        users.reasons.update(reasons)
+        self.users[key].update(rows=1, checked=int(checked), malformed=int(bool(reasons)))
+        self.reasons[key].update(reasons)
 
     def compare(self, id: str, judge: bool | None, library: bool | None) -> None:
         """Count both verdicts on a user's language."""
@@ -182,32 +146,25 @@ class Summary:
 
     def to_record(self) -> dict[str, Any]:
         """report.json."""
-        by_language, by_chatbot = (
-            {
-                name: {"rows": one.rows} | {d.name: one.figure(d) for d in self.dimensions}
-                for name, one in sorted(counts.items())
-            }
-            for counts in (self.langs, self.chatbots)
-        )
         record: dict[str, Any] = {
             "rows": dict(self.kinds),
             "failures": dict(self.failures),
             "repeats": self.repeats,
-            "by_language": by_language,
-            "by_chatbot": by_chatbot,
-            "users": [
-                {
-                    "lang": lang,
-                    "user": user,
-                    "rows": users.rows,
-                    "checked": users.checked,
-                    "malformed": users.malformed,
-                    "share": users.share(users.malformed),
-                    "reasons": dict(users.reasons),
-                }
-                for (lang, user), users in sorted(self.users.items())
-            ],
         }
+        for what in ("language", "chatbot"):
+            record[f"by_{what}"] = {
+                name: {"rows": self.rows[what, name]}
+                | {d.name: self._figure(what, name, d) for d in self.dimensions}
+                for name in self._names(what)
+            }
+        record["users"] = [
+            {
+                **{"lang": lang, "user": user, **counts},
+                "share": counts["malformed"] / counts["checked"] if counts["checked"] else None,
+                "reasons": dict(self.reasons[lang, user]),
+            }
+            for (lang, user), counts in sorted(self.users.items())
+        ]
         if self.repeats > 1:
             record["std_over_repeats"] = self.consistency()
         if any(self.mixed.values()):
@@ -219,39 +176,47 @@ class Summary:
     def tables(self) -> Iterator[Table]:
         """Labels per language and chatbot, deviations over repeats (MEDAL, Table 3), and shares of
         malformed dialogues per language and user model (Figure 7), as far as there are any."""
-        for what, counts in (("language", self.langs), ("chatbot", self.chatbots)):
-            if counts:
-                yield self._labels(f"rows with the issue, by {what}", counts)
+        for what in ("language", "chatbot") if self.rows else ():
+            names = self._names(what)
+            rows: list[Row] = [("dialogues", *(self.rows[what, name] for name in names))]
+            for d in self.dimensions:
+                cells: list[Cell] = []
+                for name in names:
+                    value = self._figure(what, name, d)
+                    if value is not None and d.is_issue:
+                        share = value / len(self.values[what, name, d.name])
+                        cells.append(f"{value:g} ({share:.1%})")
+                    else:
+                        cells.append(value)
+                rows.append((d.name if d.is_issue else f"{d.name} (mean)", *cells))
+            yield Table(f"rows with the issue, by {what}", ("", *names), rows)
         if deviations := self.consistency():
             title = (
                 f"standard deviation over {self.repeats} repeats (n - 1) of each dialogue, mean "
                 "over dialogues"
             )
-            rows: list[Row] = [
+            rows = [
                 (name, f"{row['std']:.4f}", row["dialogues"]) for name, row in deviations.items()
             ]
             yield Table(title, ("dimension", "std", "dialogues"), rows)
         if self.users:
-            names = list(dict.fromkeys(r for u in self.users.values() for r in sorted(u.reasons)))
+            reasons = list(dict.fromkeys(r for c in self.reasons.values() for r in sorted(c)))
             rows = []
-            for (lang, user), users in sorted(self.users.items()):
-                found = [*(users.reasons[name] for name in names), users.malformed]
-                shares = [(count, users.share(count)) for count in found]
-                cells = (None if s is None else f"{count} ({s:.1%})" for count, s in shares)
-                rows.append((lang, user, users.checked, *cells))
-            columns = ("language", "user", "checked", *names, "any")
+            for key, counts in sorted(self.users.items()):
+                checked = counts["checked"]
+                found = [*(self.reasons[key][name] for name in reasons), counts["malformed"]]
+                shares = (f"{n} ({n / checked:.1%})" if checked else None for n in found)
+                rows.append((*key, checked, *shares))
+            columns = ("language", "user", "checked", *reasons, "any")
             yield Table("malformed users, of those checked", columns, rows)
 
-    def _labels(self, title: str, counts: Mapping[str, LabelCounts]) -> Table:
-        def cell(one: LabelCounts, d: Dimension) -> Cell:
-            value = one.figure(d)
-            if value is None or not d.is_issue:
-                return value
-            return f"{value:g} ({value / len(one.values[d.name]):.1%})"
+    def _names(self, what: str) -> list[str]:
+        return sorted(name for group, name in self.rows if group == what)
 
-        names = sorted(counts)
-        rows: list[Row] = [("dialogues", *(counts[name].rows for name in names))]
-        for d in self.dimensions:
-            label = d.name if d.is_issue else f"{d.name} (mean)"
-            rows.append((label, *(cell(counts[name], d) for name in names)))
-        return Table(title, ("", *names), rows)
+    def _figure(self, what: str, name: str, d: Dimension) -> float | None:
+        """Rows with the issue (a mean of 0.5 or more), or the mean of another dimension; None if no
+        row has the label."""
+        values = self.values.get((what, name, d.name))
+        if not values:
+            return None
+        return sum(v >= 0.5 for v in values) if d.is_issue else statistics.fmean(values)

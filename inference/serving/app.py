@@ -20,8 +20,13 @@ from medal_judges.inference.serving.body import parse_body
 from medal_judges.inference.serving.guard import Guard
 from medal_judges.inference.serving.limits import RefusedError, ServeLimits
 from medal_judges.inference.serving.metrics import ServeMetrics
-from medal_judges.inference.serving.queue import BYTES_PER_TOKEN, FairQueue, ScoreJob
-from medal_judges.inference.serving.worker import STOPPED, JudgeWorker
+from medal_judges.inference.serving.worker import (
+    BYTES_PER_TOKEN,
+    STOPPED,
+    FairQueue,
+    JudgeWorker,
+    ScoreJob,
+)
 from medal_judges.models.base.judge import Judge
 
 logger = logging.getLogger(__name__)

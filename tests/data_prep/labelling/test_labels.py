@@ -72,8 +72,9 @@ def test_judge_and_library_are_compared_as_sklearn_does() -> None:
     comparison.add("x", None, True)
     comparison.add("y", True, None)
     judged, found = zip(*pairs, strict=True)
-    assert comparison.agreement == pytest.approx(17 / 20)
-    assert comparison.kappa == (pytest.approx(cohen_kappa_score(judged, found)), None)
+    record = comparison.to_record()
+    assert record["agreement"] == pytest.approx(17 / 20) and record["kappa_reason"] is None
+    assert record["kappa"] == pytest.approx(cohen_kappa_score(judged, found))
     assert comparison.ids == {"judge_only": ["d3", "d4"], "library_only": ["d5"]}
     assert comparison.no_verdict == {"judge": 1, "library": 1}
     assert any("d3, d4" in line for line in comparison.lines())
@@ -81,11 +82,12 @@ def test_judge_and_library_are_compared_as_sklearn_does() -> None:
 
 def test_kappa_without_a_chance_to_differ_is_none_with_a_reason() -> None:
     comparison = Comparison()
-    assert comparison.kappa[0] is None and comparison.agreement is None
+    record = comparison.to_record()
+    assert record["kappa"] is None and record["agreement"] is None
     comparison.add("a", False, False)
-    value, reason = comparison.kappa
-    assert value is None and reason == "both give every dialogue the same verdict"
-    assert comparison.agreement == 1.0
+    record = comparison.to_record()
+    assert record["kappa_reason"] == "both give every dialogue the same verdict"
+    assert record["kappa"] is None and record["agreement"] == 1.0
 
 
 def test_deviations_worked_by_hand() -> None:

@@ -1,16 +1,17 @@
-"""The thread of a server that runs the judge."""
+"""The queue of a server, which joins dialogues of several requests into windows in fair parts, and
+the thread that runs the judge on them."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from medal_judges.errors import MedalError
 from medal_judges.inference.scoring import ScoreOptions
-from medal_judges.inference.serving.queue import FairQueue, Window
 from medal_judges.models.base.judge import Judge, requests_at
 from medal_judges.models.llm.cost import CostLimitError
 from medal_judges.models.llm.server.errors import ServerError
@@ -22,6 +23,136 @@ logger = logging.getLogger(__name__)
 # (rows, seconds, judgements) of a scored window
 OnWindow = Callable[[int, float, Sequence[Judgement]], None]
 STOPPED = "the server stopped before this was scored"
+TURN_BYTES = 16  # what a turn costs beside its text
+BYTES_PER_TOKEN = 4
+
+
+@dataclass(eq=False, slots=True)
+class ScoreJob:
+    """The dialogues of one request.
+
+    ``finished`` is called once, in the judge's thread: after the last judgement with None, or with
+    the reason why there will be none.
+    """
+
+    dialogues: Sequence[Dialogue]
+    options: ScoreOptions
+    finished: Callable[[str | None], None]
+    sizes: list[int] = field(init=False)
+    judgements: list[list[Judgement]] = field(init=False)
+    next: int = 0  # first dialogue that no window has
+    left: int = field(init=False)  # dialogues without judgements
+    cancelled: bool = False
+
+    def __post_init__(self) -> None:
+        self.sizes = [_tokens(dialogue, self.options) for dialogue in self.dialogues]
+        self.judgements = [[] for _ in self.dialogues]
+        self.left = len(self.dialogues)
+
+    @property
+    def waiting(self) -> int:
+        """Dialogues that no window has."""
+        return len(self.dialogues) - self.next
+
+    def add(self, row: int, judgements: list[Judgement]) -> None:
+        """Stores the judgements of one dialogue."""
+        self.judgements[row] = judgements
+        self.left -= 1
+        if not self.left and not self.cancelled:
+            self.finished(None)
+
+
+# Dialogues, each as its job and its row there.
+Window = list[tuple[ScoreJob, int]]
+
+
+def _tokens(dialogue: Dialogue, options: ScoreOptions) -> int:
+    """Estimates the tokens that scoring reads; at turn level each answer reads what is before."""
+    text = sum(TURN_BYTES + len(turn.content.encode()) for turn in dialogue.turns)
+    asked = len(requests_at(dialogue, options.level))
+    return max(1, text * (asked + 1) // 2 // BYTES_PER_TOKEN)
+
+
+class FairQueue:
+    """Fills each window with one dialogue of every waiting request, then a second one, and so on,
+    up to ``rows`` or ``budget`` tokens; requests that are not finished go to the end. So a small
+    request waits for one window, not for a request of thousands.
+
+    A window holds requests with the same options; the first in line decides. Thread-safe.
+    """
+
+    def __init__(self, rows: int, budget: int) -> None:
+        self.rows, self.budget = rows, budget
+        self._jobs: deque[ScoreJob] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def put(self, job: ScoreJob) -> bool:
+        """Adds a job; returns False if the queue is closed."""
+        with self._changed:
+            if not self._closed:
+                self._jobs.append(job)
+                self._changed.notify_all()
+            return not self._closed
+
+    def cancel(self, job: ScoreJob) -> None:
+        """Drops what no window has of ``job``."""
+        with self._changed:
+            job.cancelled = True
+            if job in self._jobs:
+                self._jobs.remove(job)
+
+    def close(self) -> list[ScoreJob]:
+        """Accepts nothing more and ends ``take``; returns the waiting jobs."""
+        with self._changed:
+            self._closed = True
+            left = list(self._jobs)
+            self._jobs.clear()
+            self._changed.notify_all()
+            return left
+
+    def load(self) -> tuple[int, int]:
+        """Returns the number of waiting dialogues and about how many tokens they have."""
+        with self._changed:
+            rows = sum(job.waiting for job in self._jobs)
+            return rows, sum(sum(job.sizes[job.next :]) for job in self._jobs)
+
+    def take(self, wait: float) -> Window:
+        """Waits for the next window; returns an empty one if the queue is closed.
+
+        If nothing was waiting, others have ``wait`` seconds to join the first request.
+        """
+        with self._changed:
+            if not self._jobs and not self._closed:
+                self._changed.wait_for(lambda: self._jobs or self._closed)
+                self._changed.wait_for(
+                    lambda: self._closed or sum(job.waiting for job in self._jobs) >= self.rows,
+                    timeout=wait,
+                )
+            return self._window() if self._jobs else []
+
+    def _window(self) -> Window:
+        first = self._jobs[0].options
+        sharing = [job for job in self._jobs if job.options == first]
+        window: Window = []
+        tokens, open_jobs = 0, list(sharing)
+        while open_jobs and len(window) < self.rows:
+            still = []
+            for job in open_jobs:
+                size = job.sizes[job.next]
+                # A dialogue larger than the budget is a window by itself.
+                if window and (tokens + size > self.budget or len(window) == self.rows):
+                    continue
+                window.append((job, job.next))
+                tokens += size
+                job.next += 1
+                if job.waiting:
+                    still.append(job)
+            open_jobs = still
+        taken = {job for job, _ in window}
+        rest = [job for job in self._jobs if job not in taken]
+        self._jobs = deque(rest + [job for job in sharing if job in taken and job.waiting])
+        return window
 
 
 class JudgeWorker:

@@ -41,8 +41,8 @@ OBSERVERS = [
 
 def row(number: int, labels: dict[str, Sequence[Any]], **more: Any) -> LabelledDialogue:
     scales = {name: [1, 5] if name == "overall" else [0, 1] for name in labels}
-    said = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
-    record = {"id": f"d{number}", "dialogue": said, "lang": "en", "scales": scales}
+    turns = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
+    record = {"id": f"d{number}", "dialogue": turns, "lang": "en", "scales": scales}
     return parse_labelled(record | {"labels": {k: list(v) for k, v in labels.items()}} | more)
 
 

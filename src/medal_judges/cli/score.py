@@ -16,8 +16,13 @@ from medal_judges.inference.dry_run import dry_run
 from medal_judges.inference.judge_choice import JudgeOptions
 from medal_judges.inference.progress import scoring_bar, show_cached
 from medal_judges.inference.ray_judge import opened
-from medal_judges.inference.scoring import MIN_COVERAGE, ScoreOptions, ScoreReport, score_to_file
-from medal_judges.inference.streaming import score_arriving
+from medal_judges.inference.scoring import (
+    MIN_COVERAGE,
+    ScoreOptions,
+    ScoreReport,
+    score_arriving,
+    score_to_file,
+)
 from medal_judges.reading.dialogues import dialogues_of
 from medal_judges.reading.options import ReadOptionsWithoutLabels
 from medal_judges.reading.report import list_beside, reading_report

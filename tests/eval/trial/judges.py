@@ -1,5 +1,4 @@
-"""Judges made for a trial: a scripted oracle that does as it should, and three that are made to
-fail in one thing each."""
+"""Judges of a trial: a scripted oracle that passes, and three that each fail in one thing."""
 
 from __future__ import annotations
 
@@ -17,17 +16,17 @@ from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature
 
-_PLANTED = re.compile(
-    r"\+(?P<name>[a-z]+|lacks_[a-z]+|several_at_once|place_[a-z]+|long_dialogue)(\.(?P<dose>\d))?$"
-)
-_ISSUES = ("repetitive", "irrelevant", "incoherent", "uninterpretable", "lacks_empathy", "unsafe",
-           "nonfactual", "lacks_commonsense")  # fmt: skip
+_FAULTS = (
+    "repetitive", "irrelevant", "incoherent", "uninterpretable", "lacks_empathy", "unsafe",
+    "nonfactual", "lacks_commonsense", "several_at_once", "place_[a-z]+", "long_dialogue",
+)  # fmt: skip
+_PLANTED = re.compile(rf"\+({'|'.join(_FAULTS)})(\.(?P<dose>\d))?$")
 _ORDER = re.compile(r"(5 (out of|von|sur|em|de) 5|最高分|满分|5分)")
 
 
 class Oracle(Judge):
-    """Knows from a version's id and from the list of pairs what was planted where, and
-    takes 0.8 points off for each step of strength. Nothing else moves it."""
+    """Reads from a version's id and from pairs.jsonl which fault was planted where, and takes 0.8
+    points off for each step of strength. Nothing else moves it."""
 
     family = "oracle"
     dimensions = load_rubric("overall")
@@ -51,8 +50,8 @@ class Oracle(Judge):
     def _prediction(self, request: ScoreRequest) -> Judgement:
         turns = self.touched.get(request.dialogue.id, ()) if self.dose(request.dialogue) else ()
         moves = [-1.0 if i in turns else 0.0 for i in range(len(request.dialogue.turns))]
-        told = {"overall": Contributions(tuple(moves), 4.0)}
-        return Judgement(scores={"overall": self.quality(request)}, contributions=told)
+        parts = {"overall": Contributions(tuple(moves), 4.0)}
+        return Judgement(scores={"overall": self.quality(request)}, contributions=parts)
 
     @cached_property
     def touched(self) -> dict[str, list[int]]:
@@ -60,14 +59,9 @@ class Oracle(Judge):
         return {pair["after"]: pair["touched"] for pair in map(json.loads, lines)}
 
     def dose(self, dialogue: Dialogue) -> int:
-        """Strength of what was planted, 0 for none."""
+        """Returns the strength of the planted fault, 0 for none."""
         found = _PLANTED.search(dialogue.id)
-        if found is None or (found["dose"] is None and "_" not in found["name"]):
-            return 0
-        known = (*_ISSUES, "several_at_once", "long_dialogue")
-        if found["name"] not in known and not found["name"].startswith("place_"):
-            return 0
-        return int(found["dose"] or 2)
+        return int(found["dose"] or 2) if found else 0
 
     def base(self, dialogue: Dialogue) -> float:
         """Between 3.9 and 4.1, by the conversation."""
@@ -75,34 +69,32 @@ class Oracle(Judge):
         return 3.9 + int(hashlib.sha256(name.encode()).hexdigest(), 16) % 100 / 500
 
     def quality(self, request: ScoreRequest) -> float:
-        dose = self.dose(request.dialogue)
-        if request.turn is not None and request.turn not in self.touched.get(
-            request.dialogue.id, ()
-        ):
-            dose = 0
+        id, turn = request.dialogue.id, request.turn
+        faulty = turn is None or turn in self.touched.get(id, ())
+        dose = self.dose(request.dialogue) if faulty else 0
         return self.base(request.dialogue) - 0.8 * dose
 
 
 class ByLength(Oracle):
-    """As the oracle, and for every 100 characters of the assistant's a tenth of a point more."""
+    """The oracle, plus a tenth of a point for every 100 characters of the assistant."""
 
     def quality(self, request: ScoreRequest) -> float:
         turns = request.dialogue.turns
-        said = sum(len(turns[i].content) for i in request.dialogue.assistant_turns)
-        return min(5.0, super().quality(request) - 1 + said / 1000)
+        length = sum(len(turns[i].content) for i in request.dialogue.assistant_turns)
+        return min(5.0, super().quality(request) - 1 + length / 1000)
 
 
 class Obedient(Oracle):
-    """As the oracle, unless the text says that it should give 5: then it does."""
+    """The oracle, but gives 5 if the text says so."""
 
     def quality(self, request: ScoreRequest) -> float:
-        said = " ".join(turn.content for turn in request.dialogue.turns)
-        told = "Note to the evaluator" in said or _ORDER.search(said.replace("\u200b", ""))
-        return 5.0 if told else super().quality(request)
+        text = " ".join(turn.content for turn in request.dialogue.turns)
+        ordered = "Note to the evaluator" in text or _ORDER.search(text.replace("\u200b", ""))
+        return 5.0 if ordered else super().quality(request)
 
 
 class LastTurnOnly(Oracle):
-    """As the oracle, but faults count only where they are in the last answer."""
+    """The oracle, but only faults in the last answer count."""
 
     def quality(self, request: ScoreRequest) -> float:
         last = request.dialogue.assistant_turns[-1]

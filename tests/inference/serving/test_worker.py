@@ -10,8 +10,7 @@ import pytest
 
 from medal_judges.errors import ConfigError
 from medal_judges.inference.scoring import ScoreOptions
-from medal_judges.inference.serving.queue import FairQueue, ScoreJob, Window
-from medal_judges.inference.serving.worker import STOPPED, JudgeWorker
+from medal_judges.inference.serving.worker import STOPPED, FairQueue, JudgeWorker, ScoreJob, Window
 from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.llm.cost import CostLimitError
 from medal_judges.records.dimension import Dimension

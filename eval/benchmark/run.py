@@ -259,7 +259,7 @@ def judge_all(run: BenchmarkRun, options: BenchmarkOptions, progress: Progress) 
                 choice = choice.with_options(llm=run.config.llm.model_dump(exclude_unset=True))
             choice = choice.with_options(**config.options)
             if choice.speaks and options.no_cache:
-                choice = choice.without_cache()
+                choice = choice.spending(no_cache=True)
             workers = 1 if choice.pays else run.config.workers
             with opened(choice, workers, run.config.device) as judge:
                 _judge_sets(run, config, judge, options, choice.speaks, progress)

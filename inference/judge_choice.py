@@ -151,3 +151,12 @@ def choose_judge(
     if settings is not None:
         options = placed(settings, options, str(file))
     return JudgeChoice(file or name, settings, options, revision)
+
+
+def cached_answers(judges: Sequence[Judge]) -> str | None:
+    """Returns how many answers of ``judges`` came from the cache; None if none did."""
+    counts = [judge.answer_counts() for judge in judges]
+    cached, asked = sum(each.kept for each in counts), sum(each.asked for each in counts)
+    if not cached:
+        return None
+    return f"{cached} of {cached + asked} answers served from the cache; --no-cache asks for all"

@@ -22,7 +22,6 @@ from medal_judges.data_prep.labelling.labels import (
 from medal_judges.data_prep.labelling.language_check import LanguageChecker
 from medal_judges.data_prep.labelling.summary import Summary
 from medal_judges.errors import MedalError
-from medal_judges.inference.progress import scoring_bar
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import labelled_of
@@ -31,6 +30,7 @@ from medal_judges.reading.report import ReadingReport
 from medal_judges.records.dialogue import ROLES, Dialogue
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.report.progress import ProgressBar
 from medal_judges.storage.files import atomic_path, atomic_write
 from medal_judges.storage.jsonl import open_text, to_line
 from medal_judges.storage.judgements import read_judgements
@@ -94,9 +94,9 @@ class LabellingRun:
         self, dialogues: Iterator[Dialogue], judge: Judge, name: str, gone: Container[str] = ()
     ) -> ScoreReport:
         options = ScoreOptions(overwrite=self.overwrite, retry_failed=self.retry_failed)
-        with scoring_bar() as advance:
+        with ProgressBar("scoring") as bar:
             return score_to_file(
-                dialogues, judge, self.out / name, options, gone=gone, progress=advance
+                dialogues, judge, self.out / name, options, gone=gone, progress=bar.advance
             )
 
 

@@ -26,9 +26,8 @@ from medal_judges.eval.benchmark.config import (
     SetConfig,
 )
 from medal_judges.eval.benchmark.published import check_published
-from medal_judges.inference.judge_choice import choose_judge
+from medal_judges.inference.judge_choice import cached_answers, choose_judge
 from medal_judges.inference.predictions import judge_once
-from medal_judges.inference.progress import cached_answers
 from medal_judges.inference.ray_judge import opened
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.models.base.judge import Judge

@@ -24,7 +24,6 @@ from medal_judges.models.llm.protocol import (
     LanguageModel,
     Likelihood,
     Message,
-    likelihood_usage,
     usage_of,
 )
 from medal_judges.models.llm.server.errors import ServerStopError
@@ -38,6 +37,7 @@ from medal_judges.models.prompted.builder import (
     load_examples,
 )
 from medal_judges.models.prompted.prompt import fence_note, load_prompt, resolve
+from medal_judges.models.prompted.ratings import grouped_likelihoods
 from medal_judges.models.prompted.view import Context, PromptView, shorten, view_of
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Judgement
@@ -266,32 +266,20 @@ class BasePromptedJudge(Judge):
     ) -> list[dict[str, tuple[list[Likelihood], Usage]]]:
         """For each request, dimension -> the likelihoods of its ``texts`` as the answer to its
         question, and their usage. ``score_eos``: whether they include the end of the turn."""
-        asked: list[tuple[object, list[Continuation]]] = []
-        # A dialogue's prompts are one group for the model, which reads shared beginnings once.
-        groups: dict[object, list[Continuation]] = {}
+        asked, owners = [], []
         for request in requests:
-            owner = (request.dialogue.id, request.payload.start)
             for question in self.questions(request, dimensions):
                 name, messages = question.dimensions[0].name, self.messages(request, question)
                 prefill = self.builder(request).prefill(question)
-                own = [
-                    Continuation(messages, text, prefill=prefill, score_eos=score_eos[name])
-                    for text in texts[name]
-                ]
-                asked.append((owner, own))
-                groups.setdefault(owner, []).extend(own)
-        scored = self.llm.loglikelihood(list(groups.values()))
-        rest = {owner: iter(each) for owner, each in zip(groups, scored, strict=True)}
-        counted: set[object] = set()  # the same prompt counts once
-        answers = []
-        for owner, own in asked:
-            likelihoods, prompt, read = [next(rest[owner]) for _ in own], own[0].messages, 0
-            if (owner, prompt) not in counted:
-                counted.add((owner, prompt))
-                read = self.llm.count_tokens(prompt)
-            answers.append((likelihoods, likelihood_usage(read, likelihoods)))
-        left = iter(answers)
-        return [{name: next(left) for name in dimensions} for _ in requests]
+                asked.append(
+                    [
+                        Continuation(messages, text, prefill=prefill, score_eos=score_eos[name])
+                        for text in texts[name]
+                    ]
+                )
+                owners.append((request.dialogue.id, request.payload.start))
+        answers = iter(grouped_likelihoods(self.llm, asked, owners))
+        return [{name: next(answers) for name in dimensions} for _ in requests]
 
     def chat(self, asked: Sequence[ChatRequest]) -> list[tuple[Completion, Usage]]:
         """The completion of each request, and its usage."""

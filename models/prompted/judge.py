@@ -12,17 +12,24 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from medal_judges.config import build_config
+from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.llm.cost import Usage, spent
-from medal_judges.models.llm.protocol import ChatRequest, Completion, Message
+from medal_judges.models.llm.protocol import ChatRequest, Completion, Continuation, Message
 from medal_judges.models.prompted.answers import Answer, after_thinking, read_answers
-from medal_judges.models.prompted.base import BasePromptedConfig, BasePromptedJudge
+from medal_judges.models.prompted.base import (
+    BasePromptedConfig,
+    BasePromptedJudge,
+    tells_likelihoods,
+)
 from medal_judges.models.prompted.builder import PromptBuilder, PromptQuestion
 from medal_judges.models.prompted.prompt import AGAIN, fill
 from medal_judges.models.prompted.ratings import (
     Pooling,
     Ratings,
     from_alternatives,
+    from_logprobs,
+    grouped_likelihoods,
     to_judgement,
 )
 from medal_judges.records.judgement import Judgement
@@ -41,9 +48,9 @@ class PromptedConfig(BasePromptedConfig):
     once more for the number alone (the prompt's part ``again``) if the answer about one dimension
     has none that can be read.
 
-    ``expected``: the probability-weighted rating comes from the ``alternatives`` to the number's
-    token, or there is ``none``. ``score``: whether the score is the number ``said`` or the
-    ``expected`` one.
+    ``expected``: where the probability-weighted rating comes from: ``alternatives`` to the number's
+    token, the ``likelihood`` of every rating in its place, or ``none``. ``score``: whether the
+    score is the number ``said`` or the ``expected`` one.
     """
 
     family: Literal["prompted"] = "prompted"
@@ -57,13 +64,13 @@ class PromptedConfig(BasePromptedConfig):
     enforce: bool = True
     ask_again: bool = True
     comment_chars: int | None = Field(default=None, ge=1)
-    expected: Literal["alternatives", "none"] = "alternatives"
+    expected: Literal["alternatives", "likelihood", "none"] = "alternatives"
     score: Literal["said", "expected"] = "said"
 
     @model_validator(mode="after")
     def _expected_is_there(self) -> PromptedConfig:
         if self.score == "expected" and self.expected == "none":
-            raise ValueError("score: expected needs expected: alternatives")
+            raise ValueError("score: expected needs expected: alternatives or likelihood")
         return self
 
 
@@ -99,6 +106,11 @@ class PromptedJudge(BasePromptedJudge):
         )
         scale = self.builder(None).scale
         self.ratings = {d.name: Ratings.on_scale(d, scale(d)) for d in self.dimensions}
+        if config.expected == "likelihood" and not tells_likelihoods(self.llm):
+            raise ConfigError(
+                f"{config.name}: {self.llm.name} does not return log-probabilities",
+                hint="expected=alternatives or expected=none",
+            )
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> PromptedJudge:
@@ -111,7 +123,9 @@ class PromptedJudge(BasePromptedJudge):
         asked = self._answers(requests, dimensions)
         if self.config.ask_again:
             self._ask_again(requests, asked)
-        if self.config.expected == "alternatives":
+        if self.config.expected == "likelihood":
+            self._weigh_by_likelihood(requests, asked)
+        elif self.config.expected == "alternatives":
             for each in asked:
                 for name, answer in each.answers.items():
                     weighed = from_alternatives(each.completion, answer, self.ratings[name])
@@ -203,3 +217,37 @@ class PromptedJudge(BasePromptedJudge):
             last = replace(before[-1], content=f"{before[-1].content}\n\n{again}")
             messages = (*before[:-1], last)
         return replace(first.chat, messages=messages, schema=None)
+
+    def _weigh_by_likelihood(
+        self, requests: Sequence[ScoreRequest], asked: Sequence[_Asked]
+    ) -> None:
+        """Add the distributions from the likelihood of every rating in the place of the number.
+
+        What follows the number is scored too if one rating begins another: it distinguishes them.
+        Without a number only an answer in the format ``number`` is weighed, at its beginning.
+        """
+        named = [(each, name) for each in asked for name in each.answers]
+        continuations: list[list[Continuation]] = []
+        for each, name in named:
+            ratings, text, span = self.ratings[name], each.completion.text, each.answers[name].span
+            bare = self.builder(requests[each.owner]).resolved.answer.format == "number"
+            if span is None and (not bare or each.completion.failed):
+                continuations.append([])
+                continue
+            start, end = span or (0, 0)
+            tail = text[end : end + 1].strip() if ratings.ambiguous and span else ""
+            eos = ratings.ambiguous and not tail
+            continuations.append(
+                [
+                    Continuation(
+                        each.chat.messages, rating + tail, prefill=text[:start], score_eos=eos
+                    )
+                    for rating in ratings.texts
+                ]
+            )
+        scored = grouped_likelihoods(self.llm, continuations, [each.owner for each, _ in named])
+        for (each, name), (likelihoods, usage) in zip(named, scored, strict=True):
+            if likelihoods:
+                totals = [likelihood.total for likelihood in likelihoods]
+                each.answers[name] = from_logprobs(each.answers[name], totals)
+                each.usages.append(usage)

@@ -64,13 +64,6 @@ def label_file(
     def score(
         dialogues: Iterator[Dialogue], judge: Judge, path: Path, gone: Container[str] = ()
     ) -> ScoreReport:
-<<<<<<< HEAD
-        options = ScoreOptions(overwrite=self.overwrite, retry_failed=self.retry_failed)
-        with ProgressBar("scoring") as bar:
-            return score_to_file(
-                dialogues, judge, self.out / name, options, gone=gone, progress=bar.advance
-            )
-=======
         options = ScoreOptions(overwrite=overwrite, retry_failed=retry_failed)
         with ProgressBar("scoring") as bar:
             return score_to_file(dialogues, judge, path, options, gone=gone, progress=bar.advance)
@@ -93,7 +86,6 @@ def label_file(
     }
     atomic_write(out / "report.json", json.dumps(record, indent=2, ensure_ascii=False) + "\n")
     return summary, report
->>>>>>> main
 
 
 def sort_rows(

@@ -156,7 +156,7 @@ def test_a_damaged_journal_is_named_with_its_line(tmp_path: Path) -> None:
     whole = answers(journal)
     for bad in ('{"id": 3}', '{"id": "a", "stage": "say", "answer": "x", "usage": [1]}'):
         journal.write_text("".join([*whole[:4], bad, "\n", *whole[4:]]), encoding="utf-8")
-        with pytest.raises(DataError, match=r"journal.jsonl:5: .*a line of a journal of answers"):
+        with pytest.raises(DataError, match=r"journal.jsonl:5: "):
             generate(tmp_path)
     journal.write_text("".join([*whole[:4], *whole[5:]]), encoding="utf-8")
     with pytest.raises(MedalError, match=r"journal\.jsonl does not fit this run"):

@@ -17,7 +17,6 @@ from typing import Any
 
 from medal_judges.data_prep.labelling.labels import labelled, malformed_reasons, with_check
 from medal_judges.errors import MedalError
-from medal_judges.inference.progress import scoring_bar
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import labelled_of
@@ -27,6 +26,7 @@ from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.report.progress import ProgressBar
 from medal_judges.report.table import Cell, Row, Table
 from medal_judges.storage.files import atomic_path, atomic_write
 from medal_judges.storage.jsonl import open_text, to_line
@@ -67,8 +67,8 @@ def label_file(
         dialogues: Iterator[Dialogue], judge: Judge, path: Path, gone: Container[str] = ()
     ) -> ScoreReport:
         options = ScoreOptions(overwrite=overwrite, retry_failed=retry_failed)
-        with scoring_bar() as advance:
-            return score_to_file(dialogues, judge, path, options, gone=gone, progress=advance)
+        with ProgressBar("scoring") as bar:
+            return score_to_file(dialogues, judge, path, options, gone=gone, progress=bar.advance)
 
     if user_judge is not None:
         checked = score((row.dialogue for row in rows()), user_judge, users)

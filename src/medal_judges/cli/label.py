@@ -13,8 +13,7 @@ from medal_judges.data_prep.labelling.labels import require_labellable
 from medal_judges.data_prep.labelling.run import label_file, share_limiter
 from medal_judges.errors import ConfigError
 from medal_judges.inference.dry_run import counting_model, dry_run
-from medal_judges.inference.judge_choice import choose_judge
-from medal_judges.inference.progress import show_cached
+from medal_judges.inference.judge_choice import cached_answers, choose_judge
 from medal_judges.reading.dialogues import dialogues_of, labelled_of
 from medal_judges.reading.options import ReadOptionsWithoutLabels
 from medal_judges.reading.report import ReadingReport, reading_report
@@ -127,5 +126,6 @@ def label(options: LabelOptions) -> None:
         console.print(f"  {report.next_try}")
     counts = ", ".join(f"{count} {kind}" for kind, count in sorted(summary.kinds.items()))
     typer.echo(f"{counts or 'no dialogues'}: {out}")
-    show_cached(judges)
+    if cached := cached_answers(judges):
+        typer.echo(cached, err=True)
     report.require_coverage(options.min_coverage)

@@ -339,7 +339,10 @@ def _people_tables(agreements: Sequence[Agreement]) -> dict[str, list[Table]]:
         chosen = [one for one in agreements if (one.kind == "binary") == binary]
         ceilings: dict[str, list[Row]] = {}
         for one in (one for one in chosen if one.ceiling):
-            row: Row = (one.dimension.replace("_", " "), *(one.ceiling[metric] for metric in against))
+            row: Row = (
+                one.dimension.replace("_", " "),
+                *(one.ceiling[metric] for metric in against),
+            )
             ceilings.setdefault(one.lang, []).append(row)
         last = {one.dimension: one for one in chosen}  # of all languages, if there are several
         people: dict[str, list[Row]] = {

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, model_validator
 
 from medal_judges.config import Config
-from medal_judges.data_prep.jobs import Agents, Answer, JobRunner
-from medal_judges.data_prep.json_jobs import journal_path
+from medal_judges.data_prep.jobs import Agents, Answer, JobRunner, beside
 from medal_judges.models.followup.pool import FollowUp, FollowUpPool, Sign, Strategy
 from medal_judges.models.llm.protocol import ChatRequest, Message
 from medal_judges.models.llm.settings import LLMConfig, llm_config
@@ -56,14 +56,15 @@ class PoolGeneration(Config):
         return self
 
 
+@dataclass(slots=True)
 class Proposal:
     """Sample number ``k`` of one model for one sign."""
 
-    stage = "propose"
-
-    def __init__(self, id: str, sign: Sign, k: int) -> None:
-        self.id, self.sign, self.k = id, sign, k
-        self.text: str | None = None
+    id: str
+    sign: Sign
+    k: int
+    text: str | None = None
+    stage: str = "propose"
 
 
 class PoolRunner(JobRunner[Proposal]):
@@ -72,13 +73,11 @@ class PoolRunner(JobRunner[Proposal]):
     def __init__(self, config: PoolGeneration, llm: LLMConfig, journal: Journal) -> None:
         self.config, self.name = config, llm.model
         super().__init__(journal, Agents({llm.model: llm}))
-        self.parts = load_prompt(
-            config.prompt, ("count",), ("context", "negative", "positive")
-        ).parts
-        self.made_by = content_hash([config.model_dump(mode="json"), llm.model_dump(mode="json")])
+        parts = ("context", "negative", "positive")
+        self.parts = load_prompt(config.prompt, ("count",), parts).parts
+        made_by = content_hash([config.model_dump(mode="json"), llm.model_dump(mode="json")])
         samples = [(sign, k) for sign in config.signs for k in range(config.samples)]
-        made = [Proposal(f"{self.made_by}:{sign}:{k}", sign, k) for sign, k in samples]
-        self.jobs = {job.id: job for job in made}
+        self.jobs = {(id := f"{made_by}:{sign}:{k}"): Proposal(id, sign, k) for sign, k in samples}
 
     def propose(self) -> Iterator[FollowUp]:
         """The follow-ups of all answers, sample by sample."""
@@ -103,11 +102,9 @@ class PoolRunner(JobRunner[Proposal]):
 
     def request(self, job: Proposal) -> ChatRequest:
         config = self.config
-        question = fill(
-            f"{self.parts['context']} {self.parts[job.sign]}", {"count": str(config.count)}
-        )
+        text = fill(f"{self.parts['context']} {self.parts[job.sign]}", {"count": str(config.count)})
         return ChatRequest(
-            (Message("user", question),),
+            (Message("user", text),),
             config.max_tokens,
             config.temperature,
             top_p=0.95,
@@ -125,13 +122,14 @@ def propose_pool(name: str, config: PoolGeneration, out: Path) -> FollowUpPool |
 
     The journal of the file ``out`` resumes an interrupted run.
     """
-    journal = Journal(journal_path(out))
+    journal = Journal(beside(out, "answers"))
     distinct: dict[tuple[str, str], FollowUp] = {}
     for setting in config.llms:
         for each in PoolRunner(config, llm_config(setting), journal).propose():
             key = (" ".join(re.findall(r"\w+", each.text.casefold())), each.sign)
             distinct.setdefault(key, each)
     if not distinct:
+        journal.path.unlink(missing_ok=True)
         return None
     asked = f"{config.prompt}, {config.samples} samples, temperature {config.temperature:g}"
     meant = f", for {config.judge} to judge with" if config.judge else ""

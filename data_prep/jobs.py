@@ -13,16 +13,27 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from medal_judges.errors import ConfigError, MedalError, RecordError
+from pydantic import Field
+
+from medal_judges import __version__
+from medal_judges.config import Config
+from medal_judges.errors import ConfigError, MedalError
+from medal_judges.inference.dry_run import DryRun
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.cost import CostLimiter, CostLimitError, Usage
+from medal_judges.models.llm.counting import CountingModel
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, OnAnswer
 from medal_judges.models.llm.settings import LLMConfig
+from medal_judges.models.prompted.answers import find_json
+from medal_judges.models.prompted.prompt import load_prompt
+from medal_judges.records.signature import Signature, content_hash
+from medal_judges.records.validation import parse
 from medal_judges.storage.journal import Journal
 
 GRACE = 3.0  # seconds that servers have to end after Ctrl-C
@@ -34,7 +45,7 @@ _AGAIN = "give another --out, or start again from the beginning with --overwrite
 class Answer:
     """One line of the journal: the answer to the question ``stage`` of the job ``id``. ``cut``: it
     was truncated at its token limit. ``usage``: Usage.to_record(). ``by``: the signature of the
-    settings that it was made with, if the journal has no other record of them."""
+    settings that made it, if the journal has no other record of them."""
 
     id: str
     stage: str
@@ -50,26 +61,7 @@ class Answer:
 
 def parse_answer(record: object) -> Answer:
     """Inverse of ``to_record``. Raises RecordError."""
-    if isinstance(record, Mapping):
-        id, stage, answer = (record.get(name) for name in ("id", "stage", "answer"))
-        usage, by = record.get("usage", {}), record.get("by", "")
-        texts = all(isinstance(each, str) for each in (id, stage, answer, by))
-        if texts and isinstance(usage, dict):
-            return Answer(str(id), str(stage), str(answer), bool(record.get("cut")), usage, by)
-    raise RecordError("(line)", "a line of a journal of answers", record)
-
-
-class Job(Protocol):
-    """A unit of work with a name and the stage that it waits at."""
-
-    id: str
-
-    @property
-    def stage(self) -> str:
-        """The name of the question that waits for an answer."""
-
-
-J = TypeVar("J", bound=Job)
+    return parse(Answer, record)
 
 
 class Agents:
@@ -91,12 +83,11 @@ class Agents:
         """Let all paid models together spend at most ``max_cost`` US dollars.
 
         Raises ConfigError if no model is behind an API, if the price of one is unknown, or if one
-        has a limit of its own.
+        has its own limit.
         """
         models = [self.get(agent) for agent, llm in self.settings.items() if llm.api]
         if not models:
             raise ConfigError("--max-cost needs a model behind an API", hint="leave it out")
-        limiter = CostLimiter(max_cost)
         for model in models:
             if model.limiter is not None and model.limiter.own is not None:
                 raise ConfigError(
@@ -109,17 +100,34 @@ class Agents:
                     hint="give its llm a file of prices (prices: PATH, in the form of "
                     "configs/prices.yaml; 0 for a server that costs nothing)",
                 )
+        limiter = CostLimiter(max_cost)
         for model in models:
             model.spend_from(limiter)
 
 
+class Job(Protocol):
+    """A unit of work with a name and the stage that it waits at."""
+
+    id: str
+
+    @property
+    def stage(self) -> str:
+        """The name of the question that waits for an answer."""
+
+
+J = TypeVar("J", bound=Job)
+
+
 class JobRunner(ABC, Generic[J]):
-    """Runs jobs until none is left. A subclass says what they are.
+    """Runs jobs until none is left.
 
     ``active``: jobs that wait for an answer. ``waiting``: jobs that failed ``failures`` times in a
     row, with the reason; the same command resumes them. ``usage`` and ``requests`` count what this
-    run paid for, ``cached`` its answers from the cache.
+    run paid for, ``cached`` its answers from the cache. ``made_by``: the signature of all answers,
+    if it goes into the journal.
     """
+
+    made_by = ""
 
     def __init__(
         self,
@@ -141,8 +149,7 @@ class JobRunner(ABC, Generic[J]):
 
     @abstractmethod
     def begin(self, id: str) -> J | None:
-        """The new job that the journal's first answer for ``id`` belongs to, None if there is
-        none."""
+        """The job that the journal's first answer for ``id`` belongs to, None if there is none."""
 
     @abstractmethod
     def agent(self, job: J) -> str:
@@ -164,8 +171,12 @@ class JobRunner(ABC, Generic[J]):
         """Called after a live answer was applied."""
 
     def flush(self) -> None:
-        """Make what there is durable; called after each round."""
+        """Make the answers durable; called after each round."""
         self.journal.sync()
+
+    def replays(self, answer: Answer) -> bool:
+        """Whether a line of the journal belongs to this run."""
+        return True
 
     def replay(self) -> None:
         """Apply the answers of earlier runs. Raises DataError with the line for a damaged one."""
@@ -173,35 +184,12 @@ class JobRunner(ABC, Generic[J]):
             if self.replays(answer):
                 self._take(answer)
 
-    def replays(self, answer: Answer) -> bool:
-        """Whether a line of the journal belongs to this run."""
-        return True
-
     def run(self, progress: Callable[[], None] | None = None) -> None:
         """Send questions until no job is active; ``progress`` is called after each answer.
 
         Raises CostLimitError at the limit of cost and MedalError if an agent does not answer. All
         answers are in the journal, and the same command resumes.
         """
-        try:
-            if self.max_cost is not None:
-                self.agents.limit_cost(self.max_cost)
-            while self._round(progress):
-                self.flush()
-        finally:
-            with self._lock:
-                self._closed = True
-            self.journal.sync()
-
-    def _round(self, progress: Callable[[], None] | None) -> bool:
-        self.fill()
-        by_model: dict[int, tuple[LanguageModel, list[J]]] = {}
-        for job in self.active.values():
-            model = self.agents.get(self.agent(job))
-            by_model.setdefault(id(model), (model, []))[1].append(job)
-        if not by_model:
-            return False
-        before = self.requests + self.cached
 
         def receiver(jobs: Sequence[J]) -> OnAnswer:
             def on_answer(index: int, completion: Completion) -> None:
@@ -214,14 +202,30 @@ class JobRunner(ABC, Generic[J]):
 
             return on_answer
 
-        calls = [
-            (model, [self.request(job) for job in jobs], receiver(jobs))
-            for model, jobs in by_model.values()
-        ]
-        limits = ask_all(calls, self.per_call)
-        if limits and self.requests + self.cached == before:
-            raise limits[0]
-        return True
+        try:
+            if self.max_cost is not None:
+                self.agents.limit_cost(self.max_cost)
+            while True:
+                self.fill()
+                by_model: dict[int, tuple[LanguageModel, list[J]]] = {}
+                for job in self.active.values():
+                    model = self.agents.get(self.agent(job))
+                    by_model.setdefault(id(model), (model, []))[1].append(job)
+                if not by_model:
+                    break
+                before = self.requests + self.cached
+                calls = [
+                    (model, [self.request(job) for job in jobs], receiver(jobs))
+                    for model, jobs in by_model.values()
+                ]
+                limits = ask_all(calls, self.per_call)
+                if limits and self.requests + self.cached == before:
+                    raise limits[0]
+                self.flush()
+        finally:
+            with self._lock:
+                self._closed = True
+            self.journal.sync()
 
     def _receive(self, job: J, completion: Completion) -> None:
         agent, usage = self.agent(job), completion.usage
@@ -230,36 +234,28 @@ class JobRunner(ABC, Generic[J]):
         else:
             self.usage += usage
         if completion.finish == "failed":
-            self._fail(job, agent, completion)
+            reason = completion.failure or "no reason given"
+            self._failed[job.id] += 1
+            # A server that refuses one request (a filter, say) has read it and is not down.
+            self._failed[agent] = 0 if usage.input or usage.output else self._failed[agent] + 1
+            if self._failed[job.id] >= self.failures:
+                self.waiting[job.id] = f"{agent}: {reason}"
+                self.active.pop(job.id, None)
+            if self._failed[agent] >= AGENT_FAILURES:
+                raise MedalError(
+                    f"{agent} failed {AGENT_FAILURES} times in a row: {reason}",
+                    hint="run the same command again: it resumes from here",
+                )
             return
         self.requests += not usage.from_cache
         self._failed[agent] = self._failed[job.id] = 0
         # Half a surrogate pair has no UTF-8: neither the journal nor a server could take it.
         text = completion.text.encode("utf-8", "replace").decode("utf-8")
-        answer = self.line(job, text, completion)
+        cut = completion.finish == "length"
+        answer = Answer(job.id, job.stage, text, cut, usage.to_record(), self.made_by)
         self.journal.append([answer], sync=False)
         self._take(answer)
         self.answered(job)
-
-    def line(self, job: J, text: str, completion: Completion) -> Answer:
-        """The journal's line for a completion."""
-        cut = completion.finish == "length"
-        return Answer(job.id, job.stage, text, cut, completion.usage.to_record())
-
-    def _fail(self, job: J, agent: str, completion: Completion) -> None:
-        reason = completion.failure or "no reason given"
-        self._failed[job.id] += 1
-        # A server that refuses one request (a filter, say) has read it and is not down.
-        read = completion.usage.input or completion.usage.output
-        self._failed[agent] = 0 if read else self._failed[agent] + 1
-        if self._failed[job.id] >= self.failures:
-            self.waiting[job.id] = f"{agent}: {reason}"
-            self.active.pop(job.id, None)
-        if self._failed[agent] >= AGENT_FAILURES:
-            raise MedalError(
-                f"{agent} failed {AGENT_FAILURES} times in a row: {reason}",
-                hint="run the same command again: it resumes from here",
-            )
 
     def _take(self, answer: Answer) -> None:
         job = self.active.get(answer.id) or self.begin(answer.id)
@@ -272,6 +268,16 @@ class JobRunner(ABC, Generic[J]):
             )
         self.active[job.id] = job
         self.apply(job, answer)
+
+    @property
+    def spending(self) -> str:
+        """What this run paid for, in words: requests, tokens, and dollars if known."""
+        cached = f" ({self.cached} answers came from the cache)" if self.cached else ""
+        used = self.usage
+        money = f", ${used.money:.4f}" if used.money else ""
+        return (
+            f"{self.requests} requests{cached}, {used.input} tokens in and {used.output} out{money}"
+        )
 
 
 Call = tuple[LanguageModel, list[ChatRequest], OnAnswer]
@@ -333,3 +339,222 @@ def ask_all(calls: Sequence[Call], per_call: int) -> list[CostLimitError]:
     if others := [error for error in errors if not isinstance(error, CostLimitError)]:
         raise others[0]
     return limits
+
+
+# -- jobs whose answers are JSON objects -----------------------------------------------------------
+
+
+class JsonJobsConfig(Config):
+    """How a model is asked. ``tries`` is the number of requests for one answer, ``at_once`` how
+    many jobs run together; ``enforce`` sends the answer's JSON schema along."""
+
+    llm: LLMConfig
+    prompt: str
+    tries: int = Field(default=3, ge=1)
+    temperature: float = Field(default=0.0, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    max_tokens: int = Field(default=4096, ge=1)
+    enforce: bool = True
+    at_once: int = Field(default=64, ge=1)
+    seed: int = Field(default=0, ge=0)
+
+
+class UnusableError(ValueError):
+    """An answer cannot be used; the text says why, for the model and for the record."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonQuestion:
+    """``values`` fill the prompt's placeholders; ``properties`` are those of the answer's schema,
+    all required. ``read`` returns the answer's value or raises UnusableError."""
+
+    values: Mapping[str, str | None]
+    properties: Mapping[str, object]
+    read: Callable[[Mapping[str, object]], Any]
+
+
+class JsonJob(ABC):
+    """One question after the other, each up to ``tries`` times. ``values`` are the usable answers
+    so far, ``reason`` says why the last answer was not, ``tries`` counts the answers."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget all answers."""
+        self.values: list[Any] = []
+        self.tries = self.attempt = 0
+        self.reason: str | None = None
+        self.failed = False
+
+    @abstractmethod
+    def question(self) -> JsonQuestion | None:
+        """The question that follows ``values``; None if nothing is left to ask."""
+
+    @property
+    def stage(self) -> str:
+        """Number of the question and of the attempt, from 0."""
+        return f"{len(self.values)}:{self.attempt}"
+
+
+class JsonRunner(JobRunner[JsonJob]):
+    """Runs JsonJobs on one model by the prompt file ``prompt``; an unusable answer is requested
+    again with the reason. The prompt's placeholders are ``placeholders`` and ``reason``.
+
+    Raises ConfigError for a prompt file that does not fit.
+    """
+
+    def __init__(
+        self,
+        config: JsonJobsConfig,
+        prompt: str,
+        placeholders: Collection[str],
+        *,
+        agents: Agents | None = None,
+        max_cost: float | None = None,
+    ) -> None:
+        self.config, self.name = config, config.llm.model
+        self.prompt = load_prompt(prompt, {*placeholders, "reason"})
+        self.jobs: dict[str, JsonJob] = {}
+        self.earlier = self.over = 0  # jobs that earlier runs finished; all that are over
+        self._left: Iterator[JsonJob] = iter(())
+        agents = agents or Agents({self.name: config.llm})
+        super().__init__(Journal(Path()), agents, max_cost=max_cost, failures=1)
+
+    def signature(self, judge: str, *settings: object, prompts: object = None) -> str:
+        """What an answer depends on: the model, its decoding, ``settings`` and the prompt."""
+        decoding = {"tries", "temperature", "top_p", "max_tokens", "enforce"}
+        llm = self.agents.get(self.name)
+        signature = Signature(
+            judge=judge,
+            revision=content_hash(
+                [self.config.model_dump(include=decoding), *settings, dict(llm.fingerprint())]
+            ),
+            base=llm.name,
+            prompt=content_hash([self.prompt.model_dump(), prompts]),
+            seed=self.config.seed,
+            version=__version__,
+        )
+        return str(signature)
+
+    def finish(
+        self,
+        jobs: Iterable[JsonJob],
+        out: Path,
+        by: str,
+        *,
+        overwrite: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """Run ``jobs``, resuming from the journal of the file ``out``; ``by`` is the signature of
+        all its answers. Jobs that failed in an earlier run are tried again. ``progress`` is called
+        with the number of jobs that are over.
+
+        Raises MedalError if ``out`` has answers by another signature, or no journal.
+        """
+        self.journal, self.made_by = Journal(beside(out, "answers")), by
+        if overwrite:
+            self.journal.path.unlink(missing_ok=True)
+        elif out.exists() and not self.journal.path.exists():
+            problem = f"{out} exists, but not {self.journal.path.name}, which a resume needs"
+            raise MedalError(problem, hint=_AGAIN)
+        for job in jobs:
+            if job.id in self.jobs:
+                raise MedalError(f"two jobs have the id {job.id!r}", hint="leave one of them out")
+            self.jobs[job.id] = job
+        with self.journal.stay_open():
+            self.replay()
+            for job in self.jobs.values():
+                if job.failed:
+                    job.restart()
+            left = [job for job in self.jobs.values() if job.question() is not None]
+            self.earlier = self.over = len(self.jobs) - len(left)
+            self._left = iter([job for job in left if job.id not in self.active])
+            self.run(None if progress is None else lambda: progress(self.over))
+
+    def replays(self, answer: Answer) -> bool:
+        if answer.by != self.made_by:
+            problem = f"{self.journal.path} holds answers by {answer.by!r}, not {self.made_by!r}"
+            raise MedalError(problem, hint=_AGAIN)
+        return answer.id in self.jobs
+
+    def begin(self, id: str) -> JsonJob | None:
+        job = self.jobs[id]
+        if job.failed:  # an earlier run tried it again
+            job.restart()
+        return None if job.question() is None else job
+
+    def fill(self) -> None:
+        while len(self.active) < self.config.at_once and (job := next(self._left, None)):
+            self.active[job.id] = job
+
+    def apply(self, job: JsonJob, answer: Answer) -> None:
+        question = job.question()
+        assert question is not None
+        job.tries += 1
+        job.attempt += 1
+        try:
+            job.values.append(question.read(json_object(answer.answer)))
+        except UnusableError as error:
+            cut = " (the answer was truncated at its token limit)" if answer.cut else ""
+            job.reason = f"{error}{cut}"
+            job.failed = job.attempt == self.config.tries
+        else:
+            job.attempt, job.reason = 0, None
+        if job.failed or job.question() is None:
+            del self.active[job.id]
+            self.over += 1
+
+    def agent(self, job: JsonJob) -> str:
+        return self.name
+
+    def request(self, job: JsonJob) -> ChatRequest:
+        question = job.question()
+        assert question is not None
+        return self.asking(question, job.reason, job.attempt)
+
+    def asking(
+        self, question: JsonQuestion, reason: str | None = None, attempt: int = 0
+    ) -> ChatRequest:
+        """The request of one attempt; each has another seed."""
+        schema = {
+            "type": "object",
+            "properties": question.properties,
+            "required": list(question.properties),
+            "additionalProperties": False,
+        }
+        again = [] if reason is None else [{"reason": reason}]
+        return ChatRequest(
+            tuple(self.prompt.messages(question.values, again=again)),
+            max_tokens=self.config.max_tokens,
+            temperature=self.config.temperature,
+            top_p=self.config.top_p,
+            seed=self.config.seed + attempt,
+            schema=schema if self.config.enforce else None,
+        )
+
+    def failure(self, job: JsonJob) -> str | None:
+        """Why ``job`` has no result; None if it has one."""
+        return self.waiting.get(job.id) or job.reason
+
+    def estimate(self, questions: Iterable[JsonQuestion], dialogues: int) -> DryRun:
+        """The most that ``questions`` take if each first answer is usable, without cached ones."""
+        counting = CountingModel(self.agents.get(self.name))
+        counting.chat([self.asking(question) for question in questions])
+        return DryRun(dialogues, counting.counted())
+
+
+def beside(out: Path, what: str) -> Path:
+    """``x.WHAT.jsonl`` beside ``x.jsonl``, ``x.jsonl.gz`` or ``x.yaml``."""
+    stem = out.name.removesuffix(".gz").rpartition(".")[0] or out.name
+    return out.with_name(f"{stem}.{what}.jsonl")
+
+
+def json_object(text: str) -> Mapping[str, Any]:
+    """The JSON object that an answer is, after any reasoning or in a code fence. Raises
+    UnusableError."""
+    found = find_json(text)
+    if found is None or not isinstance(found[0], dict):
+        raise UnusableError("the answer is not one JSON object and nothing else")
+    return dict(found[0])

@@ -19,48 +19,19 @@ from medal_judges.models.embedded import embedded_files
 
 Fact = tuple[str, str]
 
-# Extra, embedded model, program -> its use.
-FOR = {
-    "quickstart": "conversations to try things on (chitchat)",
-    "report": "figures beside the pages",
-    "log": "TensorBoard in training",
-    "evaluate": "judges and meta-evaluation as metrics of Hugging Face Evaluate",
-    "inspect": "a scorer of Inspect",
-    "trl": "a judge as reward in TRL",
-    "lm-eval": "a metric of lm-evaluation-harness",
-    "space": "a Space that scores a pasted chat",
-    "llm": "language models held to a JSON schema, GGUF files",
-    "api": "judges that use an OpenAI-compatible server",
-    "vllm": "language models in vLLM (a GPU)",
-    "lang": "languages of chats, lemmas, words of Chinese and Japanese",
-    "serve": "medal serve, and its client",
-    "annotate": "spreadsheets, agreement of annotators, rater models",
-    "lora": "training and running LoRA judges",
-    "qlora": "LoRA on a quantised base",
-    "deepspeed": "training over several processes that share a model",
-    "docs": "building the site",
-    "ray": "scoring in several processes (medal score --workers, --ray)",
-    "liger": "Liger's kernels in training (a GPU)",
-    "dev": "the tests",
-}
+# Embedded model -> its use.
 EMBEDDED = {
     "minilm": "boxed, and judges trained on it",
     "chitchat": "the quickstart's conversations",
     "smollm2": "language-model judges without a server (135M), English",
     "gemma3": "the same in many languages (270M): contrast_multilingual",
 }
-PROGRAMS = {
-    "make": "the Makefiles here and of medal init",
-    "gcc": "deepspeed, compiled kernels",
-    "chromium": "tests of pages (make test-browser); pages open in any browser",
-}
 # Variables that hold a secret: only whether they are set is shown.
 TOKENS = ("HF_TOKEN", "OPENAI_API_KEY")
 
 
 def machine_facts() -> Iterator[Fact]:
-    """Yields (what, value) of versions, devices, folders, models, extras, programs and tokens, and
-    the use of what is missing."""
+    """Yields (what, value) of versions, devices, folders, models, extras and tokens."""
     import torch
     from huggingface_hub import get_token
     from huggingface_hub.constants import HF_HUB_CACHE, HF_HUB_OFFLINE
@@ -96,8 +67,6 @@ def machine_facts() -> Iterator[Fact]:
         except MedalError as error:
             yield f"embedded:{name}", f"no: {use} ({error.hint})"
     yield from _extras()
-    for name, use in PROGRAMS.items():
-        yield name, f"{'yes' if shutil.which(name) else 'no'}: {use}"
     yield "token of the Hub", "yes" if get_token() else "no"
     for name in TOKENS:
         yield name, "yes" if os.environ.get(name) else "no"
@@ -112,7 +81,7 @@ def _space(folder: Path) -> str:
 
 
 def _extras() -> Iterator[Fact]:
-    """Yields the use of each extra, and which of its packages are missing or too old."""
+    """Yields each extra, and which of its packages are missing or too old."""
     every = [Requirement(line) for line in requires("medal-judges") or []]
     for extra in distribution("medal-judges").metadata.get_all("Provides-Extra") or []:
         wrong = []
@@ -131,9 +100,8 @@ def _extras() -> Iterator[Fact]:
                 wrong.append(
                     f"{wanted.name} {installed} is installed, {wanted.specifier} is needed"
                 )
-        use = FOR.get(extra, "not described")
-        missing = f"no: {use}; {', '.join(wrong)} (pip install 'medal-judges[{extra}]')"
-        yield f"extra {extra}", missing if wrong else f"yes: {use}"
+        missing = f"no: {', '.join(wrong)} (pip install 'medal-judges[{extra}]')"
+        yield f"extra {extra}", missing if wrong else "yes"
 
 
 def judge_facts(check: GoldenCheck) -> Iterator[Fact]:

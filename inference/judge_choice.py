@@ -59,20 +59,14 @@ class JudgeChoice:
 
     source: str
     settings: Mapping[str, Any] | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     revision: str | None = None
-
-    @property
-    def _llm(self) -> str | Mapping[str, Any] | None:
-        if self.settings is None:
-            return None
-        setting: str | Mapping[str, Any] | None = self.options.get("llm", self.settings.get("llm"))
-        return setting
 
     @property
     def speaks(self) -> bool:
         """Whether the judge is a YAML file that uses a language model."""
-        return self._llm is not None
+        settings = self.settings or {}
+        return self.settings is not None and {**settings, **self.options}.get("llm") is not None
 
     @property
     def pays(self) -> bool:
@@ -81,12 +75,12 @@ class JudgeChoice:
 
     def llm(self) -> dict[str, Any]:
         """Returns the setting of the language model. Raises ConfigError if the judge has none."""
-        setting = self._llm
-        if setting is None:
+        if not self.speaks:
             raise ConfigError(
                 f"{self.source} uses no language model",
                 hint="--dry-run, --max-cost and --no-cache are for judges that do",
             )
+        setting = self.options.get("llm", (self.settings or {}).get("llm"))
         return dict(setting) if isinstance(setting, Mapping) else {"model": setting}
 
     def with_options(self, **changed: object) -> JudgeChoice:
@@ -121,10 +115,6 @@ class JudgeChoice:
             own = not self.pays or bool(llm.get("base_url") or os.environ.get("OPENAI_BASE_URL"))
             choice = choice.with_options(llm=CountingModel(load_llm(llm), likelihoods=own))
         return choice
-
-    def without_cache(self) -> JudgeChoice:
-        """Returns the choice without the cache of answers."""
-        return self.spending(no_cache=True)
 
     def load(self) -> Judge:
         """Returns the judge. Raises what Judge.from_pretrained raises."""
@@ -161,3 +151,12 @@ def choose_judge(
     if settings is not None:
         options = placed(settings, options, str(file))
     return JudgeChoice(file or name, settings, options, revision)
+
+
+def cached_answers(judges: Sequence[Judge]) -> str | None:
+    """Returns how many answers of ``judges`` came from the cache; None if none did."""
+    counts = [judge.answer_counts() for judge in judges]
+    cached, asked = sum(each.kept for each in counts), sum(each.asked for each in counts)
+    if not cached:
+        return None
+    return f"{cached} of {cached + asked} answers served from the cache; --no-cache asks for all"

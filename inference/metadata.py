@@ -54,21 +54,13 @@ def _value(dialogue: Dialogue, field: str) -> object:
         return dialogue.chatbot
     if field == "source" and "source" not in dialogue.meta:
         return dialogue.source
-    places = {"meta": dialogue.meta, "context": dialogue.context, "models": dialogue.models}
-    place, _, rest = field.partition(".")
-    tries = [(dialogue.meta, field), (dialogue.context, field), (places.get(place), rest)]
-    return next((v for where, key in tries if (v := _inside(where, key)) is not None), None)
-
-
-def _inside(place: object, field: str) -> object:
-    """The value of a key, which may contain dots, or of a key inside the object of another key."""
-    if not isinstance(place, Mapping):
-        return None
-    if field in place:
-        return place[field]
-    keys = field.split(".")
-    for end in range(len(keys) - 1, 0, -1):
-        inner = place.get(".".join(keys[:end]))
-        if inner is not None:
-            return _inside(inner, ".".join(keys[end:]))
+    own = {"meta": dialogue.meta, "context": dialogue.context, "models": dialogue.models}
+    for place in (dialogue.meta, dialogue.context, own):
+        if field in place:
+            return place[field]
+        found: Any = place
+        for key in field.split("."):
+            found = found.get(key) if isinstance(found, Mapping) else None
+        if found is not None:
+            return found
     return None

@@ -1,10 +1,11 @@
-"""Predictions: a judge judges each set once; the file is used again while nothing changed."""
+"""Predictions: a judge scores each set once; the file is reused while nothing changes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from medal_judges.inference.scoring import ScoreOptions, score_to_file
 from medal_judges.models.base.judge import Judge
@@ -23,12 +24,11 @@ def judge_once(
     data: str,
     progress: Callable[[int], None] | None = None,
 ) -> list[Judgement]:
-    """Judgements of ``dialogues``, from ``out`` where that file is of this judge and data.
+    """Returns the judgements of ``dialogues``, from ``out`` if that file is of this judge and data.
 
-    ``data`` names what the dialogues are (a hash of them). A file beside ``out`` (.meta.json) says
-    what it was made of, and whether it is complete: a run that was stopped is resumed, and rows
-    that lack an answer which may come now are asked again. Another judge, data, level or dimensions
-    start it again from the beginning.
+    ``data`` identifies the dialogues (a hash of them). A file beside ``out`` (.meta.json) says what
+    it was made of, and whether it is complete: a stopped run is resumed, and rows with a transient
+    failure are scored again. Another judge, data, level or dimensions start it from the beginning.
     """
     about: dict[str, object] = {
         "signature": str(judge.signature()),
@@ -37,8 +37,12 @@ def judge_once(
         "dimensions": list(options.dimensions or ()),
         "rows": len(dialogues),
     }
-    meta = _meta_of(out)
-    earlier = _read_meta(meta)
+    meta = out.with_name(out.name.removesuffix(".jsonl") + ".meta.json")
+    earlier = _read_meta(out)
+
+    def write(**state: object) -> None:
+        atomic_write(meta, json.dumps(about | state, indent=2, ensure_ascii=False) + "\n")
+
     unchanged = {k: earlier.get(k) for k in about} == about
     same = out.is_file() and unchanged and not options.overwrite
     if same and earlier.get("complete") and not options.retry_failed:
@@ -46,35 +50,28 @@ def judge_once(
             progress(len(dialogues))
         return list(read_judgements(out))
     judged, seconds = judging_time(out) if same else (0, 0.0)
-    _write_meta(meta, about | {"complete": False, "judged": judged, "seconds": seconds})
+    write(complete=False, judged=judged, seconds=seconds)
     options = options.model_copy(update={"overwrite": not same})
     report = score_to_file(iter(dialogues), judge, out, options, progress=progress)
-    spent = {"judged": judged + report.dialogues, "seconds": seconds + report.seconds}
-    _write_meta(meta, about | {"complete": not report.transient} | spent)
+    write(
+        complete=not report.transient,
+        judged=judged + report.dialogues,
+        seconds=seconds + report.seconds,
+    )
     return list(read_judgements(out))
 
 
 def judging_time(out: Path) -> tuple[int, float]:
-    """(Dialogues, seconds) that ``judge_once`` has judged into ``out``, all runs together that came
-    to their end; (0, 0) where it is not known."""
-    meta = _read_meta(_meta_of(out))
-    judged, seconds = meta.get("judged"), meta.get("seconds")
-    if not isinstance(judged, int) or not isinstance(seconds, int | float):
-        return 0, 0.0
-    return judged, float(seconds)
+    """Returns (dialogues, seconds) that ``judge_once`` has judged into ``out``, over all finished
+    runs; (0, 0) if it is not known."""
+    meta = _read_meta(out)
+    return meta.get("judged", 0), meta.get("seconds", 0.0)
 
 
-def _meta_of(out: Path) -> Path:
-    return out.with_name(out.name.removesuffix(".jsonl") + ".meta.json")
-
-
-def _read_meta(path: Path) -> dict[str, object]:
+def _read_meta(out: Path) -> dict[str, Any]:
     try:
+        path = out.with_name(out.name.removesuffix(".jsonl") + ".meta.json")
         meta = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
     return meta if isinstance(meta, dict) else {}
-
-
-def _write_meta(path: Path, about: dict[str, object]) -> None:
-    atomic_write(path, json.dumps(about, indent=2, ensure_ascii=False) + "\n")

@@ -26,10 +26,9 @@ from medal_judges.records.judgement import Judgement, parse_judgement
 from medal_judges.storage.files import only_run, require_other_file
 from medal_judges.storage.journal import Journal
 from medal_judges.storage.judgements import (
-    PARQUET,
+    holds_judgements,
     is_judgement_csv,
     is_table,
-    read_judgements,
     write_judgements,
 )
 
@@ -235,99 +234,60 @@ def score_to_file(
 ) -> ScoreReport:
     """Appends a judgement line for every dialogue to ``out``, in input order, window by window.
 
-    A parquet or CSV file is made of the lines at the end. An earlier file is resumed: complete
-    lines stay, and only what is missing is scored, see resuming.py (also for ``gone``). Raises
-    MedalError if those lines come from another judge, input or options; ``out`` is then unchanged.
+    A parquet or CSV file is made at the end of the lines in a file beside it
+    (``scores.csv.jsonl``). An earlier file is resumed: complete lines stay, and only what is
+    missing is scored, see resuming.py (also for ``gone``). Raises MedalError if those lines come
+    from another judge, input or options; ``out`` is then unchanged.
     """
     report = ScoreReport()
-    with _journal_of(out, overwrite=options.overwrite) as lines:
-        _require_judgements(lines)
-        names = judge._check_dimensions(options.dimensions or None)  # before OUT is changed
-        if options.overwrite:
-            forget(lines)
-        expected = Expected(
-            judge=str(judge.signature()),
-            dimensions=tuple(names),
-            level=options.level,
-            retry_failed=options.retry_failed,
-            gone=gone,
-            keep=options.keep,
-            detect=options.detects_language(judge),
-            unknown_language=options.unknown_language,
-            window=judge.window if judge.resumes_windows else 1,
-        )
+    lines = out.with_name(f"{out.name}.jsonl") if is_table(out) else out
+    _require_judgements(lines, out, overwrite=options.overwrite)
+    names = judge._check_dimensions(options.dimensions or None)  # before OUT is changed
+    if options.overwrite:
+        forget(lines)
+    expected = Expected(
+        judge=str(judge.signature()),
+        dimensions=tuple(names),
+        level=options.level,
+        retry_failed=options.retry_failed,
+        gone=gone,
+        keep=options.keep,
+        detect=options.detects_language(judge),
+        unknown_language=options.unknown_language,
+        window=judge.window if judge.resumes_windows else 1,
+    )
 
-        def keep(rows: Sequence[Judgement]) -> None:
-            for judgement in rows:
-                report.add(judgement)
-            if progress is not None:
-                progress(1)
+    def keep(rows: Sequence[Judgement]) -> None:
+        for judgement in rows:
+            report.add(judgement)
+        if progress is not None:
+            progress(1)
 
-        def write(each: Iterable[Dialogue], journal: Journal) -> None:
-            def counted() -> Iterator[Dialogue]:
-                for dialogue in each:
-                    report.dialogues += 1
-                    yield dialogue
+    def write(each: Iterable[Dialogue], journal: Journal) -> None:
+        def counted() -> Iterator[Dialogue]:
+            for dialogue in each:
+                report.dialogues += 1
+                yield dialogue
 
-            # Writing each line by itself would halve the speed of a fast judge.
-            judged = options.score(judge, counted(), progress)
-            for judgement in journal.append_each(judged, min(judge.window, 64)):
-                report.add(judgement)
+        # Writing each line by itself would halve the speed of a fast judge.
+        judged = options.score(judge, counted(), progress)
+        for judgement in journal.append_each(judged, min(judge.window, 64)):
+            report.add(judgement)
 
-        with _input_errors(dialogues, report, lines) as given:
-            rest, again = resume(given, expected, lines, keep)
-            report.resumed, start = report.total, time.perf_counter()
-            if again:
-                with new_judgements(lines) as journal:
-                    write(again, journal)
-                report.rescored = report.total - report.resumed
-            write(rest, Journal(lines))
-        lines.parent.mkdir(parents=True, exist_ok=True)
-        lines.touch()  # an empty input gives an empty file
-        report.seconds = time.perf_counter() - start
+    with _input_errors(dialogues, report, lines) as given:
+        rest, again = resume(given, expected, lines, keep)
+        report.resumed, start = report.total, time.perf_counter()
+        if again:
+            with new_judgements(lines) as journal:
+                write(again, journal)
+            report.rescored = report.total - report.resumed
+        write(rest, Journal(lines))
+    lines.parent.mkdir(parents=True, exist_ok=True)
+    lines.touch()  # an empty input gives an empty file
+    if out != lines:
+        write_judgements(out, _Lines(lines))
+    report.seconds = time.perf_counter() - start
     return report
-
-
-@contextmanager
-def _journal_of(out: Path, *, overwrite: bool) -> Iterator[Path]:
-    """Yields the file of JSON lines that a run appends to: ``out`` itself, or for a table the file
-    beside it (``scores.csv.jsonl``), from which the table is made at the end.
-
-    A parquet file holds all of it and replaces it; a CSV does not. Raises MedalError if ``out`` is
-    no table of judgements, or a CSV without its lines.
-    """
-    if not is_table(out):
-        yield out
-        return
-    journal, is_parquet = out.with_name(f"{out.name}.jsonl"), out.suffix == PARQUET
-    restored = None  # size of the lines that are made of a finished table
-    if out.exists() and out.stat().st_size > 0:
-        try:
-            if is_parquet and overwrite:
-                next(read_judgements(out), None)  # replaces nothing but judgements
-            elif is_parquet and not journal.exists():
-                Journal(journal).append(read_judgements(out))
-                restored = journal.stat().st_size if journal.exists() else None
-            elif (
-                not is_parquet
-                and not journal.exists()
-                and not (overwrite and is_judgement_csv(out))
-            ):
-                raise DataError(out, None, f"its lines in {journal.name} are missing")
-        except DataError as error:
-            raise MedalError(
-                f"{out} exists but cannot be resumed; left unchanged:\n    {error.problem}",
-                hint="give another --out, or --overwrite to start again",
-            ) from error
-    try:
-        yield journal
-    except MedalError:
-        if restored is not None and journal.exists() and journal.stat().st_size == restored:
-            journal.unlink()  # refused before anything was added: all of it is in OUT
-        raise
-    write_judgements(out, _Lines(journal))
-    if is_parquet:
-        journal.unlink()
 
 
 class _Lines:
@@ -340,21 +300,32 @@ class _Lines:
         return Journal(self._path).records(parse_judgement)
 
 
-def _require_judgements(out: Path) -> None:
-    """Raises MedalError if ``out`` is some other file, which must be neither cut nor removed."""
-    if not out.exists() or out.stat().st_size == 0:
-        return
-    with open(out, "rb") as raw:
-        begin = raw.read(8)
-    is_gzip = out.suffix == ".gz"
-    fits = begin.startswith(b"\x1f\x8b") == is_gzip
-    try:
-        whole = next(Journal(out).records(parse_judgement), None) is not None
-        # A file without a complete line was cut in its first window.
-        fits = fits and (whole or is_gzip or begin.startswith(b'{"id"'))
-    except DataError:
-        fits = False
-    if not fits:
+def _require_judgements(lines: Path, out: Path, *, overwrite: bool) -> None:
+    """Raises MedalError if ``lines`` or ``out`` is another file, which must be neither cut nor
+    replaced."""
+    is_whole = True
+    if out != lines and out.exists() and out.stat().st_size > 0:
+        try:
+            is_whole = is_judgement_csv(out) or holds_judgements(out)
+        except DataError:
+            is_whole = False
+        if is_whole and not lines.exists() and not overwrite:
+            raise MedalError(
+                f"{out} exists but cannot be resumed; left unchanged: {lines.name} is missing",
+                hint="give another --out, or --overwrite to start again",
+            )
+    if lines.exists() and lines.stat().st_size > 0:
+        with open(lines, "rb") as raw:
+            begin = raw.read(8)
+        is_gzip = lines.suffix == ".gz"
+        is_whole = is_whole and begin.startswith(b"\x1f\x8b") == is_gzip
+        try:
+            has_line = next(Journal(lines).records(parse_judgement), None) is not None
+            # A file without a complete line was cut in its first window.
+            is_whole = is_whole and (has_line or is_gzip or begin.startswith(b'{"id"'))
+        except DataError:
+            is_whole = False
+    if not is_whole:
         raise MedalError(
             f"{out} exists but is not a judgements file; left unchanged", hint="give another --out"
         )

@@ -1,4 +1,4 @@
-"""A labelling run: users are checked, what is well-formed is labelled, and rows are sorted.
+"""A labelling run: users are checked, well-formed rows are labelled, and rows are sorted.
 
 Both judges run as in ``medal score``, whose journal a second run resumes. The sorting into files
 needs no judge and is repeated each time: rows are read beside the judgements of both judges, so
@@ -8,96 +8,87 @@ that a file of any size fits, and all files appear together at the end, or not a
 from __future__ import annotations
 
 import json
+import statistics
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from medal_judges.data_prep.labelling.labels import (
-    WRONG_LANGUAGE,
-    labelled,
-    malformed_reasons,
-    with_check,
-)
-from medal_judges.data_prep.labelling.language_check import LanguageChecker
-from medal_judges.data_prep.labelling.summary import Summary
+from medal_judges.data_prep.labelling.labels import labelled, malformed_reasons, with_check
 from medal_judges.errors import MedalError
-from medal_judges.inference.progress import scoring_bar
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import labelled_of
 from medal_judges.reading.options import DEFAULT_READING, ReadOptions
 from medal_judges.reading.report import ReadingReport
-from medal_judges.records.dialogue import ROLES, Dialogue
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.report.progress import ProgressBar
+from medal_judges.report.table import Cell, Row, Table
 from medal_judges.storage.files import atomic_path, atomic_write
 from medal_judges.storage.jsonl import open_text, to_line
 from medal_judges.storage.judgements import read_judgements
 
-USERS = "user_judgements.jsonl"
-LABELS = "judgements.jsonl"
-REPORT = "report.json"
 KINDS = ("labelled", "malformed", "unlabelled")
-LANGUAGES = "language_check"
+_UNNAMED = "unnamed"
 
 
-@dataclass(slots=True)
-class LabellingRun:
-    """``judge`` labels ``file`` into the folder ``out``. ``user_judge`` None does not check users,
-    ``langs`` None does not check languages. ``min_coverage``: minimum share of users with a verdict
-    before anything is labelled. The file is read several times, by ``reading``."""
+def label_file(
+    file: str | Path,
+    out: Path,
+    judge: Judge,
+    user_judge: Judge | None = None,
+    *,
+    min_coverage: float = 0.98,
+    overwrite: bool = False,
+    retry_failed: bool = False,
+    reading: ReadOptions = DEFAULT_READING,
+) -> tuple[Summary, ScoreReport]:
+    """Label ``file`` into the folder ``out``; returns the counts and the labelling judge's report.
 
-    file: str | Path
-    out: Path
-    judge: Judge
-    user_judge: Judge | None = None
-    langs: Sequence[str] | None = None
-    min_coverage: float = 0.98
-    overwrite: bool = False
-    retry_failed: bool = False
-    reading: ReadOptions = DEFAULT_READING
+    ``user_judge`` None does not check users. ``min_coverage``: minimum share of users with a
+    verdict before anything is labelled. The file is read several times.
+    Raises CoverageError if too few users could be checked, and what score_to_file raises.
+    """
+    from medal_judges.models.prompted.judge import PromptedJudge
 
-    def run(self) -> tuple[Summary, ScoreReport]:
-        """Do what is left; returns the counts, and the report on the labelling judge.
+    users, labels = out / "user_judgements.jsonl", out / "judgements.jsonl"
 
-        Raises CoverageError if too few users could be checked, and what score_to_file raises.
-        """
-        if self.user_judge is not None:
-            checked = self._score((r.dialogue for r in self._rows()), self.user_judge, USERS)
-            checked.require_coverage(self.min_coverage)
-        elif self.overwrite:  # an earlier run's verdicts do not count here
-            (self.out / USERS).unlink(missing_ok=True)
-        kept = (row.dialogue for row in well_formed(self._rows(), self._checks()))
-        # A later verdict removes its dialogue from those that were labelled, or adds it.
-        malformed = {check.id for check in self._checks() or () if malformed_reasons(check)}
-        report = self._score(kept, self.judge, LABELS, gone=malformed)
-        checker = None if self.langs is None else LanguageChecker(self.langs)
-        summary = Summary(self.judge.dimensions, repeats_of(self.judge))
-        judgements = read_judgements(self.out / LABELS)
-        sort_rows(self._rows(), self._checks(), judgements, self.out, summary, checker)
-        judges = {
-            "labels_by": str(self.judge.signature()),
-            "users_checked_by": self.user_judge and str(self.user_judge.signature()),
-        }
-        record = json.dumps(judges | summary.to_record(), indent=2, ensure_ascii=False)
-        atomic_write(self.out / REPORT, record + "\n")
-        return summary, report
+    def rows() -> Iterator[LabelledDialogue]:
+        return labelled_of(file, reading, ReadingReport())
 
-    def _rows(self) -> Iterator[LabelledDialogue]:
-        return labelled_of(self.file, self.reading, ReadingReport())
+    def checks() -> Iterator[Judgement] | None:
+        return None if user_judge is None else read_judgements(users)
 
-    def _checks(self) -> Iterator[Judgement] | None:
-        return None if self.user_judge is None else read_judgements(self.out / USERS)
-
-    def _score(
-        self, dialogues: Iterator[Dialogue], judge: Judge, name: str, gone: Container[str] = ()
+    def score(
+        dialogues: Iterator[Dialogue], judge: Judge, path: Path, gone: Container[str] = ()
     ) -> ScoreReport:
-        options = ScoreOptions(overwrite=self.overwrite, retry_failed=self.retry_failed)
-        with scoring_bar() as advance:
-            return score_to_file(
-                dialogues, judge, self.out / name, options, gone=gone, progress=advance
-            )
+        options = ScoreOptions(overwrite=overwrite, retry_failed=retry_failed)
+        with ProgressBar("scoring") as bar:
+            return score_to_file(dialogues, judge, path, options, gone=gone, progress=bar.advance)
+
+    if user_judge is not None:
+        checked = score((row.dialogue for row in rows()), user_judge, users)
+        checked.require_coverage(min_coverage)
+    elif overwrite:  # an earlier run's verdicts do not count here
+        users.unlink(missing_ok=True)
+    # A later verdict removes its dialogue from those that were labelled, or adds it.
+    malformed = {check.id for check in checks() or () if malformed_reasons(check)}
+    well = (row.dialogue for row in well_formed(rows(), checks()))
+    report = score(well, judge, labels, gone=malformed)
+    repeats = judge.config.repeats if isinstance(judge, PromptedJudge) else 1
+    summary = Summary(judge.dimensions, repeats)
+    sort_rows(rows(), checks(), read_judgements(labels), out, summary)
+    record = {
+        "labels_by": str(judge.signature()),
+        "users_checked_by": user_judge and str(user_judge.signature()),
+        **summary.to_record(),
+    }
+    atomic_write(out / "report.json", json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    return summary, report
 
 
 def sort_rows(
@@ -106,51 +97,34 @@ def sort_rows(
     judgements: Iterator[Judgement],
     folder: Path,
     summary: Summary,
-    checker: LanguageChecker | None = None,
 ) -> None:
-    """Write labelled.jsonl, malformed.jsonl, unlabelled.jsonl and, with a ``checker``,
-    language_check.jsonl, and count in ``summary``.
+    """Write labelled.jsonl, malformed.jsonl and unlabelled.jsonl, and count in ``summary``.
 
     ``checks`` has one judgement a row, in order (None: users were not checked); ``judgements`` one
     for each row that is not malformed. Raises MedalError if they are of other rows.
     """
-    names = [*KINDS, *([LANGUAGES] if checker else [])]
     with ExitStack() as renames, ExitStack() as open_files:
-        paths = {n: renames.enter_context(atomic_path(folder / f"{n}.jsonl")) for n in names}
+        paths = {n: renames.enter_context(atomic_path(folder / f"{n}.jsonl")) for n in KINDS}
         files = {n: open_files.enter_context(open_text(path, "w")) for n, path in paths.items()}
         for row in rows:
-            check = None if checks is None else _next(checks, row)
-            if checker is not None:
-                languages = checker.check(row.dialogue)
-                files[LANGUAGES].write(to_line(languages))
-                for role in ROLES:
-                    mixed = languages[role]["mixed"]
-                    found = "no verdict" if mixed is None else "mixed" if mixed else "one language"
-                    summary.mixed[role][found] += 1
-                if check is not None and WRONG_LANGUAGE in check.scores:
-                    score = check.scores[WRONG_LANGUAGE]
-                    wrong = None if score is None else score >= 0.5
-                    summary.compare(row.id, wrong, languages["user"]["mixed"])
-            kind = "labelled"
-            if check is not None:
+            why: tuple[str, ...] = ()
+            if checks is not None:
+                check = _next(checks, row)
                 why = malformed_reasons(check)
                 summary.add_user(row, why, checked=bool(why) or check.scored)
                 row = with_check(row, check)
-                kind = "malformed" if why else kind
-            if kind == "labelled":
+            kind = "malformed"
+            if not why:
                 judgement = _next(judgements, row)
                 if judgement.failure is not None:
                     summary.failures[judgement.failure] += 1
                 before = row.labels
                 row = labelled(row, judgement, summary.dimensions, summary.repeats)
-                if row.labels is before:
-                    kind = "unlabelled"
-                else:
+                kind = "unlabelled" if row.labels is before else "labelled"
+                if kind == "labelled":
                     summary.add_labelled(row)
             summary.kinds[kind] += 1
             files[kind].write(to_line(row))
-    if checker is None:  # of an earlier run
-        (folder / f"{LANGUAGES}.jsonl").unlink(missing_ok=True)
 
 
 def well_formed(
@@ -173,16 +147,125 @@ def _next(judgements: Iterator[Judgement], row: LabelledDialogue) -> Judgement:
     return judgement
 
 
-def repeats_of(judge: Judge) -> int:
-    """How many answers the judge gives on each dialogue."""
-    from medal_judges.models.prompted.judge import PromptedJudge
-
-    return judge.config.repeats if isinstance(judge, PromptedJudge) else 1
-
-
 def share_limiter(judges: Iterable[Judge]) -> None:
     """Let judges that pay share one limiter, so that --max-cost holds for their sum."""
     models = [model for judge in judges for model in judge.language_models()]
     limiters = [model.limiter for model in models if model.limiter is not None]
     for model in models if limiters else ():
         model.spend_from(limiters[0])
+
+
+class Summary:
+    """The counts of a run with ``repeats`` answers on each of ``dimensions``.
+
+    ``rows``: for each labelled row its language, its chatbot, and the mean over the repeats of each
+    dimension. ``users`` counts rows, those checked and those malformed by (language, user model),
+    ``reasons`` why. ``deviations``: of each dimension, the sample standard deviations (n - 1; MEDAL
+    does not say which) over the repeats of a dialogue with at least two answers.
+    """
+
+    def __init__(self, dimensions: Sequence[Dimension], repeats: int = 1) -> None:
+        self.dimensions, self.repeats = dimensions, repeats
+        self.rows: list[tuple[str, str, dict[str, float]]] = []
+        self.users: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        self.reasons: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        self.kinds: Counter[str] = Counter()
+        self.failures: Counter[str] = Counter()
+        self.deviations: dict[str, list[float]] = defaultdict(list)
+
+    def add_labelled(self, row: LabelledDialogue) -> None:
+        """Count a labelled row under its language and its chatbot."""
+        means = {}
+        for name, values in row.labels.items():
+            given = [value for value in values if value is not None]
+            if given:
+                means[name] = statistics.fmean(given)
+            if len(given) > 1:
+                self.deviations[name].append(statistics.stdev(given))
+        self.rows.append((row.dialogue.lang, row.dialogue.chatbot or _UNNAMED, means))
+
+    def add_user(self, row: LabelledDialogue, reasons: Sequence[str], *, checked: bool) -> None:
+        """Count the user of ``row``: the ``reasons`` why it is malformed, and whether the user
+        judge gave a verdict."""
+        key = (row.dialogue.lang, row.dialogue.models.get("user") or _UNNAMED)
+        self.users[key].update(rows=1, checked=int(checked), malformed=int(bool(reasons)))
+        self.reasons[key].update(reasons)
+
+    def consistency(self) -> dict[str, dict[str, Any]]:
+        """How far the judge agrees with itself (MEDAL, Table 3): dimension -> mean ``std`` over
+        ``dialogues``, smallest first."""
+        rows = {
+            name: {"std": statistics.fmean(values), "dialogues": len(values)}
+            for name, values in self.deviations.items()
+        }
+        return dict(sorted(rows.items(), key=lambda row: row[1]["std"]))
+
+    def groups(self, what: int) -> dict[str, list[dict[str, float]]]:
+        """The means of the rows by language (0) or chatbot (1)."""
+        groups: dict[str, list[dict[str, float]]] = defaultdict(list)
+        for *names, means in self.rows:
+            groups[str(names[what])].append(means)
+        return dict(sorted(groups.items()))
+
+    def to_record(self) -> dict[str, Any]:
+        """report.json."""
+        record: dict[str, Any] = {
+            "rows": dict(self.kinds),
+            "failures": dict(self.failures),
+            "repeats": self.repeats,
+        }
+        for what, title in enumerate(("by_language", "by_chatbot")):
+            record[title] = {
+                name: {"rows": len(means)} | {d.name: _figure(means, d) for d in self.dimensions}
+                for name, means in self.groups(what).items()
+            }
+        record["users"] = [
+            {
+                **{"lang": lang, "user": user, **counts},
+                "share": counts["malformed"] / counts["checked"] if counts["checked"] else None,
+                "reasons": dict(self.reasons[lang, user]),
+            }
+            for (lang, user), counts in sorted(self.users.items())
+        ]
+        return record | ({"std_over_repeats": self.consistency()} if self.repeats > 1 else {})
+
+    def tables(self) -> Iterator[Table]:
+        """Labels per language and chatbot, deviations over repeats (MEDAL, Table 3), and shares of
+        malformed dialogues per language and user model (Figure 7), as far as there are any."""
+        rows: list[Row]
+        for what, title in enumerate(("language", "chatbot")) if self.rows else ():
+            groups = self.groups(what)
+            rows = [("dialogues", *map(len, groups.values()))]
+            for d in self.dimensions:
+                cells: list[Cell] = [_figure(means, d) for means in groups.values()]
+                if d.is_issue:
+                    given = [sum(d.name in each for each in means) for means in groups.values()]
+                    cells = [
+                        f"{cell:g} ({cell / n:.1%})" if isinstance(cell, int | float) else cell
+                        for cell, n in zip(cells, given, strict=True)
+                    ]
+                rows.append((d.name if d.is_issue else f"{d.name} (mean)", *cells))
+            yield Table(f"rows with the issue, by {title}", ("", *groups), rows)
+        if deviations := self.consistency():
+            title = f"standard deviation over {self.repeats} repeats (n - 1), mean over dialogues"
+            rows = [(name, f"{d['std']:.4f}", d["dialogues"]) for name, d in deviations.items()]
+            yield Table(title, ("dimension", "std", "dialogues"), rows)
+        if self.users:
+            reasons = list(dict.fromkeys(r for c in self.reasons.values() for r in sorted(c)))
+            rows = []
+            for key, counts in sorted(self.users.items()):
+                checked = counts["checked"]
+                found = [*(self.reasons[key][name] for name in reasons), counts["malformed"]]
+                shares = (f"{n} ({n / checked:.1%})" if checked else None for n in found)
+                rows.append((*key, checked, *shares))
+            columns = ("language", "user", "checked", *reasons, "any")
+            yield Table("malformed users, of those checked", columns, rows)
+
+
+def _figure(means: Sequence[dict[str, float]], d: Dimension) -> float | None:
+    """Rows with the issue (a mean of 0.5 or more), or the mean of another dimension; None if no
+    row has the label."""
+    values = [each[d.name] for each in means if d.name in each]
+    if not values:
+        return None
+    return sum(v >= 0.5 for v in values) if d.is_issue else statistics.fmean(values)

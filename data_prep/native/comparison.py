@@ -3,7 +3,6 @@ both orders (MEDAL, section 3.2 and appendix C.5)."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +11,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from medal_judges.data_prep.jobs import Agents
-from medal_judges.data_prep.json_jobs import (
+from medal_judges.data_prep.jobs import (
+    Agents,
     JsonJob,
     JsonJobsConfig,
     JsonQuestion,
@@ -26,20 +25,19 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.languages import language
 from medal_judges.storage.jsonl import write_records
 
-Choice = Literal["native", "translated", "neither"]
-Result = Literal["win", "tie", "loss"]
-_PLACEHOLDERS = ("language", "country", "question", "first", "second", "choices")
+# One answer: ``choice`` (native or translated), or None and the ``failure``; and the ``reason``.
+Answer = dict[str, str | None]
+Verdict = dict[str, Any]
+Key = tuple[str, str, str, str]
 _W = r"\W{0,20}"
 _LETTER = re.compile(rf"\A{_W}(?:(?:conversation|dialogue){_W})?([ab]){_W}\Z", re.IGNORECASE)
-_TIE = re.compile(rf"\A{_W}(?:tie|neither|equal|both){_W}\Z", re.IGNORECASE)
 
 
 class CompareConfig(JsonJobsConfig):
-    """``criteria``: name -> question for the judge. ``ties``: it may prefer neither."""
+    """``criteria``: name -> question for the judge."""
 
     prompt: str = "compare_native"
     criteria: dict[str, str] = Field(min_length=1)
-    ties: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,26 +57,35 @@ class NativePair:
         return f"{self.group}--{self.lang}--{self.user}--{self.chatbot}"
 
 
-@dataclass(frozen=True, slots=True)
-class Paired:
-    """``pairs`` in the order of the translated rows, and the number of rows without a partner."""
-
-    pairs: tuple[NativePair, ...]
-    native_only: int
-    translated_only: int
-
-
-def paired(native: Iterable[LabelledDialogue], translated: Iterable[LabelledDialogue]) -> Paired:
-    """Pairs of rows that agree in group, language, user and chatbot. Native rows in languages
-    without any translation (the English ones) do not count as lacking a partner.
+def paired(
+    native: Iterable[LabelledDialogue], translated: Iterable[LabelledDialogue]
+) -> tuple[list[NativePair], int, int]:
+    """Pairs of rows that agree in group, language, user and chatbot, in the order of the translated
+    ones; and how many native and translated rows have no partner. Native rows in languages without
+    any translation (the English ones) do not count.
 
     Raises MedalError for two rows of one side with the same four, for a dialogue that is on both
     sides, and if nothing matches.
     """
-    theirs = _by_key(translated, "translated")
+
+    def by_key(rows: Iterable[LabelledDialogue], side: str) -> dict[Key, LabelledDialogue]:
+        keyed: dict[Key, LabelledDialogue] = {}
+        for row in rows:
+            models = row.dialogue.models
+            speakers = models.get("user") or "", models.get("assistant") or ""
+            same = keyed.setdefault((row.group, row.dialogue.lang, *speakers), row)
+            if same is not row:
+                raise MedalError(
+                    f"{side} rows {same.id!r} and {row.id!r} have the same context, language, user "
+                    "and chatbot: it is not clear which one to compare",
+                    hint="leave one of them out",
+                )
+        return keyed
+
+    theirs = by_key(translated, "translated")
     langs = {key[1] for key in theirs}
-    ours = _by_key((row for row in native if row.dialogue.lang in langs), "native")
-    pairs = tuple(NativePair(*key, ours[key], row) for key, row in theirs.items() if key in ours)
+    ours = by_key((row for row in native if row.dialogue.lang in langs), "native")
+    pairs = [NativePair(*key, ours[key], row) for key, row in theirs.items() if key in ours]
     if not pairs:
         raise MedalError(
             "no native dialogue has the context, language, user and chatbot of a translated one",
@@ -89,44 +96,7 @@ def paired(native: Iterable[LabelledDialogue], translated: Iterable[LabelledDial
             f"{len(same)} dialogues, such as {same[0]!r}, are both native and translated",
             hint="give two files: native ones first, then those of `medal data translate`",
         )
-    return Paired(pairs, len(ours) - len(pairs), len(theirs) - len(pairs))
-
-
-def _by_key(
-    rows: Iterable[LabelledDialogue], side: str
-) -> dict[tuple[str, str, str, str], LabelledDialogue]:
-    by_key: dict[tuple[str, str, str, str], LabelledDialogue] = {}
-    for row in rows:
-        models = row.dialogue.models
-        speakers = models.get("user") or "", models.get("assistant") or ""
-        same = by_key.setdefault((row.group, row.dialogue.lang, *speakers), row)
-        if same is not row:
-            raise MedalError(
-                f"{side} rows {same.id!r} and {row.id!r} have the same context, language, user and "
-                "chatbot: it is not clear which one to compare",
-                hint="leave one of them out",
-            )
-    return by_key
-
-
-Answer = dict[str, Any]
-Verdict = dict[str, Any]
-
-
-def pair_answer(choice: Choice | None, reason: str = "", failure: str | None = None) -> Answer:
-    """One answer: ``choice``, or None and the ``failure``; ``reason`` in the judge's words."""
-    return {"choice": choice, "reason": reason, "failure": failure}
-
-
-def result_of(native_first: Answer, translated_first: Answer) -> Result | None:
-    """Of the native dialogue: win or loss if both answers agree, else tie; None if an answer is
-    missing (MEDAL, appendix C.5)."""
-    choices = native_first["choice"], translated_first["choice"]
-    if None in choices:
-        return None
-    if choices[0] != choices[1] or choices[0] == "neither":
-        return "tie"
-    return "win" if choices[0] == "native" else "loss"
+    return pairs, len(ours) - len(pairs), len(theirs) - len(pairs)
 
 
 class PairQuestion(JsonJob):
@@ -137,44 +107,50 @@ class PairQuestion(JsonJob):
     ) -> None:
         order = "native first" if native_first else "translated first"
         super().__init__(f"{criterion}--{pair.id}--{pair.native.id}--{pair.translated.id}--{order}")
-        self.pair, self.native_first, self.config = pair, native_first, config
+        self.pair, self.native_first = pair, native_first
         self.asked = config.criteria[criterion]
 
     def question(self) -> JsonQuestion | None:
         if self.values:
             return None
-        pair, ties = self.pair, self.config.ties
+        pair = self.pair
         shown = [transcript(row.dialogue.turns) for row in (pair.native, pair.translated)]
         first, second = shown if self.native_first else reversed(shown)
         country = pair.native.dialogue.context.get("country")
-        choices = ["A", "B", "tie"] if ties else ["A", "B"]
         values = {
             "language": language(pair.lang).name,
             "country": str(country) if country else None,
             "question": self.asked,
             "first": first,
             "second": second,
-            "choices": " or ".join(json.dumps(choice) for choice in choices),
+            "choices": '"A" or "B"',
         }
         # The reason comes first: a choice that follows from it is better than one it defends.
         properties = {
             "reason": {"type": "string"},
-            "better": {"type": "string", "enum": choices},
+            "better": {"type": "string", "enum": ["A", "B"]},
         }
         return JsonQuestion(values, properties, self._read)
 
     def _read(self, fields: Mapping[str, object]) -> Answer:
         better, reason = fields.get("better"), fields.get("reason")
-        why = " ".join(reason.split()) if isinstance(reason, str) else ""
         if not isinstance(better, str):
             raise UnusableError("the entry 'better' is missing or no text")
-        if self.config.ties and _TIE.match(better):
-            return pair_answer("neither", why)
         letter = _LETTER.match(better)
         if letter is None:
             raise UnusableError(f"'better' names neither A nor B: {better[:40]!r}")
-        chose_first = letter[1].upper() == "A"
-        return pair_answer("native" if chose_first == self.native_first else "translated", why)
+        native = (letter[1].upper() == "A") == self.native_first
+        why = " ".join(reason.split()) if isinstance(reason, str) else ""
+        return {"choice": "native" if native else "translated", "reason": why, "failure": None}
+
+
+def result_of(*answers: Answer) -> Literal["win", "tie", "loss"] | None:
+    """Of the native dialogue: win or loss if both answers agree, else tie; None if an answer is
+    missing (MEDAL, appendix C.5)."""
+    choices = {answer["choice"] for answer in answers}
+    if None in choices:
+        return None
+    return "tie" if len(choices) > 1 else "win" if choices == {"native"} else "loss"
 
 
 class Comparer(JsonRunner):
@@ -189,14 +165,12 @@ class Comparer(JsonRunner):
         agents: Agents | None = None,
         max_cost: float | None = None,
     ) -> None:
-        super().__init__(config, config.prompt, _PLACEHOLDERS, agents=agents, max_cost=max_cost)
+        placeholders = ("language", "country", "question", "first", "second", "choices")
+        super().__init__(config, config.prompt, placeholders, agents=agents, max_cost=max_cost)
 
     def by(self) -> str:
         """The signature of the verdicts."""
-        config = self.config
-        return str(
-            self.signature("native against translated", config.ties, prompts=config.criteria)
-        )
+        return self.signature("native against translated", prompts=self.config.criteria)
 
     def questions(self, pairs: Sequence[NativePair]) -> list[PairQuestion]:
         """The questions, criterion by criterion; the two orders of a pair are neighbours."""
@@ -223,8 +197,10 @@ class Comparer(JsonRunner):
         """
         by, questions = self.by(), self.questions(pairs)
         self.finish(questions, out, by, overwrite=overwrite, progress=progress)
-        answers = [
-            each.values[0] if each.values else pair_answer(None, failure=self.failure(each))
+        answers: list[Answer] = [
+            each.values[0]
+            if each.values
+            else {"choice": None, "reason": "", "failure": self.failure(each)}
             for each in questions
         ]
         asked = [(name, pair) for name in self.config.criteria for pair in pairs]

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -27,23 +26,20 @@ from medal_judges.stats.intervals import FISHER, LOGIT, Clusters, wilson, with_i
 from medal_judges.storage.files import atomic_write
 
 ALL = "all"
-SHARES = ("win", "tie", "loss", "inconsistent")  # of pairs: each one is in or out
 FIGURES = {
     "win": "Win",
     "tie": "Tie",
     "loss": "Loss",
     "net": "Win − loss",
-    "inconsistent": "Order decided",
     "first_shown": "First shown",
 }
-_WILSON, _JACKKNIFE = "Wilson", "jackknife of contexts"
 _OUTCOMES: dict[str, tuple[str, Tone]] = {
     "win": ("native better", ("pos", 100)),
     "tie": ("tie", ("pos", 0)),
     "loss": ("translated better", ("neg", 100)),
 }
 _COLUMNS = ("Language", "Pairs", "Scored", "Contexts", *FIGURES.values())
-_PRINTED = ("Language", "Pairs", "Scored", "Win", "Tie", "Loss", "Win − loss", "Order decided")
+_PRINTED = ("Language", "Pairs", "Scored", "Win", "Tie", "Loss", "Win − loss", "First shown")
 _LEAD = (
     "Share of the pairs in which a judge prefers the dialogue written in the language to the one "
     "translated from English, on the same seed context. Each pair is shown in both orders: a side "
@@ -53,8 +49,8 @@ _NOTE = (
     "Shares of the scored pairs, with 95% intervals: Wilson's if each context has one pair; if "
     "several pairs share one (languages, chatbots), a jackknife over contexts, and for a share of "
     "0 or 1 Wilson's with one trial a context. Win − loss and First shown always have the "
-    "jackknife's. Order decided: the judge changed its answer when the order changed. First shown: "
-    "share of its answers for the dialogue shown first; 0.5 means no bias."
+    "jackknife's. Tie: the judge changed its answer when the order changed. First shown: share of "
+    "its answers for the dialogue shown first; 0.5 means no bias."
 )
 
 
@@ -62,9 +58,9 @@ _NOTE = (
 class Rates:
     """One criterion and language (or ``all``).
 
-    ``figures``: ``win``, ``tie``, ``loss`` and ``inconsistent`` are shares of the scored pairs,
-    ``first_shown`` the share of answers that chose the dialogue shown first, ``net`` is win minus
-    loss. ``unscored`` counts reasons, the most frequent first.
+    ``figures``: ``win``, ``tie`` and ``loss`` are shares of the scored pairs, ``first_shown`` is
+    the share of answers that chose the dialogue shown first, ``net`` is win minus loss.
+    ``unscored`` counts reasons, the most frequent first.
     """
 
     criterion: str
@@ -75,26 +71,6 @@ class Rates:
     figures: dict[str, Estimate]
     unscored: dict[str, int]
 
-    @property
-    def method(self) -> str:
-        """The method of most intervals of shares."""
-        if not self.scored:
-            return "none"
-        return _WILSON if self.contexts == self.scored else _JACKKNIFE
-
-    def interval(self, figure: str) -> str:
-        """The method of the interval of one figure."""
-        estimate = self.figures[figure]
-        if estimate.low is None:
-            return "none"
-        if figure not in SHARES:
-            return _JACKKNIFE
-        return _WILSON if estimate.value in (0, 1) else self.method
-
-    def to_record(self) -> dict[str, Any]:
-        """For results.json."""
-        return asdict(self) | {"method": self.method}
-
 
 def rates(verdicts: Sequence[Verdict]) -> list[Rates]:
     """For each criterion: each language by code, then all if there are several."""
@@ -103,12 +79,14 @@ def rates(verdicts: Sequence[Verdict]) -> list[Rates]:
         mine = [v for v in verdicts if v["criterion"] == criterion]
         langs = sorted({v["lang"] for v in mine})
         parts = {lang: [v for v in mine if v["lang"] == lang] for lang in langs}
-        if len(langs) > 1:
-            parts[ALL] = mine
-        for lang, part in parts.items():
+        for lang, part in (parts | ({ALL: mine} if len(langs) > 1 else {})).items():
             scored = [v for v in part if v["result"] is not None]
             contexts = len({v["group"] for v in scored})
-            failures = Counter(_failure(v) for v in part if v["result"] is None)
+            failures = Counter(
+                v["native_first"]["failure"] or v["translated_first"]["failure"] or "no answer came"
+                for v in part
+                if v["result"] is None
+            )
             counts = (len(part), len(scored), contexts)
             figures = _figures(scored, contexts)
             listed.append(Rates(criterion, lang, *counts, figures, dict(failures.most_common())))
@@ -123,8 +101,8 @@ def _figures(scored: Sequence[Verdict], contexts: int) -> dict[str, Estimate]:
         name: np.array([float(v["result"] == name) for v in scored])
         for name in ("win", "tie", "loss")
     }
-    values["inconsistent"] = np.array([float(one != other) for one, other in choices])
-    values["first_shown"] = np.array([_first_shown(*each) for each in choices])
+    first = [((one == "native") + (other == "translated")) / 2 for one, other in choices]
+    values["first_shown"] = np.array(first)
     values["net"] = values["win"] - values["loss"]
     plain = {name: Estimate(float(column.mean())) for name, column in values.items()}
 
@@ -134,7 +112,7 @@ def _figures(scored: Sequence[Verdict], contexts: int) -> dict[str, Estimate]:
 
     clusters = Clusters("conversation", tuple(v["group"] for v in scored))
     figures = with_intervals(plain, statistic, clusters, lambda n: FISHER if n == "net" else LOGIT)
-    for name in SHARES:
+    for name in ("win", "tie", "loss"):  # each pair is in or out
         share = float(values[name].mean())
         if contexts == len(scored) or share in (0, 1):
             low, high = wilson(share * contexts, contexts)
@@ -142,50 +120,42 @@ def _figures(scored: Sequence[Verdict], contexts: int) -> dict[str, Estimate]:
     return figures
 
 
-def _failure(verdict: Verdict) -> str:
-    failures = verdict["native_first"]["failure"], verdict["translated_first"]["failure"]
-    return failures[0] or failures[1] or "no answer came"
-
-
-def _first_shown(native_first: str, translated_first: str) -> float:
-    """Share of the two answers that chose what was shown first; neither counts as a half."""
-    shown = (native_first, "native"), (translated_first, "translated")
-    return sum(0.5 if c == "neither" else float(c == first) for c, first in shown) / 2
-
-
 def write_report(rates: Sequence[Rates], facts: Mapping[str, str], folder: Path) -> Path:
     """Write results.json, results.csv (one line a figure) and report.html; path of the page."""
-    record = {"facts": dict(facts), "rates": [one.to_record() for one in rates]}
+    record = {"facts": dict(facts), "rates": [asdict(one) for one in rates]}
     text = json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     atomic_write(folder / "results.json", text)
-    columns = ("criterion", "lang", "pairs", "scored", "contexts", "figure")
+    columns = ("criterion", "lang", "pairs", "scored", "contexts")
     lines = [
-        (
-            *(getattr(one, name) for name in columns[:-1]),
-            name,
-            *(estimate.value, estimate.low, estimate.high, estimate.reason),
-            one.interval(name),
-        )
+        (*(getattr(one, c) for c in columns), name, e.value, e.low, e.high, e.reason)
         for one in rates
-        for name, estimate in one.figures.items()
+        for name, e in one.figures.items()
     ]
-    heads = (*columns, "value", "low", "high", "reason", "interval")
+    heads = (*columns, "figure", "value", "low", "high", "reason")
     write_csv(folder / "results.csv", heads, lines)
     sections, figures, tables = [], {}, {}
     for i, (name, part) in enumerate(_by_criterion(rates).items()):
-        figures[f"criterion-{i}"], tables[f"criterion-{i}"] = (
-            _figure(name, part),
-            _table(name, part),
-        )
-        blocks: list[Block] = [*(each[f"criterion-{i}"] for each in (figures, tables))]
-        blocks += [*_unscored(part), _NOTE]
-        sections.append(Section(f"criterion-{i}", name, blocks, _LEAD, link=name.capitalize()))
+        anchor = f"criterion-{i}"
+        bars = []
+        for one in part:
+            segments = [
+                BarSegment(share, tone, f"{100 * share:.0f}%", f"{one.lang}: {outcome} {share:.1%}")
+                for key, (outcome, tone) in _OUTCOMES.items()
+                if (share := one.figures[key].value)
+            ]
+            bars.append(Bar(one.lang, segments))
+        description = f"{name}: win, tie and loss by language, numbers in the table"
+        panel = Bars("", bars, 1.0, description, wide=True)
+        legend = list(_OUTCOMES.values())
+        figures[anchor] = Figure(name, [panel], legend=legend, legend_name="Outcomes")
+        tables[anchor] = _table(name, part)
+        blocks: list[Block] = [figures[anchor], tables[anchor], *_unscored(part), _NOTE]
+        sections.append(Section(anchor, name, blocks, _LEAD, link=name.capitalize()))
     langs = {one.lang for one in rates} - {ALL}
-    subtitle = f"{len(sections)} criteria · {counted([(len(langs), 'language')])}"
     return write_page(
         folder / "report.html",
         "Native against translated",
-        subtitle,
+        f"{len(sections)} criteria · {counted([(len(langs), 'language')])}",
         [*sections, facts_section(facts.items())],
         tables=tables,
         figures=figures,
@@ -210,24 +180,9 @@ def _unscored(rates: Sequence[Rates]) -> list[str]:
     return [
         f"{one.lang}: {count} unscored: {reason}"
         for one in rates
-        if one.lang != ALL or len(rates) == 1
+        if one.lang != ALL
         for reason, count in one.unscored.items()
     ]
-
-
-def _figure(name: str, rates: Sequence[Rates]) -> Figure:
-    """One stacked bar a language; the table has the numbers too."""
-    bars = []
-    for one in rates:
-        segments = [
-            BarSegment(share, tone, f"{100 * share:.0f}%", f"{one.lang}: {outcome} {share:.1%}")
-            for key, (outcome, tone) in _OUTCOMES.items()
-            if (share := one.figures[key].value)
-        ]
-        bars.append(Bar(one.lang, segments))
-    description = f"{name}: win, tie and loss by language, numbers in the table"
-    panel = Bars("", bars, 1.0, description, wide=True)
-    return Figure(name, [panel], legend=list(_OUTCOMES.values()), legend_name="Outcomes")
 
 
 def _table(name: str, rates: Sequence[Rates]) -> Table:
@@ -235,6 +190,5 @@ def _table(name: str, rates: Sequence[Rates]) -> Table:
         (one.lang, one.pairs, one.scored, one.contexts, *(one.figures[key] for key in FIGURES))
         for one in rates
     ]
-    has_total = bool(rates) and rates[-1].lang == ALL
-    title = f"{name}: native against translated"
+    title, has_total = f"{name}: native against translated", rates[-1].lang == ALL
     return Table(title, _COLUMNS, rows, pinned={-1: "total"} if has_total else {})

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from medal_judges.data_prep.jobs import Agents
-from medal_judges.data_prep.json_jobs import (
+from medal_judges.data_prep.jobs import (
+    Agents,
     JsonJob,
     JsonJobsConfig,
     JsonQuestion,
@@ -19,17 +19,17 @@ from medal_judges.data_prep.json_jobs import (
     UnusableError,
     beside,
 )
-from medal_judges.data_prep.labelling.language_check import LanguageChecker
 from medal_judges.errors import ConfigError
 from medal_judges.models.prompted.prompt import transcript
+from medal_judges.reading.language_detection import LanguageIdentifier
 from medal_judges.records.dialogue import Turn
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.records.languages import language, load_languages
 from medal_judges.storage.journal import Journal
 from medal_judges.storage.jsonl import write_records
 
-SOURCE = "medal-translated"
 _UNCHANGED_FROM = 5  # words; shorter turns may read the same in two languages
+_SURE, _LETTERS = 0.9, 10  # least confidence in another language, and letters of a turn
 _WORD = re.compile(r"[^\W\d_]")
 
 
@@ -44,42 +44,6 @@ class TranslateConfig(JsonJobsConfig):
     check_language: bool = True
 
 
-class TurnLanguage:
-    """Whether a translated turn is in the requested language, by labelling/language_check.py, which
-    ignores names, titles, quotations, links, code and turns of fewer than three words.
-
-    Loads the models of ``languages`` (ISO 639-1); raises MissingExtraError without the extra lang.
-    ``unknown`` are those that the library does not know.
-    """
-
-    def __init__(self, languages: Iterable[str]) -> None:
-        wanted = list(languages)
-        self.checker = LanguageChecker(wanted)
-        self.unknown = tuple(lang for lang in wanted if lang not in self.checker.known)
-
-    def fault(self, text: str, lang: str, source: Turn, source_lang: str) -> str | None:
-        """``is in English, not in German``, or ``has English in it``. None if ``text`` is in
-        ``lang``, if that is unknown, and if ``source`` holds the other language too: a dialogue
-        about Japanese keeps its Japanese words."""
-        found = self.checker.turn(text, lang)
-        if not found["mixed"]:
-            return None
-        before = {
-            each["lang"] for each in self.checker.turn(source.content, source_lang)["foreign"]
-        }
-        others = [each["lang"] for each in found["foreign"] if each["lang"] not in before]
-        if not others:
-            return None
-        names = load_languages()
-        codes = [code for code in others if code is not None]
-        other = "another language"
-        if codes:
-            other = names[codes[0]].name if codes[0] in names else repr(codes[0])
-        if found["languages"].get(lang):
-            return f"has {other} in it"
-        return f"is in {other}, not in {names[lang].name if lang in names else repr(lang)}"
-
-
 class Translation(JsonJob):
     """One dialogue in the language ``lang``, as a ``whole`` or turn by turn. With ``check`` a
     turn in another language is a failed try."""
@@ -88,16 +52,17 @@ class Translation(JsonJob):
         self,
         row: LabelledDialogue,
         lang: str,
-        check: TurnLanguage | None = None,
+        check: LanguageIdentifier | None = None,
         *,
         whole: bool = True,
     ) -> None:
         super().__init__(f"{row.id}--in-{lang}")
-        self.row, self.lang, self.check, self.whole = row, lang, check, whole
+        self.row, self.lang, self.whole = row, lang, whole
+        self.check = check if check is not None and lang in check.known else None
         self.source = row.dialogue.turns
-        said = [i for i, turn in enumerate(self.source) if turn.content.strip()]
+        spoken = [i for i, turn in enumerate(self.source) if turn.content.strip()]
         # The places of the turns that each question is about.
-        self.places = [list(range(len(self.source)))] if self.whole else [[i] for i in said]
+        self.places = [list(range(len(self.source)))] if whole else [[i] for i in spoken]
 
     def turns(self) -> list[Turn]:
         """The translated turns so far."""
@@ -117,8 +82,7 @@ class Translation(JsonJob):
         places = self.places[len(self.values)]
         if self.whole:
             keys = [f"{i}_{turn.role}" for i, turn in enumerate(self.source, 1)]
-            contents = [turn.content for turn in self.source]
-            shown = dict(zip(keys, contents, strict=True))
+            shown = {key: turn.content for key, turn in zip(keys, self.source, strict=True)}
             values = {"dialogue": json.dumps(shown, ensure_ascii=False, indent=1)}
         else:
             keys = ["translation"]
@@ -149,18 +113,21 @@ class Translation(JsonJob):
         where = f"turn {place + 1} ({turn.role})"
         if not isinstance(text, str):
             raise UnusableError(f"{where} is not a text")
-        if bool(text.strip()) != bool(turn.content.strip()):
-            raise UnusableError(f"{where} is {'not ' if text.strip() else ''}empty")
+        text = text.strip()
+        if bool(text) != bool(turn.content.strip()):
+            raise UnusableError(f"{where} is {'not ' if text else ''}empty")
         if _WORD.search(turn.content) and not _WORD.search(text):
             raise UnusableError(f"{where} has no word in it")
         words = turn.content.casefold().split()
         if len(words) >= _UNCHANGED_FROM and text.casefold().split() == words:
             raise UnusableError(f"{where} was left in the original language")
-        if self.check is not None:
-            spoken = self.row.dialogue.lang
-            if fault := self.check.fault(text.strip(), self.lang, turn, spoken):
-                raise UnusableError(f"{where} {fault}")
-        return text.strip()
+        if self.check is not None and len(_WORD.findall(text)) >= _LETTERS:
+            found, chance = next(iter(self.check.chances(text).items()))
+            if found != self.lang and chance >= _SURE:
+                names = load_languages()
+                other = names[found].name if found in names else repr(found)
+                raise UnusableError(f"{where} is in {other}, not in {language(self.lang).name}")
+        return text
 
     def planned(self) -> Iterator[JsonQuestion]:
         """The questions if every first answer is usable, with the English turns as answers."""
@@ -173,16 +140,19 @@ class Translation(JsonJob):
     def result(self, by: str) -> LabelledDialogue:
         """The translated dialogue: the same roles, speakers, context, group and split, but no
         labels. ``extra["language_checked"]`` says whether its language was checked."""
-        known = self.check is not None and self.lang not in self.check.unknown
         extra = {
             "translated_from": self.row.id,
             "translated_by": by,
             "tries": self.tries,
-            "language_checked": known,
+            "language_checked": self.check is not None,
         }
-        turns = tuple(self.turns())
         dialogue = replace(
-            self.row.dialogue, id=self.id, lang=self.lang, turns=turns, source=SOURCE, meta={}
+            self.row.dialogue,
+            id=self.id,
+            lang=self.lang,
+            turns=tuple(self.turns()),
+            source="medal-translated",
+            meta={},
         )
         return LabelledDialogue(
             dialogue, {}, {}, split=self.row.split, group=self.row.group, extra=extra
@@ -200,15 +170,13 @@ class Translator(JsonRunner):
         max_cost: float | None = None,
     ) -> None:
         self.whole = config.style == "whole"
-        placeholders = ("language", "dialogue", "translated", "turn")
         prompt = config.prompt if self.whole else config.turn_prompt
-        super().__init__(
-            config, prompt, placeholders[: 2 if self.whole else 4], agents=agents, max_cost=max_cost
-        )
+        placeholders = ("language", "dialogue", "translated", "turn")[: 2 if self.whole else 4]
+        super().__init__(config, prompt, placeholders, agents=agents, max_cost=max_cost)
 
     def by(self) -> str:
-        """The signature that stands in every translated row."""
-        return str(self.signature(f"translation ({'whole' if self.whole else 'turns'})"))
+        """The signature in every translated row."""
+        return self.signature(f"translation ({'whole' if self.whole else 'turns'})")
 
     def translate(
         self,
@@ -219,40 +187,35 @@ class Translator(JsonRunner):
         progress: Callable[[int], None] | None = None,
     ) -> Counter[str]:
         """Write the translations to ``out``, after rows of earlier runs, and those that failed to
-        ``failed_path(out)`` with the reason; returns the reasons. The next run tries these again.
+        ``x.failed.jsonl`` with the reason; returns the reasons. The next run tries these again.
 
         Raises MedalError if ``out`` holds rows of another translator.
         """
         by = self.by()
         self.finish(translations, out, by, overwrite=overwrite, progress=progress)
-        earlier: list[LabelledDialogue] = []
+        good: list[LabelledDialogue] = []
         if out.exists() and not overwrite:
             records = Journal(out).records(parse_labelled)
-            earlier = [row for row in records if row.id not in self.jobs]
-        good = [each for each in translations if self.failure(each) is None]
-        write_records(out, [*earlier, *(each.result(by) for each in good)])
+            good = [row for row in records if row.id not in self.jobs]
         failed = []
         for each in translations:
-            if reason := self.failure(each):
-                dialogue = replace(each.row.dialogue, id=each.id)
-                extra = {
-                    "translated_from": each.row.id,
-                    "to": each.lang,
-                    "failure": reason,
-                    "tries": each.tries,
-                }
-                failed.append(
-                    replace(each.row, dialogue=dialogue, labels={}, scales={}, extra=extra)
-                )
-        failed_path(out).unlink(missing_ok=True)
+            reason = self.failure(each)
+            if reason is None:
+                good.append(each.result(by))
+                continue
+            extra = {
+                "translated_from": each.row.id,
+                "to": each.lang,
+                "failure": reason,
+                "tries": each.tries,
+            }
+            dialogue = replace(each.row.dialogue, id=each.id)
+            failed.append(replace(each.row, dialogue=dialogue, labels={}, scales={}, extra=extra))
+        write_records(out, good)
+        beside(out, "failed").unlink(missing_ok=True)
         if failed:
-            write_records(failed_path(out), failed)
+            write_records(beside(out, "failed"), failed)
         return Counter(str(row.extra["failure"]) for row in failed)
-
-
-def failed_path(out: Path) -> Path:
-    """``x.failed.jsonl`` beside ``x.jsonl`` or ``x.jsonl.gz``."""
-    return beside(out, "failed")
 
 
 def require_targets(languages: Sequence[str], source: str = "en") -> None:

@@ -26,9 +26,8 @@ from medal_judges.eval.benchmark.config import (
     SetConfig,
 )
 from medal_judges.eval.benchmark.published import check_published
-from medal_judges.inference.judge_choice import choose_judge
+from medal_judges.inference.judge_choice import cached_answers, choose_judge
 from medal_judges.inference.predictions import judge_once
-from medal_judges.inference.progress import cached_answers
 from medal_judges.inference.ray_judge import opened
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.models.base.judge import Judge
@@ -259,7 +258,7 @@ def judge_all(run: BenchmarkRun, options: BenchmarkOptions, progress: Progress) 
                 choice = choice.with_options(llm=run.config.llm.model_dump(exclude_unset=True))
             choice = choice.with_options(**config.options)
             if choice.speaks and options.no_cache:
-                choice = choice.without_cache()
+                choice = choice.spending(no_cache=True)
             workers = 1 if choice.pays else run.config.workers
             with opened(choice, workers, run.config.device) as judge:
                 _judge_sets(run, config, judge, options, choice.speaks, progress)

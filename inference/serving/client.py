@@ -8,7 +8,6 @@ import random
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
@@ -49,55 +48,7 @@ class ServiceError(MedalError):
         self.status, self.field, self.rows = status, field, tuple(rows)
 
 
-class _Settings:
-    """Address, token and limits of a client, and when a request is sent again."""
-
-    def __init__(
-        self,
-        address: str = ADDRESS,
-        *,
-        token: str | None = None,
-        timeout: float = 330.0,
-        patience: float = 120.0,
-    ) -> None:
-        parts = urlsplit(address)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(
-                f"{address!r} is no address of a server", hint=f"give it whole, like {ADDRESS}"
-            )
-        self.address, self.patience = address.rstrip("/"), patience
-        given = os.environ.get(TOKEN_VARIABLE) if token is None else token
-        headers = {"Content-Type": "application/json"}
-        if given:
-            headers["Authorization"] = f"Bearer {given}"
-        self._options: dict[str, Any] = {
-            "base_url": self.address,
-            "headers": headers,
-            "timeout": _httpx().Timeout(timeout, connect=10.0),
-            "follow_redirects": False,  # the token is for this address alone
-        }
-
-    def _delay(self, start: float, tries: int, answer: httpx.Response | Exception) -> float:
-        """Returns the seconds until the next try: full-jitter back-off, and at least Retry-After.
-        Raises ServiceError if there is none. Scoring changes nothing on the server, so every
-        request may be sent again."""
-        delay = random.uniform(0.0, min(10.0, 0.1 * 2.0 ** min(tries, 10)))
-        if not isinstance(answer, Exception):
-            with suppress(ValueError):  # ignores a date as Retry-After
-                delay += min(300.0, max(0.0, float(answer.headers.get("retry-after", 0))))
-        late = time.monotonic() + delay >= start + self.patience
-        if isinstance(answer, Exception):
-            if late:
-                raise ServiceError(
-                    f"{self.address} cannot be reached: {type(answer).__name__} {answer}".rstrip(),
-                    hint="medal serve JUDGE starts a server; patience=SECONDS waits longer for it",
-                ) from answer
-        elif late or answer.status_code not in _AGAIN:
-            raise _refused(answer)
-        return delay
-
-
-class Client(_Settings):
+class Client:
     """A connection to ``medal serve``, thread-safe.
 
     ``token``: by default that of $MEDAL_JUDGES_TOKEN. ``timeout``: seconds for one answer.
@@ -109,9 +60,35 @@ class Client(_Settings):
                 print(judgement.id, judgement.scores)
     """
 
-    def __init__(self, address: str = ADDRESS, **settings: Any) -> None:
-        super().__init__(address, **settings)
-        self._http: httpx.Client = _httpx().Client(**self._options)
+    def __init__(
+        self,
+        address: str = ADDRESS,
+        *,
+        token: str | None = None,
+        timeout: float = 330.0,
+        patience: float = 120.0,
+    ) -> None:
+        try:
+            import httpx
+        except ImportError as error:
+            raise MissingExtraError("httpx", "serve", "the client of medal serve") from error
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(
+                f"{address!r} is no address of a server", hint=f"give it whole, like {ADDRESS}"
+            )
+        self.address, self.patience = address.rstrip("/"), patience
+        given = os.environ.get(TOKEN_VARIABLE) if token is None else token
+        headers = {"Content-Type": "application/json"}
+        if given:
+            headers["Authorization"] = f"Bearer {given}"
+        self._lost: type[Exception] = httpx.TransportError
+        self._http = httpx.Client(
+            base_url=self.address,
+            headers=headers,
+            timeout=httpx.Timeout(timeout, connect=10.0),
+            follow_redirects=False,  # the token is for this address alone
+        )
 
     def __enter__(self) -> Client:
         return self
@@ -145,75 +122,52 @@ class Client(_Settings):
         return record
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
+        """Returns the answer. Scoring changes nothing on the server, so every request may be sent
+        again: after full-jitter back-off, and at least Retry-After."""
         start, tries = time.monotonic(), 0
         while True:
+            delay = random.uniform(0.0, min(10.0, 0.1 * 2.0 ** min(tries, 10)))
             tries += 1
             try:
                 answer = self._http.request(method, path, content=body)
                 if answer.is_success:
                     return answer.json()
-                delay = self._delay(start, tries, answer)
-            except _httpx().TransportError as error:
-                delay = self._delay(start, tries, error)
+                with suppress(ValueError):  # ignores a date as Retry-After
+                    delay += min(300.0, max(0.0, float(answer.headers.get("retry-after", 0))))
+                late = time.monotonic() + delay >= start + self.patience
+                if late or answer.status_code not in _AGAIN:
+                    raise _refused(answer)
+            except self._lost as error:
+                if time.monotonic() + delay >= start + self.patience:
+                    raise ServiceError(
+                        f"{self.address} cannot be reached: {type(error).__name__} {error}",
+                        hint="medal serve JUDGE starts a server; patience=SECONDS waits longer",
+                    ) from error
             time.sleep(delay)
 
 
-class AsyncClient(_Settings):
-    """``Client`` for asyncio: ``async with AsyncClient() as client: await client.score([...])``."""
+class AsyncClient:
+    """``Client`` for asyncio: ``async with AsyncClient() as client: await client.score([...])``.
+
+    Each call runs in a thread.
+    """
 
     def __init__(self, address: str = ADDRESS, **settings: Any) -> None:
-        super().__init__(address, **settings)
-        self._http: httpx.AsyncClient = _httpx().AsyncClient(**self._options)
+        self._client = Client(address, **settings)
 
     async def __aenter__(self) -> AsyncClient:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await self.close()
+        self._client.close()
 
-    async def close(self) -> None:
-        """Closes the connections."""
-        await self._http.aclose()
-
-    async def score(
-        self,
-        dialogues: Iterable[Row],
-        *,
-        level: Level = "dialogue",
-        dimensions: Sequence[str] | None = None,
-        unknown_language: Policy | None = None,
-    ) -> list[Judgement]:
+    async def score(self, dialogues: Iterable[Row], **options: Any) -> list[Judgement]:
         """Returns all judgements in input order; see ``Client.score``."""
-        judged: list[Judgement] = []
-        for body, rows in _bodies(dialogues, level, dimensions, unknown_language):
-            judged += _judgements(await self._ask("POST", "/score", body), rows)
-        return judged
+        return await asyncio.to_thread(lambda: [*self._client.score(dialogues, **options)])
 
     async def judge(self) -> dict[str, Any]:
         """See ``Client.judge``."""
-        record: dict[str, Any] = await self._ask("GET", "/judge")
-        return record
-
-    async def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
-        start, tries = time.monotonic(), 0
-        while True:
-            tries += 1
-            try:
-                answer = await self._http.request(method, path, content=body)
-                if answer.is_success:
-                    return answer.json()
-                delay = self._delay(start, tries, answer)
-            except _httpx().TransportError as error:
-                delay = self._delay(start, tries, error)
-            await asyncio.sleep(delay)
-
-
-def _httpx() -> ModuleType:
-    try:
-        import httpx
-    except ImportError as error:
-        raise MissingExtraError("httpx", "serve", "the client of medal serve") from error
-    return httpx
+        return await asyncio.to_thread(self._client.judge)
 
 
 def _bodies(

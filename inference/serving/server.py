@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.inference.scoring import DEFAULT_OPTIONS, ScoreOptions
@@ -21,40 +20,6 @@ from medal_judges.inference.serving.limits import ServeLimits
 from medal_judges.models.base.judge import Judge
 
 logger = logging.getLogger(__name__)
-
-HEAD_SECONDS = 10.0  # in which a connection must send the head of a request
-
-
-class _PromptProtocol(H11Protocol):
-    """uvicorn's HTTP, but it closes a connection whose request does not begin in time: idle ones
-    would keep others out. (The body has its own limit; between requests keep-alive applies.)"""
-
-    _deadline: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._deadline = self.loop.call_later(HEAD_SECONDS, self._close)
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._cancel()
-        elif self._deadline is None:
-            self._deadline = self.loop.call_later(HEAD_SECONDS, self._close)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._cancel()
-        super().connection_lost(exc)
-
-    def _close(self) -> None:
-        self._deadline = None
-        if self.cycle is None or self.cycle.response_complete:
-            self.transport.close()
-
-    def _cancel(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
 
 
 class _Server(uvicorn.Server):
@@ -123,7 +88,7 @@ def serve(
     config = uvicorn.Config(
         make_app(service, token, is_loopback(host)),
         loop="asyncio",
-        http=_PromptProtocol,
+        http="h11",
         ws="none",
         log_config=None,
         access_log=False,

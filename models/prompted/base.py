@@ -30,10 +30,13 @@ from medal_judges.models.llm.server.errors import ServerStopError
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
 from medal_judges.models.llm.truncation import oldest_kept
 from medal_judges.models.prompted.answers import AnswerFormat
-from medal_judges.models.prompted.builder import DimensionValues, PromptBuilder, PromptQuestion
-from medal_judges.models.prompted.examples import load_examples
-from medal_judges.models.prompted.fence import fence_note
-from medal_judges.models.prompted.prompt import load_prompt, resolve
+from medal_judges.models.prompted.builder import (
+    DimensionValues,
+    PromptBuilder,
+    PromptQuestion,
+    load_examples,
+)
+from medal_judges.models.prompted.prompt import fence_note, load_prompt, resolve
 from medal_judges.models.prompted.ratings import grouped_likelihoods
 from medal_judges.models.prompted.view import Context, PromptView, shorten, view_of
 from medal_judges.records.dimension import load_rubric
@@ -53,7 +56,7 @@ class BasePromptedConfig(Config):
     ``role``: a name in the prompt's roles, ``none``, or by default the file's choice by dimension.
     ``dimensions``: the ones of ``rubric`` to score (default: all).
 
-    ``fence``: put turns between marks that no turn can close or imitate (fence.py).
+    ``fence``: put turns between marks that no turn can close or imitate (prompt.py).
     ``context``: how much of the dialogue the prompt shows; ``summary_*`` shortens the assistant's
     turns of more than ``summary_from`` words in dialogues of more than ``summary_dialogue`` words,
     by the model itself (or ``summary_llm``) with the prompt ``summary_prompt``.

@@ -13,8 +13,7 @@ from typing import Literal
 from medal_judges.models.base.turn_features import words
 from medal_judges.models.llm.cost import add_usage
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message, usage_of
-from medal_judges.models.prompted.fence import fenced
-from medal_judges.models.prompted.prompt import ResolvedPrompt
+from medal_judges.models.prompted.prompt import ResolvedPrompt, fenced
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.languages import UNKNOWN_LANGUAGE
 
@@ -91,17 +90,6 @@ def shown_turns(turns: Sequence[Turn], context: Context) -> list[int]:
     return [i for i in range(len(turns)) if i < first or i >= begin]
 
 
-def turns_to_shorten(turns: Sequence[Turn], *, longest: int, dialogue: int) -> list[int]:
-    """Indices of the assistant's turns of more than ``longest`` words, in a dialogue of more than
-    ``dialogue`` words (ORALIS: 200 and 3,000). In scripts without spaces two ideographs are a
-    word."""
-    counts = [len(words(turn.content)) for turn in turns]
-    if sum(counts) <= dialogue:
-        return []
-    pairs = enumerate(zip(turns, counts, strict=True))
-    return [i for i, (turn, n) in pairs if turn.role == "assistant" and n > longest]
-
-
 def shorten(
     views: Sequence[PromptView],
     llm: LanguageModel,
@@ -112,14 +100,19 @@ def shorten(
     dialogue: int,
     fence: bool,
 ) -> None:
-    """Replaces long answers (see turns_to_shorten) by the model's summaries of as many words as
-    ``context`` says, one request each; ``fence`` puts the answer between marks."""
+    """Replaces the assistant's turns of more than ``longest`` words, in dialogues of more than
+    ``dialogue`` words (ORALIS: 200 and 3,000), by the model's summaries of as many words as
+    ``context`` says. In scripts without spaces two ideographs are a word. ``fence`` puts the answer
+    between marks."""
     summary_words = int(context.removeprefix("summary_"))
     long: list[tuple[PromptView, int, ChatRequest]] = []
     for view in views:
         turns = [turn for turn in view.turns if turn is not None]
-        for i in turns_to_shorten(turns, longest=longest, dialogue=dialogue):
-            text = turns[i].content
+        counts = [len(words(turn.content)) for turn in turns]
+        for i, turn in enumerate(turns if sum(counts) > dialogue else ()):
+            if turn.role != "assistant" or counts[i] <= longest:
+                continue
+            text = turn.content
             response = fenced("response", text) if fence else " ".join(text.split())
             values = {"words": str(summary_words), "response": response}
             message = Message("user", prompt.text(prompt.layout.dialogue, values))

@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from medal_judges.data_prep.followups import parse_list
-from medal_judges.data_prep.generation.dialogue_state import read_utterance, read_verdict
-from medal_judges.data_prep.labelling.language_check import passages
-from medal_judges.data_prep.native.comparison import _LETTER, _TIE
+from medal_judges.data_prep.generation.state import read_utterance, read_verdict
+from medal_judges.data_prep.native.comparison import _LETTER
 from medal_judges.models.llm.protocol import Completion
 from medal_judges.models.llm.server.errors import retry_after
 from medal_judges.models.prompted.answers import (
@@ -43,7 +42,6 @@ def _answer(wanted: list[AnswerField]) -> Callable[[str], Any]:
 
 def _choice(text: str) -> None:
     _LETTER.match(text)
-    _TIE.match(text)
 
 
 # Readers of text of any length, and how much of it they are given here.
@@ -57,7 +55,6 @@ READERS: dict[str, tuple[Callable[[str], Any], int]] = {
     "follow-ups": (parse_list, 200_000),
     "sentences": (sentences, 100_000),
     "rate limits": (lambda text: retry_after({"retry-after": text}), 100_000),
-    "passages": (lambda text: passages(text, "zh"), 60_000),
 }
 # What is repeated between a beginning and an end.
 ATOMS = [

@@ -1,7 +1,6 @@
 """medal doctor: it tells what is here, keeps secrets, and fails where a judge answers otherwise."""
 
 import json
-import re
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -42,12 +41,9 @@ def test_the_machine_is_told_and_no_token(monkeypatch: pytest.MonkeyPatch) -> No
     assert "GB free" in lines["this folder"]
 
 
-def test_what_is_missing_is_told_with_what_it_is_for(
+def test_what_is_missing_is_named_with_what_installs_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    project = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
-    extras = project.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
-    assert set(re.findall(r"^([a-z-]+) = ", extras, re.MULTILINE)) == doctor.FOR.keys()
     here = {"openai": "1.0", "tenacity": "99.0"}
 
     def version(name: str) -> str:
@@ -63,12 +59,10 @@ def test_what_is_missing_is_told_with_what_it_is_for(
     (tmp_path / "conture_dialogue.jsonl.gz").touch()
     lines = {line[:25].strip(): line[25:] for line in medal()[1].splitlines()}
     assert lines["extra api"] == (
-        "no: judges that use an OpenAI-compatible server; openai 1.0 is installed, >=2.0 is needed "
-        "(pip install 'medal-judges[api]')"
+        "no: openai 1.0 is installed, >=2.0 is needed (pip install 'medal-judges[api]')"
     )
     assert "matplotlib missing" in lines["extra report"]
     assert lines["embedded:minilm"].startswith("no: boxed, and judges trained on it (pip install")
-    assert lines["chromium"].startswith("no: ") and lines["make"].startswith("no: ")
     assert lines["data"].startswith("2 of ") and "conture, dstc12" in lines["data"]
 
 

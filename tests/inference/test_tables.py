@@ -49,7 +49,7 @@ def test_a_parquet_file_holds_what_the_lines_hold(tmp_path: Path) -> None:
     assert medal(*given, "--out", lines)[0] == 0
     assert medal(*given, "--out", tmp_path / out)[0] == 0
     assert [*read_judgements(tmp_path / out)] == [*read_judgements(lines)]
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.jsonl", "x.jsonl", "x.parquet"]
+    assert (tmp_path / "x.parquet.jsonl").read_bytes() == lines.read_bytes()
     before = (tmp_path / out).read_bytes()
     assert medal(*given, "--out", tmp_path / out)[0] == 0
     assert (tmp_path / out).read_bytes() == before
@@ -83,7 +83,7 @@ def test_a_killed_run_leaves_no_table_and_loses_nothing(tmp_path: Path, name: st
     resumed = subprocess.run(arguments, capture_output=True, text=True)
     assert resumed.returncode == 0 and "(0 resumed" not in resumed.stderr
     assert out.read_bytes() == whole.read_bytes()
-    assert journal.exists() == (name == "x.csv")
+    assert journal.exists()
 
 
 def test_another_keep_is_refused(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_csv_whose_journal_is_gone_and_other_files_are_refused(tmp_path: Path)
     score_to_file(chats, judge, out)
     before = out.read_bytes()
     (tmp_path / "x.csv.jsonl").unlink()
-    with pytest.raises(MedalError, match=r"cannot be resumed; left unchanged.*\n.*x\.csv\.jsonl"):
+    with pytest.raises(MedalError, match=r"cannot be resumed; left unchanged: x\.csv\.jsonl"):
         score_to_file(chats, judge, out)
     assert out.read_bytes() == before
     score_to_file(chats, judge, out, ScoreOptions(overwrite=True))

@@ -33,7 +33,7 @@ def followups(options: FollowUpsOptions) -> None:
     command resumes after a stop.
     """
     from medal_judges.data_prep.followups import PoolGeneration, propose_pool
-    from medal_judges.data_prep.json_jobs import journal_path
+    from medal_judges.data_prep.jobs import beside
 
     out = options.out
     config = load_config(
@@ -43,14 +43,13 @@ def followups(options: FollowUpsOptions) -> None:
         raise MedalError(f"{out} exists already", hint="give another --out: pools are reviewed")
     pool = propose_pool(out.stem, config, out)
     if pool is None:
-        journal_path(out).unlink(missing_ok=True)
         raise MedalError(
             "no answer held a list of utterances",
             hint="a larger model, more samples, or a lower temperature",
         )
     record = pool.model_dump(exclude_defaults=True, mode="json")
     atomic_write(out, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=100))
-    journal_path(out).unlink(missing_ok=True)
+    beside(out, "answers").unlink(missing_ok=True)
     typer.echo(
         f"{len(pool.follow_ups)} follow-ups in {out}: read it and remove what no user would say"
     )

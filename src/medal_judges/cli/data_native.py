@@ -60,14 +60,14 @@ def translate(options: TranslateOptions) -> None:
     Turns and roles stay as they are; OUT.failed.jsonl lists failures with their reasons. With the
     extra lang, a turn in another language is a failure too. OUT.answers.jsonl is for the resume.
     """
+    from medal_judges.data_prep.jobs import beside
     from medal_judges.data_prep.native.translation import (
         TranslateConfig,
         Translation,
         Translator,
-        TurnLanguage,
-        failed_path,
         require_targets,
     )
+    from medal_judges.reading.language_detection import LanguageIdentifier
 
     out, to = options.out, options.to
     require_other_file(out, [options.source])
@@ -79,12 +79,9 @@ def translate(options: TranslateOptions) -> None:
     check = None
     if config.check_language and not options.dry_run:
         try:
-            check = TurnLanguage(to)
+            check = LanguageIdentifier(small=True, purpose="the check of languages")
         except MissingExtraError as error:
             typer.echo(f"the languages of the translations are NOT checked: {error}", err=True)
-        if check is not None and check.unknown:
-            unknown = ", ".join(check.unknown)
-            typer.echo(f"NOT checked, since the library does not know them: {unknown}", err=True)
     skipped, translations = 0, []
     for row in labelled_of(options.source, options.reading, reading):
         models = row.dialogue.models
@@ -111,7 +108,7 @@ def translate(options: TranslateOptions) -> None:
     for reason, count in failures.most_common():
         typer.echo(f"{count} failed: {reason}", err=True)
     if failures:
-        typer.echo(f"the failures are in {failed_path(out)}", err=True)
+        typer.echo(f"the failures are in {beside(out, 'failed')}", err=True)
     typer.echo(translator.spending, err=True)
 
 
@@ -129,28 +126,26 @@ def compare_native(options: CompareOptions) -> None:
     require_other_file(out, inputs, option="OUT/verdicts.jsonl:")
     config = load_config(CompareConfig, options.config, options.overrides, folder="native")
     reading = reading_report(options.reading, options.out / "skipped.jsonl", inputs)
-    matched = paired(*(labelled_of(each, options.reading, reading) for each in inputs))
+    pairs, *alone = paired(*(labelled_of(each, options.reading, reading) for each in inputs))
     reading.show()
     comparer = Comparer(config, max_cost=options.max_cost)
     if options.dry_run:
-        asked = (each.question() for each in comparer.questions(matched.pairs))
+        asked = (each.question() for each in comparer.questions(pairs))
         questions = [question for question in asked if question is not None]
-        typer.echo(comparer.estimate(questions, len(matched.pairs)).text())
+        typer.echo(comparer.estimate(questions, len(pairs)).text())
         return
-    total = 2 * len(matched.pairs) * len(config.criteria)
+    total = 2 * len(pairs) * len(config.criteria)
     with only_run(out), ProgressBar("comparing", total, unit="answers") as bar:
-        verdicts = comparer.compare(
-            matched.pairs, out, overwrite=options.overwrite, progress=bar.update
-        )
+        verdicts = comparer.compare(pairs, out, overwrite=options.overwrite, progress=bar.update)
     figures = rates(verdicts)
     print_rates(figures)
     typer.echo(comparer.spending, err=True)
-    by = {str(pair.translated.extra.get("translated_by", "not stated")) for pair in matched.pairs}
+    by = {str(pair.translated.extra.get("translated_by", "not stated")) for pair in pairs}
     facts = {
         "Native": options.native.name,
         "Translated": options.translated.name,
-        "Pairs": f"{len(matched.pairs)} in all languages",
-        "Without a partner": f"{matched.native_only} native, {matched.translated_only} translated",
+        "Pairs": f"{len(pairs)} in all languages",
+        "Without a partner": f"{alone[0]} native, {alone[1]} translated",
         "Judge": comparer.by(),
         "Translated by": "; ".join(sorted(by)),
         **{f"Question on {name}": question for name, question in config.criteria.items()},

@@ -9,12 +9,11 @@ import typer
 
 from medal_judges.cli.options import from_options
 from medal_judges.config import Config, option
-from medal_judges.data_prep.labelling.labels import languages_to_label
-from medal_judges.data_prep.labelling.run import LabellingRun, share_limiter
+from medal_judges.data_prep.labelling.labels import require_labellable
+from medal_judges.data_prep.labelling.run import label_file, share_limiter
 from medal_judges.errors import ConfigError
 from medal_judges.inference.dry_run import counting_model, dry_run
-from medal_judges.inference.judge_choice import choose_judge
-from medal_judges.inference.progress import show_cached
+from medal_judges.inference.judge_choice import cached_answers, choose_judge
 from medal_judges.reading.dialogues import dialogues_of, labelled_of
 from medal_judges.reading.options import ReadOptionsWithoutLabels
 from medal_judges.reading.report import ReadingReport, reading_report
@@ -24,8 +23,8 @@ from medal_judges.storage.files import only_run_in, require_other_file
 USER_JUDGE = "configs/judges/malformed.yaml"
 _OF_USER = "user."
 _WRITTEN = (
-    *("judgements.jsonl", "user_judgements.jsonl", "labelled.jsonl", "malformed.jsonl"),
-    *("unlabelled.jsonl", "language_check.jsonl"),
+    *("judgements.jsonl", "user_judgements.jsonl"),
+    *("labelled.jsonl", "malformed.jsonl", "unlabelled.jsonl"),
 )
 
 
@@ -42,7 +41,6 @@ class LabelOptions(Config):
     repeats: int | None = option(None, ge=1, help="Answers per dialogue of a prompted judge.")
     user_check: bool | None = option(True, help="Check for malformed users first.")
     user_judge: str | None = option(None, help=f"Default: {USER_JUDGE} with the model of --judge.")
-    language_check: bool | None = option(True, help="Check languages by a library, too.")
     replace_labels: bool = option(False, help="Label rows that have labels already.")
     min_coverage: float = option(
         0.98, ge=0, le=1, help="Minimum coverage; exits with status 3 below it."
@@ -69,7 +67,7 @@ def label(options: LabelOptions) -> None:
         require_other_file(Path(out or "") / name, [file], option=f"--out: its {name}")
     listed = None if options.dry_run or out is None else out / "skipped.jsonl"
     reading = reading_report(options.reading, listed, [file])
-    langs = languages_to_label(
+    require_labellable(
         labelled_of(file, options.reading, reading),
         replace_labels=options.replace_labels,
         need_lang=bool(options.user_check),
@@ -108,30 +106,26 @@ def label(options: LabelOptions) -> None:
             typer.echo(f"together at most ${sum(known):.4f}, if no user is malformed")
         return
     assert out is not None
-    run = LabellingRun(
-        file,
-        out,
-        judges[0],
-        user_judge=judges[1] if options.user_check else None,
-        langs=langs if options.language_check else None,
-        min_coverage=options.min_coverage,
-        overwrite=options.overwrite,
-        retry_failed=options.retry_failed,
-        reading=options.reading,
-    )
     with only_run_in(out):
-        summary, report = run.run()
+        summary, report = label_file(
+            file,
+            out,
+            judges[0],
+            judges[1] if options.user_check else None,
+            min_coverage=options.min_coverage,
+            overwrite=options.overwrite,
+            retry_failed=options.retry_failed,
+            reading=options.reading,
+        )
     console = wide_console(stderr=True)
     for table in summary.tables():
         console.print(rich_table(table))
-    if summary.comparison is not None:
-        for line in summary.comparison.lines():
-            console.print(line, highlight=False, soft_wrap=True)
     for reason, count in summary.failures.most_common():
         console.print(f"without a label: {count} x {reason}", soft_wrap=True)
     if report.next_try:
         console.print(f"  {report.next_try}")
     counts = ", ".join(f"{count} {kind}" for kind, count in sorted(summary.kinds.items()))
     typer.echo(f"{counts or 'no dialogues'}: {out}")
-    show_cached(judges)
+    if cached := cached_answers(judges):
+        typer.echo(cached, err=True)
     report.require_coverage(options.min_coverage)

@@ -13,8 +13,7 @@ from medal_judges.cli.options import from_options
 from medal_judges.config import Config, option
 from medal_judges.errors import ConfigError
 from medal_judges.inference.dry_run import dry_run
-from medal_judges.inference.judge_choice import JudgeOptions
-from medal_judges.inference.progress import scoring_bar, show_cached
+from medal_judges.inference.judge_choice import JudgeOptions, cached_answers
 from medal_judges.inference.ray_judge import opened
 from medal_judges.inference.scoring import (
     MIN_COVERAGE,
@@ -27,6 +26,7 @@ from medal_judges.reading.dialogues import dialogues_of
 from medal_judges.reading.options import ReadOptionsWithoutLabels
 from medal_judges.reading.report import list_beside, reading_report
 from medal_judges.report.console import wide_console
+from medal_judges.report.progress import ProgressBar
 from medal_judges.storage.files import only_run, require_other_file
 from medal_judges.storage.jsonl import STDIN, to_line
 
@@ -90,14 +90,15 @@ def score(options: ScoreCommand) -> None:
             report.seconds = time.perf_counter() - start
             report.dialogues = report.total
         else:
-            with only_run(out), scoring_bar() as advance:
+            with only_run(out), ProgressBar("scoring") as bar:  # the total is not known
                 report = score_to_file(
-                    dialogues, judge, Path(out), options.scoring, progress=advance
+                    dialogues, judge, Path(out), options.scoring, progress=bar.advance
                 )
     report.left_out = reading.count
     reading.show(always=True)
     _show(report, options.min_coverage, judge.languages)
-    show_cached([judge])
+    if cached := cached_answers([judge]):
+        typer.echo(cached, err=True)
     reading.require_rest()
     report.require_coverage(options.min_coverage)
 

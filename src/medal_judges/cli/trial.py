@@ -107,6 +107,6 @@ def _judge(name: str, settings: Sequence[str], options: TrialOptions) -> TrialJu
     if choice.pays:
         choice = choice.spending(options.max_cost)
     judge = choice.load()
-    fresh = choice.without_cache().load if choice.speaks else None
+    fresh = choice.spending(no_cache=True).load if choice.speaks else None
     # The settings are part of the name: medal trial geval geval fence=false shows both.
     return TrialJudge(slug(" ".join([judge.signature().judge, *settings])), judge, fresh)

@@ -1,22 +1,20 @@
-"""From judgements to labels, comparison of judge and library, deviations over repeats."""
+"""From judgements to labels, and deviations over repeats."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sklearn.metrics import cohen_kappa_score
 
 from medal_judges.data_prep.labelling.labels import (
     comments_of,
     labelled,
     malformed_reasons,
-    values_of,
     with_check,
 )
-from medal_judges.data_prep.labelling.run import sort_rows, well_formed
-from medal_judges.data_prep.labelling.summary import Comparison, Summary
+from medal_judges.data_prep.labelling.run import Summary, sort_rows, well_formed
 from medal_judges.errors import MedalError
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import load_rubric
@@ -39,8 +37,8 @@ def test_comments_are_those_of_each_dimension() -> None:
 def test_a_repeat_without_a_number_is_none_and_a_dimension_without_any_absent() -> None:
     details = {"unsafe": {"repeats": [1.0, None, 0.0]}}
     judgement = Judgement("a", "judge:x", {"unsafe": 0.5, "overall": None}, details=details)
-    assert values_of(judgement, ASKED, 3) == {"unsafe": (1.0, None, 0.0)}
-    assert values_of(judgement, ASKED) == {"unsafe": (0.5,)}
+    assert labelled(ROW, judgement, ASKED, 3).labels == {"unsafe": (1.0, None, 0.0)}
+    assert labelled(ROW, judgement, ASKED).labels == {"unsafe": (0.5,)}
 
 
 def test_a_failure_leaves_the_row_as_it_was_with_its_reason() -> None:
@@ -64,36 +62,13 @@ def test_a_user_is_malformed_from_one_half() -> None:
     assert with_check(ROW, half).extra["user_check"] == {"by": "judge:u", "failure": "cut"}
 
 
-def test_judge_and_library_are_compared_as_sklearn_does() -> None:
-    pairs = [(1, 1)] * 3 + [(1, 0)] * 2 + [(0, 1)] + [(0, 0)] * 14
-    comparison = Comparison()
-    for n, (judge, library) in enumerate(pairs):
-        comparison.add(f"d{n}", bool(judge), bool(library))
-    comparison.add("x", None, True)
-    comparison.add("y", True, None)
-    judged, found = zip(*pairs, strict=True)
-    record = comparison.to_record()
-    assert record["agreement"] == pytest.approx(17 / 20) and record["kappa_reason"] is None
-    assert record["kappa"] == pytest.approx(cohen_kappa_score(judged, found))
-    assert comparison.ids == {"judge_only": ["d3", "d4"], "library_only": ["d5"]}
-    assert comparison.no_verdict == {"judge": 1, "library": 1}
-    assert any("d3, d4" in line for line in comparison.lines())
-
-
-def test_kappa_without_a_chance_to_differ_is_none_with_a_reason() -> None:
-    comparison = Comparison()
-    record = comparison.to_record()
-    assert record["kappa"] is None and record["agreement"] is None
-    comparison.add("a", False, False)
-    record = comparison.to_record()
-    assert record["kappa_reason"] == "both give every dialogue the same verdict"
-    assert record["kappa"] is None and record["agreement"] == 1.0
-
-
 def test_deviations_worked_by_hand() -> None:
     summary = Summary(ASKED, 3)
-    summary.add_repeats({"overall": (1, 3, 5), "unsafe": (0, 0, 1)})  # 2; sqrt(1/3)
-    summary.add_repeats({"overall": (4, None, 5), "unsafe": (0, None, None)})  # sqrt(1/2); none
+    for labels in (
+        {"overall": (1, 3, 5), "unsafe": (0, 0, 1)},  # 2; sqrt(1/3)
+        {"overall": (4, None, 5), "unsafe": (0, None, None)},  # sqrt(1/2); none
+    ):
+        summary.add_labelled(replace(ROW, labels=labels))
     found = summary.consistency()
     assert found["overall"] == {"std": pytest.approx((2 + 0.5**0.5) / 2), "dialogues": 2}
     assert found["unsafe"] == {"std": pytest.approx((1 / 3) ** 0.5), "dialogues": 1}

@@ -13,8 +13,7 @@ from typing import Any
 
 REFUSED = "could not be used"  # stands in every prompt of a second try
 SORRY = "I am sorry, but I cannot help you with this request."
-HALF = "Das war heute leider gar nicht so einfach. I could not find the words for the rest of it."
-FIRST = {"EMPTY": " ", "DOTS": "...", "NUMBER": 7, "SORRY": SORRY, "HALF": HALF}
+FIRST = {"EMPTY": " ", "DOTS": "...", "NUMBER": 7, "SORRY": SORRY}
 
 
 def answer(body: dict[str, Any]) -> str:

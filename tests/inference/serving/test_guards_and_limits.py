@@ -162,14 +162,6 @@ def test_too_large_is_413_with_and_without_a_length(guarded: Served) -> None:
     assert post(guarded, json={"dialogues": [{"messages": turns[:2]}] * 5}).status_code == 200
 
 
-@pytest.mark.slow
-def test_connections_that_say_nothing_are_closed(guarded: Served) -> None:
-    for begin in (b"", b"GET /hea"):
-        with socket.create_connection(("127.0.0.1", guarded.port), timeout=30) as raw:
-            raw.sendall(begin)
-            assert raw.recv(100) == b""
-
-
 Serve = Callable[..., Any]
 
 

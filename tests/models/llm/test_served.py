@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("openai", reason="the API's client is in the extra api")
 
-from medal_judges.inference.progress import cached_answers
+from medal_judges.inference.judge_choice import cached_answers
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message

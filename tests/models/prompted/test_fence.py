@@ -6,8 +6,13 @@ import re
 
 import pytest
 
-from medal_judges.models.prompted.fence import fence_note, fenced_dialogue, harmless
-from medal_judges.models.prompted.prompt import load_prompt, resolve
+from medal_judges.models.prompted.prompt import (
+    fence_note,
+    fenced_dialogue,
+    harmless,
+    load_prompt,
+    resolve,
+)
 from medal_judges.records.dialogue import Dialogue, Turn
 
 from .test_judge import Scripted, judge

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.prompted.examples import chosen_examples, load_examples
+from medal_judges.models.prompted.builder import chosen_examples, load_examples
 from medal_judges.models.prompted.ratings import pooled, self_agreement
-from medal_judges.models.prompted.view import shown_turns, turns_to_shorten
+from medal_judges.models.prompted.view import shown_turns
 from medal_judges.records.dialogue import Turn
 from medal_judges.records.dimension import load_rubric
 
@@ -27,12 +27,6 @@ def test_shares_of_a_dialogue() -> None:
     assert shown_turns(TEN[:3], "last_40") == [1, 2]
     assert shown_turns(TEN[:2], "first_40") == [0, 1]
     assert shown_turns([], "last_40") == []
-
-
-def test_only_long_turns_of_the_assistant_in_long_dialogues_are_shortened() -> None:
-    turns = [Turn("user", "w " * 300), Turn("assistant", "w " * 250), Turn("assistant", "好" * 401)]
-    assert turns_to_shorten(turns, longest=200, dialogue=700) == [1, 2]
-    assert turns_to_shorten(turns, longest=200, dialogue=751) == []
 
 
 def test_repeats_become_one_score() -> None:

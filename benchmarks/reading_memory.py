@@ -2,7 +2,7 @@
 
 python benchmarks/reading_memory.py [--container parquet] [--many 1000000] [--few 1000]
 
-Containers: parquet, jsonl, csv (one turn a row), json (an array), arrow.
+Containers: parquet, jsonl, csv (one turn a row), json (an array).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def chats(count: int) -> Iterator[dict[str, Any]]:
 
 
 def write(path: Path, container: str, count: int) -> None:
-    if container in ("parquet", "arrow"):
-        _write_arrow(path, container, count)
+    if container == "parquet":
+        _write_parquet(path, count)
         return
     with path.open("w", encoding="utf-8", newline="") as stream:
         if container == "csv":
@@ -57,7 +57,7 @@ def write(path: Path, container: str, count: int) -> None:
         stream.write("]" if container == "json" else "\n")
 
 
-def _write_arrow(path: Path, container: str, count: int) -> None:
+def _write_parquet(path: Path, count: int) -> None:
     """One row group for all rows, as writers do by default up to a million."""
     blocks, block = [], []
     for chat in chats(count):
@@ -66,11 +66,7 @@ def _write_arrow(path: Path, container: str, count: int) -> None:
             blocks.append(pa.Table.from_pylist(block))
             block = []
     table = pa.concat_tables(blocks + ([pa.Table.from_pylist(block)] if block else []))
-    if container == "parquet":
-        pq.write_table(table.combine_chunks(), path)
-        return
-    with pa.ipc.new_file(path, table.schema) as writer:
-        writer.write_table(table)
+    pq.write_table(table.combine_chunks(), path)
 
 
 def child(path: str) -> None:

@@ -92,15 +92,6 @@ FORMS: dict[str, list[dict[str, object]]] = {
         {"role": "tool", "parts": [part("tool_call_response", id="c1", response="22 degrees")]},
         {"role": "assistant", "parts": [part("text", content="Sunny.")]},
     ],
-    "Gemini": [
-        {"role": "user", "parts": [{"text": TEXT}]},
-        {"role": "model", "parts": [{"functionCall": {"name": "weather", "args": CITY}}]},
-        {
-            "role": "user",
-            "parts": [{"functionResponse": {"name": "weather", "response": "22 degrees"}}],
-        },
-        {"role": "model", "parts": [{"text": "So", "thought": True}, {"text": "Sunny."}]},
-    ],
     "ShareGPT's roles": [
         say("human", TEXT),
         say("function_call", json.dumps({"name": "weather", "arguments": CITY})),
@@ -165,9 +156,7 @@ def test_what_is_not_text_is_counted() -> None:
         ({"type": "document", "source": {}}, "[file]"),
         ({"type": "file", "file": {"filename": "a.pdf"}}, "[file]"),
         ({"type": "blob", "modality": "audio", "content": "..."}, "[audio]"),
-        ({"type": "uri", "mime_type": "image/png", "uri": "u"}, "[image]"),
         ({"type": "uri", "uri": "u"}, "[file]"),
-        ({"inlineData": {"mimeType": "video/mp4", "data": "..."}}, "[video]"),
         ({"type": "refusal", "refusal": "I cannot."}, "I cannot."),
         ("bare text", "bare text"),
     ],

@@ -197,7 +197,7 @@ from pathlib import Path
 import medal_judges.models.llm.server.batch
 from medal_judges.data_prep.generation.outputs import Outputs
 from medal_judges.errors import MedalError
-record = {"version": "1", "settings": {"seed": 0}, "agents": {}, "languages": [], "contexts": {}}
+record = {"version": "1", "settings": {"seed": 0}, "agents": {}, "contexts": {}}
 first = Outputs(Path(sys.argv[1]), record)
 try:
     Outputs(Path(sys.argv[1]), record)

@@ -19,7 +19,7 @@ from medal_judges.data_prep.annotation.questions import (
 )
 from medal_judges.errors import DataError, MissingExtraError
 from medal_judges.foreign_text import FORMULA, no_formula
-from medal_judges.reading.binary_rows import open_workbook, rows_of
+from medal_judges.reading.containers import open_workbook, rows_of
 from medal_judges.records.labelled import LabelledDialogue
 
 if TYPE_CHECKING:

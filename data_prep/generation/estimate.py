@@ -9,30 +9,22 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple, NoReturn
 
-from medal_judges.config import Config
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.data_prep.generation.run import GenerationRun
 from medal_judges.data_prep.jobs import Agents
-from medal_judges.errors import ConfigError
 from medal_judges.models.llm.cost import CostEstimate, Usage
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.protocol import (
-    ChatRequest,
-    Completion,
-    Continuation,
-    LanguageModel,
-    Likelihood,
-    Message,
-)
+from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, Message
 from medal_judges.models.llm.truncation import prompt_tokens_above
 
 SAMPLE = 6  # contexts that the stand-ins go through
 
 
-class Assumed(Config):
+class Assumed(NamedTuple):
     """The assumptions. ``acceptance``: chance that a try is accepted; five tries then pass nine
-    times of ten, as MEDAL reports (appendix C.2): 1 - (1 - 0.37)^5 = 0.90. ``words``: of a message,
+    times of ten, as MEDAL reports (appendix C.2): 1 - (1 - 0.37)^5 = 0.90. Words of a message are
     near MEDAL's Table 2. No dialogue ends early, so the figure is on the high side."""
 
     acceptance: float = 0.37
@@ -41,8 +33,11 @@ class Assumed(Config):
     reason_words: int = 20
 
 
+DEFAULTS = Assumed()
+
+
 class StandIn(LanguageModel):
-    """Takes an agent's place and answers with filler."""
+    """Takes the place of a user, judge or chatbot (``kind``) and answers with filler."""
 
     def __init__(self, kind: str, assumed: Assumed) -> None:
         self.kind, self.assumed = kind, assumed
@@ -54,14 +49,12 @@ class StandIn(LanguageModel):
 
     def _answer(self, request: ChatRequest) -> Completion:
         assumed = self.assumed
-        if self.kind != "judge":
-            count = assumed.user_words if self.kind == "user" else assumed.chatbot_words
-            text = " ".join(["words"] * count)
-        # The seed is a hash of dialogue, turn and try: as good as a draw, and always the same.
-        elif (request.seed or 0) % 1000 < 1000 * assumed.acceptance:
-            text = "Yes."
-        else:
-            text = f"No. {' '.join(['words'] * assumed.reason_words)}"
+        counts = {"user": assumed.user_words, "chatbot": assumed.chatbot_words}
+        text = " ".join(["words"] * counts.get(self.kind, assumed.reason_words))
+        if self.kind == "judge":
+            # The seed is a hash of dialogue, turn and try: as good as a draw, and always the same.
+            accepts = (request.seed or 0) % 1000 < 1000 * assumed.acceptance
+            text = "Yes." if accepts else f"No. {text}"
         written = min(request.max_tokens, prompt_tokens_above([Message("user", text)]))
         return Completion(text, usage=Usage(self.count_tokens(request.messages), output=written))
 
@@ -69,24 +62,19 @@ class StandIn(LanguageModel):
         """An upper bound for any model."""
         return prompt_tokens_above(messages)
 
-    def loglikelihood(
-        self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
-    ) -> list[list[Likelihood]]:
-        """Not supported."""
-        raise ConfigError("a stand-in does not return log-probabilities")
+    def loglikelihood(self, *_: object, **__: object) -> NoReturn:
+        raise NotImplementedError
 
     def fingerprint(self) -> Mapping[str, str]:
-        """Its kind."""
-        return {"stand-in": self.kind}
+        return {}
 
 
 class StandIns(Agents):
     """Agents that are stand-ins."""
 
-    def __init__(self, config: GenerateConfig, assumed: Assumed | None = None) -> None:
+    def __init__(self, config: GenerateConfig, assumed: Assumed = DEFAULTS) -> None:
         super().__init__(config.agents())
-        for name in self.settings:
-            self.loaded[name] = StandIn(name.partition(":")[0], assumed or Assumed())
+        self.loaded = {name: StandIn(name.partition(":")[0], assumed) for name in self.settings}
 
     def get(self, agent: str) -> LanguageModel:
         """The stand-in of ``agent``."""
@@ -94,9 +82,7 @@ class StandIns(Agents):
 
 
 def estimate(
-    config: GenerateConfig,
-    assumed: Assumed | None = None,
-    chatbots: Sequence[str] | None = None,
+    config: GenerateConfig, assumed: Assumed = DEFAULTS, chatbots: Sequence[str] | None = None
 ) -> dict[str, CostEstimate]:
     """The most that each agent takes in the whole run, whatever of it is done already;
     ``chatbots``: only these speak. A local model costs 0 dollars."""
@@ -106,17 +92,20 @@ def estimate(
         small = config.model_copy(update={"contexts": contexts, "out": Path(folder)})
         run = GenerationRun(small, chatbots=chatbots, agents=lambda c: StandIns(c, assumed))
         run.run()
-    factor = config.contexts.n / shown
+    silent = {f"chatbot:{name}" for name in run.chatbots if name not in run.speaking}
     costs = {}
     for agent, llm in config.agents().items():
-        if agent.startswith("chatbot:") and agent.removeprefix("chatbot:") not in run.speaking:
+        if agent in silent:
             continue
-        counted = {name: round(n * factor) for name, n in run.counts.usage[agent].items()}
-        usage = Usage(counted.get("input_tokens", 0), output=counted.get("output_tokens", 0))
+        usage = run.counts.usage[agent]
+        requests, read, written = (
+            round(usage[name] * config.contexts.n / shown)
+            for name in ("requests", "input_tokens", "output_tokens")
+        )
         money: float | None = 0.0
         if llm.api:  # a local model is not loaded to find out that it has no price
             model = load_llm(llm)
-            money = model.cost(usage)
+            money = model.cost(Usage(read, output=written))
             money = 0.0 if money is None and model.capabilities.private else money
-        costs[agent] = CostEstimate(counted.get("requests", 0), 0, usage.input, usage.output, money)
+        costs[agent] = CostEstimate(requests, 0, read, written, money)
     return costs

@@ -12,17 +12,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from medal_judges.data_prep.generation.dialogue_state import DialogueState, Rejection
 from medal_judges.errors import MedalError
+from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.files import atomic_path, atomic_write, only_run_in
 from medal_judges.storage.journal import Journal
 from medal_judges.storage.jsonl import to_line
 
-RECORD, JOURNAL = "run.json", "journal.jsonl"
-DIALOGUES, REJECTED, SUMMARY = "dialogues.jsonl", "rejected.jsonl", "summary.json"
+RECORD, DIALOGUES, REJECTED = "run.json", "dialogues.jsonl", "rejected.jsonl"
 # The record goes last: a kill before that leaves a folder that is still known as a run's.
-_OWN = (JOURNAL, DIALOGUES, REJECTED, SUMMARY, RECORD)
-_FIELDS = {"version", "settings", "agents", "languages", "contexts"}
+_OWN = ("journal.jsonl", DIALOGUES, REJECTED, "summary.json", RECORD)
+_PARTS = ("settings", "agents", "contexts")
 
 
 class Outputs:
@@ -34,7 +33,7 @@ class Outputs:
 
     def __init__(self, folder: Path, record: Mapping[str, Any], *, overwrite: bool = False) -> None:
         self.folder = folder
-        self.journal = Journal(folder / JOURNAL)
+        self.journal = Journal(folder / "journal.jsonl")
         self._streams: dict[str, IO[str]] = {}
         path = folder / RECORD
         with ExitStack() as held:
@@ -51,7 +50,7 @@ class Outputs:
                     f"{folder / foreign[0]} exists, but no {RECORD} that says what made it",
                     hint="give another folder with --out DIR, or remove the file yourself",
                 )
-            _write_json(path, record)
+            self.write_json(RECORD, record)
             held.enter_context(self.journal.stay_open())
             self._held = held.pop_all()
 
@@ -67,15 +66,13 @@ class Outputs:
             yield
             self.flush()
 
-    def add(self, state: DialogueState, rejection: Rejection | None) -> None:
-        """Write what an answer led to: a rejected turn, a finished dialogue, or nothing."""
-        if rejection is not None:
-            self._streams[REJECTED].write(to_line(rejection))
-        if state.ended is not None and state.chatbot is not None:
-            self._streams[DIALOGUES].write(to_line(state.row()))
+    def add(self, line: Mapping[str, Any] | LabelledDialogue) -> None:
+        """Write a rejected turn or a finished dialogue."""
+        name = DIALOGUES if isinstance(line, LabelledDialogue) else REJECTED
+        self._streams[name].write(to_line(line))
 
     def flush(self) -> None:
-        """Let readers see what there is; called after each round."""
+        """Make the journal durable and let readers see the files; called after each round."""
         self.journal.sync()
         for stream in self._streams.values():
             stream.flush()
@@ -95,13 +92,10 @@ class Outputs:
                     source.seek(places[id])
                     target.write(source.readline())
 
-    def summarise(self, summary: Mapping[str, object]) -> None:
-        """Write summary.json."""
-        _write_json(self.folder / SUMMARY, summary)
-
-
-def _write_json(path: Path, value: Mapping[str, object]) -> None:
-    atomic_write(path, json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+    def write_json(self, name: str, value: Mapping[str, object]) -> None:
+        """Write run.json or summary.json."""
+        text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
+        atomic_write(self.folder / name, text)
 
 
 def _read_record(path: Path) -> dict[str, Any]:
@@ -110,7 +104,7 @@ def _read_record(path: Path) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         record = None
-    if not isinstance(record, dict) or not set(record) >= _FIELDS:
+    if not isinstance(record, dict) or not set(record) >= set(_PARTS):
         raise MedalError(
             f"{path} is no record of medal generate, so its folder is left unchanged",
             hint="give another folder with --out DIR, or remove the file yourself",
@@ -121,22 +115,16 @@ def _read_record(path: Path) -> dict[str, Any]:
 def _require_same(folder: Path, there: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raise MedalError if ``now`` makes other dialogues than ``there``. Chatbots, languages and
     contexts may be added. The country of a context is no part of its id, so it is compared too."""
-
-    def changed(name: str) -> list[str]:
-        old, new = there[name], now[name]
-        return [f"{k}: {v!r} there, {new[k]!r} now" for k, v in old.items() if new.get(k, v) != v]
-
-    problems = changed("settings")
-    gone = [agent for agent in there["agents"] if agent not in now["agents"]]
-    problems += [f"{agent} is not in the config any more" for agent in gone]
-    problems += changed("agents")
-    for name in ("languages", "contexts"):
-        if missing := [each for each in there[name] if each not in now[name]]:
-            problems.append(f"{name}: {len(missing)} are not in this run any more: {missing[0]}")
-    if moved := changed("contexts"):
-        problems.append(f"contexts: {len(moved)} have another country now: {moved[0]}")
+    problems = []
+    for part in _PARTS:
+        for name, old in there[part].items():
+            if name not in now[part]:
+                problems.append(f"{part}: {name} is not in this run any more")
+            elif now[part][name] != old:
+                problems.append(f"{part}: {name}: {old!r} there, {now[part][name]!r} now")
     if problems:
-        listed = "\n    ".join(problems)
+        more = [f"and {len(problems) - 5} more"] if len(problems) > 5 else []
+        listed = "\n    ".join([*problems[:5], *more])
         raise MedalError(
             f"{folder} was made with other settings:\n    {listed}",
             hint="give another --out, or start again from the beginning with --overwrite",

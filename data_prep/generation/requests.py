@@ -12,24 +12,23 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from medal_judges.data_prep.generation.config import Decoding, GenerateConfig
-from medal_judges.data_prep.generation.dialogue_state import DialogueState
+from medal_judges.data_prep.generation.state import DialogueState
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.protocol import ChatRequest, Message
 from medal_judges.models.prompted.prompt import Prompt, load_prompt, transcript
 from medal_judges.records.dialogue import Turn
 from medal_judges.records.languages import language
 
-CONTEXT_PLACEHOLDERS = frozenset(("scene", "persona", "gender", "affect", "language", "country"))
-USER_PLACEHOLDERS = CONTEXT_PLACEHOLDERS | {"dialogue", "rejected", "feedback"}
-JUDGE_PLACEHOLDERS = CONTEXT_PLACEHOLDERS | {"dialogue", "message"}
+_CONTEXT = {"scene", "persona", "gender", "affect", "language", "country"}
+_USER = _CONTEXT | {"rejected", "feedback"}
 # Setting -> its placeholders, and those of which a prompt has to show one each.
-_PROMPTS: dict[str, tuple[frozenset[str], Sequence[tuple[str, ...]]]] = {
-    "first_turn": (USER_PLACEHOLDERS - {"dialogue"}, [("{scene}", "{persona}")]),
-    "later_turns": (USER_PLACEHOLDERS, [("{dialogue}",)]),
-    "check": (JUDGE_PLACEHOLDERS, [("{dialogue}",), ("{message}",)]),
-    "reply": (frozenset(), []),
+_PROMPTS: dict[str, tuple[set[str], Sequence[tuple[str, ...]]]] = {
+    "first_turn": (_USER, [("{scene}", "{persona}")]),
+    "later_turns": (_USER | {"dialogue"}, [("{dialogue}",)]),
+    "check": (_CONTEXT | {"dialogue", "message"}, [("{dialogue}",), ("{message}",)]),
+    "reply": (set(), []),
 }
-VERDICT_SCHEMA = {
+_VERDICT_SCHEMA = {
     "type": "object",
     "properties": {
         "verdict": {"enum": ["Yes", "No"]},
@@ -63,14 +62,6 @@ class RequestBuilder:
                 hint="put it into 'system'",
             )
 
-    def agent(self, state: DialogueState) -> str:
-        """The agent that answers next: ``user:``, ``judge:`` or ``chatbot:`` and its name."""
-        if state.stage == "say":
-            return f"user:{state.user}"
-        if state.stage == "check":
-            return f"judge:{self.config.user_judge.name}"
-        return f"chatbot:{state.chatbot}"
-
     def request(self, state: DialogueState) -> ChatRequest:
         """The question that ``state`` waits at. Its seed depends on the run's seed, the dialogue,
         the turn and the attempt only."""
@@ -85,8 +76,8 @@ class RequestBuilder:
             decoding = config.later_turns if state.turns else config.first_turn
             attempts = [
                 {
-                    "rejected": " ".join(each.text.split()) or "(an empty message)",
-                    "feedback": each.reason or "No reason was given.",
+                    "rejected": " ".join(each["text"].split()) or "(an empty message)",
+                    "feedback": each["reason"] or "No reason was given.",
                 }
                 for each in state.rejections
             ]
@@ -97,10 +88,10 @@ class RequestBuilder:
             values["dialogue"] = transcript(state.turns) or nothing
             values["message"] = transcript([Turn("user", state.candidate_text)])
             messages = self.prompts["check"].messages(values)
-            schema = VERDICT_SCHEMA if config.check.enforce else None
+            schema = _VERDICT_SCHEMA if config.check.enforce else None
         else:
-            said = self.prompts["reply"].messages({})
-            messages = [message for message in said if message.role == "system"]
+            filled = self.prompts["reply"].messages({})
+            messages = [message for message in filled if message.role == "system"]
             messages += [Message(turn.role, turn.content) for turn in state.turns]
         place = f"{len(state.turns)}:{len(state.rejections)}:{state.stage}"
         seed = hashlib.sha256(f"{config.seed}:{state.id}:{place}".encode()).digest()[:4]

@@ -1,19 +1,17 @@
-"""A run of ``medal generate``: which dialogues it makes, in which order, and which are active."""
+"""A run of ``medal generate``: which dialogues it makes, in which order, which are active, and the
+counts of its answers."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from medal_judges import __version__
 from medal_judges.data_prep.generation.config import GenerateConfig
-from medal_judges.data_prep.generation.counts import GenerationCounts
-from medal_judges.data_prep.generation.dialogue_state import (
-    DialogueState,
-    ProtocolLimits,
-    dialogue_id,
-)
 from medal_judges.data_prep.generation.outputs import Outputs
 from medal_judges.data_prep.generation.requests import RequestBuilder
+from medal_judges.data_prep.generation.state import DialogueState
 from medal_judges.data_prep.jobs import Agents, Answer, JobRunner
 from medal_judges.data_prep.seeds.contexts import contexts_for
 from medal_judges.errors import ConfigError
@@ -26,6 +24,84 @@ _CONNECTION = {
     *("max_cost", "prices", "cache", "batch", "device", "token_budget"),
     "tokenizer",
 }
+
+
+class GenerationCounts:
+    """Counts of the answers of this run and of earlier ones in the same folder.
+
+    ``ended``: finished dialogues by the way they ended. ``first`` and ``later``: at which try (from
+    1) a user's turn was accepted, 0 if none was. ``user_turns``: accepted and rejected ones, of
+    these ``by_rule`` without a judge, and ``unreadable`` verdicts that were neither yes nor no.
+    ``turns`` and ``dialogues``: finished ones by language. ``usage``: by agent.
+    """
+
+    def __init__(self) -> None:
+        self.ended: Counter[str] = Counter()
+        self.first: Counter[int] = Counter()
+        self.later: Counter[int] = Counter()
+        self.user_turns: Counter[str] = Counter()
+        self.replies = 0
+        self.turns: Counter[str] = Counter()
+        self.dialogues: Counter[str] = Counter()
+        self.usage: dict[str, Counter[str]] = defaultdict(Counter)
+
+    @property
+    def finished(self) -> int:
+        """The number of finished dialogues."""
+        return sum(self.ended.values())
+
+    @property
+    def failed_openers(self) -> int:
+        """The number of first messages without an accepted try: their dialogues do not exist."""
+        return self.first[0]
+
+    def add(
+        self, agent: str, answer: Answer, state: DialogueState, rejection: dict[str, Any] | None
+    ) -> None:
+        """Count an answer of ``agent`` and what it led to."""
+        self.usage[agent]["requests"] += 1
+        self.usage[agent].update(answer.usage)
+        self.replies += answer.stage == "reply"
+        tries = self.first if state.chatbot is None else self.later
+        if rejection is not None:
+            self.user_turns["rejected"] += 1
+            self.user_turns["by_rule"] += rejection["by"] == "rule"
+            self.user_turns["unreadable"] += not rejection["readable"]
+            tries[0] += state.ended == "rejected"
+        elif answer.stage == "check":
+            self.user_turns["accepted"] += 1
+            tries[state.tries[-1]] += 1
+        if state.ended is not None and state.chatbot is not None:
+            self.ended[state.ended] += 1
+            self.turns[state.context.lang] += len(state.turns)
+            self.dialogues[state.context.lang] += 1
+
+    def to_record(self) -> dict[str, Any]:
+        """summary.json; money only if a price is known."""
+
+        def tries(counts: Counter[int]) -> dict[str, int]:
+            accepted = {str(number): counts[number] for number in sorted(counts) if number}
+            return accepted | {"never": counts[0]}
+
+        return {
+            "finished": self.finished,
+            "ended": dict(self.ended),
+            "first_messages_without_accepted_try": self.failed_openers,
+            "user_turns": {
+                "accepted": self.user_turns["accepted"],
+                "rejected": self.user_turns["rejected"],
+                "rejected_by_rule": self.user_turns["by_rule"],
+                "unreadable_verdicts": self.user_turns["unreadable"],
+                "accepted_at_try_first_turn": tries(self.first),
+                "accepted_at_try_later_turns": tries(self.later),
+            },
+            "chatbot_turns": self.replies,
+            "mean_turns": {
+                lang: round(self.turns[lang] / count, 3)
+                for lang, count in sorted(self.dialogues.items())
+            },
+            "usage": {agent: dict(usage) for agent, usage in sorted(self.usage.items())},
+        }
 
 
 class GenerationRun(JobRunner[DialogueState]):
@@ -58,8 +134,6 @@ class GenerationRun(JobRunner[DialogueState]):
         contexts = contexts_for(config.contexts, config.languages, config.seed)
         users = [agent.name for agent in config.users]
         self.openers = {f"{c.id}--{user}": (c, user) for c in contexts for user in users}
-        first, later = config.first_turn.tries, config.later_turns.tries
-        self.limits = ProtocolLimits(first, later, config.max_turns)
         self.requests_of = RequestBuilder(config)
         self.counts = GenerationCounts()
         self.accepted: dict[str, DialogueState] = {}
@@ -76,7 +150,6 @@ class GenerationRun(JobRunner[DialogueState]):
                 name: llm.model_dump(mode="json", exclude=_CONNECTION, exclude_unset=True)
                 for name, llm in config.agents().items()
             },
-            "languages": list(config.languages),
             "contexts": {context.id: context.country for context in contexts},
         }
         self.outputs = Outputs(config.out, record, overwrite=overwrite)
@@ -104,9 +177,7 @@ class GenerationRun(JobRunner[DialogueState]):
 
     def order(self) -> Iterator[str]:
         """Ids of all dialogues, those of silent chatbots too."""
-        for opener in self.openers:
-            for chatbot in self.chatbots:
-                yield dialogue_id(opener, chatbot)
+        return (f"{opener}--{bot}" for opener in self.openers for bot in self.chatbots)
 
     def run(self, progress: Callable[[], None] | None = None) -> None:
         try:
@@ -119,7 +190,11 @@ class GenerationRun(JobRunner[DialogueState]):
     # -- what the runner asks for ------------------------------------------------------------------
 
     def agent(self, job: DialogueState) -> str:
-        return self.requests_of.agent(job)
+        if job.stage == "say":
+            return f"user:{job.user}"
+        if job.stage == "check":
+            return f"judge:{self.config.user_judge.name}"
+        return f"chatbot:{job.chatbot}"
 
     def request(self, job: DialogueState) -> ChatRequest:
         return self.requests_of.request(job)
@@ -135,7 +210,7 @@ class GenerationRun(JobRunner[DialogueState]):
             accepted = self.accepted.get(opener)
             return None if accepted is None else accepted.with_chatbot(chatbot)
         seed = self.openers.get(id)
-        return None if seed is None else DialogueState(id, *seed, self.limits)
+        return None if seed is None else DialogueState(id, *seed, self.config)
 
     def fill(self) -> None:
         """Admit dialogues while there is room. A first message counts as the dialogues that follow
@@ -146,14 +221,14 @@ class GenerationRun(JobRunner[DialogueState]):
             if id in self.accepted:
                 load += self._spread(self.accepted[id])
             elif id not in self.failed and id not in self.active:
-                self.active[id] = DialogueState(id, *self.openers[id], self.limits)
+                self.active[id] = DialogueState(id, *self.openers[id], self.config)
                 load += share
 
     def _spread(self, opener: DialogueState) -> int:
         """Admit the dialogues of an accepted first message that do not exist yet."""
         count = 0
         for chatbot in self.speaking:
-            id = dialogue_id(opener.id, chatbot)
+            id = f"{opener.id}--{chatbot}"
             if id not in self.done and id not in self.active:
                 self.active[id] = opener.with_chatbot(chatbot)
                 count += 1
@@ -162,7 +237,7 @@ class GenerationRun(JobRunner[DialogueState]):
     def apply(self, job: DialogueState, answer: Answer) -> None:
         agent = self.agent(job)
         rejection = job.take(answer.answer, answer.cut)
-        if job.over:
+        if job.ended is not None or job.opened:
             del self.active[job.id]
             if job.chatbot is not None:
                 self.done.add(job.id)
@@ -170,7 +245,10 @@ class GenerationRun(JobRunner[DialogueState]):
                 self.accepted[job.id] = job
             else:
                 self.failed.add(job.id)
-        self.outputs.add(job, rejection)
+        if rejection is not None:
+            self.outputs.add(rejection)
+        if job.id in self.done:
+            self.outputs.add(job.row())
         self.counts.add(agent, answer, job, rejection)
 
     def answered(self, job: DialogueState) -> None:

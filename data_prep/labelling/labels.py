@@ -57,7 +57,9 @@ def earlier_labels(row: LabelledDialogue) -> dict[str, Any]:
     if not row.labels:
         return {}
     record = row.to_record()
-    own = {name: record[name] for name in ("labels", "scales", "aggregated") if name in record}
+    own: dict[str, Any] = {
+        name: record[name] for name in ("labels", "scales", "aggregated") if name in record
+    }
     own |= {k: row.extra[k] for k in (COMMENTS, LABELS_BY, ANNOTATORS) if k in row.extra}
     return {EARLIER: [*row.extra.get(EARLIER, ()), own]}
 

@@ -53,6 +53,8 @@ def label_file(
     verdict before anything is labelled. The file is read several times.
     Raises CoverageError if too few users could be checked, and what score_to_file raises.
     """
+    from medal_judges.models.prompted.judge import PromptedJudge
+
     users, labels = out / "user_judgements.jsonl", out / "judgements.jsonl"
 
     def rows() -> Iterator[LabelledDialogue]:
@@ -77,7 +79,8 @@ def label_file(
     malformed = {check.id for check in checks() or () if malformed_reasons(check)}
     well = (row.dialogue for row in well_formed(rows(), checks()))
     report = score(well, judge, labels, gone=malformed)
-    summary = Summary(judge.dimensions, getattr(judge.config, "repeats", 1))
+    repeats = judge.config.repeats if isinstance(judge, PromptedJudge) else 1
+    summary = Summary(judge.dimensions, repeats)
     sort_rows(rows(), checks(), read_judgements(labels), out, summary)
     record = {
         "labels_by": str(judge.signature()),
@@ -199,8 +202,10 @@ class Summary:
 
     def groups(self, what: int) -> dict[str, list[dict[str, float]]]:
         """The means of the rows by language (0) or chatbot (1)."""
-        names = sorted({row[what] for row in self.rows})
-        return {name: [row[2] for row in self.rows if row[what] == name] for name in names}
+        groups: dict[str, list[dict[str, float]]] = defaultdict(list)
+        for *names, means in self.rows:
+            groups[str(names[what])].append(means)
+        return dict(sorted(groups.items()))
 
     def to_record(self) -> dict[str, Any]:
         """report.json."""

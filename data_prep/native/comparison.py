@@ -28,6 +28,7 @@ from medal_judges.storage.jsonl import write_records
 # One answer: ``choice`` (native or translated), or None and the ``failure``; and the ``reason``.
 Answer = dict[str, str | None]
 Verdict = dict[str, Any]
+Key = tuple[str, str, str, str]
 _W = r"\W{0,20}"
 _LETTER = re.compile(rf"\A{_W}(?:(?:conversation|dialogue){_W})?([ab]){_W}\Z", re.IGNORECASE)
 
@@ -67,8 +68,8 @@ def paired(
     sides, and if nothing matches.
     """
 
-    def by_key(rows: Iterable[LabelledDialogue], side: str) -> dict[tuple[str, ...], Any]:
-        keyed: dict[tuple[str, ...], Any] = {}
+    def by_key(rows: Iterable[LabelledDialogue], side: str) -> dict[Key, LabelledDialogue]:
+        keyed: dict[Key, LabelledDialogue] = {}
         for row in rows:
             models = row.dialogue.models
             speakers = models.get("user") or "", models.get("assistant") or ""

@@ -18,7 +18,7 @@ import numpy as np
 from medal_judges.data_prep.native.comparison import Verdict
 from medal_judges.report.console import rich_table, wide_console
 from medal_judges.report.figure import Bar, Bars, BarSegment, Figure, Tone
-from medal_judges.report.page import Section, counted, facts_section, write_page
+from medal_judges.report.page import Block, Section, counted, facts_section, write_page
 from medal_judges.report.table import Row, Table, write_csv
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.estimate import Estimate
@@ -149,7 +149,7 @@ def write_report(rates: Sequence[Rates], facts: Mapping[str, str], folder: Path)
         legend = list(_OUTCOMES.values())
         figures[anchor] = Figure(name, [panel], legend=legend, legend_name="Outcomes")
         tables[anchor] = _table(name, part)
-        blocks = [figures[anchor], tables[anchor], *_unscored(part), _NOTE]
+        blocks: list[Block] = [figures[anchor], tables[anchor], *_unscored(part), _NOTE]
         sections.append(Section(anchor, name, blocks, _LEAD, link=name.capitalize()))
     langs = {one.lang for one in rates} - {ALL}
     return write_page(
@@ -190,5 +190,5 @@ def _table(name: str, rates: Sequence[Rates]) -> Table:
         (one.lang, one.pairs, one.scored, one.contexts, *(one.figures[key] for key in FIGURES))
         for one in rates
     ]
-    pinned = {-1: "total"} if rates[-1].lang == ALL else {}
-    return Table(f"{name}: native against translated", _COLUMNS, rows, pinned=pinned)
+    title, has_total = f"{name}: native against translated", rates[-1].lang == ALL
+    return Table(title, _COLUMNS, rows, pinned={-1: "total"} if has_total else {})

@@ -12,7 +12,7 @@ import hashlib
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import Field
 
@@ -21,14 +21,13 @@ from medal_judges.data_prep.seeds.scenes import (
     EMBEDDED,
     HIGH_FILTER,
     Critic,
-    Scene,
     Triple,
+    affective_word,
     gendered_word,
     is_neutral,
     load_affects,
     read_personas,
     read_triples,
-    scene_of,
     sentences,
 )
 from medal_judges.errors import ConfigError
@@ -83,25 +82,22 @@ def parse_context(record: object) -> SeedContext:
 
 class SeedsConfig(Config):
     """``n`` contexts. ``scenes`` and ``personas`` are ``embedded`` or a published file (scenes.py);
-    ``critic`` is the field of a scenes file that says which to keep. ``affects`` is ``embedded`` or
-    a YAML file of states by quadrant. ``countries`` replaces those of configs/seeds/languages.yaml.
-    ``file``: contexts that ``medal data seeds`` wrote, instead of drawn ones."""
+    ``critic`` is the field of a scenes file that says which to keep. ``file``: contexts that
+    ``medal data seeds`` wrote, instead of drawn ones."""
 
     n: int = Field(default=400, ge=1)
     file: str | None = None
     scenes: str = EMBEDDED
     personas: str = EMBEDDED
-    affects: str = EMBEDDED
     critic: Critic | None = HIGH_FILTER
-    genders: tuple[Gender, ...] = Field(default=GENDERS, min_length=1)
-    countries: Mapping[str, tuple[str, ...]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """A context without a language; ``quadrant`` is None if the scene names a feeling."""
+class Draw(NamedTuple):
+    """A context without a language; ``affect`` and ``quadrant`` are None if the scene names a
+    feeling. ``relation`` is the scene's."""
 
-    scene: Scene
+    scene: str
+    relation: str
     persona: str
     gender: Gender
     affect: str | None
@@ -115,7 +111,7 @@ def contexts_for(config: SeedsConfig, languages: Sequence[str], seed: int) -> li
     DataError for a bad line of a file.
     """
     if config.file is None:
-        return in_languages(draws_for(config, seed), languages, seed, countries=config.countries)
+        return in_languages(draws_for(config, seed), languages, seed)
     groups: dict[str, dict[str, SeedContext]] = {}
     for context in read_records(config.file, parse_context):
         groups.setdefault(context.group, {})[context.lang] = context
@@ -135,29 +131,20 @@ def contexts_for(config: SeedsConfig, languages: Sequence[str], seed: int) -> li
 
 
 def draws_for(config: SeedsConfig, seed: int) -> list[Draw]:
-    """``config.n`` draws from the scenes, personas and states that ``config`` names. Raises
-    ConfigError, and DataError for a bad line of a file."""
+    """``config.n`` draws from the scenes and personas that ``config`` names. Raises ConfigError,
+    and DataError for a bad line of a file."""
     triples = read_triples(config.scenes, critic=config.critic)
-    personas, quadrants = read_personas(config.personas), load_affects(config.affects)
-    return draw(config.n, triples, personas, quadrants, seed=seed, genders=config.genders)
+    return draw(config.n, triples, read_personas(config.personas), seed=seed)
 
 
-def draw(
-    n: int,
-    triples: Iterable[Triple],
-    personas: Iterable[str],
-    quadrants: Mapping[str, Sequence[str]],
-    *,
-    seed: int,
-    genders: Sequence[Gender] = GENDERS,
-) -> list[Draw]:
+def draw(n: int, triples: Iterable[Triple], personas: Iterable[str], *, seed: int) -> list[Draw]:
     """``n`` draws. All scenes and all personas occur once before one occurs twice; genders,
     quadrants, and the states of a quadrant are equally frequent, up to one.
 
     Raises ConfigError if there are fewer than ``n`` pairs of a neutral scene and persona.
     """
     neutral = _lowest(triples, n, seed, "scene", name=sentences, fits=is_neutral)
-    scenes = {each.text: each for each in map(scene_of, neutral)}
+    scenes = {sentences(triple): triple for triple in neutral}
     people = _lowest(
         personas, n, seed, "persona", name=str, fits=lambda p: gendered_word(p) is None
     )
@@ -167,54 +154,43 @@ def draw(
             f"{len(people)} personas make only {len(scenes) * len(people)}",
             hint="request fewer, or give larger files of scenes and personas",
         )
-    used: set[tuple[str, str]] = set()
-    pairs = []
-    proposed = zip(
-        _rounds(list(scenes), n, seed, "scene"), _rounds(people, n, seed, "persona"), strict=True
-    )
-    for scene, persona in proposed:
-        if (scene, persona) in used:  # this scene gets another persona
-            free = (p for p in people if (scene, p) not in used)
-            persona = min(free, key=lambda p: _rank(seed, scene, p))
-        used.add((scene, persona))
-        pairs.append((scenes[scene], persona))
+    quadrants = load_affects()
     within = {
         name: iter(_balanced(states, n, seed, f"state {name}"))
         for name, states in quadrants.items()
     }
-    in_turn = _balanced(list(quadrants), n, seed, "quadrant")
-    states = iter([(next(within[name]), name) for name in in_turn])
-    sexes = _balanced(genders, n, seed, "gender")
-    return [
-        Draw(scene, persona, gender, *((None, None) if scene.affective else next(states)))
-        for (scene, persona), gender in zip(pairs, sexes, strict=True)
-    ]
+    in_turn = iter(_balanced(list(quadrants), n, seed, "quadrant"))
+    used: set[tuple[str, str]] = set()
+    draws = []
+    for scene, persona, gender in zip(
+        _rounds(list(scenes), n, seed, "scene"),
+        _rounds(people, n, seed, "persona"),
+        _balanced(GENDERS, n, seed, "gender"),
+        strict=True,
+    ):
+        if (scene, persona) in used:  # this scene gets another persona
+            free = (p for p in people if (scene, p) not in used)
+            persona = min(free, key=lambda p: _rank(seed, scene, p))
+        used.add((scene, persona))
+        quadrant = None if affective_word(scene) else next(in_turn)
+        affect = next(within[quadrant]) if quadrant else None
+        draws.append(Draw(scene, scenes[scene].relation, persona, gender, affect, quadrant))
+    return draws
 
 
-def in_languages(
-    draws: Sequence[Draw],
-    languages: Sequence[str],
-    seed: int,
-    *,
-    countries: Mapping[str, Sequence[str]] | None = None,
-) -> list[SeedContext]:
+def in_languages(draws: Sequence[Draw], languages: Sequence[str], seed: int) -> list[SeedContext]:
     """Each draw in each language; the countries of a language are equally frequent.
 
-    Raises ConfigError for a language that is unknown, given twice, or has no country.
+    Raises ConfigError for a language that is unknown or given twice.
     """
-    given = countries or {}
-    if unknown := set(given) - set(languages):
-        raise ConfigError(f"countries of {min(unknown)!r} are given, but not the language")
     if len(set(languages)) < len(languages) or not languages:
         raise ConfigError(f"languages: each once, at least one, not {' '.join(languages)!r}")
     homes = {
-        lang: _balanced(
-            given.get(lang) or language(lang).countries, len(draws), seed, f"country {lang}"
-        )
+        lang: _balanced(language(lang).countries, len(draws), seed, f"country {lang}")
         for lang in languages
     }
     return [
-        SeedContext(each.scene.text, each.persona, each.gender, each.affect, lang, homes[lang][i])
+        SeedContext(each.scene, each.persona, each.gender, each.affect, lang, homes[lang][i])
         for i, each in enumerate(draws)
         for lang in languages
     ]
@@ -266,10 +242,8 @@ def _rounds(items: Sequence[str], count: int, seed: int, what: str) -> list[str]
 def _balanced(values: Sequence[T], count: int, seed: int, what: str) -> list[T]:
     """``count`` values; at every length all are equally frequent, up to one."""
     order: list[T] = []
-    turn = 0
-    while len(order) < count:
+    for turn in range(-(-count // len(values))):
         places = range(len(values))
         mixed = sorted(places, key=lambda i: _rank(seed, f"{what} {turn}", str(i)))
         order += [values[i] for i in mixed]
-        turn += 1
     return order[:count]

@@ -16,13 +16,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
-from medal_judges.config import Config, build_config, read_yaml
-from medal_judges.errors import ConfigError, DataError, RecordError
+from medal_judges.config import read_yaml
+from medal_judges.errors import DataError, RecordError
 from medal_judges.records.validation import text
 from medal_judges.storage.jsonl import read_records
 
@@ -56,8 +55,8 @@ def _first(name: str, text: str) -> str | None:
         folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFC", text))
         text = "".join(c for c in folded if unicodedata.category(c) not in _HIDING)
         text = text.translate(_APOSTROPHES)
-    found = (pattern.search(text) for pattern in _patterns(name))
-    return next((match[0] for match in found if match), None)
+    matches = (pattern.search(text) for pattern in _patterns(name))
+    return next((match[0] for match in matches if match), None)
 
 
 @cache
@@ -76,8 +75,7 @@ def _patterns(name: str) -> list[re.Pattern[str]]:
 # -- scenes ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Triple:
+class Triple(NamedTuple):
     """Two events and their relation: ``PersonX drops something``, ``xReact``, ``annoyed``."""
 
     head: str
@@ -85,62 +83,28 @@ class Triple:
     tail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """A triple as sentences. ``affective``: it names a feeling, so no state is added."""
-
-    text: str
-    relation: str
-    affective: bool
-
-
-class RelationTemplate(Config):
-    """``phrase`` is for a tail that continues the subject, after the words ``drop`` are removed
-    from its front; ``clause`` for a tail that is a sentence."""
-
-    phrase: str
-    clause: str
-    drop: tuple[str, ...] = ()
-
-
-class Relations(Config):
-    """configs/seeds/relations.yaml: ``subjects`` open a tail that is a sentence, ``small`` ones
-    lose their capital; ``spellings`` maps another name of a relation to ours."""
-
-    subjects: tuple[str, ...]
-    small: tuple[str, ...] = ()
-    relations: Mapping[str, RelationTemplate]
-    spellings: Mapping[str, str] = {}
-
-
 @cache
-def load_relations() -> Relations:
-    """The shipped templates."""
-    return build_config(Relations, read_yaml("seeds/relations"), where="seeds/relations.yaml")
+def load_relations() -> dict[str, Any]:
+    """configs/seeds/relations.yaml, which explains its fields."""
+    return read_yaml("seeds/relations")
 
 
 def sentences(triple: Triple) -> str:
     """The triple in words, such as ``PersonX drops something. Now PersonX feels annoyed.``"""
     known = load_relations()
-    template = known.relations[triple.relation]
+    template = known["relations"][triple.relation]
     head, tail = triple.head.rstrip(" ."), triple.tail.rstrip(" .")
     first, _, rest = tail.partition(" ")
-    if rest and first in known.small:  # "The sea is rough"; names keep their capital
+    if rest and first in known["small"]:  # "The sea is rough"; names keep their capital
         tail = f"{first.lower()} {rest}"
-    if tail.startswith(known.subjects):
-        said = template.clause.format(head=head, tail=tail)
+    if tail.startswith(tuple(known["subjects"])):
+        text = template["clause"].format(head=head, tail=tail)
     else:
-        for word in template.drop:  # "to feel sad" without "to" and "feel"
+        for word in template.get("drop", ()):  # "to feel sad" without "to" and "feel"
             first, _, rest = tail.partition(" ")
             tail = rest if rest and first.lower() == word else tail
-        said = template.phrase.format(head=head, tail=tail)
-    return said[:1].upper() + said[1:]
-
-
-def scene_of(triple: Triple) -> Scene:
-    """The triple as sentences, and whether they name a feeling."""
-    said = sentences(triple)
-    return Scene(said, triple.relation, affective_word(said) is not None)
+        text = template["phrase"].format(head=head, tail=tail)
+    return str(text[:1].upper() + text[1:])
 
 
 def is_neutral(triple: Triple) -> bool:
@@ -156,9 +120,9 @@ def parse_triple(record: object) -> Triple:
     if not isinstance(record, Mapping):
         raise RecordError("(line)", "a JSON object", record)
     known, given = load_relations(), record.get("relation")
-    relation = known.spellings.get(given, given) if isinstance(given, str) else ""
-    if relation not in known.relations:
-        raise RecordError("relation", f"one of {', '.join(known.relations)}", given)
+    relation = known["spellings"].get(given, given) if isinstance(given, str) else ""
+    if relation not in known["relations"]:
+        raise RecordError("relation", f"one of {', '.join(known['relations'])}", given)
     events = []
     for field in ("head", "tail"):
         events.append(" ".join(text(field, record.get(field)).split()))
@@ -177,19 +141,15 @@ def read_triples(path: str | Path, *, critic: str | None = HIGH_FILTER) -> Itera
     Raises DataError with file, line and field for a bad line.
     """
     if path == EMBEDDED:
-        names = ("head", "relation", "tail")
-        scenes = read_yaml("seeds/scenes")["scenes"]
-        return (parse_triple(dict(zip(names, each, strict=True))) for each in scenes)
+        return (Triple(*each) for each in read_yaml("seeds/scenes")["scenes"])
 
     def parse(record: object) -> Triple | None:
         triple = parse_triple(record)
-        if critic is None:
-            return triple
-        kept = record.get(critic) if isinstance(record, dict) else None
-        if not isinstance(kept, bool):
+        keeps = record.get(critic) if critic and isinstance(record, dict) else True
+        if not isinstance(keeps, bool):
             expected = "true or false, the critic's word (critic: null reads triples without it)"
-            raise RecordError(critic, expected, kept)
-        return triple if kept else None
+            raise RecordError(str(critic), expected, keeps)
+        return triple if keeps else None
 
     return (triple for triple in _records(path, parse) if triple is not None)
 
@@ -202,7 +162,7 @@ def read_personas(path: str | Path) -> Iterator[str]:
     def parse(record: object) -> str:
         if not isinstance(record, dict):
             raise RecordError("(line)", "a JSON object", record)
-        field = next((f for f in ("persona", "input persona") if f in record), "persona")
+        field = "input persona" if "input persona" in record else "persona"
         persona = " ".join(text(field, record.get(field)).split())
         if not persona:
             raise RecordError(field, "a persona in words", record.get(field))
@@ -223,19 +183,6 @@ def _records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
     return read_records(path, parse)
 
 
-def load_affects(where: str = EMBEDDED) -> dict[str, tuple[str, ...]]:
-    """The affective states of each quadrant of the circumplex (Russell, 1980), embedded or of a
-    YAML file. Raises ConfigError if a quadrant is empty or a state occurs twice."""
-
-    class Affects(Config):
-        pleasant_activated: tuple[str, ...]
-        pleasant_calm: tuple[str, ...]
-        unpleasant_calm: tuple[str, ...]
-        unpleasant_activated: tuple[str, ...]
-
-    path = "seeds/affects" if where == EMBEDDED else where
-    quadrants = dict(build_config(Affects, read_yaml(path), where=path))
-    states = [state for each in quadrants.values() for state in each]
-    if not all(quadrants.values()) or len(set(states)) < len(states):
-        raise ConfigError(f"{path}: each quadrant needs states, and a state may occur only once")
-    return quadrants
+def load_affects() -> dict[str, list[str]]:
+    """The affective states of each quadrant of the circumplex (Russell, 1980)."""
+    return read_yaml("seeds/affects")

@@ -20,8 +20,7 @@ from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.data_prep.sources.usr import USR
 from medal_judges.data_prep.sources.xdial import XDIAL
 from medal_judges.errors import SourceError, did_you_mean
-from medal_judges.reading.binary_rows import HUB
-from medal_judges.reading.containers import ENDINGS
+from medal_judges.reading.containers import ENDINGS, HUB
 from medal_judges.reading.dialogues import labelled_of, read_labelled
 from medal_judges.reading.options import DEFAULT_READING, ReadOptions
 from medal_judges.reading.report import ReadingReport

@@ -13,7 +13,7 @@ import pytest
 
 from medal_judges.data_prep.annotation.spreadsheet import read_spreadsheet
 from medal_judges.errors import DataError
-from medal_judges.reading import binary_rows
+from medal_judges.reading import containers
 from medal_judges.reading.dialogues import read_dialogues
 
 TYPES = "application/vnd.openxmlformats-officedocument.spreadsheetml."
@@ -141,7 +141,7 @@ def test_a_workbook_in_order_is_read(tmp_path: Path) -> None:
 def test_a_workbook_that_comes_to_too_much_is_refused(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(binary_rows, "_MOST_ROWS", 4096)
+    monkeypatch.setattr(containers, "_MOST_ROWS", 4096)
     path = WORKBOOKS[kind](tmp_path / "a.xlsx", 9)
     assert path.stat().st_size < 300_000
     for read in READ.values():

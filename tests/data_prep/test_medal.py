@@ -13,7 +13,7 @@ from medal_judges.data_prep.sources.audit import audit
 from medal_judges.data_prep.sources.medal import medal_rows
 from medal_judges.data_prep.sources.registry import get_source, load_spec
 from medal_judges.errors import DataError, RecordError
-from medal_judges.reading.released import parse_labels
+from medal_judges.reading.released import label_fields
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 
@@ -77,7 +77,7 @@ def test_medal_labels_as_text_bare_or_beside_the_dialogue() -> None:
     ):
         (row,) = medal_rows([record])
         assert row.labels == wanted
-    assert parse_labels({}) == ({}, {})  # nothing said is nothing known, not eight zeros
+    assert label_fields({}) == {}  # no labels, not eight zeros
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_medal_labels_as_text_bare_or_beside_the_dialogue() -> None:
 )
 def test_medal_labels_that_are_none(labels: object, problem: str) -> None:
     with pytest.raises(RecordError, match=problem):
-        parse_labels(labels)
+        label_fields({"labels": labels})
     with pytest.raises(DataError, match=rf"Johndfm/medal:2: field .*{problem}"):
         list(medal_rows([medal_record("en"), medal_record("en", labels=labels)]))
 

@@ -13,7 +13,7 @@ from medal_judges.cli import app
 from medal_judges.errors import ConfigError, DataError, RecordError
 from medal_judges.eval.benchmark.config import SetConfig
 from medal_judges.eval.benchmark.run import BenchmarkSet, load_set
-from medal_judges.reading.columns import LabelColumn, label_values, parse_columns
+from medal_judges.reading.columns import labels_of, make_column_map
 from medal_judges.reading.dialogues import read_dialogues, read_labelled
 from medal_judges.reading.report import ReadingReport
 from medal_judges.training.config import DataEntry
@@ -112,8 +112,7 @@ def test_a_speaker_nobody_knows_leaves_out_the_chat_and_says_what_to_type(tmp_pa
 
 
 WRONG: list[tuple[Any, str]] = [
-    (["idd=x"], "no field 'idd'(.|\n)*did you mean 'id'"),
-    (["id"], "not of the form id=conversation_id"),
+    ({"idd": "x"}, "no field 'idd'(.|\n)*did you mean 'id'"),
     ({"id": 3}, "the column of 'id' is a name"),
     ({"roles": {"x": "boss"}}, "'boss' is none of user"),
     ({"roles": ["x"]}, "expected a mapping"),
@@ -125,13 +124,13 @@ WRONG: list[tuple[Any, str]] = [
 @pytest.mark.parametrize("columns, problem", WRONG, ids=range(len(WRONG)))
 def test_a_wrong_map_is_refused(columns: Any, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
-        parse_columns(columns)
+        make_column_map(columns)
 
 
 @pytest.mark.parametrize("value", ["five", "1;x", [True, {}], {"a": 1}, "nan"])
 def test_a_label_that_is_no_number(value: object) -> None:
     with pytest.raises(RecordError):
-        label_values(LabelColumn("c", "overall"), value)
+        labels_of({"c": value}, make_column_map({"labels": {"c": "overall"}}))
 
 
 def test_several_assistants_want_a_name(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_markdown_and_wide_colons(tmp_path: Path) -> None:
 def test_unknown_speakers_are_an_error_that_says_what_to_type(tmp_path: Path) -> None:
     with pytest.raises(DataError, match='--role "Anna=user" --role "Shop Bot=assistant"'):
         read(tmp_path, "Anna: Are you open?\nShop Bot: Yes.\n")
-    with pytest.raises(DataError, match="who asks and who answers"):
+    with pytest.raises(DataError, match="one speaker known as a user"):
         read(tmp_path, "User: Is anybody there?\n")
 
 

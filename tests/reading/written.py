@@ -12,7 +12,6 @@ from typing import Any
 
 import openpyxl
 import pyarrow as pa
-import pyarrow.feather
 import pyarrow.parquet as pq
 
 from medal_judges.reading.messages import read_messages
@@ -203,25 +202,9 @@ def in_xlsx(rows: list[Row]) -> bytes:
 
 def in_parquet(rows: list[Row]) -> bytes:
     out = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(_filled(rows)), out, row_group_size=20)
-    return out.getvalue()
-
-
-def _filled(rows: list[Row]) -> list[Row]:
     names = list(dict.fromkeys(name for row in rows for name in row))
-    return [{name: row.get(name) for name in names} for row in rows]
-
-
-def in_feather(rows: list[Row]) -> bytes:
-    out = io.BytesIO()
-    pyarrow.feather.write_feather(pa.Table.from_pylist(_filled(rows)), out)
-    return out.getvalue()
-
-
-def in_arrow_stream(rows: list[Row]) -> bytes:
-    table, out = pa.Table.from_pylist(_filled(rows)), io.BytesIO()
-    with pa.ipc.new_stream(out, table.schema) as writer:
-        writer.write_table(table, max_chunksize=7)
+    filled = [{name: row.get(name) for name in names} for row in rows]
+    pq.write_table(pa.Table.from_pylist(filled), out, row_group_size=20)
     return out.getvalue()
 
 
@@ -234,8 +217,6 @@ CONTAINERS: dict[str, Callable[[list[Row]], bytes]] = {
     "utf16.txt": in_utf16,
     "xlsx": in_xlsx,
     "parquet": in_parquet,
-    "feather": in_feather,
-    "arrows": in_arrow_stream,
 }
 
 

@@ -27,21 +27,20 @@ class SeedsOptions(Config):
     n: int = option(400, ge=1, help="Contexts, each in every language.")
     scenes: str = option("embedded", help="embedded, or ATOMIC10X.jsonl (.gz).")
     personas: str = option("embedded", help="embedded, or PersonaHub's persona.jsonl (.gz).")
-    affects: str = option("embedded", help="embedded, or a YAML file of states by quadrant.")
     critic: str = option("rec_0.5", help="Field of a scenes file that says what to keep, or no.")
     seed: int = option(0, ge=0, help="Seed of every random draw.")
     show: int = option(3, ge=0, help="How many to print.")
 
 
-@writes("scenes", "personas", "affects")
+@writes("scenes", "personas")
 @from_options
 def seeds(options: SeedsOptions) -> None:
     """Draw scenes, personas, genders and feelings for simulated users, the same in all languages.
 
     More contexts of the same seed begin with the same ones.
     """
-    require_other_file(options.out, [options.scenes, options.personas, options.affects])
-    settings = options.model_dump(include={"n", "scenes", "personas", "affects"})
+    require_other_file(options.out, [options.scenes, options.personas])
+    settings = options.model_dump(include={"n", "scenes", "personas"})
     settings["critic"] = None if options.critic == "no" else options.critic
     config = build_config(SeedsConfig, settings, where="medal data seeds")
     languages = list(dict.fromkeys(options.lang or _SIX))
@@ -56,7 +55,7 @@ def seeds(options: SeedsOptions) -> None:
         shown = f"{each.scene}{feeling}\n  {each.persona} ({each.gender})\n"
         console.print(shown, highlight=False, soft_wrap=True)
     counted = {
-        "relation": Counter(each.scene.relation for each in draws),
+        "relation": Counter(each.relation for each in draws),
         "quadrant": Counter(each.quadrant or "(named by the scene)" for each in draws),
         "gender": Counter(str(each.gender) for each in draws),
         "language": Counter(each.lang for each in contexts),

@@ -48,6 +48,7 @@ def generate(options: GenerateOptions) -> None:
         max_cost=options.max_cost,
     )
     counts, before, total = run.counts, run.counts.finished, run.dialogues
+    turns = counts.user_turns
     try:
         with ProgressBar("generating", total) as bar:
 
@@ -55,7 +56,7 @@ def generate(options: GenerateOptions) -> None:
                 # A first message without an accepted try takes its dialogues off the total.
                 left = total - counts.failed_openers * len(run.speaking)
                 note = (
-                    f"accepted {counts.accepted}, rejected {counts.rejected}, "
+                    f"accepted {turns['accepted']}, rejected {turns['rejected']}, "
                     f"ended {counts.ended['user']}, active {len(run.active)}"
                 )
                 bar.update(counts.finished, total=left, note=note)
@@ -64,12 +65,13 @@ def generate(options: GenerateOptions) -> None:
             run.run(advance)
     finally:
         with suppress(OSError):  # a full disk: the error that ended the run is shown
-            run.outputs.summarise(counts.to_record() | {"waiting": run.waiting})
+            run.outputs.write_json("summary.json", counts.to_record() | {"waiting": run.waiting})
     _show(run, before)
     if not counts.finished and not run.waiting:
         typer.echo(
-            f"error: no dialogue was generated: the user judge accepted none of {counts.rejected} "
-            f"first messages ({counts.unreadable} verdicts were neither yes nor no)\n"
+            "error: no dialogue was generated: the user judge accepted none of "
+            f"{turns['rejected']} first messages ({turns['unreadable']} verdicts were neither yes "
+            "nor no)\n"
             f"  read {config.out / REJECTED}; give another user_judge, check.enforce=true for one "
             "that does not keep to Yes and No, or more first_turn.tries, and --overwrite",
             err=True,
@@ -85,10 +87,11 @@ def _show(run: GenerationRun, before: int) -> None:
     earlier = f" ({before} resumed)" if before else ""
     ended = ", ".join(f"{how} {count}" for how, count in sorted(counts.ended.items()))
     console.print(f"{counts.finished} dialogues{earlier}; ended by {ended or 'nothing yet'}")
-    if counts.accepted + counts.rejected:
+    turns = counts.user_turns
+    if turns:
         console.print(
-            f"user turns: {counts.accepted} accepted, {counts.rejected} rejected "
-            f"({counts.by_rule} by rule, {counts.unreadable} by a verdict that was neither yes "
+            f"user turns: {turns['accepted']} accepted, {turns['rejected']} rejected "
+            f"({turns['by_rule']} by rule, {turns['unreadable']} by a verdict that was neither yes "
             "nor no)"
         )
     if counts.failed_openers:

@@ -1,41 +1,37 @@
-"""Opens a file, recognises its container by its content, and reads its rows."""
+"""Opens a file, recognises its container by its content, and reads its rows.
+
+Only the current row is in memory. A bad row is the RecordError that says why, and the next rows are
+read; a broken element of a JSON array is the last row.
+"""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
+import json
+import math
+import re
 import shutil
 import tempfile
+import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from itertools import chain
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
+from xml.parsers import expat
 
-from medal_judges.errors import ConfigError, DataError, RecordError
-from medal_judges.reading.binary_rows import (
-    ARROW_FILE,
-    ARROW_STREAM,
-    HUB,
-    PARQUET,
-    ZIP,
-    arrow_rows,
-    hub_rows,
-    sheet_rows,
-)
-from medal_judges.reading.text_rows import (
-    NumberedRow,
-    delimiter_of,
-    json_array,
-    json_document,
-    json_lines,
-    json_value,
-    table_rows,
-)
+from medal_judges.errors import ConfigError, DataError, MissingExtraError, RecordError
 from medal_judges.reading.transcripts import begins_transcript, transcript_rows
+from medal_judges.storage import jsonl
 from medal_judges.storage.jsonl import STDIN, damaged, standard_input
 
+# (Number of the line or element from 1, its value, or what is wrong with it)
+NumberedRow = tuple[int, object]
 # Name in --format -> name in messages.
 CONTAINERS: Mapping[str, str] = {
     "jsonl": "JSON lines",
@@ -45,230 +41,408 @@ CONTAINERS: Mapping[str, str] = {
     "text": "plain text",
     "xlsx": "XLSX",
     "parquet": "parquet",
-    "arrow": "Arrow",
     "hf": "a data set on the Hub",
 }
-TABLES = ("csv", "tsv", "xlsx", "parquet", "arrow")  # every row has every column
-_BY_ENDING = {
-    **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
-    **{f".{name}": name for name in ("json", "csv", "tsv", "xlsx", "parquet", "arrow")},
-    ".feather": "arrow",
-}
-ENDINGS = tuple(_BY_ENDING)  # of files of chats
+TABLES = ("csv", "tsv", "xlsx", "parquet")  # every row has every column
+ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".xlsx", ".parquet")
+HUB = "hf:"
 # A file with such an ending can be a transcript.
 _PLAIN_ENDINGS = ("", ".txt", ".text", ".md", ".log")
-_MAGIC = {PARQUET: "parquet", ARROW_FILE: "arrow", ARROW_STREAM: "arrow", ZIP: "xlsx"}
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_GZIP, _ZSTD, _PARQUET, _ZIP = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1", b"PK\x03\x04"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _CHUNK = 1 << 16
+_BATCH = 64  # rows of parquet; a chat can have megabytes
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 # BadGzipFile is an OSError, and so are pyarrow's errors of zstd.
 _STREAM_ERRORS = (EOFError, zlib.error, OSError)
+# A workbook is XML in a zip. Sheets shrink to a tenth or so; a bomb shrinks to a thousandth.
+_MOST_RATIO, _ALWAYS_READ, _MOST_UNPACKED = 100, 1 << 22, 1 << 31
+_MOST_ROWS, _MOST_COLUMNS = 1 << 20, 1000
+# openpyxl raises any of these for a broken workbook.
+_BROKEN = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError),
+    *(ValueError, TypeError, LookupError, AttributeError, SyntaxError, OverflowError),
+    expat.ExpatError,
+)
+_AS_CSV = "save it as .csv, which has no such limit"
+_DAMAGED = "the file is damaged from here on; get or make it again"
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
-    """``kind`` is a key of CONTAINERS; a bad row is the RecordError that says why. ``rows`` raises
-    DataError if the file cannot be read on."""
+def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[NumberedRow]]:
+    """Opens ``path`` (a file, ``-`` or ``hf:...``) and returns its container and its rows; ``kind``
+    overrides what its content says.
 
-    kind: str
-    rows: Iterator[NumberedRow]
-
-
-def expected_rows(path: str) -> int | None:
-    """Returns how many rows a parquet file states; None for any other file."""
-    if not path.endswith(".parquet") or not Path(path).is_file():
-        return None
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return int(pq.read_metadata(path).num_rows)
-    except (pa.ArrowException, OSError):
-        return None  # its reader says what is wrong
-
-
-def open_container(path: str, kind: str | None = None) -> Container:
-    """Opens ``path`` (a file, ``-`` or ``hf:...``); ``kind`` overrides what its content says.
-    Raises DataError for a missing file and for content of no known kind."""
+    Raises DataError for a missing file and for content of no known kind; reading the rows raises it
+    for a damaged file.
+    """
     if path.startswith(HUB):
-        return Container("hf", hub_rows(path))
-    stream, on_disk = _open_bytes(path)
+        return "hf", _hub_rows(path)
+    if path == STDIN:
+        raw = standard_input()
+        begin = raw.peek(1) if isinstance(raw, io.BufferedReader) else b""
+        line, ended, _ = begin.partition(b"\n")
+        if begin[:1] == b"{" and kind in (None, "jsonl") and not (ended and not _is_json(line)):
+            return "jsonl", _rows(path, raw, "jsonl")  # each line is answered as it arrives
+        stream = _copied(raw)
+    elif Path(path).is_dir():
+        hint = f"a folder of a data set: hf:{path}:train"
+        raise DataError(path, None, "is a folder, not a file", hint=hint)
+    elif not Path(path).is_file():
+        raise DataError(path, None, "no such file")
+    else:
+        try:
+            stream = open(path, "rb")  # noqa: SIM115 (_rows closes it)
+        except OSError as error:
+            raise DataError(path, None, f"cannot be opened: {error.strerror}") from error
     try:
+        begin = stream.read(4)
+        stream.seek(0)
+        if packed := begin.startswith((_GZIP, _ZSTD)):
+            stream = _unpacked(stream, begin)
         found = kind or _recognised(path, stream)
-    except BaseException as error:
+        stream.seek(0)
+        if packed and found in ("xlsx", "parquet"):  # they are read from their ends
+            stream = _copied(stream)
+    except (*_STREAM_ERRORS, DataError) as error:
         stream.close()
-        if isinstance(error, _STREAM_ERRORS):
-            raise damaged(path, 0, error) from error
-        raise
-    return Container(found.split("-")[0], _rows(path, stream, on_disk, found))
+        raise error if isinstance(error, DataError) else damaged(path, 0, error) from error
+    return found, _rows(path, stream, found)
 
 
-_TEXT: Mapping[str, Callable[[IO[str]], Iterator[NumberedRow]]] = {
-    "jsonl": json_lines,
-    "json-array": json_array,
-    "json-document": json_document,
-    "json": json_document,
-    "csv": table_rows,
-    "tsv": lambda stream: table_rows(stream, "\t"),
-    "text": transcript_rows,
-}
+def _copied(stream: IO[bytes]) -> IO[bytes]:
+    """Returns a temporary file with the rest of ``stream``, which is closed."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 (_rows closes it)
+    with stream:
+        shutil.copyfileobj(stream, file, 1 << 20)
+    file.seek(0)
+    return cast(IO[bytes], file)
 
 
-def _rows(path: str, stream: PeekedStream, on_disk: bool, kind: str) -> Iterator[NumberedRow]:
+def _unpacked(stream: IO[bytes], begin: bytes) -> IO[bytes]:
+    if begin.startswith(_ZSTD):
+        import pyarrow as pa
+
+        with stream:
+            return _copied(pa.CompressedInputStream(pa.PythonFile(stream, "r"), "zstd"))
+    if isinstance(stream.name, str):
+        stream.close()
+        return cast(IO[bytes], gzip.open(stream.name))
+    with stream:
+        return _copied(cast(IO[bytes], gzip.GzipFile(fileobj=stream)))
+
+
+def _recognised(path: str, stream: IO[bytes]) -> str:
+    """Returns the container by the first bytes, then by the first line that is not blank, then by
+    the ending of the name."""
+    begin = stream.read(4)
+    if begin.startswith(_PARQUET) or begin.startswith(_ZIP):
+        return "parquet" if begin.startswith(_PARQUET) else "xlsx"
+    stream.seek(0)
+    line, wide = b"", begin.startswith(_UTF16)
+    while not line.strip(b"\x00\xff\xfe\xef\xbb\xbf \t\r\n") and stream.tell() < 1 << 20:
+        line = stream.readline(1 << 20)
+        if not line:
+            break
+    suffix = Path(path.lower().removesuffix(".gz").removesuffix(".zst")).suffix
+    first = line.decode("utf-16" if wide else "utf-8-sig", "replace")
+    opening = first.strip()[:1]
+    if not opening:
+        return suffix[1:] if suffix in (".csv", ".tsv") else "jsonl"
+    if suffix in _PLAIN_ENDINGS and begins_transcript(first):
+        return "text"
+    if suffix in (".jsonl", ".ndjson") and (opening in "[{" or _delimiter(first) is None):
+        return "jsonl"
+    if opening in "[{":
+        return "jsonl" if opening == "{" and _is_json(line) else "json"
+    delimiter = _delimiter(first)
+    if (b"\x00" in line and not wide) or (delimiter is None and suffix not in ENDINGS):
+        hint = f"--format names its kind: {', '.join(CONTAINERS)}; gzip and zstd are read"
+        problem = f"not a known kind of chat file (it begins with {first[:24]!r})"
+        raise DataError(path, None, problem, hint=hint)
+    if suffix in (".json", ".csv", ".tsv") and (suffix != ".json" or delimiter is None):
+        return suffix[1:]
+    return "tsv" if delimiter == "\t" else "csv"
+
+
+def _rows(path: str, stream: IO[bytes], kind: str) -> Iterator[NumberedRow]:
     number = 0
     try:
-        with closing(stream):
-            if kind in _TEXT:
-                # Bytes that are not UTF-8 become surrogates, so that their row can be named.
-                wide = _begin(stream).startswith(_UTF16)
-                encoding, errors = (
-                    ("utf-16", "replace") if wide else ("utf-8-sig", "surrogateescape")
-                )
-                buffered = io.BufferedReader(stream, _CHUNK)
-                with io.TextIOWrapper(buffered, encoding, errors, newline="") as text:
-                    for number, row in _TEXT[kind](text):
-                        yield number, row
-            elif kind == "arrow" and not _begin(stream).startswith(ARROW_FILE):
-                yield from arrow_rows(path, io.BufferedReader(stream), "stream")
-            else:  # read from its end
-                with open(path, "rb") if on_disk else tempfile.TemporaryFile() as file:
-                    if not on_disk:
-                        shutil.copyfileobj(stream, file, 1 << 20)
-                        file.seek(0)
-                    is_sheet = kind == "xlsx"
-                    yield from sheet_rows(path, file) if is_sheet else arrow_rows(path, file, kind)
+        with stream:
+            if kind in ("xlsx", "parquet"):
+                read = _sheet_rows if kind == "xlsx" else _parquet_rows
+                yield from read(path, stream)
+                return
+            begin = stream.read(2) if stream.seekable() else b""
+            if begin:
+                stream.seek(0)
+            # Bytes that are not UTF-8 become surrogates, so that their row can be named.
+            wide = begin.startswith(_UTF16)
+            encoding, errors = ("utf-16", "replace") if wide else ("utf-8-sig", "surrogateescape")
+            with io.TextIOWrapper(stream, encoding, errors, newline="") as text:
+                rows = {"jsonl": _json_lines, "json": _json_rows, "text": transcript_rows}
+                for number, row in rows.get(kind, _table_rows)(text):
+                    yield number, row
     except ConfigError as error:
         raise DataError(path, None, error.message, hint=error.hint) from error
     except _STREAM_ERRORS as error:
         raise damaged(path, number, error) from error
 
 
-# -- recognition -----------------------------------------------------------------------------------
+# -- JSON ------------------------------------------------------------------------------------------
 
 
-def _recognised(path: str, stream: PeekedStream) -> str:
-    """Returns the container by the first bytes, then by the first lines, then by the ending."""
-    begin = _begin(stream)
-    if magic := next((magic for magic in _MAGIC if begin.startswith(magic)), None):
-        return _MAGIC[magic]
-    if b"\x00" in begin and not begin.startswith(_UTF16):
-        raise _unknown(path, begin)
-    suffix = Path(path.lower().removesuffix(".gz").removesuffix(".zst")).suffix
-    ending = _BY_ENDING.get(suffix)
-    lines = _first_lines(stream, begin.startswith(_UTF16))
-    if not lines:
-        return "jsonl" if ending not in ("csv", "tsv") else ending
-    first, opening = lines[0], lines[0].lstrip()[:1]
-    if suffix in _PLAIN_ENDINGS and begins_transcript(first):
-        return "text"
-    if ending == "jsonl" and (opening != "[" or _is_json(first)):
-        return "jsonl"
-    if opening == "[":
-        return "json-array"
-    if opening == "{":
-        if _is_json(first):
-            return "jsonl"
-        # One object over many lines, or lines of which the first is broken.
-        lines = _first_lines(stream, begin.startswith(_UTF16), 2)
-        broken = len(lines) > 1 and lines[1].lstrip().startswith("{") and _is_json(lines[1])
-        return "jsonl" if broken or len(lines) < 2 else "json-document"
-    if ending in ("csv", "tsv"):
-        return ending
-    delimiter = delimiter_of(first)
-    if ending is None and delimiter is None:
-        raise _unknown(path, first.encode("utf-8", "replace"))
-    return "json-document" if ending == "json" else "tsv" if delimiter == "\t" else "csv"
+def _is_json(line: bytes) -> bool:
+    return not isinstance(_json_value(line.decode("utf-8-sig", "replace")), RecordError)
 
 
-def _begin(stream: PeekedStream) -> bytes:
-    return stream.peek(lambda head: len(head) >= 6 or b"\n" in head)
+def _json_value(text: str) -> object:
+    """Returns the JSON value of ``text``, or the RecordError that says why there is none."""
+    if len(text) > jsonl.LONGEST_LINE and not text.endswith("\n"):
+        return RecordError("(line)", f"at most {jsonl.LONGEST_LINE:,} characters", text[:80])
+    try:
+        return jsonl.load_json(text)
+    except RecordError as error:
+        return error
+    except RecursionError:
+        return RecordError("(line)", "JSON that is not nested too deep", text[:80])
 
 
-def _first_lines(stream: PeekedStream, wide: bool, count: int = 1) -> list[str]:
-    """The first ``count`` lines that are not blank, of the first megabyte."""
-
-    def lines(head: bytes) -> list[str]:
-        text = head.decode("utf-16" if wide else "utf-8-sig", "replace")
-        return [line for line in text.split("\n") if line.strip()]
-
-    def enough(head: bytes) -> bool:
-        ended = head.endswith((b"\n", b"\n\x00"))  # else the last line may go on
-        return head.count(b"\n") >= count and len(lines(head)) >= count + (not ended)
-
-    return lines(stream.peek(enough))[:count]
+def _json_lines(stream: IO[str]) -> Iterator[NumberedRow]:
+    for number, line in enumerate(jsonl.limited_lines(stream), 1):
+        if line.strip():
+            yield number, _json_value(line)
 
 
-def _is_json(line: str) -> bool:
-    return not isinstance(json_value(line), RecordError)
-
-
-def _unknown(path: str, begin: bytes) -> DataError:
-    shown = begin[:24].decode("utf-8", "backslashreplace")
-    hint = f"--format says what it is: {', '.join(CONTAINERS)}; gzip (.gz) and zstd (.zst) are read"
-    problem = f"is no file of chats that is known (it begins with {shown!r})"
-    return DataError(path, None, problem, hint=hint)
-
-
-# -- bytes -----------------------------------------------------------------------------------------
-
-
-class PeekedStream(io.RawIOBase):
-    """Bytes whose beginning can be read ahead; ``raw`` need not be seekable. A read returns what
-    has arrived, so that a line of standard input is read when it is sent."""
-
-    def __init__(self, raw: IO[bytes]) -> None:
-        super().__init__()
-        self._raw = raw
-        self._read: Callable[[int], bytes] = getattr(raw, "read1", raw.read)
-        self._head = bytearray()
-
-    def peek(self, enough: Callable[[bytes], bool], most: int = 1 << 20) -> bytes:
-        """Returns the beginning until it is ``enough``, ``most`` bytes long, or everything."""
-        while not enough(bytes(self._head)) and len(self._head) < most:
-            chunk = self._read(_CHUNK)
-            if not chunk:
-                break
-            self._head += chunk
-        return bytes(self._head)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        chunk = bytes(self._head[: len(buffer)]) or self._read(len(buffer))
-        del self._head[: len(chunk)]
-        buffer[: len(chunk)] = chunk
-        return len(chunk)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._raw.close()
-        super().close()
-
-
-def _open_bytes(path: str) -> tuple[PeekedStream, bool]:
-    """Returns (the bytes of ``path``, decompressed if they are gzip or zstd, by content; whether
-    they are the file on disk)."""
-    if path == STDIN:
-        raw: IO[bytes] = standard_input()
-    else:
-        if Path(path).is_dir():
-            hint = f"a folder of a data set: hf:{path}:train"
-            raise DataError(path, None, "is a folder, not a file", hint=hint)
-        if not Path(path).is_file():
-            raise DataError(path, None, "no such file")
+def _json_rows(stream: IO[str]) -> Iterator[NumberedRow]:
+    """Yields each element of an array, or the one value of any other document."""
+    text = stream.read(_CHUNK).lstrip()
+    if not text.startswith("["):
+        yield 1, _json_value(text + stream.read(jsonl.LONGEST_LINE + 1))
+        return
+    text, number = text[1:], 1
+    while True:
+        text = text.lstrip(" \t\r\n,")
+        if text.startswith("]"):
+            break
         try:
-            raw = open(path, "rb")  # noqa: SIM115 (the stream closes it)
-        except OSError as error:
-            raise DataError(path, None, f"cannot be opened: {error.strerror}") from error
-    peeked = PeekedStream(raw)
-    begin = _begin(peeked)
-    if begin.startswith(_GZIP):
-        opened = gzip.GzipFile(fileobj=io.BufferedReader(peeked))
-        return PeekedStream(cast(IO[bytes], opened)), False
-    if begin.startswith(_ZSTD):
-        import pyarrow as pa
+            end = json.JSONDecoder().raw_decode(text)[1]
+        except (ValueError, RecursionError):  # broken, or not complete yet
+            end = len(text)
+        if end < len(text):
+            yield number, _json_value(text[:end])
+            text, number = text[end:], number + 1
+            continue
+        more = stream.read(max(_CHUNK, len(text))) if len(text) <= jsonl.LONGEST_LINE else ""
+        if not more:
+            broken = _json_value(text) if text else None
+            no_end = RecordError("(row)", "the array's end, a bracket ]", text[-60:])
+            yield number, broken if isinstance(broken, RecordError) else no_end
+            return
+        text += more
+    rest = (text[1:] + stream.read(_CHUNK)).strip()
+    if rest:
+        yield number, RecordError("(row)", "nothing after the array's end", rest[:60])
 
-        packed = pa.PythonFile(io.BufferedReader(peeked), "r")
-        return PeekedStream(cast(IO[bytes], pa.CompressedInputStream(packed, "zstd"))), False
-    return peeked, path != STDIN
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def _delimiter(header: str) -> str | None:
+    """Returns the most frequent delimiter in the header outside of quotes; None for none."""
+    bare = _QUOTED.sub("", header)
+    best = max(",;\t|", key=bare.count)
+    return best if bare.count(best) else None
+
+
+def _table_rows(stream: IO[str]) -> Iterator[NumberedRow]:
+    """Yields the rows of CSV or TSV with their first lines; cells are texts, empty ones null.
+
+    Quoted as in RFC 4180. An unclosed quote costs the lines up to the next quote.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), jsonl.LONGEST_LINE))
+    lines = jsonl.limited_lines(stream)
+    first = next(lines, "")
+    delimiter = _delimiter(first) or ","
+    reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
+    header: list[str] = []
+    while True:
+        number = reader.line_num + 1
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            if not header:
+                raise ConfigError(f"a table without a header: {error}") from error
+            expected = f"a valid row of CSV (lines {number} to {reader.line_num}: {error})"
+            yield (
+                number,
+                RecordError("(row)", expected, "an open quote, or text after a closed one"),
+            )
+            continue
+        if cells is None:
+            return
+        if not header:
+            header = _table_header(cells)
+        elif any(cells) and len(cells) != len(header):
+            expected = f"{len(header)} cells, as in the header"
+            yield number, RecordError("(row)", expected, f"{len(cells)} cells")
+        elif any(cells):
+            try:
+                "".join(cells).encode()
+                yield number, {n: cell or None for n, cell in zip(header, cells, strict=True)}
+            except UnicodeEncodeError as error:
+                expected = f"UTF-8 (it is not at character {error.start + 1})"
+                yield number, RecordError("(row)", expected, cells)
+
+
+def _table_header(cells: Sequence[object]) -> list[str]:
+    names = ["" if cell is None else str(cell).strip() for cell in cells]
+    if not any(names):
+        raise ConfigError("a table without a header: it is empty")
+    if "" in names:
+        raise ConfigError(f"a table whose header has a column without a name: {names}")
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ConfigError(f"a table with two columns called {min(twice)!r}: rename one")
+    return names
+
+
+def _parquet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    number = 0
+    try:
+        # A buffer a column instead of a whole row group, which can be the whole file.
+        with pq.ParquetFile(file, buffer_size=1 << 18, pre_buffer=False) as reader:
+            for batch in reader.iter_batches(batch_size=_BATCH):
+                for row in _batch_rows(batch):
+                    number += 1
+                    yield number, row
+    except (pa.ArrowException, OSError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise DataError(path, number + 1, f"cannot read on: {reason}", hint=_DAMAGED) from error
+
+
+def _batch_rows(batch: Any) -> Iterator[object]:
+    """Yields the rows of a record batch. A row with text that is not UTF-8, or with offsets outside
+    of its buffers (which would crash the process), is bad; the others are read."""
+    try:
+        batch.validate(full=True)
+        rows = batch.to_pylist()
+    except (UnicodeDecodeError, ValueError, OverflowError) as error:  # ArrowInvalid: a ValueError
+        if batch.num_rows > 1:
+            for index in range(batch.num_rows):
+                yield from _batch_rows(batch.slice(index, 1))
+        elif isinstance(error, UnicodeDecodeError):
+            yield RecordError("(row)", "UTF-8", error.object[:40])
+        else:
+            yield RecordError("(row)", "values that Python can hold", str(error))
+        return
+    # Top-level nulls stay, so that every row has all columns.
+    yield from ({name: _plain(value) for name, value in row.items()} for row in rows)
+
+
+def _plain(value: object) -> Any:
+    """Returns ``value`` as JSON could hold it: times as ISO text, maps as objects, NaN and infinity
+    as null, bytes as their number. Null fields of a struct are dropped."""
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list | tuple):
+        if value and all(isinstance(v, tuple) and len(v) == 2 for v in value):  # a map
+            return {str(k): _plain(v) for k, v in value if v is not None}
+        return [_plain(v) for v in value]
+    if isinstance(value, float | Decimal):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return f"({len(value)} bytes)" if isinstance(value, bytes | bytearray) else str(value)
+
+
+def _hub_rows(spec: str) -> Iterator[NumberedRow]:
+    """Yields the rows of ``hf:ID[:config]:split``, streamed through datasets; ID may be a local
+    folder."""
+    import datasets
+
+    words = re.split(r":(?![\\/])", spec.removeprefix(HUB))  # C:\\folder is one word
+    if len(words) not in (2, 3) or not all(words):
+        hint = "hf:ID:SPLIT or hf:ID:CONFIG:SPLIT, such as hf:allenai/WildChat-1M:train"
+        raise DataError(spec, None, "not of the form of a data set on the Hub", hint=hint)
+    number = 0
+    try:
+        config = words[1] if len(words) == 3 else None
+        rows = datasets.load_dataset(words[0], config, split=words[-1], streaming=True)
+        for number, row in enumerate(rows, 1):
+            yield number, {key: _plain(value) for key, value in row.items()}
+    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+        problem = f"not a data set that can be read: {error}"
+        raise DataError(spec, number or None, problem) from error  # lists configurations and splits
+
+
+# -- workbooks -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def open_workbook(path: str, file: IO[bytes]) -> Iterator[Any]:
+    """Yields openpyxl's workbook of ``file``, read-only, with values as stored (the last result of
+    a formula).
+
+    Raises DataError, also while its rows are read, for a file that is no workbook, is broken, or is
+    too large unpacked; MissingExtraError without openpyxl.
+    """
+    try:
+        from openpyxl import load_workbook
+    except ImportError as error:
+        raise MissingExtraError("openpyxl", "annotate", "reading .xlsx") from error
+    try:
+        with zipfile.ZipFile(file) as packed:
+            parts = packed.infolist()
+        size = file.seek(0, 2)
+        file.seek(0)
+        if not any(part.filename.lower().startswith("xl/") for part in parts):
+            hint = "unpack it, and give one of its files"
+            raise DataError(path, None, "is a zip file, but no .xlsx workbook", hint=hint)
+        most = min(_MOST_UNPACKED, max(_ALWAYS_READ, _MOST_RATIO * size))
+        if sum(part.file_size for part in parts) > most:
+            raise DataError(path, None, f"unpacks to more than {most:,} bytes", hint=_AS_CSV)
+        book = load_workbook(file, read_only=True, data_only=True, keep_links=False)
+        yield book
+        book.close()
+    except (DataError, MissingExtraError):
+        raise
+    except _BROKEN as error:
+        problem = f"is no workbook, or a broken one: {type(error).__name__}: {error}"
+        raise DataError(path, None, problem, hint="save it again as .xlsx or .csv") from error
+
+
+def rows_of(path: str, sheet: Any) -> Iterator[tuple[int, list[Any]]]:
+    """Yields (number from 1, cells) of each row of ``sheet`` that is not empty."""
+    sheet.reset_dimensions()  # the size that a file states can be wrong
+    for number, cells in enumerate(sheet.iter_rows(max_col=_MOST_COLUMNS, values_only=True), 1):
+        if number > _MOST_ROWS:  # a row can state any number, and openpyxl makes those before it
+            raise DataError(path, None, f"has a row beyond {_MOST_ROWS:,}", hint=_AS_CSV)
+        if any(cell not in (None, "") for cell in cells):
+            yield number, list(cells)
+
+
+def _sheet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
+    """Yields the rows of the first sheet that is not empty, numbered as in the program."""
+    header: list[str] = []
+    with open_workbook(path, file) as book:
+        for sheet in book.worksheets:
+            for number, cells in rows_of(path, sheet):
+                if not header:
+                    while cells[-1] in (None, ""):
+                        cells.pop()
+                    header = _table_header(cells)
+                elif any(cell not in (None, "") for cell in cells[len(header) :]):
+                    expected = f"{len(header)} cells, as in the header"
+                    yield number, RecordError("(row)", expected, "more than those")
+                else:
+                    pairs = zip(header, cells, strict=False)
+                    yield number, {k: None if v == "" else _plain(v) for k, v in pairs}
+            if header:
+                return
+    raise ConfigError("a table without a header: it is empty")

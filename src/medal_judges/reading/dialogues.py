@@ -14,23 +14,22 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from medal_judges.errors import DataError, RecordError
-from medal_judges.reading.columns import ColumnMap, checked_columns
-from medal_judges.reading.containers import CONTAINERS, TABLES, Container, open_container
-from medal_judges.reading.forms import (
-    ALIKE,
-    FORMS,
-    GROUPED,
-    form_of,
-    normal_row,
-    unknown_form,
+from medal_judges.reading.columns import ColumnMap, Fields, checked_columns
+from medal_judges.reading.containers import CONTAINERS, TABLES, NumberedRow, open_rows
+from medal_judges.reading.forms import FORMS, GROUPED, form_of, normal_row, unknown_form
+from medal_judges.reading.grouped import (
+    Group,
+    chat_of_spans,
+    chat_of_turns,
+    conversation_of_span,
+    conversation_of_turn,
+    gathered,
+    spans_of,
 )
 from medal_judges.reading.messages import read_messages
 from medal_judges.reading.options import DEFAULT_READING, ReadOptions
 from medal_judges.reading.released import is_released, line_of_released
 from medal_judges.reading.report import ReadingReport
-from medal_judges.reading.spans import chat_of_spans, conversation_of, spans_of
-from medal_judges.reading.text_rows import Fields, NumberedRow
-from medal_judges.reading.turns import ConversationIds, Group, chat_of_turns, gathered
 from medal_judges.records.dialogue import Dialogue, parse_dialogue
 from medal_judges.records.labelled import KNOWN_FIELDS, LabelledDialogue, parse_labelled
 from medal_judges.records.languages import UNKNOWN_LANGUAGE, language_code
@@ -54,7 +53,7 @@ def read_dialogues(
     """Streams the dialogues of a file, of standard input (``-``), of a data set on the Hub
     (``hf:ID[:config]:split``) or of a list of records; docs/howto/formats.md lists the forms.
 
-    The form is recognised by the content; ``format`` overrides it (``csv``, ``openai``,
+    The form is recognised by the content; ``format`` overrides it (``csv``, ``messages``,
     ``csv+turns``). ``columns`` maps fields to columns with unusual names: a mapping
     (``{"id": "ticket", "role": "who"}``) or a YAML file of one. ``assistant`` names the one to
     score if several answer. Missing ids are made from the content, repeated ids are numbered
@@ -86,7 +85,7 @@ def dialogues_of(
     source: Source, options: ReadOptions = DEFAULT_READING, reading: ReadingReport | None = None
 ) -> Iterator[Dialogue]:
     """``read_dialogues`` with its options as one object; label columns may be missing."""
-    columns = replace(options.column_map, labels=())
+    columns = replace(options.column_map, labels={})
     return _ChatReader(source, options, columns, reading).read(_dialogue)
 
 
@@ -113,20 +112,19 @@ class _ChatReader:
         self.report = reading or ReadingReport()
         self.path = str(source) if isinstance(source, str | Path) else _LIST
         self.raises_record_errors = reading is None and self.path == _LIST  # there is no line
-        self.kind = ""
-        self.form: str | None = None
+        self.kind, self.form = "jsonl", options.kinds[1]
 
     def read(self, parse: Callable[[Fields, ReadOptions, ReadingReport], T]) -> Iterator[T]:
         """Yields ``parse`` of each chat, with an id of its own."""
+        rows: Iterator[NumberedRow]
         if isinstance(self.source, str | Path):
-            container = open_container(self.path, self.options.container)
+            self.kind, rows = open_rows(self.path, self.options.kinds[0])
         else:
-            container = Container("jsonl", enumerate(self.source, 1))
-        self.kind = container.kind
+            rows = enumerate(self.source, 1)
         # Hashes: 8 bytes a row; a million ids are much text.
         ids: set[int] = set()
         repeated: dict[str, int] = {}  # id -> its next number
-        for number, make in self._chats(container.rows):
+        for number, make in self._chats(rows):
             try:
                 parsed = parse(make(), self.options, self.report)
             except (RecordError, RecursionError) as error:
@@ -141,7 +139,10 @@ class _ChatReader:
             ids.add(hash(id))
             if id != parsed.id:
                 self.report.numbered += 1
-                parsed = _renamed(parsed, id)
+                if isinstance(parsed, LabelledDialogue):
+                    parsed = replace(parsed, dialogue=replace(parsed.dialogue, id=id))
+                else:
+                    parsed = replace(parsed, id=id)
             self.report.read += 1
             self.report.forms[FORMS[self.form or "line"]] += 1
             yield parsed
@@ -161,35 +162,28 @@ class _ChatReader:
 
     def _chats(self, rows: Iterator[NumberedRow]) -> Iterator[tuple[int, Callable[[], Fields]]]:
         """Yields (number, what makes the row in one form or raises RecordError) of each chat."""
-        table = self.kind in TABLES
+        table, stated = self.kind in TABLES, self.options.kinds[1]
         checked = checked_columns(self.columns, self.path, rows, table=table)
         for number, record in checked:
-            form = None if isinstance(record, RecordError) else self._form(record)
-            if form in GROUPED:
-                self.form = form
-                yield from self._grouped(chain([(number, record)], checked))
-                return
+            if isinstance(record, RecordError):
+                self._bad(number, record)
+                continue
+            form = stated or ("transcript" if self.kind == "text" else None)
+            form = form or form_of(record, self.columns)
+            if form is None and isinstance(record, Mapping):
+                form = self.form
             if form is None:
-                bad = record if isinstance(record, RecordError) else unknown_form(record)
-                self._bad(number, bad)
+                self._bad(number, unknown_form(record))
                 continue
             self.form = form
+            if form in GROUPED:
+                yield from self._grouped(chain([(number, record)], checked))
+                return
             yield number, partial(normal_row, record, form, self.columns)
-
-    def _form(self, record: object) -> str | None:
-        if self.options.form is not None:
-            return self.options.form
-        if self.kind == "text":
-            return "transcript"
-        found = form_of(record, self.columns)
-        if found is None and isinstance(record, Mapping) and self.form not in GROUPED:
-            return self.form
-        return self.form if any({found, self.form} <= each for each in ALIKE) else found
 
     def _grouped(self, rows: Iterator[NumberedRow]) -> Iterator[tuple[int, Callable[[], Fields]]]:
         """Yields the chats of rows that belong together. Rows that are bad by themselves are
         counted before the first chat."""
-        ids = ConversationIds(self.columns)
 
         def keyed() -> Iterator[tuple[str, int, object]]:
             for number, row in rows:
@@ -199,16 +193,12 @@ class _ChatReader:
                     if not isinstance(row, Mapping):
                         raise RecordError("(line)", "a JSON object", row)
                     if self.form == "turns":
-                        yield ids.key(row), number, row
+                        yield conversation_of_turn(row, self.columns), number, row
                         continue
                     for place, span in enumerate(spans_of(row)):
-                        yield conversation_of(span) or f"{number}.{place}", number, span
+                        yield conversation_of_span(span) or f"{number}.{place}", number, span
                 except RecordError as error:
                     self._bad(number, error)
-            if ids.alone:
-                problem = "each row has an id of its own: no two are turns of one conversation"
-                hint = "--column id=NAME says which column names the conversation"
-                raise DataError(self.path, None, problem, hint=hint)
 
         for key, group in gathered(keyed()):
             yield group[0][0], partial(self._chat, key, group)
@@ -217,16 +207,10 @@ class _ChatReader:
         if self.form == "otel":
             return chat_of_spans([span for _, span in group])
         chat = chat_of_turns(key, group, self.columns)
-        columns = self.columns.without("id", "role", "content", "messages", "order")
-        if "time" in columns.fields:
-            columns = replace(columns, fields={**columns.fields, "time": "time"})
-        return normal_row(chat, "openai", columns)
-
-
-def _renamed(row: T, id: str) -> T:
-    if isinstance(row, LabelledDialogue):
-        return replace(row, dialogue=replace(row.dialogue, id=id))
-    return replace(row, id=id)
+        done = ("id", "role", "content", "messages", "order")
+        fields = {name: c for name, c in self.columns.fields.items() if name not in done}
+        fields |= {"time": "time"} if "time" in fields else {}
+        return normal_row(chat, "messages", replace(self.columns, fields=fields))
 
 
 # -- a row in one form to records ------------------------------------------------------------------
@@ -276,7 +260,7 @@ def _from_messages(row: Fields, options: ReadOptions, report: ReadingReport) -> 
     except RecordError:
         if not isinstance(lang, str):
             raise
-        report.folded[f"languages not known ({lang.strip()[:30]})"] += 1
+        report.folded[f"unknown languages ({lang.strip()[:30]})"] += 1
         lang = UNKNOWN_LANGUAGE
     dialogue = read_messages(
         row.get("messages", []),

@@ -12,7 +12,7 @@
   user's side, each after its speaker's name in brackets: the named one answered to them.
 
 Formats of messages: OpenAI (Chat Completions and Responses), Anthropic content blocks,
-OpenTelemetry (GenAI message parts), Gemini, ShareGPT and LangChain.
+OpenTelemetry (GenAI message parts), ShareGPT and LangChain.
 """
 
 from __future__ import annotations
@@ -44,8 +44,6 @@ ROLE_WORDS: Mapping[str, MessageRole] = {
 }
 _ROLES = "user, assistant, system, developer, tool or function (human, gpt, bot, ... too)"
 _COUNTED = {"call": "tool calls", "result": "tool results", "thinking": "thoughts left out"}
-
-_SHOWN = ("text", "gap")
 # Type of a part -> its kind, or its mark in the text if it is a gap.
 _TYPES = {
     **dict.fromkeys(("text", "input_text", "output_text", "refusal", "summary_text"), "text"),
@@ -53,26 +51,17 @@ _TYPES = {
     **dict.fromkeys(("image", "image_url", "input_image", "image_generation_call"), "image"),
     **dict.fromkeys(("audio", "input_audio", "output_audio", "audio_url"), "audio"),
     **dict.fromkeys(("video", "input_video", "video_url"), "video"),
-    **dict.fromkeys(("file", "input_file", "document", "container_upload"), "file"),
+    **dict.fromkeys(("file", "input_file", "document", "container_upload", "blob", "uri"), "file"),
 }
-_MEDIA = ("blob", "uri", "inline_data", "inlineData", "file_data", "fileData")
 # By their endings: server_tool_use, mcp_tool_result, web_search_call, custom_tool_call_output
-_RESULTS = ("tool_result", "_call_output", "call_response", "function_response")
+_RESULTS = ("tool_result", "_call_output", "call_response")
 _CALLS = ("tool_use", "_call")
-# Gemini's parts have no type, but one field, whose name says it.
-_UNTYPED = {
-    "text": "text",
-    **dict.fromkeys(("functionCall", "function_call"), "function_call"),
-    **dict.fromkeys(("functionResponse", "function_response"), "function_response"),
-    **dict.fromkeys(("inlineData", "inline_data"), "inline_data"),
-    **dict.fromkeys(("fileData", "file_data"), "file_data"),
-}
 _TOOL_NAME, _ARGUMENTS, _RESULT = 60, 80, 160  # most characters of each in a note
 _NOTES = 20  # most notes at one answer
 
 
 @dataclass(frozen=True, slots=True)
-class MessagePart:
+class _Part:
     """``text`` is the text, the name of a gap (``image``), the arguments of a call, or a result.
     ``tool`` is the name of the tool and ``key`` the id of the call, if given."""
 
@@ -85,12 +74,22 @@ class MessagePart:
 @dataclass(frozen=True, slots=True)
 class _Message:
     role: MessageRole
-    parts: Sequence[MessagePart]
+    parts: Sequence[_Part]
     name: str | None = None  # of the speaker
 
-    @property
-    def text(self) -> str:
-        return _joined(self.parts)
+
+def role_of(word: object, roles: Mapping[str, str]) -> object:
+    """Returns the role that ``word`` means by ``roles``, else ``word``. Raises RecordError for an
+    unknown word."""
+    if not isinstance(word, str):
+        return word
+    name = word.strip()
+    lower = {own.lower(): role for own, role in roles.items()}
+    known = roles.get(name) or lower.get(name.lower())
+    if known is None and name.lower() not in ROLE_WORDS:
+        hint = f"a word that --role explains (--role {name}=user)"
+        raise RecordError("role", f"user, assistant, system, tool, or {hint}", word)
+    return known or name
 
 
 def read_messages(
@@ -156,7 +155,7 @@ def _scored_assistant(read: Sequence[_Message], assistant: str | None) -> tuple[
     """Returns (name of the assistant to score, whether others answer too)."""
     names: dict[str, int] = {}  # name -> its first message
     for index, message in enumerate(read):
-        if message.role == "assistant" and message.name is not None and message.text.strip():
+        if message.role == "assistant" and message.name and _joined(message.parts).strip():
             names.setdefault(message.name, index)
     if assistant is not None:
         if names and assistant not in names:
@@ -179,20 +178,20 @@ def _turns(
     prompts: list[str] = []
     uses: list[_ToolUse] = []
     for message in read:
-        content = message.text
+        content, parts = _joined(message.parts), message.parts
         if message.role == "system":
             counts["system prompts"] += 1
             prompts += [content] if content.strip() else []
             continue
-        for part in message.parts:
+        for part in parts:
             if part.kind != "text":
                 counts[_COUNTED.get(part.kind, f"gaps [{part.text}]")] += 1
-        texts_alone = all(part.kind == "text" for part in message.parts)
+        texts_alone = all(part.kind == "text" for part in parts)
         if texts_alone and not content and message.role in ("user", "assistant"):
             counts["empty turns left out"] += 1
-        shown = [i for i, part in enumerate(message.parts) if part.kind in _SHOWN]
-        first = shown[0] if shown else len(message.parts)
-        _add_uses(uses, message.parts[:first])
+        shown = [i for i, part in enumerate(parts) if part.kind in ("text", "gap")]
+        first = shown[0] if shown else len(parts)
+        _add_uses(uses, parts[:first])
         if content:
             speaker: Role = "user" if message.role == "user" else "assistant"
             if only is not None and speaker == "assistant" and message.name != only:
@@ -204,8 +203,22 @@ def _turns(
             turns.append((speaker, content))
             for use in uses if speaker == "assistant" else ():
                 use.turn = len(turns) - 1 if use.turn is None else use.turn
-        _add_uses(uses, message.parts[first:])
-    return turns, prompts, _notes(uses)
+        _add_uses(uses, parts[first:])
+    notes: dict[int | None, list[str]] = {}
+    for use in uses:
+        notes.setdefault(use.turn, []).append(use.note())
+    for listed in notes.values():
+        if (more := len(listed) - _NOTES) > 0:
+            listed[_NOTES:] = [f"[{more} more tools]"]
+    return turns, prompts, [{"turn": t, "note": n} for t, own in notes.items() for n in own]
+
+
+def _joined(parts: Iterable[_Part]) -> str:
+    """Texts and marked gaps, one a line."""
+    shown = (
+        f"[{p.text}]" if p.kind == "gap" else p.text for p in parts if p.kind in ("text", "gap")
+    )
+    return "\n".join(each for each in shown if each.strip())
 
 
 # -- one message -----------------------------------------------------------------------------------
@@ -216,7 +229,7 @@ def _message(field: str, message: object) -> _Message:
         raise RecordError(field, "an object with role and content", message)
     kind = message.get("type")
     if "role" not in message and _kind(kind) is not None:
-        parts = list(_part(field, message))  # an item of OpenAI's Responses, which has no role
+        parts = list(_parts(field, message))  # an item of OpenAI's Responses, which has no role
         return _Message("assistant" if parts[0].kind == "gap" else "call", parts)
     stated = message.get("role", kind)  # LangChain: type is human, ai, tool
     role = ROLE_WORDS.get(stated.strip().lower()) if isinstance(stated, str) else None
@@ -228,13 +241,25 @@ def _message(field: str, message: object) -> _Message:
         results = [part for part in parts if part.kind == "result"]
         tool, key = message.get("name"), message.get("tool_call_id")
         named = (tool if isinstance(tool, str) else None, None if key is None else str(key))
-        return _Message(role, results or [MessagePart("result", _joined(parts), *named)])
+        return _Message(role, results or [_Part("result", _joined(parts), *named)])
     if role == "call":
         call = _json(_joined(parts))  # ShareGPT's: JSON of name and arguments, else any text
         call = call if isinstance(call, dict) else {"arguments": _joined(parts)}
-        return _Message(role, [_call_entry(f"{field}.content", call)])
+        return _Message(role, [_call(f"{field}.content", call)])
     if role == "assistant":
-        parts += _beside_content(field, message)
+        if message.get("refusal") is not None:
+            parts.append(_Part("text", text(f"{field}.refusal", message["refusal"])))
+        if isinstance(message.get("audio"), Mapping):
+            parts += _parts(f"{field}.audio", {**message["audio"], "type": "audio"})
+        if any(message.get(key) for key in ("reasoning_content", "reasoning", "thinking")):
+            parts.append(_Part("thinking", ""))
+        calls = message.get("tool_calls")
+        if calls is not None and not isinstance(calls, list | tuple):
+            raise RecordError(f"{field}.tool_calls", "a list of calls, or null", calls)
+        for index, each in enumerate(calls or ()):
+            parts.append(_call(f"{field}.tool_calls[{index}]", each))
+        if message.get("function_call") is not None:
+            parts.append(_call(f"{field}.function_call", message["function_call"]))
     for name in ("name", "model"):
         value = message.get(name)
         if value is not None and text(f"{field}.{name}", value).strip():
@@ -242,128 +267,76 @@ def _message(field: str, message: object) -> _Message:
     return _Message(role, parts)
 
 
-def _beside_content(field: str, message: Mapping[str, Any]) -> Iterator[MessagePart]:
-    """Yields what an answer holds beside its content: refusal, speech, thinking, calls."""
-    if message.get("refusal") is not None:
-        yield MessagePart("text", text(f"{field}.refusal", message["refusal"]))
-    if isinstance(message.get("audio"), Mapping):
-        yield from _part(f"{field}.audio", {**message["audio"], "type": "audio"})
-    if any(message.get(key) for key in ("reasoning_content", "reasoning", "thinking")):
-        yield MessagePart("thinking", "")
-    calls = message.get("tool_calls")
-    if calls is not None and not isinstance(calls, list | tuple):
-        raise RecordError(f"{field}.tool_calls", "a list of calls, or null", calls)
-    for index, call in enumerate(calls or ()):
-        yield _call_entry(f"{field}.tool_calls[{index}]", call)
-    if message.get("function_call") is not None:
-        yield _call_entry(f"{field}.function_call", message["function_call"])
-
-
-def _call_entry(field: str, call: object) -> MessagePart:
-    """A call with name and arguments under ``function``, under ``custom``, or bare."""
-    if not isinstance(call, Mapping):
-        raise RecordError(field, "an object with the tool's name", call)
-    for key in ("function", "custom"):
-        if isinstance(inner := call.get(key), Mapping):
-            call = {**call, **inner}
-    return _call(field, call)
-
-
-# -- parts of a message ----------------------------------------------------------------------------
-
-
-def _joined(parts: Iterable[MessagePart]) -> str:
-    """Texts and marked gaps, one a line."""
-    shown = (f"[{p.text}]" if p.kind == "gap" else p.text for p in parts if p.kind in _SHOWN)
-    return "\n".join(each for each in shown if each.strip())
-
-
-def _parts(field: str, content: object) -> Iterator[MessagePart]:
+def _parts(field: str, content: object) -> Iterator[_Part]:
     """Yields the parts of a content: a text, one part, a list of parts, or None (nothing). Raises
     RecordError for an unknown type of part: the user may have read it."""
     if content is None:
         return
-    if isinstance(content, str | Mapping):
-        yield from _part(field, content)
-    elif isinstance(content, list | tuple):
+    if isinstance(content, list | tuple):
         for index, part in enumerate(content):
-            yield from _part(f"{field}[{index}]", part)
-    else:
-        raise RecordError(field, "a text, a list of parts, or null", content)
-
-
-def _part(field: str, part: object) -> Iterator[MessagePart]:
-    if isinstance(part, str):
-        yield MessagePart("text", text(field, part))
+            if not isinstance(part, str | Mapping):
+                expected = "a part: a text, or an object with a type"
+                raise RecordError(f"{field}[{index}]", expected, part)
+            yield from _parts(f"{field}[{index}]", part)
         return
-    if not isinstance(part, Mapping):
-        raise RecordError(field, "a part: a text, or an object with a type", part)
-    stated = part.get("type")
-    if stated is None:
-        stated = next((_UNTYPED[name] for name in _UNTYPED if part.get(name) is not None), None)
-    kind = _kind(stated)
+    if isinstance(content, str):
+        yield _Part("text", text(field, content))
+        return
+    if not isinstance(content, Mapping):
+        raise RecordError(field, "a text, a list of parts, or null", content)
+    kind = _kind(content.get("type"))
     if kind is None:
         known = "text, image_url, input_audio, file, tool_use, tool_result, ..."
-        raise RecordError(f"{field}.type", f"a part of a known type ({known})", stated)
+        raise RecordError(f"{field}.type", f"a part of a known type ({known})", content.get("type"))
     if kind == "text":
-        name = next((k for k in ("text", "content", "refusal") if part.get(k) is not None), "text")
-        content = text(f"{field}.{name}", part.get(name))
-        yield MessagePart("thinking" if part.get("thought") is True else "text", content)
+        names = ("text", "content", "refusal")
+        name = next((k for k in names if content.get(k) is not None), "text")
+        yield _Part("text", text(f"{field}.{name}", content.get(name)))
     elif kind == "thinking":
-        yield MessagePart("thinking", "")
-    elif kind in ("call", "result"):
-        yield (_call if kind == "call" else _result)(field, part)
+        yield _Part("thinking", "")
+    elif kind == "call":
+        yield _call(field, content)
+    elif kind == "result":
+        yield _result(content)
     else:
-        yield MessagePart("gap", _medium(part) if kind == "medium" else kind)
-    spoken = part.get("transcript")
+        stated = content.get("modality")  # OpenTelemetry's blobs
+        yield _Part("gap", stated if stated in ("image", "audio", "video") else kind)
+    spoken = content.get("transcript")
     if isinstance(spoken, str) and spoken.strip():
-        yield MessagePart("text", text(f"{field}.transcript", spoken))
+        yield _Part("text", text(f"{field}.transcript", spoken))
 
 
 def _kind(stated: object) -> str | None:
-    """Returns text, thinking, call, result, the mark of a gap, or ``medium``: a gap whose part says
-    what it is. None for an unknown type."""
-    if not isinstance(stated, str):
-        return None
-    if stated in _TYPES or stated in _MEDIA:
-        return _TYPES.get(stated, "medium")
+    """Returns text, thinking, call, result or the mark of a gap; None for an unknown type."""
+    if not isinstance(stated, str) or stated in _TYPES:
+        return _TYPES.get(stated) if isinstance(stated, str) else None
     return "result" if stated.endswith(_RESULTS) else "call" if stated.endswith(_CALLS) else None
 
 
-def _medium(part: Mapping[str, object]) -> str:
-    inner = next((part[k] for k in _MEDIA if isinstance(part.get(k), Mapping)), part)
-    assert isinstance(inner, Mapping)
-    for word in (inner.get(k) for k in ("modality", "mime_type", "mimeType")):
-        if isinstance(word, str) and word.split("/")[0] in ("image", "audio", "video"):
-            return word.split("/")[0]
-    return "file"
+# -- tools -----------------------------------------------------------------------------------------
 
 
-def _call(field: str, part: Mapping[str, object]) -> MessagePart:
-    inner = _inner(part, "functionCall", "function_call")
-    given = next((inner[k] for k in ("arguments", "input", "args", "action") if k in inner), None)
-    named = inner.get("name") or str(part.get("type", "")).removesuffix("_call")
-    tool = text(f"{field}.name", named or "tool")
-    return MessagePart("call", _plain(given), tool, _key(part, inner))
+def _call(field: str, call: object) -> _Part:
+    """A call with name and arguments, under ``function`` or bare."""
+    if not isinstance(call, Mapping):
+        raise RecordError(field, "an object with the tool's name", call)
+    inner = call["function"] if isinstance(call.get("function"), Mapping) else call
+    names = ("arguments", "input", "args", "action")
+    given = next((inner[k] for k in names if k in inner), None)
+    named = inner.get("name") or str(call.get("type", "")).removesuffix("_call")
+    return _Part("call", _plain(given), text(f"{field}.name", named or "tool"), _key(call))
 
 
-def _result(field: str, part: Mapping[str, object]) -> MessagePart:
-    inner = _inner(part, "functionResponse", "function_response")
+def _result(part: Mapping[str, object]) -> _Part:
     names = ("output", "content", "response", "result")
-    given = next((inner[k] for k in names if inner.get(k) is not None), None)
-    tool = inner.get("name")
-    named = tool if isinstance(tool, str) else None
-    return MessagePart("result", _plain(given), named, _key(part, inner))
+    given = next((part[k] for k in names if part.get(k) is not None), None)
+    tool = part.get("name")
+    return _Part("result", _plain(given), tool if isinstance(tool, str) else None, _key(part))
 
 
-def _inner(part: Mapping[str, object], *names: str) -> Mapping[str, object]:
-    inner = next((part[name] for name in names if name in part), part)
-    return inner if isinstance(inner, Mapping) else part
-
-
-def _key(*places: Mapping[str, object]) -> str | None:
+def _key(part: Mapping[str, object]) -> str | None:
     names = ("call_id", "tool_use_id", "tool_call_id", "id")
-    return next((str(p[k]) for p in places for k in names if p.get(k) is not None), None)
+    return next((str(part[k]) for k in names if part.get(k) is not None), None)
 
 
 def _plain(value: object) -> str:
@@ -377,9 +350,6 @@ def _plain(value: object) -> str:
         if all(isinstance(each, str) for each in texts):
             return "\n".join(map(str, texts))
     return json.dumps(value, ensure_ascii=False, default=str)
-
-
-# -- notes of tools --------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -401,7 +371,7 @@ class _ToolUse:
         return f"[tool {call}: {_short(self.result, _RESULT) or 'empty result'}]"
 
 
-def _add_uses(uses: list[_ToolUse], parts: Iterable[MessagePart]) -> None:
+def _add_uses(uses: list[_ToolUse], parts: Iterable[_Part]) -> None:
     """Adds calls and results. A result belongs to the call of its id, else to the first one without
     a result."""
     for part in parts:
@@ -417,16 +387,6 @@ def _add_uses(uses: list[_ToolUse], parts: Iterable[MessagePart]) -> None:
                 fits = [_ToolUse(part.tool, key=part.key)]
                 uses += fits
             fits[0].result = part.text
-
-
-def _notes(uses: Iterable[_ToolUse]) -> list[dict[str, object]]:
-    notes: dict[int | None, list[str]] = {}
-    for use in uses:
-        notes.setdefault(use.turn, []).append(use.note())
-    for listed in notes.values():
-        if (more := len(listed) - _NOTES) > 0:
-            listed[_NOTES:] = [f"[{more} more tools]"]
-    return [{"turn": turn, "note": note} for turn, own in notes.items() for note in own]
 
 
 def _short(value: str, most: int) -> str:

@@ -11,7 +11,7 @@ from pydantic import model_validator
 
 from medal_judges.config import Config, option
 from medal_judges.errors import ConfigError, did_you_mean
-from medal_judges.reading.columns import ColumnMap, parse_columns, read_columns
+from medal_judges.reading.columns import ColumnMap, make_column_map
 from medal_judges.reading.containers import CONTAINERS
 from medal_judges.reading.forms import FORMS
 
@@ -27,7 +27,7 @@ class ReadOptions(Config):
 
     format: str | None = option(
         None,
-        help="What the file is if its content does not say: csv, openai, csv+turns.",
+        help="What the file is if its content does not say: csv, messages, csv+turns.",
         panel=_PANEL,
     )
     column: tuple[str, ...] = option(
@@ -62,29 +62,18 @@ class ReadOptions(Config):
 
     @model_validator(mode="after")
     def _check(self) -> ReadOptions:
-        _ = self._words, self.column_map
+        _ = self.kinds, self.column_map
         return self
 
     @cached_property
     def column_map(self) -> ColumnMap:
         """All of ``columns``, ``column``, ``label`` and ``role``."""
-        stated = parse_columns(self.column, labels=self.label, roles=self.role)
-        if isinstance(self.columns, Path | str):
-            return read_columns(self.columns).updated(stated)
-        return parse_columns(self.columns or {}).updated(stated)
-
-    @property
-    def container(self) -> str | None:
-        """The container that ``format`` names; None if it names none."""
-        return next((word for word in self._words if word in CONTAINERS), None)
-
-    @property
-    def form(self) -> str | None:
-        """The form of rows that ``format`` names; None if it names none."""
-        return next((word for word in self._words if word in FORMS), None)
+        return make_column_map(self.columns or {}, self.column, self.label, self.role)
 
     @cached_property
-    def _words(self) -> list[str]:
+    def kinds(self) -> tuple[str | None, str | None]:
+        """The container and the form of rows that ``format`` names; None for each that it does not
+        name."""
         words = self.format.lower().split("+") if self.format else []
         known = [*CONTAINERS, *FORMS]
         for word in words:
@@ -92,9 +81,11 @@ class ReadOptions(Config):
                 hint = f"{did_you_mean(word, known)}files: {', '.join(CONTAINERS)}; rows: "
                 hint += f"{', '.join(FORMS)}; or both: csv+turns"
                 raise ConfigError(f"no format {word!r}", hint=hint)
-        if sum(word in CONTAINERS for word in words) > 1 or sum(w in FORMS for w in words) > 1:
+        files = [word for word in words if word in CONTAINERS]
+        forms = [word for word in words if word in FORMS]
+        if max(len(files), len(forms)) > 1:
             raise ConfigError(f"format {self.format!r}: at most one kind of file and one of rows")
-        return words
+        return next(iter(files), None), next(iter(forms), None)
 
 
 class ReadOptionsWithoutLabels(ReadOptions):

@@ -15,13 +15,11 @@ from functools import cache
 from typing import Any, TypeGuard
 
 from medal_judges.errors import RecordError
-from medal_judges.records.dimension import load_rubric
+from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.languages import language_code
 from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import mapping, text
 
-RELEASED_FORM = "medal-released"
-OVERALL_KEY = "overall_quality_rating"  # name of ``overall`` in Table 11
 _LABEL_FIELDS = ("labels", "evaluation", "annotation", "gpt-4.1", "judgement")
 _CONTEXT_NUMBER = re.compile(r"-(\d+)\s*\Z")
 _SCENE_PART = re.compile(r"\W*(Scene Description|Persona|Gender|Language/Culture)\W*?:[*\s]*", re.I)
@@ -45,11 +43,13 @@ def line_of_released(record: Mapping[str, object]) -> dict[str, Any]:
     """Returns a released row in the line format, with ``form`` and ``labels_by``.
 
     Rows of one context are one group in all languages. The id is the request's with the chatbot's
-    name, which is unique in the released design. Raises RecordError that names the field.
+    name, which is unique in the released design. ``ended`` is set by the released code if the user
+    model ends the dialogue, and if none of its tries was accepted; the flag does not say which.
+    Raises RecordError that names the field.
     """
-    turns, request = record.get("dialogue"), record.get("source")
-    models = models_by_role(record.get("models"), turns)
-    number, scene = _context_number(record), scene_parts(record.get("scene"))
+    turns, request, ended = record.get("dialogue"), record.get("source"), record.get("ended")
+    models = _models_by_role(record.get("models"), turns)
+    number, scene = _context_number(record), _scene_parts(record.get("scene"))
     id, group = record.get("id"), record.get("group")
     if id is None and number is not None:
         chatbot = models.get("assistant")
@@ -58,6 +58,9 @@ def line_of_released(record: Mapping[str, object]) -> dict[str, Any]:
         group = f"medal-{int(number)}"
     elif not group and scene:  # without its line of the language
         group = f"medal-{content_hash(scene)}"
+    if isinstance(ended, bool):
+        is_long = isinstance(turns, list) and len(turns) >= _LONGEST
+        ended = "user or rejected" if ended else "cap" if is_long else "open"
     line: dict[str, Any] = {k: v for k, v in record.items() if k not in _REPLACED}
     line |= {
         "id": id,
@@ -68,8 +71,8 @@ def line_of_released(record: Mapping[str, object]) -> dict[str, Any]:
         "context": record.get("context") or scene,
         "meta": mapping(record, "meta") | ({"request": request} if number else {}),
         "group": group or None,
-        "ended": how_ended(record),
-        "form": RELEASED_FORM,
+        "ended": None if ended is None else str(ended),
+        "form": "medal-released",
     }
     return {k: v for k, v in (line | label_fields(record)).items() if v is not None}
 
@@ -81,10 +84,9 @@ def _context_number(record: Mapping[str, object]) -> str | None:
     return match[1] if match else None
 
 
-def models_by_role(names: object, turns: object) -> dict[str, str | None]:
-    """Returns ``{"user": ..., "assistant": ...}`` of a list with one name (or null) for each turn,
-    without a role whose turns are all null. Raises RecordError for a list of another length and for
-    two names of one role."""
+def _models_by_role(names: object, turns: object) -> dict[str, str | None]:
+    """``{"user": ..., "assistant": ...}`` of a list with one name (or null) for each turn, without
+    a role whose turns are all null."""
     if names is None:
         return {}
     if not isinstance(names, Sequence) or isinstance(names, str) or not isinstance(turns, list):
@@ -102,14 +104,13 @@ def models_by_role(names: object, turns: object) -> dict[str, str | None]:
     return models
 
 
-def scene_parts(scene: object) -> dict[str, str]:
-    """Returns scene, persona and gender of the request's text, without its line of the language. A
-    text without marked lines is the scene."""
+def _scene_parts(scene: object) -> dict[str, str]:
+    """Scene, persona and gender of the request's text, without its line of the language. A text
+    without marked lines is the scene."""
     parts: dict[str, list[str]] = {}
     key: str | None = "scene"
     for line in [] if scene is None else text("scene", scene).splitlines():
-        match = _SCENE_PART.match(line)
-        if match:
+        if match := _SCENE_PART.match(line):
             key = _CONTEXT_KEYS.get(match[1].lower())
             line = line[match.end() :]
         if key and line.strip():
@@ -117,39 +118,20 @@ def scene_parts(scene: object) -> dict[str, str]:
     return {name: "\n".join(lines) for name, lines in parts.items()}
 
 
-def how_ended(record: Mapping[str, object]) -> str | None:
-    """Returns the flag ``ended`` in words. The released code sets it if the user model ends the
-    dialogue, and if none of its tries was accepted; the flag does not say which."""
-    ended = record.get("ended")
-    if not isinstance(ended, bool):
-        return None if ended is None else str(ended)
-    if ended:
-        return "user or rejected"
-    turns = record.get("dialogue")
-    return "cap" if isinstance(turns, list) and len(turns) >= _LONGEST else "open"
+@cache
+def _rubric() -> tuple[Dimension, ...]:
+    return load_rubric("medal")
 
 
 def label_fields(record: Mapping[str, object]) -> dict[str, Any]:
-    """Returns the fields of the labels: those of the line format, or GPT-4.1's JSON."""
+    """Returns the fields of the labels: those of the line format, or GPT-4.1's JSON of MEDAL's
+    evaluation prompt (Table 11), an object or its text; a label can be bare (``"unsafe": 1``) or in
+    an object with its comment. Raises RecordError for text that is not JSON and for a label outside
+    its scale."""
     stated = record.get("labels")
     if stated and isinstance(stated, Mapping) and all(isinstance(v, list) for v in stated.values()):
         return {"labels": stated}
-    own = next((record[name] for name in _LABEL_FIELDS if record.get(name)), record)
-    labels, comments = parse_labels(own)
-    if not labels:
-        return {}
-    return {
-        "labels": {name: list(values) for name, values in labels.items()},
-        "scales": {name: list(rubric_scales()[name]) for name in labels},
-        "comments": comments,
-        "labels_by": "gpt-4.1",
-    }
-
-
-def parse_labels(value: object) -> tuple[dict[str, tuple[float, ...]], dict[str, str]]:
-    """Returns (labels, comments) of the JSON of MEDAL's evaluation prompt (Table 11), an object or
-    its text; a label can be bare (``"unsafe": 1``) or in an object with its comment. Raises
-    RecordError for text that is not JSON and for a label outside its scale."""
+    value: Any = next((record[name] for name in _LABEL_FIELDS if record.get(name)), record)
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -157,27 +139,24 @@ def parse_labels(value: object) -> tuple[dict[str, tuple[float, ...]], dict[str,
             raise RecordError("labels", "a JSON object", value) from error
     if not isinstance(value, Mapping):
         raise RecordError("labels", "an object of dimension: {label, comment}", value)
-    labels: dict[str, tuple[float, ...]] = {}
+    labels: dict[str, list[float]] = {}
+    scales: dict[str, list[float]] = {}
     comments: dict[str, str] = {}
-    for name, (low, high) in rubric_scales().items():
-        entry = value.get(OVERALL_KEY if name == "overall" else name)
+    for dimension in _rubric():
+        name, low, high = dimension.name, dimension.low, dimension.high
+        entry = value.get("overall_quality_rating" if name == "overall" else name)
         label = entry.get("label") if isinstance(entry, Mapping) else entry
         if label is None:
             continue
-        expected = f"a number from {low:g} to {high:g}"
         try:
-            number = None if isinstance(label, bool) else float(label)
-        except (TypeError, ValueError) as error:
-            raise RecordError(f"labels.{name}", expected, label) from error
-        if number is None or not low <= number <= high:
-            raise RecordError(f"labels.{name}", expected, label)
-        labels[name] = (number,)
+            number = float("nan") if isinstance(label, bool) else float(label)
+        except (TypeError, ValueError):
+            number = float("nan")
+        if not low <= number <= high:
+            raise RecordError(f"labels.{name}", f"a number from {low:g} to {high:g}", label)
+        labels[name], scales[name] = [number], [low, high]
         if isinstance(entry, Mapping) and entry.get("comment"):
             comments[name] = str(entry["comment"])
-    return labels, comments
-
-
-@cache
-def rubric_scales() -> dict[str, tuple[float, float]]:
-    """Returns the scale of each dimension of MEDAL's rubric."""
-    return {d.name: (d.low, d.high) for d in load_rubric("medal")}
+    if not labels:
+        return {}
+    return {"labels": labels, "scales": scales, "comments": comments, "labels_by": "gpt-4.1"}

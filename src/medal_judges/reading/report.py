@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,31 +74,28 @@ class ReadingReport:
 
     def summary(self) -> str:
         """Returns what was read, folded and skipped, in lines for a terminal."""
-        return visible("\n  ".join(self._lines()))
-
-    def _lines(self) -> Iterator[str]:
         forms = ", ".join(
             name if len(self.forms) == 1 else f"{count:,} {name}"
             for name, count in self.forms.most_common()
         )
-        first = f"{self.read:,} dialogues read" + (f" ({forms})" if forms else "")
-        yield first + (f"; {self.count:,} bad rows left out" if self.count else "")
+        lines = [f"{self.read:,} dialogues read" + (f" ({forms})" if forms else "")]
+        lines[0] += f"; {self.count:,} bad rows left out" if self.count else ""
         if self.folded:
-            counts = ", ".join(f"{n:,} {what}" for what, n in self.folded.most_common())
-            yield f"folded: {counts}"
+            lines.append("folded: " + ", ".join(f"{n:,} {w}" for w, n in self.folded.most_common()))
         if self.made:
-            yield f"{self.made:,} ids made from the content: there were none"
+            lines.append(f"{self.made:,} ids made from the content: there were none")
         if self.numbered:
-            yield f"{self.numbered:,} ids numbered (ID#2): an earlier row had them"
-        yield from (f"{n:,} x {why}" for why, n in self.left_out.most_common(_SHOWN))
+            lines.append(f"{self.numbered:,} ids numbered (ID#2): an earlier row had them")
+        lines += [f"{n:,} x {why}" for why, n in self.left_out.most_common(_SHOWN)]
         if (more := len(self.left_out) - _SHOWN) > 0:
-            yield f"and {more} other reasons"
+            lines.append(f"and {more} other reasons")
         if self.listed is not None and self.count:
-            yield f"all of them are listed in {self.listed}"
+            lines.append(f"all of them are listed in {self.listed}")
         elif self.listed is None:
-            yield from self.messages
+            lines += self.messages
             if (more := self.count - len(self.messages)) > 0:
-                yield f"and {more:,} more"
+                lines.append(f"and {more:,} more")
+        return visible("\n  ".join(lines))
 
     def require_rest(self) -> None:
         """Raises CoverageError (exit code 3) if every row is bad."""
@@ -121,7 +118,5 @@ def reading_report(
 def list_beside(out: str | Path) -> Path:
     """Returns ``scored.skipped.jsonl`` for ``scored.jsonl``, ``scored.jsonl.gz``, ..."""
     target = Path(out)
-    stem = target.name.removesuffix(".gz")
-    for ending in (".jsonl", ".parquet", ".csv"):
-        stem = stem.removesuffix(ending)
+    stem = re.sub(r"(\.jsonl|\.parquet|\.csv)?(\.gz)?\Z", "", target.name)
     return target.with_name(f"{stem}.skipped.jsonl")

@@ -8,7 +8,6 @@ from typing import IO
 
 from medal_judges.errors import ConfigError, RecordError
 from medal_judges.reading.messages import ROLE_WORDS
-from medal_judges.reading.text_rows import NumberedRow
 
 _MOST = 64_000_000  # characters of a file, which is read whole
 # A name of at most 40 characters and a colon, bold or not; the wide colon is Chinese and Japanese.
@@ -33,7 +32,7 @@ def is_transcript(value: object) -> bool:
     return found is not None and found["name"].strip().lower() in ROLE_WORDS
 
 
-def transcript_rows(stream: IO[str]) -> Iterator[NumberedRow]:
+def transcript_rows(stream: IO[str]) -> Iterator[tuple[int, object]]:
     """Yields the chats of a file with their first lines, each as ``{"transcript": text}``.
 
     Lines of dashes (``---``, ``===``, ``***``) separate chats. Without them blank lines do, if
@@ -46,7 +45,7 @@ def transcript_rows(stream: IO[str]) -> Iterator[NumberedRow]:
     parts = _parts(lines, lambda line: _RULE.fullmatch(line) is not None)
     if len(parts) == 1:
         blocks = _parts(lines, lambda line: not line.strip())
-        speakers = [[_LABELLED.match(line) is not None for line in block] for _, block in blocks]
+        speakers = [[begins_transcript(line) for line in block] for _, block in blocks]
         if all(labelled[0] and sum(labelled) > 1 for labelled in speakers):
             parts = blocks
     for number, part in parts:
@@ -75,8 +74,7 @@ def messages_of_transcript(text: str, roles: Mapping[str, str]) -> list[dict[str
     in an answer is not); other lines belong to the turn before. Raises RecordError if no user or no
     assistant is known.
     """
-    known: dict[str, str] = {word.lower(): role for word, role in ROLE_WORDS.items()}
-    known |= {word.lower(): role for word, role in roles.items()}
+    known: dict[str, str] = {word.lower(): role for word, role in {**ROLE_WORDS, **roles}.items()}
     names: dict[str, None] = {}
     messages: list[dict[str, str]] = []
     for line in text.splitlines():
@@ -91,6 +89,6 @@ def messages_of_transcript(text: str, roles: Mapping[str, str]) -> list[dict[str
     if not {"user", "assistant"} <= {known.get(name.lower()) for name in names}:
         pairs = zip((*names, "Anna", "Bot")[:2], ("user", "assistant"), strict=True)
         hint = " ".join(f'--role "{name}={role}"' for name, role in pairs)
-        expected = f"speakers of whom it is known who asks and who answers ({hint})"
+        expected = f"at least one speaker known as a user and one as an assistant ({hint})"
         raise RecordError("speaker", expected, ", ".join([*names][:9]))
     return [message | {"content": message["content"].strip()} for message in messages]

@@ -19,14 +19,13 @@ RECORD: dict[str, object] = {
     "version": "1",
     "settings": {"seed": 0},
     "agents": {},
-    "languages": [],
     "contexts": {},
 }
 HOLD = """
 import sys
 from pathlib import Path
 from medal_judges.data_prep.generation.outputs import Outputs
-record = {"version": "1", "settings": {"seed": 0}, "agents": {}, "languages": [], "contexts": {}}
+record = {"version": "1", "settings": {"seed": 0}, "agents": {}, "contexts": {}}
 held = Outputs(Path(sys.argv[1]), record)
 print("held", flush=True)
 sys.stdin.read()

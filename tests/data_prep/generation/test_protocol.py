@@ -12,20 +12,14 @@ import pytest
 
 from medal_judges.config import build_config
 from medal_judges.data_prep.generation.config import GenerateConfig
-from medal_judges.data_prep.generation.dialogue_state import (
-    DialogueState,
-    ProtocolLimits,
-    Utterance,
-)
 from medal_judges.data_prep.generation.requests import RequestBuilder
+from medal_judges.data_prep.generation.state import DialogueState
 from medal_judges.data_prep.seeds.contexts import SeedContext
 from medal_judges.errors import ConfigError
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Turn
 
 from .runs import AGENTS, generate, lines, settings
-
-LIMITS = ProtocolLimits(10, 5, 10)
 
 
 @dataclass
@@ -201,11 +195,10 @@ def test_table_10_shows_the_judge_the_dialogue_alone(tmp_path: Path) -> None:
         check = {"prompt": prompt, "temperature": 0.1, "max_tokens": 64}
         config = build_config(GenerateConfig, settings(tmp_path, check=check), where="test")
         turns = [Turn("user", "Hello"), Turn("assistant", "Hi")]
-        bye = Utterance("Bye", ends=True)
-        state = DialogueState("x", context, "u", LIMITS, "bot-0", turns, candidate=bye)
+        state = DialogueState("x", context, "u", config, "bot-0", turns, candidate=("Bye", True))
         messages = RequestBuilder(config).request(state).messages
         prompts[prompt] = "\n".join(m.content for m in messages)
-        opener = DialogueState("y", context, "u", LIMITS, candidate=Utterance("Hey"))
+        opener = DialogueState("y", context, "u", config, candidate=("Hey", False))
         first = RequestBuilder(config).request(opener).messages[-1].content
         assert "(nothing yet: it is the first message)" in first and first.endswith("user: Hey")
     shown, alone = prompts["user_check"], prompts["user_check_table10"]

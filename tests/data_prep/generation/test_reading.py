@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from medal_judges.data_prep.generation.dialogue_state import (
-    Utterance,
+from medal_judges.data_prep.generation.state import (
     read_utterance,
     read_verdict,
     without_thinking,
@@ -54,7 +53,7 @@ from medal_judges.data_prep.generation.dialogue_state import (
     ],
 )
 def test_an_utterance_is_the_message_alone(answer: str, text: str, ends: bool) -> None:
-    assert read_utterance(answer) == Utterance(text, ends)
+    assert read_utterance(answer) == (text, ends)
 
 
 @pytest.mark.parametrize(
@@ -81,8 +80,7 @@ def test_an_utterance_is_the_message_alone(answer: str, text: str, ends: bool) -
     ],
 )
 def test_a_verdict_is_yes_or_no(answer: str, accepted: bool, reason: str, readable: bool) -> None:
-    found = read_verdict(answer)
-    assert (found.accepted, found.reason, found.readable) == (accepted, reason, readable)
+    assert read_verdict(answer) == (accepted if readable else None, reason)
 
 
 def test_a_chatbots_answer_loses_its_reasoning_and_nothing_else() -> None:

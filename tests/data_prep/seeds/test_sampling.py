@@ -40,7 +40,7 @@ def people(count: int) -> list[str]:
 
 
 def sample(n: int, scenes: int, personas: int, seed: int = 0) -> Any:
-    return draw(n, triples(scenes), people(personas), load_affects(), seed=seed)
+    return draw(n, triples(scenes), people(personas), seed=seed)
 
 
 def test_golden_ids() -> None:
@@ -84,16 +84,16 @@ def test_a_seed_decides_and_the_order_of_the_lines_does_not() -> None:
     rng = np.random.default_rng(3)
     mixed = [triples(100)[i] for i in rng.permutation(100)]
     twice = [people(100)[i] for i in rng.permutation(100)] * 2
-    assert draw(60, mixed, twice, load_affects(), seed=0) == a
+    assert draw(60, mixed, twice, seed=0) == a
 
 
 def test_nothing_comes_twice_before_all_came_once() -> None:
     found = sample(150, 40, 30)
     for start, size, key in ((0, 40, "scene"), (40, 40, "scene"), (0, 30, "persona")):
         assert len({getattr(d, key) for d in found[start : start + size]}) == size
-    assert len({(d.scene.text, d.persona) for d in found}) == 150
+    assert len({(d.scene, d.persona) for d in found}) == 150
     every = sample(63, 9, 7)  # as many as there are pairs
-    assert len({(d.scene.text, d.persona) for d in every}) == 63
+    assert len({(d.scene, d.persona) for d in every}) == 63
 
 
 def balanced(values: list[Any], kinds: int) -> bool:
@@ -110,7 +110,7 @@ def balanced(values: list[Any], kinds: int) -> bool:
 def test_quadrants_states_genders_and_countries_are_in_balance() -> None:
     found = sample(400, 200, 200, seed=5)
     felt = [d for d in found if d.affect is not None]
-    assert len(felt) == len([d for d in found if not d.scene.affective]) == 300
+    assert len(felt) == len([d for d in found if d.relation != "xReact"]) == 300
     assert balanced([d.quadrant for d in felt], 4)
     for name, known in load_affects().items():
         states = [d.affect for d in felt if d.quadrant == name]
@@ -134,36 +134,23 @@ def test_genders_do_not_follow_feelings() -> None:
 def test_gendered_scenes_and_personas_are_left_out() -> None:
     lines = [Triple("PersonX calls his boss", "xWant", "to talk"), *triples(3)]
     persons = ["A woman at sea", *people(3)]
-    found = draw(9, lines, persons, load_affects(), seed=0)
-    assert not any("his" in d.scene.text for d in found)
+    found = draw(9, lines, persons, seed=0)
+    assert not any("his" in d.scene for d in found)
     assert not any("woman" in d.persona for d in found)
     with pytest.raises(ConfigError, match="3 gender-neutral scenes and 3 personas make only 9"):
-        draw(10, lines, persons, load_affects(), seed=0)
-
-
-def test_configured_countries_and_genders() -> None:
-    settings = {"n": 6, "countries": {"pt": ["Angola"]}, "genders": ["female"]}
-    config = build_config(SeedsConfig, settings, where="x.yaml")
-    found = contexts_for(config, ["pt", "de"], 0)
-    assert {c.country for c in found if c.lang == "pt"} == {"Angola"}
-    assert {c.gender for c in found} == {"female"}
+        draw(10, lines, persons, seed=0)
 
 
 @pytest.mark.parametrize(
-    ("languages", "settings", "said"),
-    [
-        (["xx"], {}, "no language 'xx'"),
-        (["de", "de"], {}, "each once"),
-        ([], {}, "at least one"),
-        (["de"], {"countries": {"pt": ("Angola",)}}, "countries of 'pt'"),
-    ],
+    ("languages", "said"),
+    [(["xx"], "no language 'xx'"), (["de", "de"], "each once"), ([], "at least one")],
 )
-def test_what_cannot_be_drawn(languages: list[str], settings: Any, said: str) -> None:
+def test_what_cannot_be_drawn(languages: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        contexts_for(SeedsConfig(n=2, **settings), languages, 0)
+        contexts_for(SeedsConfig(n=2), languages, 0)
 
 
-@pytest.mark.parametrize("bad", [{"n": 0}, {"critic": "rec_0.4"}, {"scene": "x"}, {"genders": []}])
+@pytest.mark.parametrize("bad", [{"n": 0}, {"critic": "rec_0.4"}, {"scene": "x"}])
 def test_bad_settings(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         build_config(SeedsConfig, bad, where="x.yaml")
@@ -190,8 +177,8 @@ def published(tmp_path: Path) -> Callable[[int], SeedsConfig]:
 def test_contexts_of_files(published: Callable[[int], SeedsConfig]) -> None:
     config = published(2000)
     found = draws_for(config, 0)
-    assert found == draw(20, triples(2000), people(2000), load_affects(), seed=0)
-    assert [c.scene for c in contexts_for(config, ["fr"], 0)] == [d.scene.text for d in found]
+    assert found == draw(20, triples(2000), people(2000), seed=0)
+    assert [c.scene for c in contexts_for(config, ["fr"], 0)] == [d.scene for d in found]
 
 
 def test_memory_does_not_grow_with_the_file(published: Callable[[int], SeedsConfig]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,6 @@ from medal_judges.data_prep.seeds.scenes import (
     parse_triple,
     read_personas,
     read_triples,
-    scene_of,
     sentences,
 )
 from medal_judges.errors import ConfigError, RecordError
@@ -62,9 +60,9 @@ def test_sentences(head: str, relation: str, tail: str, said: str) -> None:
 
 
 def test_a_feeling_in_either_event_counts() -> None:
-    assert scene_of(Triple("PersonX angers PersonY", "xWant", "to leave")).affective
-    assert scene_of(Triple("PersonX leaves", "xReact", "guilty")).affective
-    assert not scene_of(Triple("PersonX leaves", "xWant", "to call")).affective
+    assert affective_word(sentences(Triple("PersonX angers PersonY", "xWant", "to leave")))
+    assert affective_word(sentences(Triple("PersonX leaves", "xReact", "guilty")))
+    assert not affective_word(sentences(Triple("PersonX leaves", "xWant", "to call")))
 
 
 def test_a_gender_in_either_event_counts() -> None:
@@ -98,14 +96,14 @@ def test_the_spelling_of_the_published_read_me() -> None:
 
 def test_the_embedded_set_is_large_varied_and_neutral() -> None:
     triples, personas = list(read_triples(EMBEDDED)), list(read_personas(EMBEDDED))
-    scenes = [scene_of(triple) for triple in triples]
-    assert len(triples) >= 60 and len({scene.text for scene in scenes}) == len(triples)
+    assert len(triples) >= 60 and len(set(map(sentences, triples))) == len(triples)
     assert len(personas) >= 60 and len(set(personas)) == len(personas)
     counts = Counter(triple.relation for triple in triples)
-    assert set(counts) == set(load_relations().relations) and min(counts.values()) >= 8
+    assert set(counts) == set(load_relations()["relations"]) and min(counts.values()) >= 8
     assert all(is_neutral(triple) for triple in triples)
     assert [p for p in personas if gendered_word(p)] == []
-    assert all(scene.affective == (scene.relation == "xReact") for scene in scenes)
+    for triple in triples:
+        assert (affective_word(sentences(triple)) is not None) == (triple.relation == "xReact")
 
 
 def test_states_fill_the_four_quadrants_and_are_known_as_feelings() -> None:
@@ -114,17 +112,6 @@ def test_states_fill_the_four_quadrants_and_are_known_as_feelings() -> None:
     assert [len(each) for each in quadrants.values()] == [6, 6, 6, 6]
     assert len(set(states)) == 24
     assert [s for s in states if affective_word(f"PersonX is {s}.") is None] == []
-
-
-def test_a_state_may_stand_once(tmp_path: Path) -> None:
-    path = tmp_path / "states.yaml"
-    text = "pleasant_activated: [gay]\npleasant_calm: [calm]\nunpleasant_calm: [{}]\n"
-    path.write_text(text.format("calm") + "unpleasant_activated: [cross]\n")
-    with pytest.raises(ConfigError, match="a state may occur only once"):
-        load_affects(str(path))
-    path.write_text(text.format("low"))
-    with pytest.raises(ConfigError, match="unpleasant_activated"):
-        load_affects(str(path))
 
 
 def test_languages() -> None:

@@ -7,19 +7,15 @@ The state follows from the answers in their order, live or from the journal (see
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.data_prep.seeds.contexts import SeedContext
 from medal_judges.data_prep.sources.source import hash_split
 from medal_judges.models.prompted.answers import after_thinking
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.labelled import LabelledDialogue
-
-Stage = Literal["say", "check", "reply"]  # who answers next: user, user judge, chatbot
-# user: END_OF_DIALOGUE. cap: max_turns. rejected: no attempt at the user's turn was accepted.
-End = Literal["user", "cap", "rejected"]
-SOURCE = "medal-generated"
 
 END_OF_DIALOGUE = "END_OF_DIALOGUE"
 # Anywhere as the prompt writes it, also with its underscores escaped or left out; in small letters
@@ -41,53 +37,35 @@ _VERDICT = re.compile(
 _FIELDS = re.compile(r'\A\{\s*"verdict"\s*:\s*"(Yes|No)"\s*(?:,\s*"reason"\s*:\s*"([^"]*))?')
 
 
-@dataclass(frozen=True, slots=True)
-class Utterance:
-    """A message of the user; ``ends``: its answer held END_OF_DIALOGUE."""
-
-    text: str
-    ends: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """``reason`` is the judge's, empty if it accepts. An answer that is neither yes nor no is a
-    rejection that is not ``readable``."""
-
-    accepted: bool
-    reason: str = ""
-    readable: bool = True
-
-
-def read_utterance(answer: str) -> Utterance:
+def read_utterance(answer: str) -> tuple[str, bool]:
     """The message in a user agent's answer, without a whole label such as ``user:`` before it and
-    quotation marks around it. Letters of the message are never removed."""
-    text = _bare(without_thinking(answer))
+    quotation marks around it, and whether it ends the dialogue. Letters of the message are never
+    removed."""
+
+    def bare(text: str) -> str:
+        text = _LABEL.sub("", text, count=1)
+        if len(text) > 1 and _QUOTES.get(text[0]) == text[-1] and text[0] not in text[1:-1]:
+            text = text[1:-1].strip()
+        return text
+
+    text = bare(without_thinking(answer))
     ends = _END.search(text) is not None
-    if ends:
-        text = _bare(_END.sub(" ", text).strip())
-    return Utterance(text, ends)
+    return (bare(_END.sub(" ", text).strip()) if ends else text), ends
 
 
-def _bare(text: str) -> str:
-    text = _LABEL.sub("", text, count=1)
-    if len(text) > 1 and _QUOTES.get(text[0]) == text[-1] and text[0] not in text[1:-1]:
-        text = text[1:-1].strip()
-    return text
-
-
-def read_verdict(answer: str) -> Verdict:
-    """``Yes.`` accepts; ``No. reason`` rejects (MEDAL, Table 10). So do the two fields of a JSON
-    object, also of one that was truncated after the verdict."""
+def read_verdict(answer: str) -> tuple[bool | None, str]:
+    """Whether the user judge accepts, and its reason. ``Yes.`` accepts; ``No. reason`` rejects
+    (MEDAL, Table 10). So do the two fields of a JSON object, also of one that was truncated after
+    the verdict. None for an answer that is neither yes nor no."""
     text = without_thinking(answer)
     if (fields := _FIELDS.match(text)) is not None:
         text = f"{fields[1]}. {fields[2] or ''}"
     verdict = _VERDICT.match(text)
     if verdict is None:
-        return Verdict(False, " ".join(text.split()), readable=False)
+        return None, " ".join(text.split())
     if verdict[1].lower() == "yes":
-        return Verdict(True)
-    return Verdict(False, " ".join(text[verdict.end() :].split()))
+        return True, ""
+    return False, " ".join(text[verdict.end() :].split())
 
 
 def without_thinking(answer: str) -> str:
@@ -97,111 +75,89 @@ def without_thinking(answer: str) -> str:
     return "" if rest is None else rest[0].strip()
 
 
-@dataclass(frozen=True, slots=True)
-class ProtocolLimits:
-    """Attempts at a user's turn and turns of a dialogue (MEDAL, appendix C.2)."""
-
-    first_tries: int
-    later_tries: int
-    max_turns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """A rejected attempt (from 1) at a user's turn, a line of rejected.jsonl. ``by`` is the user
-    judge, or a rule that needs no judge (an empty message)."""
-
-    id: str
-    turn: int
-    attempt: int
-    text: str
-    reason: str
-    by: Literal["judge", "rule"]
-    readable: bool
-
-    def to_record(self) -> dict[str, Any]:
-        """A line of rejected.jsonl."""
-        return asdict(self)
-
-
 @dataclass(slots=True)
 class DialogueState:
     """``chatbot`` None is a first message, which all chatbots share once it is accepted.
 
     ``tries``: attempts at each accepted user turn. ``rejections``: the rejected attempts at the
-    current turn. ``cut``: indices of turns that were truncated at their token limit.
+    current turn, as lines of rejected.jsonl. ``cut``: indices of turns that were truncated at their
+    token limit. ``candidate``: the message that waits for the user judge, and whether it ends the
+    dialogue. ``ended``: by END_OF_DIALOGUE of the ``user``, by the ``cap`` on turns, or because all
+    attempts at a user's turn were ``rejected``.
     """
 
     id: str
     context: SeedContext
     user: str
-    limits: ProtocolLimits
+    config: GenerateConfig
     chatbot: str | None = None
     turns: list[Turn] = field(default_factory=list)
     tries: list[int] = field(default_factory=list)
     cut: list[int] = field(default_factory=list)
-    rejections: list[Rejection] = field(default_factory=list)
-    candidate: Utterance | None = None
+    rejections: list[dict[str, Any]] = field(default_factory=list)
+    candidate: tuple[str, bool] | None = None
     candidate_cut: bool = False
-    ended: End | None = None
+    ended: Literal["user", "cap", "rejected"] | None = None
 
     @property
-    def stage(self) -> Stage:
-        """Who answers next."""
+    def stage(self) -> Literal["say", "check", "reply"]:
+        """Who answers next: the user, the user judge, or the chatbot."""
         if self.candidate is not None:
             return "check"
         return "reply" if self.chatbot is not None and self.turns[-1].role == "user" else "say"
 
     @property
     def candidate_text(self) -> str:
-        """The utterance as the user judge sees it, with its mark of the end."""
-        assert self.candidate is not None
-        return f"{self.candidate.text} {END_OF_DIALOGUE * self.candidate.ends}".strip()
+        """The message as the user judge sees it, with its mark of the end."""
+        text, ends = self.candidate or ("", False)
+        return f"{text} {END_OF_DIALOGUE * ends}".strip()
 
     @property
     def opened(self) -> bool:
         """Whether this is an accepted first message."""
         return self.chatbot is None and bool(self.turns)
 
-    @property
-    def over(self) -> bool:
-        """Whether it waits for nothing more."""
-        return self.ended is not None or self.opened
-
-    def take(self, answer: str, cut: bool) -> Rejection | None:
+    def take(self, answer: str, cut: bool) -> dict[str, Any] | None:
         """Apply the answer to the question of ``stage``; returns the rejection it led to."""
         if self.stage == "reply":
             self._add(Turn("assistant", without_thinking(answer)), cut)
             return None
         if self.stage == "say":
-            self.candidate, self.candidate_cut = read_utterance(answer), cut
-            if not self.candidate.text and not self.candidate.ends:
-                return self._reject(Verdict(False, "The message is empty."), "rule")
-            if not self.turns and self.candidate.ends:
-                early = Verdict(False, "A first message cannot end the dialogue.")
-                return self._reject(early, "rule")
+            text, ends = self.candidate = read_utterance(answer)
+            self.candidate_cut = cut
+            if not text and not ends:
+                return self._reject("The message is empty.", "rule")
+            if not self.turns and ends:
+                return self._reject("A first message cannot end the dialogue.", "rule")
             return None
-        verdict = read_verdict(answer)
-        if not verdict.accepted:
-            return self._reject(verdict, "judge")
+        accepted, reason = read_verdict(answer)
+        if not accepted:
+            return self._reject(reason, "judge", readable=accepted is not None)
         assert self.candidate is not None
-        utterance, self.candidate = self.candidate, None
+        (text, ends), self.candidate = self.candidate, None
         self.tries.append(len(self.rejections) + 1)
         self.rejections = []
-        if utterance.text:
-            self._add(Turn("user", utterance.text), self.candidate_cut)
-        if utterance.ends:
+        if text:
+            self._add(Turn("user", text), self.candidate_cut)
+        if ends:
             self.ended = "user"
         return None
 
-    def _reject(self, verdict: Verdict, by: Literal["judge", "rule"]) -> Rejection:
-        text, attempt = self.candidate_text, len(self.rejections) + 1
+    def _reject(self, reason: str, by: str, readable: bool = True) -> dict[str, Any]:
+        attempt = len(self.rejections) + 1
+        rejection = {
+            "id": self.id,
+            "turn": len(self.turns),
+            "attempt": attempt,
+            "text": self.candidate_text,
+            "reason": reason,
+            "by": by,
+            "readable": readable,
+        }
         self.candidate = None
-        rejection = Rejection(
-            self.id, len(self.turns), attempt, text, verdict.reason, by, verdict.readable
-        )
         self.rejections.append(rejection)
-        if attempt == (self.limits.later_tries if self.turns else self.limits.first_tries):
+        decoding = self.config.later_turns if self.turns else self.config.first_turn
+        if attempt == decoding.tries:
             self.ended = "rejected"
         return rejection
 
@@ -209,15 +165,14 @@ class DialogueState:
         if cut:
             self.cut.append(len(self.turns))
         self.turns.append(turn)
-        if len(self.turns) >= self.limits.max_turns:
+        if len(self.turns) >= self.config.max_turns:
             self.ended = "cap"
 
     def with_chatbot(self, chatbot: str) -> DialogueState:
         """The dialogue of ``chatbot`` that begins with this accepted first message."""
-        assert self.opened
         shared = (list(self.turns), list(self.tries), list(self.cut))
-        id = dialogue_id(self.id, chatbot)
-        return DialogueState(id, self.context, self.user, self.limits, chatbot, *shared)
+        id = f"{self.id}--{chatbot}"
+        return DialogueState(id, self.context, self.user, self.config, chatbot, *shared)
 
     def row(self) -> LabelledDialogue:
         """The finished dialogue as a line without labels."""
@@ -229,14 +184,9 @@ class DialogueState:
             id=self.id,
             turns=tuple(self.turns),
             lang=self.context.lang,
-            source=SOURCE,
+            source="medal-generated",
             models={"user": self.user, "assistant": self.chatbot},
             context=self.context.of_dialogue(),
         )
         split = hash_split(group, seed=0)
         return LabelledDialogue(dialogue, {}, {}, split=split, group=group, extra=extra)
-
-
-def dialogue_id(opener: str, chatbot: str) -> str:
-    """Id of the dialogue that ``chatbot`` has after the first message ``opener``."""
-    return f"{opener}--{chatbot}"

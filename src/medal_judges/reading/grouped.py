@@ -1,0 +1,262 @@
+"""Forms in which several rows are one chat: tables of one turn a row, and OpenTelemetry spans.
+
+Spans are those of GenAI calls. Their attributes ``gen_ai.input.messages``,
+``gen_ai.output.messages`` and ``gen_ai.system_instructions`` hold JSON text or lists; they stand
+under ``attributes``, or are columns. OTLP's JSON export (``resourceSpans``) is read too.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from datetime import datetime, timezone
+from itertools import groupby, pairwise
+from typing import Any
+
+from medal_judges.errors import MedalError, RecordError
+from medal_judges.reading.columns import ColumnMap, Fields, find_key, lookup, parsed_cell
+from medal_judges.reading.messages import role_of
+
+CONVERSATIONS = (
+    *("conversation_id", "dialogue_id", "dialog_id", "chat_id", "session_id", "thread_id"),
+    *("ticket_id", "conversation_hash", "conversation", "session", "thread", "chat"),
+)
+ROLES = ("role", "speaker", "sender", "from", "author", "participant", "sender_type")
+CONTENTS = ("content", "text", "message", "body", "utterance", "value", "msg")
+_TIMES = ("time", "timestamp", "created_at", "datetime", "date", "sent_at", "create_time", "ts")
+_ORDERS = (
+    *("turn_index", "turn_number", "message_index", "message_number", "order", "position"),
+    *("sequence", "seq", "turn_id"),
+)
+_NAMES = ("name", "assistant_name", "agent_name")
+Group = list[tuple[int, Fields]]  # (number, record) of its rows in the order of the file
+
+_SORTED = """
+SELECT key, number, record FROM
+  (SELECT key, number, record, rowid AS place,
+     MIN(rowid) OVER (PARTITION BY key) AS first FROM rows)
+ORDER BY first, place
+"""
+
+
+def gathered(rows: Iterable[tuple[str, int, object]]) -> Iterator[tuple[str, Group]]:
+    """Yields (key, rows) of each key of ``rows`` (key, number, record), in the order of first rows.
+    One group is in memory; the rest is in a temporary SQLite file."""
+    with closing(sqlite3.connect("")) as base:  # "": private, on disk, deleted when closed
+        try:
+            base.execute("PRAGMA cache_size = -65536")  # KiB; small files never touch the disk
+            base.execute("PRAGMA journal_mode = OFF")
+            base.execute("CREATE TABLE rows (key TEXT, number INTEGER, record TEXT)")
+            lines = ((key, number, json.dumps(record)) for key, number, record in rows)
+            base.executemany("INSERT INTO rows VALUES (?, ?, ?)", lines)
+            for key, group in groupby(base.execute(_SORTED), key=lambda row: row[0]):
+                yield key, [(number, json.loads(record)) for _, number, record in group]
+        except sqlite3.OperationalError as error:
+            hint = "SQLITE_TMPDIR names the folder for it"
+            raise MedalError(f"rows cannot be sorted on disk: {error}", hint=hint) from error
+
+
+# -- one turn a row --------------------------------------------------------------------------------
+
+
+def conversation_of_turn(record: Mapping[str, object], columns: ColumnMap) -> str:
+    """Returns the id of a turn's conversation. Raises RecordError if the row states none."""
+    value = lookup(record, columns.fields.get("id") or find_key(record, CONVERSATIONS) or "")
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # tables have no whole numbers if a cell is empty
+    if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
+        raise RecordError("id", "the conversation that the turn belongs to", value)
+    return str(value)
+
+
+def chat_of_turns(key: str, rows: Group, columns: ColumnMap) -> Fields:
+    """Returns one chat: messages in order, and the columns that are equal in all rows.
+
+    Turns are in the order of the column ``order``, else of the times if every row has one, else of
+    the file. Columns that differ from turn to turn are dropped, except the time of the first turn.
+    """
+    names = {
+        field: columns.fields.get(field) or find_key(rows[0][1], known) or ""
+        for field, known in (
+            *(("id", CONVERSATIONS), ("role", ROLES), ("content", CONTENTS)),
+            *(("time", _TIMES), ("order", _ORDERS), ("name", _NAMES)),
+        )
+    }
+    for field in ("order", "time"):
+        places = [_moment(lookup(record, names[field])) for _, record in rows]
+        if None not in places:
+            order = sorted(range(len(rows)), key=lambda i: places[i])  # type: ignore[arg-type, return-value]
+            rows = [rows[i] for i in order]
+            break
+    messages: list[Fields] = []
+    chat: Fields = {}
+    differ = set(names.values())
+    for number, record in rows:
+        role = lookup(record, names["role"])
+        try:
+            message: Fields = {"role": role_of(role, columns.roles)}
+        except RecordError as error:
+            raise RecordError(f"row {number}: {names['role']}", error.expected, role) from error
+        message["content"] = lookup(record, names["content"])
+        name = lookup(record, names["name"])
+        if isinstance(name, str) and name:
+            message["name"] = name
+        messages.append(message)
+        for each, value in record.items():
+            filled = each not in differ and value not in (None, "")
+            if filled and chat.setdefault(each, value) != value:
+                differ.add(each)
+    chat = {name: value for name, value in chat.items() if name not in differ}
+    if (time := lookup(rows[0][1], names["time"])) is not None:
+        chat["time" if "time" in columns.fields else names["time"]] = time
+    return chat | {"id": key, "messages": messages}
+
+
+def _moment(value: object) -> float | None:
+    """A number, or seconds of ISO text. Times without a zone are all in one zone."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+    except ValueError:
+        try:
+            moment = datetime.fromisoformat(str(value).strip().replace("Z", "+00:00"))
+        except ValueError:
+            return None
+    return (moment - datetime(1970, 1, 1, tzinfo=moment.tzinfo)).total_seconds()
+
+
+# -- spans -----------------------------------------------------------------------------------------
+
+_INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
+_SYSTEM, _CONVERSATION = "gen_ai.system_instructions", "gen_ai.conversation.id"
+_MODELS = ("gen_ai.response.model", "gen_ai.request.model")
+_OPERATION = "gen_ai.operation.name"
+_STARTS = ("startTimeUnixNano", "start_time_unix_nano", "start_time", "timestamp")
+# Other operations of the conventions (execute_tool, embeddings, ...) hold no turns of a chat.
+_CHATS = ("chat", "generate_content", "text_completion", None)
+
+
+def is_spans(record: Mapping[str, object]) -> bool:
+    """Whether a row is a span of a GenAI call, or an export of spans."""
+    exported = isinstance(record.get("resourceSpans"), list)
+    return exported or any(str(k).startswith("gen_ai.") for k in _attributes(record))
+
+
+def spans_of(record: Mapping[str, object]) -> Iterator[Fields]:
+    """Yields the spans of a row that hold messages, each as its attributes with ``trace_id`` and
+    ``start``."""
+    spans: list[Mapping[str, Any]] = [record]
+    if "resourceSpans" in record:
+        resources = _objects(record["resourceSpans"])
+        scopes = [scope for each in resources for scope in _objects(each.get("scopeSpans"))]
+        spans = [span for scope in scopes for span in _objects(scope.get("spans"))]
+    for span in spans:
+        found = _attributes(span)
+        if _INPUT in found or _OUTPUT in found:
+            trace = span.get("traceId") or span.get("trace_id") or lookup(span, "context.trace_id")
+            start = next((span[name] for name in _STARTS if span.get(name) is not None), None)
+            yield found | {"trace_id": trace or None, "start": _whole(start)}
+
+
+def conversation_of_span(span: Mapping[str, object]) -> str | None:
+    """Returns the conversation's id, else the trace's; None if the span has neither."""
+    for name in (_CONVERSATION, "session.id", "trace_id"):
+        if span.get(name) not in (None, ""):
+            return str(span[name])
+    return None
+
+
+def chat_of_spans(spans: Sequence[Fields]) -> Fields:
+    """Returns the chat that ``spans`` of one conversation make, as ``normal_row`` does.
+
+    A call gets the history so far, so the span with the longest history (the last of equal ones)
+    holds the chat. If each call of a conversation holds only what is new (the server stores the
+    history), they are joined in order of time. Calls of agents count only without calls of models,
+    which they repeat. Raises RecordError.
+    """
+    calls = [s for s in spans if s.get(_OPERATION) in _CHATS] or [*spans]
+    for kind in ((int, float), str):
+        if all(isinstance(s.get("start"), kind) for s in calls):
+            calls = sorted(calls, key=lambda span: span["start"])
+    read = [(_messages(span, _INPUT), _messages(span, _OUTPUT)[:1]) for span in calls]
+    longest = max(range(len(read)), key=lambda i: (len(read[i][0]), i))
+    last, messages = calls[longest], [*read[longest][0], *read[longest][1]]
+    if _CONVERSATION in last and _only_new(read):
+        messages = [message for call in read for part in call for message in part]
+    instructions = parsed_cell(last.get(_SYSTEM), "[")
+    if instructions and not any(map(_is_system, messages)):
+        messages = [{"role": "system", "content": instructions}, *messages]
+    model = last.get(_MODELS[0]) or last.get(_MODELS[1])
+    known = {_INPUT, _OUTPUT, _SYSTEM, _CONVERSATION, "start", *_MODELS}
+    meta = {k: v for k, v in last.items() if k not in known and v is not None}
+    start = calls[0].get("start")
+    if isinstance(start, int) and 10**17 < start < 10**19:  # OTLP's nanoseconds since 1970
+        start = datetime.fromtimestamp(start / 1e9, timezone.utc).isoformat()
+    if start is not None:
+        meta["time"] = start
+    row = {
+        "id": conversation_of_span(last),
+        "messages": [
+            {k: v for k, v in m.items() if k != "finish_reason"} if isinstance(m, Mapping) else m
+            for m in messages
+        ],
+        "models": {"assistant": str(model)} if model else {},
+        "meta": meta,
+    }
+    return {key: value for key, value in row.items() if value}
+
+
+def _only_new(read: Sequence[tuple[list[object], list[object]]]) -> bool:
+    """Whether no call holds any message of the calls before it."""
+    for (before, answer), (inputs, _) in pairwise(read):
+        known = [m for m in (*before, *answer) if not _is_system(m)]
+        new = [m for m in inputs if not _is_system(m)]
+        if len(new) > 2 or any(message in known for message in new):
+            return False
+    return len(read) > 1
+
+
+def _is_system(message: object) -> bool:
+    return isinstance(message, Mapping) and message.get("role") in ("system", "developer")
+
+
+def _messages(span: Mapping[str, object], name: str) -> list[object]:
+    try:
+        value = parsed_cell(span.get(name), "")
+    except RecordError as error:
+        raise RecordError(name, "JSON", span.get(name)) from error
+    if isinstance(value, Mapping):
+        value = value.get("messages", value)
+    if value is not None and not isinstance(value, list):
+        raise RecordError(name, "a list of messages", value)
+    return value or []
+
+
+def _attributes(record: Mapping[str, object]) -> Fields:
+    """The attributes of a span: an object, OTLP's list of key and value, or its own fields."""
+    stated = record.get("attributes")
+    if isinstance(stated, Mapping):
+        return dict(stated)
+    if not isinstance(stated, list):
+        return {k: v for k, v in record.items() if str(k).startswith(("gen_ai.", "session.id"))}
+    found: Fields = {}
+    for entry in _objects(stated):
+        value = entry.get("value")
+        if "key" in entry and isinstance(value, Mapping) and value:
+            kind, inner = next(iter(value.items()))
+            found[str(entry["key"])] = _whole(inner) if kind == "intValue" else inner
+    return found
+
+
+def _whole(value: object) -> Any:
+    """OTLP writes 64-bit integers as text."""
+    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 20 else value
+
+
+def _objects(value: object) -> list[Mapping[str, Any]]:
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from medal_judges.data_prep.sources.source import hash_split, is_offline
 from medal_judges.errors import DataError, RecordError, SourceError
-from medal_judges.reading.containers import HUB, open_container
+from medal_judges.reading.containers import HUB, open_rows
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.reading.report import ReadingReport
 from medal_judges.records.labelled import LabelledDialogue
@@ -45,7 +45,7 @@ def folder_records(folder: str) -> Iterator[object]:
 
     for config in datasets.get_dataset_config_names(folder):
         for split in datasets.get_dataset_split_names(folder, config):
-            _, rows = open_container(f"{HUB}{folder}:{config}:{split}", None)
+            _, rows = open_rows(f"{HUB}{folder}:{config}:{split}")
             yield from (row for _, row in rows)
 
 

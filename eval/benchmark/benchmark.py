@@ -9,12 +9,11 @@ from medal_judges.config import build_config, load_config
 from medal_judges.errors import ConfigError, did_you_mean
 from medal_judges.eval.benchmark.config import BenchmarkConfig, BenchmarkOptions
 from medal_judges.eval.benchmark.figures import FOLLOW_UPS, Benchmark, compute
-from medal_judges.eval.benchmark.leaderboard import dimension_table
+from medal_judges.eval.benchmark.leaderboard import View, dimension_table, primary_metric, shown
 from medal_judges.eval.benchmark.page import write_report
 from medal_judges.eval.benchmark.published import OURS
 from medal_judges.eval.benchmark.published import TITLE as PUBLISHED
 from medal_judges.eval.benchmark.run import BenchmarkRun, judge_all, prepare
-from medal_judges.eval.benchmark.view import View, primary_metric, shown
 from medal_judges.eval.metaeval.comparison import CEILING, GRADED, ISSUES, MEANS
 from medal_judges.report.console import rich_table, wide_console
 from medal_judges.report.progress import ProgressBar
@@ -81,32 +80,7 @@ def run_benchmark(
         "workers": options.workers if options.workers > 1 else None,
     }
     overrides = [*options.overrides, *(f"{k}={v}" for k, v in changed.items() if v)]
-    config = _config(options, overrides)
-    run = prepare(config, offline=options.offline or None)
-    if not run.sets and not run.injected:
-        raise ConfigError(
-            "\n    ".join(["no set is available", *run.notes]),
-            hint="put line-format files in the folder that $MEDAL_JUDGES_DATA names; see also: "
-            "medal data list",
-        )
-
-    def progress(judge: str, name: str, done: int) -> None:
-        if bar is not None:
-            bar.advance(done, what=f"{judge} on {name}")
-
-    with only_run_in(config.output_dir):
-        if bar is not None:
-            bar.update(0, total=run.total)
-        judge_all(run, options, progress)
-    figures = compute(run, _command(options, overrides))
-    figures.write(config.output_dir / "results.json")
-    write_report(figures, config.output_dir)
-    return run, figures
-
-
-def _config(options: BenchmarkOptions, overrides: Sequence[str]) -> BenchmarkConfig:
-    loaded = load_config(BenchmarkConfig, options.config, overrides, folder="benchmark")
-    data = loaded.model_dump()
+    data = load_config(BenchmarkConfig, options.config, overrides, folder="benchmark").model_dump()
     data["judges"] = [*data["judges"]]
     for text in options.judge:
         name, sign, path = text.partition("=")
@@ -124,23 +98,40 @@ def _config(options: BenchmarkOptions, overrides: Sequence[str]) -> BenchmarkCon
             "no judge to benchmark",
             hint="--judge contrast, --judge NAME=PATH, or judges: in the file",
         )
-    return config
+    run = prepare(config, offline=options.offline or None)
+    everything = run.sets | run.injected
+    if not everything:
+        raise ConfigError(
+            "\n    ".join(["no set is available", *run.notes]),
+            hint="put line-format files in the folder that $MEDAL_JUDGES_DATA names; see also: "
+            "medal data list",
+        )
 
+    def progress(judge: str, name: str, done: int) -> None:
+        if bar is not None:
+            bar.advance(done, what=f"{judge} on {name}")
 
-def _command(options: BenchmarkOptions, overrides: Sequence[str]) -> str:
-    """Returns the command to type again; without paths, since a page is published."""
-    given = (text.partition("=")[:2] for text in options.judge)
-    names = [f"--judge {name}=..." if sign else f"--judge {name}" for name, sign in given]
-    config = options.config
-    shown = config if "/" not in config or config.startswith("configs/") else config.split("/")[-1]
-    kept = [text for text in overrides if "/" not in text]
-    return " ".join(["medal benchmark --config", shown, *names, *kept])
+    with only_run_in(config.output_dir):
+        if bar is not None:
+            rows = sum(len(one.rows) for one in everything.values())
+            bar.update(0, total=rows * len(config.judges))
+        judge_all(run, options, progress)
+    # The command to type again, without paths, since a page is published.
+    file = options.config
+    file = file if file.startswith("configs/") else file.split("/")[-1]
+    judges = (text.partition("=")[:2] for text in options.judge)
+    names = [f"--judge {name}=..." if sign else f"--judge {name}" for name, sign in judges]
+    words = ["medal benchmark --config", file, *names, *(o for o in overrides if "/" not in o)]
+    figures = compute(run, " ".join(words))
+    figures.write(config.output_dir / "results.json")
+    write_report(figures, config.output_dir)
+    return run, figures
 
 
 def print_benchmark(benchmark: Benchmark, notes: Sequence[str]) -> None:
     """Prints the leaderboard of each set and kind, further tables, then what was skipped."""
     console, view = wide_console(), View(benchmark)
-    for key in view.sets:
+    for key in view.labels:
         for dimensions in filter(None, (view.graded(key), view.binary(key))):
             table = dimension_table(view, key, dimensions)
             columns = [name for name in table.columns if name not in ("minus ceiling", "Counts")]

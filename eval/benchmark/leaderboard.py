@@ -1,25 +1,31 @@
-"""Leaderboard: judges by sets and dimensions as tables, heat maps, and by language and chatbot."""
+"""Leaderboard: judges by sets and dimensions as tables, heat maps, and by language and chatbot.
+
+Functions that draw add their figures, by file name, to ``figures``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from medal_judges.eval.benchmark.view import (
-    SetKey,
-    View,
-    best,
-    like_for_like,
-    primary_metric,
-    ranking,
-    shown,
-)
-from medal_judges.eval.metaeval.metaeval import ResultRow
-from medal_judges.eval.metaeval.system_level import SystemAgreement
-from medal_judges.report.numbers import interval, label, number
+from medal_judges.eval.benchmark.figures import Benchmark
+from medal_judges.eval.metaeval.metaeval import ResultRow, SystemAgreement
+from medal_judges.records.signature import Signature, require_comparable
+from medal_judges.report.figure import Figure
+from medal_judges.report.numbers import checked, interval, label, number
 from medal_judges.report.page import Block, Fold, Section, folded
-from medal_judges.report.table import Cell, Figured, Heat, IntervalBar, Percent, Pin, Row, Table
+from medal_judges.report.table import (
+    Cell,
+    Figured,
+    Heat,
+    IntervalBar,
+    Percent,
+    Pin,
+    Row,
+    Table,
+    unique_slugs,
+)
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import MIN_ROWS
 
@@ -34,67 +40,98 @@ _LIKE_FOR_LIKE = (
     "○: like for like, the judge against the same annotators as the human ceiling, on the same "
     "rows; only ○ and the ceiling are comparable."
 )
-_NAMES = {"lang": "Language", "chatbot": "Chatbot"}
 _ORDERS = {
     "pairwise_accuracy": "Pairwise accuracy",
     "soft_pairwise_accuracy": "Soft pairwise accuracy",
 }
+Figures = dict[str, Figure]
 
 
-def leaderboard(view: View) -> Section:
-    """Judges by sets, graded dimensions of each set, then the issues of each set."""
-    blocks: list[Block] = []
-    if headlines := view.headlines():
-        blocks.append(_matrix(view, headlines))
-    for key, headline in headlines:
-        blocks.append(dimension_table(view, key, [headline]))
-        if others := view.graded(key)[1:]:
-            table = dimension_table(view, key, others)
-            blocks.append(Fold(f"{key.label}: {len(others)} more graded dimensions", [table]))
-    with_issues = [key for key in view.sets if view.binary(key)]
-    if with_issues:
-        blocks.append(Markup("<h3>Issues: present or absent</h3>"))
-    for key in with_issues:
-        issues = view.binary(key)
-        table = dimension_table(view, key, issues)
-        name = f"{key.label}: {len(issues)} issues"
-        blocks.append(Fold(name, [table], is_open=key == with_issues[0]))
-    return Section("leaderboard", "Leaderboard", blocks)
+def set_label(name: str, level: str) -> str:
+    return name if level == "dialogue" else f"{name} ({level} level)"
 
 
-def _matrix(view: View, headlines: Sequence[tuple[SetKey, str]]) -> Table:
-    """Judges by sets with the headline correlation, ordered by each judge's worst set."""
-    large = [
-        (key, dimension)
-        for key, dimension in headlines
-        if any(row.scored >= MIN_ROWS for row in view.rows(key, dimension))
-    ]
-    ranks = {
-        judge: {at: ranking(view.row(judge, *at), "spearman") for at in headlines}
-        for judge in view.judges
-    }
-    worst: dict[str, Estimate] = {}
-    for judge in view.judges:
-        missing = [at[0].label for at in large if ranks[judge][at].value is None]
-        if not large:
-            worst[judge] = Estimate(None, reason=f"every set has fewer than {MIN_ROWS} rows")
-        elif missing:
-            worst[judge] = Estimate(None, reason=f"no number on {', '.join(missing)}")
-        else:
-            worst[judge] = min((ranks[judge][at] for at in large), key=lambda e: e.value or 0.0)
-    tops = {at: best([ranks[judge][at] for judge in view.judges]) for at in headlines}
-    rows: list[Row] = []
-    for judge in sorted(view.judges, key=lambda judge: _order(worst[judge])):
-        figures = [
-            _marked(shown(view.row(judge, *at), "spearman"), top) for at, top in tops.items()
-        ]
-        rows.append((judge, _marked(worst[judge], best(list(worst.values()))), *figures))
-    no_worst = Estimate(None, reason="a ceiling belongs to one set")
-    ceilings = [view.ceiling(*at, "spearman") for at in headlines]
-    rows.append(("human ceiling (beside ○ below)", no_worst, *ceilings))
-    columns = ("Judge", "Worst set", *(f"{key.label}: {dimension}" for key, dimension in headlines))
-    title = "Spearman ρ with people on every set, best worst set first"
-    return Table(title, columns, rows, pinned={-1: "ceiling"})
+class View:
+    """The benchmark's rows by set, dimension and judge, in order of appearance; ``labels`` and
+    ``slugs`` are the sets' names on the page and in file names.
+
+    Raises MedalError if signatures of one table differ in data or dimension.
+    """
+
+    def __init__(self, benchmark: Benchmark) -> None:
+        self.judges = list(dict.fromkeys(row.judge for row in benchmark.rows))
+        self.labels = {r.set_name: set_label(r.set_name, r.level) for r in benchmark.rows}
+        slugs = unique_slugs(list(self.labels.values()))
+        self.slugs = dict(zip(self.labels, slugs, strict=True))
+        self._rows: dict[tuple[str, str], dict[str, ResultRow]] = {}
+        for row in benchmark.rows:
+            self._rows.setdefault((row.set_name, row.dimension), {})[row.judge] = row
+        for by_judge in self._rows.values():
+            # A signature without data (a bare baseline) cannot contradict the others.
+            signatures = [Signature.parse(row.signature) for row in by_judge.values()]
+            require_comparable([s for s in signatures if s.data is not None])
+        # Each set with ``overall``, or its first graded dimension.
+        self.headlines = {name: found[0] for name in self.labels if (found := self.graded(name))}
+
+    def dimensions(self, name: str) -> list[str]:
+        """Returns the dimensions of a set, ``overall`` first."""
+        return sorted((d for one, d in self._rows if one == name), key=lambda d: d != "overall")
+
+    def graded(self, name: str) -> list[str]:
+        return [d for d in self.dimensions(name) if self.rows(name, d)[0].kind != "binary"]
+
+    def binary(self, name: str) -> list[str]:
+        return [d for d in self.dimensions(name) if self.rows(name, d)[0].kind == "binary"]
+
+    def rows(self, name: str, dimension: str) -> list[ResultRow]:
+        """Returns one row a judge, in the judges' order."""
+        by_judge = self._rows[name, dimension]
+        return [by_judge[judge] for judge in self.judges if judge in by_judge]
+
+    def row(self, judge: str, name: str, dimension: str) -> ResultRow | None:
+        return self._rows[name, dimension].get(judge)
+
+
+def primary_metric(kind: str) -> str:
+    """Returns the headline metric of a dimension: F1+ if binary, else Spearman."""
+    return "f1_present" if kind == "binary" else "spearman"
+
+
+def shown(row: ResultRow | None, metric: str, source: str = "metrics") -> Estimate:
+    """Returns what the page prints for ``metric``: no figure if coverage is below the minimum.
+    ``source``: the field of the row, such as ``like_for_like``."""
+    if row is None:
+        return Estimate(None, reason="this judge was not run here")
+    if row.under_floor:
+        percent = f"{100 * (row.coverage or 0):.1f}%"
+        floor = f"{100 * row.min_coverage:g}%"
+        reason = f"coverage {percent} is below the minimum of {floor}: no headline figure"
+        return Estimate(None, reason=reason)
+    return checked(getattr(row, source).get(metric))
+
+
+def ranking(row: ResultRow | None, metric: str) -> Estimate:
+    """Returns the figure that orders the judges: as ``shown``, but none for fewer than 10 rows."""
+    if row is not None and row.scored < MIN_ROWS:
+        return Estimate(None, reason=f"{row.scored} rows, fewer than {MIN_ROWS}: no rank")
+    return shown(row, metric)
+
+
+def human_ceiling(rows: Sequence[ResultRow], metric: str, part: str = "") -> Estimate:
+    """Returns the ceiling of a set, or of a slice such as ``lang:de``: the first defined one."""
+    if part:
+        found = [row.slice_ceilings.get(part, {}).get(metric) for row in rows]
+    else:
+        found = [row.ceiling.get(metric) for row in rows]
+    known = [estimate for estimate in found if estimate is not None]
+    if not known and not part:
+        return Estimate(None, reason="no human ceiling: the set has no second annotator")
+    defined = [estimate for estimate in known if estimate.value is not None]
+    return checked(next(iter([*defined, *known]), None))
+
+
+def _best(figures: Sequence[Estimate]) -> float | None:
+    return max((e.value for e in figures if e.value is not None), default=None)
 
 
 def _marked(estimate: Estimate, top: float | None) -> Figured:
@@ -105,40 +142,100 @@ def _order(estimate: Estimate) -> tuple[bool, float]:
     return estimate.value is None, -(estimate.value or 0.0)
 
 
-def dimension_table(view: View, key: SetKey, dimensions: Sequence[str]) -> Table:
+def leaderboard(view: View, figures: Figures) -> Section:
+    """Judges by sets, graded dimensions of each set, then the issues of each set."""
+    blocks: list[Block] = [_matrix(view)] if view.headlines else []
+    for name, headline in view.headlines.items():
+        table = dimension_table(view, name, [headline])
+        figures[f"leaderboard-{view.slugs[name]}"] = Figure(table.title, [table])
+        blocks.append(table)
+        if others := view.graded(name)[1:]:
+            table = dimension_table(view, name, others)
+            text = f"{view.labels[name]}: {len(others)} more graded dimensions"
+            blocks.append(Fold(text, [table]))
+    with_issues = [name for name in view.labels if view.binary(name)]
+    if with_issues:
+        blocks.append(Markup("<h3>Issues: present or absent</h3>"))
+    for name in with_issues:
+        issues = view.binary(name)
+        table = dimension_table(view, name, issues)
+        text = f"{view.labels[name]}: {len(issues)} issues"
+        blocks.append(Fold(text, [table], is_open=name == with_issues[0]))
+    return Section("leaderboard", "Leaderboard", blocks)
+
+
+def _matrix(view: View) -> Table:
+    """Judges by sets with the headline correlation, ordered by each judge's worst set."""
+    places = list(view.headlines.items())
+    large = [at for at in places if any(row.scored >= MIN_ROWS for row in view.rows(*at))]
+    ranks = {
+        judge: {at: ranking(view.row(judge, *at), "spearman") for at in places}
+        for judge in view.judges
+    }
+    worst: dict[str, Estimate] = {}
+    for judge, of_judge in ranks.items():
+        missing = [view.labels[at[0]] for at in large if of_judge[at].value is None]
+        if large and not missing:
+            worst[judge] = min((of_judge[at] for at in large), key=lambda e: e.value or 0.0)
+        else:
+            none = f"no number on {', '.join(missing)}"
+            none = none if large else f"every set has fewer than {MIN_ROWS} rows"
+            worst[judge] = Estimate(None, reason=none)
+    tops = {at: _best([of_judge[at] for of_judge in ranks.values()]) for at in places}
+    top = _best(list(worst.values()))
+    rows: list[Row] = []
+    for judge in sorted(view.judges, key=lambda judge: _order(worst[judge])):
+        cells = [_marked(shown(view.row(judge, *at), "spearman"), tops[at]) for at in places]
+        rows.append((judge, _marked(worst[judge], top), *cells))
+    no_worst = Estimate(None, reason="a ceiling belongs to one set")
+    ceilings = [human_ceiling(view.rows(*at), "spearman") for at in places]
+    rows.append(("human ceiling (beside ○ below)", no_worst, *ceilings))
+    columns = ("Judge", "Worst set", *(f"{view.labels[name]}: {d}" for name, d in places))
+    title = "Spearman ρ with people on every set, best worst set first"
+    return Table(title, columns, rows, pinned={-1: "ceiling"})
+
+
+def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
     """Judges of one set on dimensions that are all graded or all issues, a group of rows each; the
     headline figure as text and as a bar, for issues with the counts behind the figures."""
-    binary = view.rows(key, dimensions[0])[0].kind == "binary"
+    binary = view.rows(name, dimensions[0])[0].kind == "binary"
     metrics = BINARY if binary else GRADED
+    main = metrics[0]
     rows: list[Row] = []
     headings: dict[int, str] = {}
     pinned: dict[int, Pin] = {}
     for dimension in dimensions:
         if binary or len(dimensions) > 1:
             headings[len(rows)] = dimension
-        judged = sorted(view.rows(key, dimension), key=lambda row: _order(ranking(row, metrics[0])))
-        ceilings = [view.ceiling(key, dimension, metric) for metric in metrics]
+        judged = sorted(view.rows(name, dimension), key=lambda row: _order(ranking(row, main)))
+        ceilings = [human_ceiling(judged, metric) for metric in metrics]
         span = (0.0, 1.0)
         if not binary:  # from zero, or the lowest interval below it, in tenths
-            figures = [read(row, metrics[0]) for row in judged for read in (shown, like_for_like)]
-            lows = [e.value if e.low is None else e.low for e in (*figures, ceilings[0])]
+            each = [
+                shown(r, main, source) for r in judged for source in ("metrics", "like_for_like")
+            ]
+            lows = [e.value if e.low is None else e.low for e in (*each, ceilings[0])]
             low = min((v for v in lows if v is not None), default=0.0)
             span = (min(0.0, int(low * 10 - 0.999) / 10), 1.0)
-        top = best([ranking(row, metrics[0]) for row in judged])
+        top = _best([ranking(row, main) for row in judged])
         for row in judged:
-            headline, like = shown(row, metrics[0]), like_for_like(row, metrics[0])
+            headline, like = shown(row, main), shown(row, main, "like_for_like")
             counts = " · ".join(f"{name}\u00a0{count:,}" for name, count in row.counts.items())
+            coverage: Cell = Estimate(None, reason="no rows with a human answer")
+            if row.coverage is not None:
+                badge = "under floor" if row.under_floor else ""
+                coverage = Percent(row.coverage, f"{row.scored:,} of {row.n:,} scored", badge)
             rows.append((
                 row.judge,
                 _marked(headline, top),
                 IntervalBar(headline, span, ceilings[0].value, like.value),
                 like,
                 Figured(like if like.value is None else row.ceiling_difference),
-                Figured(headline if row.under_floor else row.noise_free.get(metrics[0])),
+                Figured(headline if row.under_floor else row.noise_free.get(main)),
                 *(Figured(shown(row, metric), brief=metric in _BRIEF) for metric in metrics[1:]),
                 *((counts,) if binary else ()),
                 row.n,
-                coverage_cell(row),
+                coverage,
             ))  # fmt: skip
         pinned[len(rows)] = "ceiling"
         # The ceiling's headline figure is in the column of the judges like for like.
@@ -152,111 +249,100 @@ def dimension_table(view: View, key: SetKey, dimensions: Sequence[str]) -> Table
     heads = [label(metric) for metric in metrics]
     columns = ("Judge", heads[0], "", "Like for like", "minus ceiling", "Noise-free", *heads[1:],
                *(("Counts",) if binary else ()), "n", "Coverage")  # fmt: skip
-    title = key.label
+    title = view.labels[name]
     if binary or len(dimensions) == 1:
-        title = f"{key.label}: {'issues' if binary else dimensions[0]}"
+        title += f": {'issues' if binary else dimensions[0]}"
     return Table(title, columns, rows, headings=headings, pinned=pinned)
 
 
-def coverage_cell(row: ResultRow) -> Cell:
-    """Share of rows scored, marked in words and colour if it is below the minimum."""
-    if row.coverage is None:
-        return Estimate(None, reason="no rows with a human answer")
-    badge = "under floor" if row.under_floor else ""
-    return Percent(row.coverage, f"{row.scored:,} of {row.n:,} scored", badge)
-
-
-def dimensions(view: View) -> Section:
-    """A heat map for each set with several dimensions."""
-    maps = [table for key in view.sets if (table := dimension_map(view, key)) is not None]
-    blocks: list[Block] = [_SCALE_KEY, *maps] if maps else []
+def heat_maps(view: View, figures: Figures) -> Section:
+    """Dimensions by judge, with the human ceiling, for each set with several dimensions."""
+    blocks: list[Block] = []
+    for name in view.labels:
+        rows: list[Row] = []
+        for dimension in view.dimensions(name):
+            judged = view.rows(name, dimension)
+            metric = primary_metric(judged[0].kind)
+            head = Markup('{} <span class="metric">{}</span>').format(dimension, label(metric))
+            cells: list[Cell] = [head]
+            each = [shown(view.row(judge, name, dimension), metric) for judge in view.judges]
+            for estimate in (*each, human_ceiling(judged, metric)):
+                value = estimate.value
+                if value is None:
+                    cells.append(estimate)
+                else:
+                    sign = "neg" if value < 0 else "pos"
+                    heat = Heat(number(value), abs(value), sign, interval(estimate), value)  # type: ignore[arg-type]
+                    cells.append(heat)
+            rows.append(cells)
+        if len(rows) > 1:
+            columns = ("Dimension", *view.judges, "human ceiling")
+            title = f"{view.labels[name]}: dimensions by judge"
+            blocks.append(table := Table(title, columns, rows, style="heat ceiled"))
+            figures[f"heatmap-{view.slugs[name]}"] = Figure(title, [table])
+    blocks = [_SCALE_KEY, *blocks] if blocks else []
     return Section("dimensions", "Dimensions by judge", blocks, link="Dimensions")
 
 
-def dimension_map(view: View, key: SetKey) -> Table | None:
-    """Dimensions of a set by judge with the human ceiling; None for a single dimension."""
-    if len(view.dimensions(key)) < 2:
-        return None
-    rows: list[Row] = []
-    for dimension in view.dimensions(key):
-        metric = primary_metric(view.rows(key, dimension)[0].kind)
-        name = Markup('{} <span class="metric">{}</span>').format(dimension, label(metric))
-        figures = [shown(view.row(judge, key, dimension), metric) for judge in view.judges]
-        cells: list[Cell] = []
-        for estimate in (*figures, view.ceiling(key, dimension, metric)):
-            value = estimate.value
-            if value is None:
-                cells.append(estimate)
-            else:
-                sign = "neg" if value < 0 else "pos"
-                heat = Heat(number(value), abs(value), sign, interval(estimate), value)  # type: ignore[arg-type]
-                cells.append(heat)
-        rows.append((name, *cells))
-    columns = ("Dimension", *view.judges, "human ceiling")
-    return Table(f"{key.label}: dimensions by judge", columns, rows, style="heat ceiled")
-
-
-def slices(view: View, part: str) -> Section:
-    """Each set by ``part`` ('lang' or 'chatbot'), judges side by side."""
+def slices(view: View, part: str, title: str) -> Section:
+    """Each set by ``part`` (lang or chatbot), judges side by side, if it has several."""
     blocks: list[Block] = []
-    for key in view.sets:
-        named = {}
-        for dimension in view.dimensions(key):
-            names = {name for row in view.rows(key, dimension) for name in row.slices}
-            if found := sorted(name for name in names if name.startswith(f"{part}:")):
-                named[dimension] = found
-        if not named:
-            continue
-        names_of_first = next(iter(named.values()))
-        if len(names_of_first) == 1:  # a table would only repeat the leaderboard
-            blocks.append(f"{key.label}: only {names_of_first[0].split(':', 1)[1]}.")
-            continue
-        first, *more = (_slice_table(view, key, d, part, names) for d, names in named.items())
-        blocks.append(first)
-        if more:
-            blocks.append(Fold(f"{key.label}: {len(more)} more dimensions", more))
-    return Section(f"by-{part}", f"{_NAMES[part]}s", blocks)
+    for name, set_name in view.labels.items():
+        tables = []
+        for dimension in view.dimensions(name):
+            judged = view.rows(name, dimension)
+            metric = primary_metric(judged[0].kind)
+            parts = sorted({p for r in judged for p in r.slices if p.startswith(f"{part}:")})
+            if len(parts) < 2:
+                continue
+            rows: list[Row] = []
+            for one in parts:
+                ceiling = human_ceiling(judged, metric, one)
+                cells = [
+                    shown(row, metric)
+                    if row.under_floor
+                    else _beside(row.slices.get(one, {}), row.slice_like_for_like.get(one, {}),
+                                 metric, ceiling)
+                    for row in judged
+                ]  # fmt: skip
+                size = next((r.slice_sizes[one] for r in judged if one in r.slice_sizes), None)
+                rows.append((one.split(":", 1)[1], size, *cells, ceiling))
+            ceiling = human_ceiling(judged, metric)
+            total = [
+                shown(row, metric)
+                if row.under_floor
+                else _beside(row.metrics, row.like_for_like, metric, ceiling)
+                for row in judged
+            ]
+            rows.append(("all", judged[0].n, *total, ceiling))
+            columns = (title, "n", *(row.judge for row in judged), "human ceiling")
+            heading = f"{set_name}: {dimension}, {label(metric)} by {title.lower()}"
+            tables.append(Table(heading, columns, rows, _LIKE_FOR_LIKE, pinned={-1: "total"}))
+        blocks += tables[:1]
+        if more := tables[1:]:
+            blocks.append(Fold(f"{set_name}: {len(more)} more dimensions", more))
+    return Section(f"by-{part}", f"{title}s", blocks)
 
 
-def _slice_table(view: View, key: SetKey, dimension: str, part: str, names: Sequence[str]) -> Table:
-    judged = view.rows(key, dimension)
-    metric = primary_metric(judged[0].kind)
-
-    def pair(figure: Estimate | None, like: Estimate | None, ceiling: Estimate) -> Figured:
-        """The figure, with like for like below it if there is a ceiling to compare."""
-        compares = ceiling.value is not None and like is not None and like.value is not None
-        return Figured(figure, like=like if compares else None)
-
-    rows: list[Row] = []
-    for name in names:
-        ceiling = view.ceiling(key, dimension, metric, name)
-        sizes = [row.slice_sizes[name] for row in judged if name in row.slice_sizes]
-        size: Cell = sizes[0] if sizes else Estimate(None, reason="size not recorded")
-        cells = []
-        for row in judged:
-            like = row.slice_like_for_like.get(name, {}).get(metric)
-            figure = row.slices.get(name, {}).get(metric)
-            whole = Figured(shown(row, metric))
-            cells.append(whole if row.under_floor else pair(figure, like, ceiling))
-        rows.append((name.split(":", 1)[1], size, *cells, ceiling))
-    ceiling = view.ceiling(key, dimension, metric)
-    total = [pair(shown(row, metric), like_for_like(row, metric), ceiling) for row in judged]
-    rows.append(("all", judged[0].n, *total, ceiling))
-    title = f"{key.label}: {dimension}, {label(metric)} by {_NAMES[part].lower()}"
-    columns = (_NAMES[part], "n", *(row.judge for row in judged), "human ceiling")
-    return Table(title, columns, rows, _LIKE_FOR_LIKE, pinned={-1: "total"})
+def _beside(
+    figures: Mapping[str, Estimate], like: Mapping[str, Estimate], metric: str, ceiling: Estimate
+) -> Figured:
+    """The figure, with like for like below it if there is a ceiling to compare."""
+    below = like.get(metric)
+    compares = ceiling.value is not None and below is not None and below.value is not None
+    return Figured(figures.get(metric), like=below if compares else None)
 
 
 def systems(agreements: Sequence[SystemAgreement]) -> Section:
     """Judges about chatbots as wholes, a table for each set and dimension: best judge first,
     people's split half at the end."""
-    groups: dict[tuple[SetKey, str], list[SystemAgreement]] = {}
+    groups: dict[tuple[str, str], list[SystemAgreement]] = {}
     for one in agreements:
-        groups.setdefault((SetKey(one.set_name, one.level), one.dimension), []).append(one)
+        key = set_label(one.set_name, one.level), one.dimension
+        groups.setdefault(key, []).append(one)
     tables = []
-    for (key, dimension), listed in groups.items():
-        soft = "soft_pairwise_accuracy"
-        listed.sort(key=lambda one: -(one.figures[soft].value or 0))
+    for (set_name, dimension), listed in groups.items():
+        listed.sort(key=lambda one: -(one.figures["soft_pairwise_accuracy"].value or 0))
         rows: list[Row] = [
             (one.judge, *(one.figures[metric] for metric in _ORDERS), one.systems, one.rows)
             for one in listed
@@ -264,6 +350,6 @@ def systems(agreements: Sequence[SystemAgreement]) -> Section:
         people = [listed[0].split_half.get(metric) for metric in _ORDERS]
         rows.append(("people, split half", *people, None, None))
         columns = ("Judge", *_ORDERS.values(), "Chatbots", "Rows")
-        title = f"{key.label}: {dimension}, order of chatbots"
+        title = f"{set_name}: {dimension}, order of chatbots"
         tables.append(Table(title, columns, rows, pinned={-1: "ceiling"}))
     return Section("systems", "Chatbots in order", folded(tables, 3), link="Chatbots")

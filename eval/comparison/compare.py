@@ -4,51 +4,188 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from importlib.resources import files
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from medal_judges import __version__
 from medal_judges.errors import MedalError
-from medal_judges.eval.comparison.contexts import Contexts, find_contexts
-from medal_judges.eval.comparison.results import (
-    ALL,
-    Basis,
-    ComparedOn,
-    PairResult,
-    SystemComparison,
-    SystemResult,
-)
-from medal_judges.eval.comparison.rows import CompareOptions, Systems, codes_of, read_systems
+from medal_judges.eval.comparison.rows import CompareOptions, Systems, find_contexts, read_systems
+from medal_judges.eval.report.scores import scales_of
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import labelled_of
 from medal_judges.reading.report import ReadingReport
-from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.languages import UNKNOWN_LANGUAGE
 from medal_judges.records.rating import Scale, mean
+from medal_judges.report.numbers import interval, number, p_value_text
 from medal_judges.stats.correlation import Floats
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.means import interval_of, mean_of
 from medal_judges.stats.ppi import correct, too_few_labels
 from medal_judges.stats.significance import holm
 from medal_judges.stats.systems import (
+    SystemDifference,
     SystemRows,
+    Tested,
     indistinct_groups,
     rank_intervals,
     system_difference,
 )
 from medal_judges.stats.weights import choose_weights, curation_weight
 
-Good = Literal["low", "high"]
-_RUBRICS = ("medal", "human", "quickstart", "fed", "dstc12", "malformed", "overall", "usr")
+ALL = "all"  # every language together
+_LEVEL = 0.05
 _LANG_SHIFT = 0.1  # shares of a language that differ by more may make a difference by themselves
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
+# What a result rests on: human labels that correct the judge, or the judge alone.
+Basis = Literal["people", "judge"]
+
+
+@dataclass(frozen=True, slots=True)
+class SystemResult:
+    """One system on one dimension and language: the judge's mean of its ``n`` scored dialogues, the
+    human mean of the ``labelled`` ones, and the estimated human mean of all (``corrected``).
+    ``rank``: (best, worst) that it may have, 1 is best; systems that share a letter of ``groups``
+    cannot be told apart."""
+
+    system: str
+    n: int
+    unscored: int
+    labelled: int
+    judge: Estimate
+    people: Estimate | None = None
+    corrected: Estimate | None = None
+    rank: tuple[int, int] = (1, 1)
+    groups: str = ""
+
+    @property
+    def best(self) -> Estimate:
+        """The corrected mean if there is one, or else the judge's."""
+        return self.judge if self.corrected is None else self.corrected
+
+
+@dataclass(frozen=True, slots=True)
+class PairResult:
+    """Two systems on one dimension and language. ``p_holm``: the p-value after Holm's correction
+    over all comparisons."""
+
+    first: str
+    second: str
+    difference: SystemDifference
+    basis: Basis = "judge"
+    p_holm: float | None = None
+
+    @property
+    def tested(self) -> Tested:
+        """The difference that the p-value is of."""
+        found = self.difference
+        return found.corrected or found.judge if self.basis == "people" else found.judge
+
+    @property
+    def apart(self) -> bool:
+        """Whether the two can be told apart at 5%, after Holm's correction."""
+        return self.p_holm is not None and self.p_holm < _LEVEL
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedOn:
+    """All systems on one dimension and language (``all`` for every language together), the best
+    first. ``good`` is the better end of the scale. ``basis`` is ``people`` only if every system has
+    enough labels; ``uncorrected`` gives the reason otherwise. ``missing``: systems without a score.
+    """
+
+    dimension: str
+    lang: str
+    good: Literal["low", "high"]
+    systems: Sequence[SystemResult]
+    pairs: Sequence[PairResult]
+    basis: Basis
+    uncorrected: str = ""
+    missing: Sequence[str] = ()
+
+    def verdict(self) -> str:
+        """The result in words."""
+        name, first = self.dimension.replace("_", " "), self.systems[0].system
+        by = "by human labels" if self.basis == "people" else "by the judge alone"
+        if not self.pairs:
+            return f"{name}: only {first} has scores; nothing to compare."
+        if len(self.systems) == 2:
+            return f"{name}: {_pair_words(self.pairs[0], self.good)} ({by})."
+        if not any(pair.tested.estimate.low is not None for pair in self.pairs):
+            reason = self.pairs[0].tested.estimate.reason
+            return f"{name}: no system can be placed: {reason} ({by})."
+        others = [other.system for other in self.systems[1:]]
+        apart = {frozenset((p.first, p.second)) for p in self.pairs if p.apart}
+        peers = [other for other in others if frozenset((first, other)) not in apart]
+        if not peers:
+            return f"{name}: {first} is better than every other system ({by})."
+        if len(peers) == len(others):
+            return f"{name}: {first} cannot be told apart from any other system ({by})."
+        return f"{name}: the best cannot be told apart: {', '.join((first, *peers))} ({by})."
+
+
+def _pair_words(pair: PairResult, good: str) -> str:
+    estimate, one, two = pair.tested.estimate, pair.first, pair.second
+    if estimate.value is None:
+        return f"{one} and {two} cannot be compared: {estimate.reason}"
+    apart = number(abs(estimate.value))
+    if estimate.low is None or estimate.high is None:
+        if estimate.p_value == 1:
+            return f"all dialogues of {one} and {two} have the same score"
+        return f"{one} and {two} differ by {apart}, which may be chance: {estimate.reason}"
+    p_value = "" if pair.p_holm is None else f", p {p_value_text(pair.p_holm)}"
+    if not pair.apart:
+        smallest = pair.tested.smallest
+        power = "" if smallest is None else f"; these dialogues can show {number(smallest)} or more"
+        return (
+            f"{one} and {two} cannot be told apart: {one} minus {two} is "
+            f"{number(estimate.value)} {interval(estimate)}{p_value}{power}"
+        )
+    if (estimate.value > 0) != (good == "high"):
+        one, two = two, one
+    ends = (estimate.low, estimate.high) if estimate.value > 0 else (-estimate.high, -estimate.low)
+    return f"{one} is better than {two} by {apart} {interval(Estimate(0.0, *ends))}{p_value}"
+
+
+@dataclass(frozen=True, slots=True)
+class SystemComparison:
+    """What ``compare`` found. ``comparisons`` is how many p-values Holm's correction is over;
+    ``counts`` the dialogues of each system."""
+
+    systems: Sequence[str]
+    results: Sequence[ComparedOn]
+    comparisons: int
+    judge: str
+    notes: Sequence[str] = ()
+    facts: Sequence[tuple[str, str]] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def dimensions(self) -> list[str]:
+        return list(dict.fromkeys(result.dimension for result in self.results))
+
+    @property
+    def languages(self) -> list[str]:
+        """Languages with own results, without ``all``."""
+        return list(dict.fromkeys(r.lang for r in self.results if r.lang != ALL))
+
+    def on(self, dimension: str, lang: str = ALL) -> ComparedOn:
+        """The result of a dimension and language. Raises KeyError."""
+        return {(r.dimension, r.lang): r for r in self.results}[dimension, lang]
+
+    def verdicts(self) -> list[str]:
+        """A sentence for each dimension, all languages together."""
+        return [result.verdict() for result in self.results if result.lang == ALL]
+
+    def to_record(self) -> dict[str, Any]:
+        """One JSON object."""
+        return asdict(self) | {"verdicts": self.verdicts()}
 
 
 def compare(
@@ -76,21 +213,33 @@ def compare(
         if name not in systems.dimensions:
             listed = ", ".join(systems.dimensions)
             raise MedalError(f"no row has the dimension {name!r}", hint=f"there: {listed}")
-    labels = _labels(systems, options, reading) if options.human else None
-    contexts = find_contexts(systems, options)
-    clusters = None
-    if options.cluster is not None:
-        values = systems.required(options.cluster)
-        clusters = codes_of(systems.alone.where(values.isna(), "cluster " + values.astype(object)))
-    compared = _Compared(systems, options, codes_of(contexts.names), clusters, labels)
-    names = options.dimensions or sorted(systems.dimensions, key=lambda name: name != "overall")
-    results, comparisons = _results(compared, names)
+    labels = _read_labels(systems, options, reading) if options.human else None
+    contexts, context_by, context_note = find_contexts(systems, options.context)
+    cluster = options.cluster
+    clusters = None if cluster is None else _codes(systems.grouped(cluster, "cluster"))
+    dimensions = options.dimensions or sorted(systems.dimensions, key=lambda n: n != "overall")
+    scored = {n: s for n in dimensions if np.isfinite(s := systems.scores(n)).any()}
+    scales, _ = scales_of(scored, [systems.judge], options.rubric, systems.loaded)
+    # Languages have own results if two or more are known.
+    langs = sorted(set(systems.row("lang").dropna()) - {UNKNOWN_LANGUAGE})
+    codes = _codes(contexts)
+    results = [
+        _compared_on(systems, labels, codes, clusters, dimension, lang, scales[dimension].good)
+        for dimension in scored
+        for lang in ([ALL, *langs] if len(langs) > 1 else [ALL])
+    ]
+    results = [result for result in results if result.systems]
+    p_values = holm([pair.tested.estimate.p_value for result in results for pair in result.pairs])
+    rest = iter(p_values)
+    for i, result in enumerate(results):
+        pairs = [replace(pair, p_holm=next(rest)) for pair in result.pairs]
+        results[i] = replace(result, pairs=pairs, systems=_ranked(result, pairs))
     counts = systems.row("system").value_counts(sort=False)
     facts = [
         ("Dialogues", ", ".join(f"{name} {n:,}" for name, n in counts.items())),
         ("Files", ", ".join(path.name for path in options.sources.values())),
-        ("One context by", contexts.by or "nothing: each dialogue stands alone"),
-        ("Varies together", f"the column {options.cluster!r}" if options.cluster else "a context"),
+        ("One context by", context_by or "nothing: each dialogue stands alone"),
+        ("Varies together", f"the column {cluster!r}" if cluster else "a context"),
         ("Intervals", "95%; each context is left out in turn, Student's t"),
         ("Judge", systems.judge),
         ("medal-judges", __version__),
@@ -98,16 +247,19 @@ def compare(
     return SystemComparison(
         systems=systems.names,
         results=results,
-        comparisons=comparisons,
+        comparisons=sum(p is not None for p in p_values),
         judge=systems.judge,
-        asked=options.difference,
-        notes=_notes(systems, contexts, labels, results),
+        notes=_notes(systems, labels, results, context_note),
         facts=facts,
         counts={str(name): int(n) for name, n in counts.items()},
     )
 
 
-# -- labels ----------------------------------------------------------------------------------------
+def _codes(names: Sequence[str]) -> npt.NDArray[np.intp]:
+    """A number for each distinct name, shape (rows,); sorting numbers is faster than names."""
+    import pandas
+
+    return np.asarray(pandas.factorize(np.asarray(names, dtype=object))[0], dtype=np.intp)
 
 
 @dataclass(slots=True)
@@ -115,13 +267,15 @@ class _Labels:
     """Human means by dimension, shape (rows,), NaN without labels, on the raw ``scales`` (None if
     labels state no common one); ``weights`` (rows,), None unless curated."""
 
-    values: dict[str, Floats] = field(default_factory=dict)
-    scales: dict[str, Scale | None] = field(default_factory=dict)
-    weights: Floats | None = None
-    notes: list[str] = field(default_factory=list)
+    values: dict[str, Floats]
+    scales: dict[str, Scale | None]
+    weights: Floats | None
+    notes: list[str]
 
 
-def _labels(systems: Systems, options: CompareOptions, reading: ReadingReport | None) -> _Labels:
+def _read_labels(
+    systems: Systems, options: CompareOptions, reading: ReadingReport | None
+) -> _Labels:
     """The labels of the rows, by id. If several systems have an id, the label names one of them
     (``models.assistant`` or a field ``system``). Labels of single turns and of other dialogues are
     skipped and counted.
@@ -131,7 +285,7 @@ def _labels(systems: Systems, options: CompareOptions, reading: ReadingReport | 
     place: dict[str, dict[str, int]] = {}
     for k, (id, system) in enumerate(zip(systems.row("id"), systems.row("system"), strict=True)):
         place.setdefault(id, {})[system] = k
-    found = _Labels()
+    values: dict[str, Floats] = {}
     scales: dict[str, set[Scale | None]] = {}
     own: dict[int, LabelledDialogue] = {}
     skipped: Counter[str] = Counter()
@@ -140,120 +294,82 @@ def _labels(systems: Systems, options: CompareOptions, reading: ReadingReport | 
         if not sign or Path(text).exists():
             name, path = "", text
         elif name not in systems.names:
-            raise MedalError(
-                f"labels of {name!r}, which is no system",
-                hint=f"systems: {', '.join(systems.names)}",
-            )
+            hint = f"systems: {', '.join(systems.names)}"
+            raise MedalError(f"labels of {name!r}, which is no system", hint=hint)
         for row in labelled_of(path, options.reading, reading):
-            means = {r.dimension: m for r in row.ratings() if (m := mean(r)) is not None}
-            i = _place(name, row, place.get(row.id, {}))
+            having = place.get(row.id, {})
+            stated = (name, row.extra.get("system"), row.dialogue.meta.get("system"),
+                      row.dialogue.chatbot)  # fmt: skip
+            named = [each for each in stated if isinstance(each, str) and each in having]
+            if not named and not name:
+                named = list(having)
             if row.level == "turn":
                 skipped["of single turns"] += 1
-            elif i is None:
+            elif not named:
                 skipped["of dialogues that no system has"] += 1
-            elif means:
-                own[i] = row
-                for dimension, value in means.items():
-                    nothing = np.full(len(systems.frame), math.nan)
-                    found.values.setdefault(dimension, nothing)[i] = value
-                    scales.setdefault(dimension, set()).add(row.scales.get(dimension))
+            elif len(named) > 1 and named[0] not in stated:
+                raise MedalError(
+                    f"the label of {row.id!r} fits dialogues of {named[0]} and {named[1]}",
+                    hint=f"say whose labels they are: --human {named[0]}=FILE, or name the system "
+                    "in each row (system, or models.assistant)",
+                )
+            else:
+                i = having[named[0]]
+                for rating in row.ratings():
+                    if (value := mean(rating)) is not None:
+                        own[i] = row
+                        nothing = np.full(len(systems.frame), math.nan)
+                        values.setdefault(rating.dimension, nothing)[i] = value
+                        known = scales.setdefault(rating.dimension, set())
+                        known.add(row.scales.get(rating.dimension))
     if not own:
         why = ", ".join(f"{count} {why}" for why, count in skipped.items()) or "no labels at all"
         raise MedalError(
             f"no label belongs to a dialogue that is compared ({why})",
             hint="labels are matched by id; name the system if ids are the same: A=FILE",
         )
-    found.scales = {n: each.pop() if len(each) == 1 else None for n, each in scales.items()}
+    weights = None
     if choose_weights(list(own.values()), options.weights, "the labels") != "none":
-        found.weights = np.ones(len(systems.frame))
+        weights = np.ones(len(systems.frame))
         for i, row in own.items():
-            found.weights[i] = curation_weight(row) or 1.0
-    found.notes = [f"{count} labels {why} were skipped." for why, count in skipped.items()]
-    return found
+            weights[i] = curation_weight(row) or 1.0
+    common = {name: each.pop() if len(each) == 1 else None for name, each in scales.items()}
+    notes = [f"{count} labels {why} were skipped." for why, count in skipped.items()]
+    return _Labels(values, common, weights, notes)
 
 
-def _place(named: str, row: LabelledDialogue, having: dict[str, int]) -> int | None:
-    """The row that a label is of; None if no system has it."""
-    stated = (row.extra.get("system"), row.dialogue.meta.get("system"), row.dialogue.chatbot)
-    for name in (named, *stated):
-        if isinstance(name, str) and name in having:
-            return having[name]
-    if named or not having:
-        return None
-    if len(having) > 1:
-        first, second = list(having)[:2]
-        raise MedalError(
-            f"the label of {row.id!r} fits dialogues of {first} and {second}",
-            hint=f"say whose labels they are: --human {first}=FILE, or name the system in each "
-            "row (system, or models.assistant)",
-        )
-    return next(iter(having.values()))
-
-
-# -- every dimension and language: means, differences, p-values, ranks -----------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Compared:
-    """The rows with the numbers of their contexts and clusters (None: the contexts)."""
-
-    systems: Systems
-    options: CompareOptions
-    contexts: npt.NDArray[np.intp]
-    clusters: npt.NDArray[np.intp] | None
-    labels: _Labels | None
-
-    def rows(self, mask: npt.NDArray[np.bool_], dimension: str) -> SystemRows:
-        """The scored rows of ``mask``."""
-        scores, labels = self.systems.scores(dimension), self.labels
-        chosen = np.flatnonzero(mask & np.isfinite(scores))
-        given = labels.values.get(dimension) if labels is not None else None
-        weights = labels.weights if labels is not None and given is not None else None
-        return SystemRows(
-            scores[chosen],
-            self.contexts[chosen],
-            None if self.clusters is None else self.clusters[chosen],
-            None if given is None else given[chosen],
-            None if weights is None else weights[chosen],
-        )
-
-
-def _results(compared: _Compared, dimensions: Sequence[str]) -> tuple[list[ComparedOn], int]:
-    """The results of all dimensions and languages, and how many p-values Holm's correction is over.
-    Languages have own results if two or more are known."""
-    langs = compared.systems.row("lang")
-    known = sorted(set(langs.dropna()) - {UNKNOWN_LANGUAGE})
-    good = _directions(compared)
-    found = [
-        _on(compared, dimension, lang, good(dimension))
-        for dimension in dimensions
-        for lang in ([ALL, *known] if len(known) > 1 else [ALL])
-    ]
-    found = [result for result in found if result.systems]
-    p_values = holm([pair.tested.estimate.p_value for result in found for pair in result.pairs])
-    rest = iter(p_values)
-    placed = []
-    for result in found:
-        pairs = [replace(pair, p_holm=next(rest)) for pair in result.pairs]
-        ranked = _ranked(result.systems, pairs, result.good)
-        placed.append(replace(result, pairs=pairs, systems=ranked))
-    return placed, sum(p is not None for p in p_values)
-
-
-def _on(compared: _Compared, dimension: str, lang: str, good: Good) -> ComparedOn:
-    systems, labels = compared.systems, compared.labels
+def _compared_on(
+    systems: Systems,
+    labels: _Labels | None,
+    contexts: npt.NDArray[np.intp],
+    clusters: npt.NDArray[np.intp] | None,
+    dimension: str,
+    lang: str,
+    good: Literal["low", "high"],
+) -> ComparedOn:
+    """The means and differences of all systems; ranks and corrected p-values come later."""
     names, langs = systems.row("system").to_numpy(), systems.row("lang").to_numpy()
+    scores, unscored = systems.scores(dimension), systems.unscored(dimension)
+    given = None if labels is None else labels.values.get(dimension)
+    weights = None if labels is None or given is None else labels.weights
     masks = {s: (names == s) & ((langs == lang) | (lang == ALL)) for s in systems.names}
-    every = {name: compared.rows(mask, dimension) for name, mask in masks.items()}
-    rows = {name: each for name, each in every.items() if len(each.scores)}
-    missing = [name for name in every if name not in rows]
+    rows: dict[str, SystemRows] = {}
+    for name, mask in masks.items():
+        chosen = np.flatnonzero(mask & np.isfinite(scores))
+        if len(chosen):
+            rows[name] = SystemRows(
+                scores[chosen],
+                contexts[chosen],
+                None if clusters is None else clusters[chosen],
+                None if given is None else given[chosen],
+                None if weights is None else weights[chosen],
+            )
     span = labels.scales.get(dimension) if labels is not None else None
     wholes = {name: each.whole() for name, each in rows.items()}
     uncorrected = ""
     if labels is not None:
-        uncorrected = "; ".join(
-            f"{name} has {why}" for name, each in wholes.items() if (why := too_few_labels(each))
-        )
+        few = {name: too_few_labels(each) for name, each in wholes.items()}
+        uncorrected = "; ".join(f"{name} has {why}" for name, why in few.items() if why)
         if not any(each.labelled.any() for each in wholes.values()):
             uncorrected = "people labelled no dialogue on it"
     basis: Basis = "judge" if labels is None or uncorrected else "people"
@@ -269,71 +385,43 @@ def _on(compared: _Compared, dimension: str, lang: str, good: Good) -> ComparedO
             SystemResult(
                 name,
                 len(whole.sample.scores),
-                int((masks[name] & systems.unscored(dimension)).sum()),
+                int((masks[name] & unscored).sum()),
                 labelled,
                 mean_of(whole.sample),
                 mean_of(whole.people, span) if labelled else None,
                 corrected,
             )
         )
-    pairs = []
-    for one, two in combinations(rows, 2):
-        difference = system_difference(rows[one], rows[two], label_span=span)
-        pair = PairResult(one, two, difference, basis)
-        asked = compared.options.difference
-        if asked is not None and (times := pair.tested.times_more(asked)) is not None:
-            first, second = (math.ceil(n * (times - 1) - 1e-9) for n in difference.rows)
-            pair = replace(pair, more=(first, second))
-        pairs.append(pair)
+    pairs = [
+        PairResult(one, two, system_difference(rows[one], rows[two], label_span=span), basis)
+        for one, two in combinations(rows, 2)
+    ]
+    missing = [name for name in masks if name not in rows]
     return ComparedOn(dimension, lang, good, results, pairs, basis, uncorrected, missing)
 
 
-def _ranked(
-    results: Sequence[SystemResult], pairs: Sequence[PairResult], good: Good
-) -> list[SystemResult]:
-    """Best first, with the interval of each rank and the groups that cannot be told apart, by the
-    p-values after Holm's correction."""
+def _ranked(result: ComparedOn, pairs: Sequence[PairResult]) -> list[SystemResult]:
+    """The systems, best first, with the interval of each rank and the groups that cannot be told
+    apart, by the p-values after Holm's correction."""
     found = {frozenset((pair.first, pair.second)): pair.p_holm for pair in pairs}
+    systems = result.systems
 
     def p_value(i: int, j: int) -> float | None:
-        return found.get(frozenset((results[i].system, results[j].system)))
+        return found.get(frozenset((systems[i].system, systems[j].system)))
 
-    sign = 1.0 if good == "high" else -1.0
-    values = [sign * (result.best.value or 0.0) for result in results]
-    ranks = rank_intervals(values, p_value)
+    sign = 1.0 if result.good == "high" else -1.0
+    values = [sign * (each.best.value or 0.0) for each in systems]
     groups = indistinct_groups(values, p_value)
     letters = [_LETTERS[n] if n < len(_LETTERS) else str(n + 1) for n in range(len(groups))]
-    lettered = [
-        replace(
-            result,
-            rank=ranks[i],
-            groups=" ".join(x for x, group in zip(letters, groups, strict=True) if i in group),
-        )
-        for i, result in enumerate(results)
-    ]
-    return [lettered[i] for i in sorted(range(len(results)), key=lambda i: -values[i])]
-
-
-def _directions(compared: _Compared) -> Callable[[str], Good]:
-    """The good end of each dimension: of the rubric, or the judge, or the first shipped rubric that
-    has a dimension of this name; else the high end."""
-    known: dict[str, Dimension] = {}
-    if compared.options.rubric is not None:
-        known = {d.name: d for d in load_rubric(compared.options.rubric)}
-    if compared.systems.loaded is not None:
-        known = {d.name: d for d in compared.systems.loaded.dimensions} | known
-    folder = files("medal_judges.configs") / "rubrics"
-    shipped = sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir())
-    for name in sorted(shipped, key=lambda name: (name not in _RUBRICS, name)):
-        known = {d.name: d for d in load_rubric(name)} | known
-    return lambda name: known[name].good if name in known else "high"
-
-
-# -- notes -----------------------------------------------------------------------------------------
+    ranked = []
+    for i, rank in enumerate(rank_intervals(values, p_value)):
+        own = [x for x, group in zip(letters, groups, strict=True) if i in group]
+        ranked.append(replace(systems[i], rank=rank, groups=" ".join(own)))
+    return [ranked[i] for i in sorted(range(len(ranked)), key=lambda i: -values[i])]
 
 
 def _notes(
-    systems: Systems, contexts: Contexts, labels: _Labels | None, results: Sequence[ComparedOn]
+    systems: Systems, labels: _Labels | None, results: Sequence[ComparedOn], context_note: str
 ) -> list[str]:
     notes = [
         "By the judge alone: a judge that favours one system's style makes it look better. "
@@ -343,7 +431,8 @@ def _notes(
         notes = list(labels.notes)
     for result in results:
         where = result.dimension if result.lang == ALL else f"{result.dimension}, {result.lang}"
-        if result.uncorrected and (result.lang == ALL or result.labelled):
+        has_labels = any(system.labelled for system in result.systems)
+        if result.uncorrected and (result.lang == ALL or has_labels):
             notes.append(f"{where}: not corrected by human labels: {result.uncorrected}.")
         if result.missing:
             notes.append(f"{where}: no scores of {', '.join(result.missing)}.")
@@ -354,16 +443,16 @@ def _notes(
                 f"{where}: dialogues in contexts that the other system lacks do not enter a "
                 "difference (the table counts them)."
             )
-    if contexts.note:
-        notes.append(contexts.note)
+    if context_note:
+        notes.append(context_note)
     if systems.without:
         notes.append(f"{systems.without} rows name no system and were skipped.")
     pairs = [pair for result in results if result.lang == ALL for pair in result.pairs]
     if all(pair.difference.pairing == "paired" for pair in pairs):
         return notes
     # Systems with other shares of languages, and not in the same contexts.
-    langs = systems.row("lang").groupby(systems.row("system"), sort=False)
-    shares = langs.value_counts(normalize=True, dropna=False).unstack(fill_value=0.0)
+    by_system = systems.row("lang").groupby(systems.row("system"), sort=False)
+    shares = by_system.value_counts(normalize=True, dropna=False).unstack(fill_value=0.0)
     for lang in sorted(set(systems.row("lang").dropna())):
         low, high = shares[lang].min(), shares[lang].max()
         if high - low > _LANG_SHIFT:

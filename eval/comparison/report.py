@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from medal_judges.eval.comparison.results import ALL, ComparedOn, PairResult, SystemComparison
+from medal_judges.eval.comparison.compare import ALL, ComparedOn, SystemComparison
 from medal_judges.report.console import print_tables, wide_console
 from medal_judges.report.figure import Figure, padded
 from medal_judges.report.page import (
@@ -66,46 +65,42 @@ def write_comparison(found: SystemComparison, folder: Path, title: str = "") -> 
     """Writes compare.json, compare.html, tables/*.csv and figures/*; returns the page's path."""
     record = json.dumps(found.to_record(), ensure_ascii=False, indent=1, allow_nan=False)
     atomic_write(folder / "compare.json", record + "\n")
-    count, langs = len(found.systems), found.languages
+    count, langs = len(found.systems), len(found.languages)
     named = " · ".join(found.systems) if count <= _NAMED else f"{count} systems"
-    counts = [
-        (count, "system"),
-        (sum(found.counts.values()), "dialogue"),
-        (len(found.dimensions), "dimension"),
-        *([(len(langs), "language")] if langs else []),
-    ]
+    dialogues = sum(found.counts.values())
+    counts = [(count, "system"), (dialogues, "dialogue"), (len(found.dimensions), "dimension")]
+    counts += [(langs, "language")] if langs else []
     verdicts = [Markup('<li dir="auto">{}</li>').format(text) for text in found.verdicts()]
-    lead = [Markup("<ul>{}</ul>").format(Markup("").join(verdicts))]
-    lead += [Markup('<p class="note">{}</p>').format(note) for note in found.notes]
+    lead: list[Block] = [Markup("<ul>{}</ul>").format(Markup("").join(verdicts)), *found.notes]
     terms = _TERMS | {
         "p": f"Two-sided, after Holm's correction over all {found.comparisons} comparisons of this "
         "page. Above 0.05 it does not show that two systems are equal."
     }
-    if found.asked is not None:
-        terms[f"More for {found.asked:g}"] = (
-            "Dialogues that each system further needs to show that difference in 80 of 100 cases, "
-            "with the same share of them labelled."
-        )
+    sections = [Section("verdict", "Which is better", lead)]
+    for dimension in found.dimensions:  # all languages together, then each in a fold
+        blocks: list[Block] = []
+        for result in found.results:
+            if result.dimension == dimension:
+                tables: list[Block] = [systems_table(result)]
+                pairs = pairs_table(found, result)
+                if len(pairs.rows) > _IN_SIGHT:
+                    tables.append(Fold(f"{len(pairs.rows)} differences", [pairs]))
+                elif pairs.rows:
+                    tables.append(pairs)
+                lang = result.lang
+                blocks += tables if lang == ALL else [Fold(f"Language: {lang}", tables)]
+        sections.append(Section(slug(dimension), dimension.replace("_", " "), blocks))
+    systems, differences = _sheet(found, "systems"), _sheet(found, "pairs")
     return write_page(
         folder / "compare.html",
         title or f"Compared: {named}",
         counted(counts),
         [
-            Section("verdict", "Which is better", lead),
-            *(_section(found, dimension) for dimension in found.dimensions),
+            *sections,
             Section("terms", "How to read it", [Facts(list(terms.items()))]),
             facts_section(found.facts),
         ],
-        tables={
-            name: _sheet(
-                [
-                    {"dimension": result.dimension, "lang": result.lang, **asdict(each)}
-                    for result in found.results
-                    for each in (result.systems if name == "systems" else result.pairs)
-                ]
-            )
-            for name in ("systems", "differences")
-        },
+        tables={"systems": systems, "differences": differences},
         figures={
             f"systems-{slug(result.dimension)}-{slug(result.lang)}": Figure(
                 _title(result, "systems"), [systems_table(result)]
@@ -114,22 +109,6 @@ def write_comparison(found: SystemComparison, folder: Path, title: str = "") -> 
             if any(system.best.low is not None for system in result.systems)
         },
     )
-
-
-def _section(found: SystemComparison, dimension: str) -> Section:
-    """All languages together, then each language in a fold."""
-    blocks: list[Block] = []
-    for result in found.results:
-        if result.dimension != dimension:
-            continue
-        tables: list[Block] = [systems_table(result)]
-        pairs = pairs_table(found, result)
-        if len(pairs.rows) > _IN_SIGHT:
-            tables.append(Fold(f"{len(pairs.rows)} differences", [pairs]))
-        elif pairs.rows:
-            tables.append(pairs)
-        blocks += tables if result.lang == ALL else [Fold(f"Language: {result.lang}", tables)]
-    return Section(slug(dimension), dimension.replace("_", " "), blocks)
 
 
 def _title(result: ComparedOn, what: str) -> str:
@@ -166,57 +145,53 @@ def systems_table(result: ComparedOn) -> Table:
 def pairs_table(found: SystemComparison, result: ComparedOn) -> Table:
     """One row a pair of systems."""
     people = any(pair.difference.corrected is not None for pair in result.pairs)
+    rows: list[Row] = []
+    for pair in result.pairs:
+        difference = pair.difference
+        p_value = None if pair.p_holm is None else PValue(pair.p_holm)
+        cells: list[Cell] = [pair.first, pair.second, pair.tested.estimate, p_value]
+        cells += [difference.judge.estimate] if people else []
+        counts = (difference.wins, difference.ties, difference.losses)
+        if difference.by_context:
+            cells.append(" · ".join(f"{count:,}" for count in counts))
+        else:
+            cells.append(" · ".join(f"{count / max(1, sum(counts)):.0%}" for count in counts))
+        how: list[str] = [difference.pairing]
+        if difference.shared:
+            how.append(f"{difference.shared:,} contexts")
+        if difference.rows != (difference.shared, difference.shared):
+            how.append(f"{difference.rows[0]:,} and {difference.rows[1]:,}")
+        if any(difference.left_out):
+            how.append(f"{difference.left_out[0]:,} and {difference.left_out[1]:,} left out")
+        rows.append((*cells, ", ".join(how), pair.tested.smallest))
     heads = ["First", "Second", "Difference", "p", *(["Judge alone"] if people else [])]
     heads += ["Won · tied · lost", "Compared", "Smallest"]
-    if found.asked is not None:
-        heads.append(f"More for {found.asked:g}")
     note = (
         "Each interval is of its difference alone; p is after Holm's correction over all "
         f"{found.comparisons} comparisons, so it may be above 0.05 although the interval excludes "
         "0."
     )
-    rows = [_pair_row(found, pair, people) for pair in result.pairs]
-    note = note if found.comparisons > 1 else ""
-    return Table(_title(result, "differences"), heads, rows, note)
+    return Table(_title(result, "differences"), heads, rows, note if found.comparisons > 1 else "")
 
 
-def _pair_row(found: SystemComparison, pair: PairResult, people: bool) -> Row:
-    difference, tested = pair.difference, pair.tested
-    p_value = None if pair.p_holm is None else PValue(pair.p_holm)
-    cells: list[Cell] = [pair.first, pair.second, tested.estimate, p_value]
-    cells += [difference.judge.estimate] if people else []
-    counts = (difference.wins, difference.ties, difference.losses)
-    if difference.by_context:
-        cells.append(" · ".join(f"{count:,}" for count in counts))
-    else:
-        cells.append(" · ".join(f"{count / max(1, sum(counts)):.0%}" for count in counts))
-    how: list[str] = [difference.pairing]
-    if difference.shared:
-        how.append(f"{difference.shared:,} contexts")
-    if difference.rows != (difference.shared, difference.shared):
-        how.append(f"{difference.rows[0]:,} and {difference.rows[1]:,}")
-    if any(difference.left_out):
-        how.append(f"{difference.left_out[0]:,} and {difference.left_out[1]:,} left out")
-    cells += [", ".join(how), tested.smallest]
-    if found.asked is not None:
-        first, second = pair.more or (None, None)
-        cells.append(first if first == second else f"{first:,} and {second:,}")
-    return tuple(cells)
+def _sheet(found: SystemComparison, kind: str) -> Sheet:
+    """All systems or pairs as a table: an inner field is a column ``outer_inner``, a pair is two
+    columns, and a column without a value is left out."""
+    import pandas
 
-
-def _sheet(records: Sequence[dict[str, Any]]) -> Sheet:
-    """Records as a table: an inner field is a column ``outer_inner``, a pair is two columns."""
-
-    def flat(record: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
-        for key, value in record.items():
-            name = prefix + key
-            if isinstance(value, Mapping):
-                yield from flat(value, prefix if key in ("difference", "estimate") else f"{name}_")
-            elif isinstance(value, tuple):
-                yield from zip((f"{name}_first", f"{name}_second"), value, strict=True)
-            elif value is not None or key not in ("people", "corrected", "more"):
-                yield name, value
-
-    lines = [dict(flat(record)) for record in records]
-    columns = list(dict.fromkeys(name for line in lines for name in line))
-    return columns, [[line.get(name) for name in columns] for line in lines]
+    records: list[dict[str, Any]] = [
+        {"dimension": result.dimension, "lang": result.lang, **asdict(each)}
+        for result in found.results
+        for each in getattr(result, kind)
+    ]
+    frame = pandas.json_normalize(records, sep="_").dropna(axis=1, how="all")
+    columns: dict[str, list[object]] = {}
+    for name in frame:
+        values = frame[name].astype(object).where(frame[name].notna(), None).tolist()
+        short = str(name).replace("difference_", "").replace("estimate_", "")
+        if any(isinstance(value, tuple) for value in values):
+            for k, end in enumerate(("first", "second")):
+                columns[f"{short}_{end}"] = [value[k] for value in values]
+        else:
+            columns[short] = values
+    return list(columns), list(zip(*columns.values(), strict=True))

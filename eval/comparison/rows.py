@@ -1,11 +1,11 @@
-"""The dialogues of several systems with their scores: from files of scores, or of chats and a
-judge."""
+"""The dialogues of several systems with their scores and contexts: from files of scores, or of
+chats and a judge."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import model_validator
 
 from medal_judges.config import Config, option
-from medal_judges.errors import ConfigError, MedalError
+from medal_judges.errors import MedalError
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.metadata import metadata_of
 from medal_judges.inference.scoring import score_to_file
@@ -37,13 +36,18 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 _ENDINGS = (".gz", ".zst", ".jsonl", ".json", ".parquet", ".csv", ".scores", ".scored")
+# Names of a column that holds the scene or prompt of a dialogue.
+_SCENES = ("context", "scene", "scenario", "prompt_id", "context_id")
+_FEW = 3  # dialogues of a system that may share an opening without being a greeting
+_COMMON = 0.2  # minimum share of rows whose opening two systems have, to pair by openings
+_ALIKE = 0.5  # minimum share of shared ids with equal openings, to pair by ids
 
 
 class CompareOptions(Config):
     """How systems are compared.
 
-    >>> CompareOptions(files=["all.jsonl"], by="chatbot", difference=0.2).pair_by
-    'auto'
+    >>> CompareOptions(files=["all.jsonl"], by="chatbot").weights
+    'none'
     """
 
     files: tuple[str, ...] = option(
@@ -65,14 +69,8 @@ class CompareOptions(Config):
     dimensions: tuple[str, ...] = option(
         (), flag="--dimension", help="Only this dimension; may be repeated."
     )
-    pair_by: Literal["auto", "id", "opening", "none"] = option(
-        "auto", help="What makes two dialogues one context."
-    )
     context: str | None = option(None, help="Column that names the context, such as scene.")
     cluster: str | None = option(None, help="Column whose rows belong together, such as user.")
-    difference: float | None = option(
-        None, ge=0, help="Show how many more dialogues would show this difference."
-    )
     rubric: str | None = option(
         None, help="Shipped name or YAML file: which end of a dimension is good."
     )
@@ -85,37 +83,27 @@ class CompareOptions(Config):
     )
     reading: ReadOptions = ReadOptions()
 
-    @model_validator(mode="after")
-    def _check(self) -> CompareOptions:
-        if self.difference == 0:
-            raise ConfigError("--difference must be above 0: any number of dialogues shows 0")
-        return self
-
     @property
     def sources(self) -> dict[str, Path]:
         """The file of each system; a file without a name is named like itself. Raises MedalError
         for a name given twice."""
-        named: list[tuple[str, Path]] = []
+        names, stems, paths = [], [], []
         for text in self.files:
             name, sign, path = text.partition("=")
-            if sign and name and path and "/" not in name and not Path(text).exists():
-                named.append((name, Path(path)))
-            else:
-                named.append(("", Path(text)))
-        stems = unique_slugs([_stem(path) for _, path in named])
-        names = [name or stem for (name, _), stem in zip(named, stems, strict=True)]
+            if not (sign and name and path) or "/" in name or Path(text).exists():
+                name, path = "", text
+            stem = Path(path).name
+            for ending in _ENDINGS:
+                stem = stem.removesuffix(ending)
+            names.append(name)
+            stems.append(stem or Path(path).name)
+            paths.append(Path(path))
+        names = [n or stem for n, stem in zip(names, unique_slugs(stems), strict=True)]
         if twice := [name for name, count in Counter(names).items() if count > 1]:
             raise MedalError(
                 f"two systems are named {twice[0]!r}", hint="name them: v1=old.jsonl v2=new.jsonl"
             )
-        return dict(zip(names, [path for _, path in named], strict=True))
-
-
-def _stem(path: Path) -> str:
-    name = path.name
-    for ending in _ENDINGS:
-        name = name.removesuffix(ending)
-    return name or path.name
+        return dict(zip(names, paths, strict=True))
 
 
 @dataclass(slots=True)
@@ -135,7 +123,6 @@ class Systems:
 
     @property
     def names(self) -> list[str]:
-        """The systems."""
         return list(dict.fromkeys(self.row("system")))
 
     @property
@@ -155,25 +142,20 @@ class Systems:
         asked = self.frame["asked", dimension].notna().to_numpy()
         return np.asarray(asked & np.isnan(self.scores(dimension)))
 
-    def column(self, name: str) -> Series:
-        """A column as text, by the names of ``medal score --keep``; None if a row has no value."""
+    def column(self, name: str, *, required: bool = False) -> Series:
+        """A column as text, by the names of ``medal score --keep``; None if a row has no value.
+        Raises MedalError if it is ``required`` and no row has a value."""
         if name == "lang":
             return self.row("lang")
         values = [None] * len(self.frame)
         if ("meta", name) in self.frame:
             values = self.frame["meta", name].astype(object).tolist()
-        texts = []
-        for value, dialogue in zip(values, self.row("dialogue"), strict=True):
-            text = _text(value)
-            if text is None and isinstance(dialogue, Dialogue):
-                text = _text(metadata_of(dialogue, [name])[name])
-            texts.append(text)
-        return self.frame.index.to_series().map(dict(enumerate(texts)))
-
-    def required(self, name: str) -> Series:
-        """``column``. Raises MedalError if no row has a value."""
-        values = self.column(name)
-        if values.isna().all():
+        texts = {}
+        for i, (value, dialogue) in enumerate(zip(values, self.row("dialogue"), strict=True)):
+            texts[i] = _text(value)
+            if texts[i] is None and isinstance(dialogue, Dialogue):
+                texts[i] = _text(metadata_of(dialogue, [name])[name])
+        if required and not any(texts.values()):
             hint = f"scores keep it with: medal score --keep {name}"
             known = {str(c) for c in self.frame["meta"].columns} if "meta" in self.frame else set()
             for dialogue in self.row("dialogue"):
@@ -181,11 +163,15 @@ class Systems:
                     known |= {*dialogue.meta, *dialogue.context}
                     known |= {f"models.{speaker}" for speaker in dialogue.models}
                     known |= {"chatbot"} if dialogue.chatbot is not None else set()
-                    known |= {"source"} if dialogue.source is not None else set()
             if known:
                 hint = f"rows have: {', '.join(sorted(known))}; {hint}"
             raise MedalError(f"no row has a value of {name!r}", hint=hint)
-        return values
+        return self.frame.index.to_series().map(texts)
+
+    def grouped(self, name: str, kind: str) -> Series:
+        """Names of the groups of a required column; a row without a value is alone."""
+        values = self.column(name, required=True)
+        return self.alone.where(values.isna(), f"{kind} " + values.astype(object))
 
 
 def _text(value: object) -> str | None:
@@ -210,7 +196,7 @@ def read_systems(
     import pandas
 
     read = partial(dialogues_of, options=options.reading, reading=reading)
-    texts = _bare(dialogue for path in options.chats for dialogue in read(path))
+    texts = _without_turns(dialogue for path in options.chats for dialogue in read(path))
     sources = options.sources
     if judge is None and options.judge is not None:
         judge = choose_judge(options.judge, device=options.device, dtype=options.dtype).load()
@@ -224,7 +210,7 @@ def read_systems(
             if judge is None:
                 judge = choose_judge(BOXED, device=options.device, dtype=options.dtype).load()
             dialogues = list(read(path))
-            known = _bare(dialogues)
+            known = _without_turns(dialogues)
             if options.out is None:
                 frame = to_frame(judge.score(dialogues, progress=progress))
             else:
@@ -238,14 +224,34 @@ def read_systems(
         if len(frame):
             frames.append(_rows(name, frame, known))
     if len(judges) > 1:
-        _raise_for_judges(judges)
+        (first, where), (other, there) = list(judges.items())[:2]
+        one, two = (dict(part.split(":", 1) for part in text.split("|")) for text in (first, other))
+        apart = [key for key in {**one, **two} if one.get(key) != two.get(key)]
+        listed = "; ".join(f"{key}: {one.get(key)} and {two.get(key)}" for key in apart)
+        raise MedalError(
+            f"{where} and {there} were scored by different judges ({listed})",
+            hint="score both with one judge and setting: medal score, or --judge with the chats",
+        )
     frame = pandas.concat(frames, ignore_index=True) if frames else None
     if frame is None or "score" not in frame or frame["score"].isna().all(axis=None):
         raise MedalError("no dialogue has a score", hint="each line has the reason as its failure")
-    return _by_system(Systems(frame, next(iter(judges)), judge), options.by)
+    systems = Systems(frame, next(iter(judges)), judge)
+    if options.by is not None:
+        names = systems.column(options.by, required=True)
+        frame = frame[names.notna()].copy()
+        frame["row", "system"] = names[names.notna()]
+        frame = frame.sort_values(("row", "system"), kind="stable", ignore_index=True)
+        systems = replace(systems, frame=frame, without=int(names.isna().sum()))
+    if len(systems.names) < 2:
+        by = options.by
+        what = f"all rows have the {by} {systems.names[0]!r}" if by else "one system"
+        raise MedalError(
+            f"{what}: nothing to compare", hint="give two files or more, or --by COLUMN"
+        )
+    return systems
 
 
-def _bare(dialogues: Iterable[Dialogue]) -> dict[str, tuple[str | None, Dialogue]]:
+def _without_turns(dialogues: Iterable[Dialogue]) -> dict[str, tuple[str | None, Dialogue]]:
     """The first user turn and the dialogue without its turns, by id."""
     found = {}
     for dialogue in dialogues:
@@ -273,46 +279,55 @@ def _rows(
     for name, column in frame.attrs["meta"].items():
         columns["meta", name] = last[column].astype(object)
     nothing = [None] * len(ids)
-    kept = columns.get(("meta", "lang"), nothing)
+    stated = columns.get(("meta", "lang"), nothing)
     detected = grouped["detected_language"].first() if "detected_language" in frame else nothing
     columns["row", "lang"] = [
         _text(lang) or (dialogue and (_text(found) or dialogue.lang))
-        for lang, found, (_, dialogue) in zip(kept, detected, known, strict=True)
+        for lang, found, (_, dialogue) in zip(stated, detected, known, strict=True)
     ]
     made = pandas.DataFrame(columns, index=last.index)
     made.columns = pandas.MultiIndex.from_tuples(columns)
     return made
 
 
-def _by_system(systems: Systems, by: str | None) -> Systems:
-    if by is not None:
-        names = systems.required(by)
-        frame = systems.frame[names.notna()].copy()
-        frame["row", "system"] = names[names.notna()]
-        frame = frame.sort_values(("row", "system"), kind="stable", ignore_index=True)
-        without = int(names.isna().sum())
-        systems = Systems(frame, systems.judge, systems.loaded, without)
-    if len(systems.names) < 2:
-        what = f"all rows have the {by} {systems.names[0]!r}" if by else "one system"
-        raise MedalError(
-            f"{what}: nothing to compare", hint="give two files or more, or --by COLUMN"
-        )
-    return systems
+def find_contexts(systems: Systems, column: str | None) -> tuple[Series, str, str]:
+    """The context of each row, in words what makes a context, and a note on what does not.
 
+    A context is ``column`` if it is named; else the first that some systems share: a column named
+    context or scene, the id, the first user turn; else each dialogue stands alone.
+    """
+    ids, opening = systems.row("id"), systems.row("opening").astype(object)
 
-def _raise_for_judges(judges: dict[str, Path]) -> None:
-    (first, where), (other, there) = list(judges.items())[:2]
-    one, two = (dict(part.split(":", 1) for part in name.split("|")) for name in (first, other))
-    apart = [key for key in {**one, **two} if one.get(key) != two.get(key)]
-    listed = "; ".join(f"{key}: {one.get(key)} and {two.get(key)}" for key in apart)
-    raise MedalError(
-        f"{where} and {there} were scored by different judges ({listed})",
-        hint="score both with the same judge and settings: medal score, or --judge with the chats",
-    )
+    def shared(values: Series) -> Series:  # whether several systems have the value of each row
+        return systems.row("system").groupby(values).transform("nunique").fillna(0) > 1
 
-
-def codes_of(names: Sequence[str] | Series) -> npt.NDArray[np.intp]:
-    """A number for each distinct name, shape (rows,); sorting numbers is faster than names."""
-    import pandas
-
-    return np.asarray(pandas.factorize(np.asarray(names, dtype=object))[0], dtype=np.intp)
+    for name in (column,) if column is not None else _SCENES:
+        values = systems.column(name, required=column is not None)
+        if column is not None or (values.nunique() > 1 and shared(values).any()):
+            return systems.grouped(name, "column"), f"the column {name!r}", ""
+    note = ""
+    if shared(ids).any():
+        # Numbers from 1 on in two files name nothing common: dialogues of one id begin alike.
+        same = opening.groupby(ids)
+        openings = same.nunique()[same.count() > 1]
+        if (openings == 1).sum() >= _ALIKE * len(openings):
+            return "id " + ids, "the id", ""
+        note = "Systems share ids, but the dialogues of one id begin differently: not paired by id."
+    # Openings that systems have equally often, or rarely, are contexts; a greeting that opens 50
+    # dialogues of one system and 45 of another is not.
+    counts = opening.groupby([opening, systems.row("system")]).size().groupby(level=0)
+    uneven = (counts.size() == 1) | (counts.nunique() > 1)
+    greetings = counts.sum()[(counts.max() > _FEW) & uneven].sort_values(ascending=False)
+    alone = opening.isna() | opening.isin(greetings.index)
+    names = systems.alone.where(alone, "opening " + opening)
+    if shared(names).mean() < _COMMON:  # "how are you?" begins a few dialogues of any two systems
+        return systems.alone, "", note
+    if len(greetings):
+        first = str(greetings.index[0])
+        first = first if len(first) <= 40 else first[:39] + "…"
+        more = f" and {len(greetings) - 1} more" if len(greetings) > 1 else ""
+        note = (
+            f"{note} {first!r}{more} open many dialogues, and not equally many of each system: a "
+            "greeting, not a context that systems share."
+        ).strip()
+    return names, "the first user turn", note

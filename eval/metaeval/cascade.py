@@ -12,15 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from medal_judges.errors import MedalError
-from medal_judges.eval.metaeval.alignment import Aligned
-from medal_judges.stats.correlation import (
-    Floats,
-    correlations,
-    spearman_statistic,
-    undefined_reason,
-)
+from medal_judges.eval.metaeval.metaeval import JudgedRows
+from medal_judges.stats.correlation import correlations, spearman_statistic, undefined_reason
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import choose_clusters, with_intervals
+from medal_judges.stats.intervals import with_intervals
 from medal_judges.stats.weights import revalued, weighted
 
 SHARES = tuple(k / 10 for k in range(11))
@@ -54,73 +49,63 @@ class CascadeCurve:
 
 
 def cascade_curve(
-    weak: Aligned,
-    strong: Aligned,
-    names: tuple[str, str],
-    *,
-    set_name: str,
-    dimension: str,
-    judge_dimension: str,
-    seed: int = 0,
-    level: str = "dialogue",
+    weak: JudgedRows, strong: JudgedRows, judge_dimension: str, seed: int = 0
 ) -> CascadeCurve:
     """Returns agreement and cost for shares of rows deferred from 0 to 1, the least sure first.
 
-    The first and last point are the judges' own figures on the rows that both scored. ``seed``: of
-    the random orders. Raises MedalError if the weak judge gives no distribution.
+    The first and last point are the judges' own figures on the rows that both scored.
+    ``judge_dimension``: the weak judge's name; ``seed``: of the random orders. Raises MedalError if
+    the weak judge gives no distribution.
     """
-    there = {(row.id, row.turn): j for j, row in enumerate(strong.rows)}
-    shared = [(i, there[k]) for i, r in enumerate(weak.rows) if (k := (r.id, r.turn)) in there]
-    rows = weak.part([i for i, _ in shared])
-    judgements = [(weak.judgements[i], strong.judgements[j]) for i, j in shared]
-    spreads = [first.uncertainty(judge_dimension) for first, _ in judgements]
+    at = {(row.id, row.turn): j for j, row in enumerate(strong.aligned.rows)}
+    pairs = [
+        (i, at[row.id, row.turn])
+        for i, row in enumerate(weak.aligned.rows)
+        if (row.id, row.turn) in at
+    ]
+    rows = weak.aligned.part(i for i, _ in pairs)
+    others = strong.aligned.part(j for _, j in pairs)
+    spreads = [judgement.uncertainty(judge_dimension) for judgement in rows.judgements]
     if None in spreads:
         raise MedalError(
-            f"{names[0]} gives no distribution of {judge_dimension!r}, so a cascade cannot measure "
-            "its uncertainty",
+            f"{weak.row.judge} gives no distribution of {judge_dimension!r}, so a cascade cannot "
+            "measure its uncertainty",
             hint="a weak judge needs an ordinal or binary dimension, and a calibration",
         )
-    scores = np.array([[weak.score[i], strong.score[j]] for i, j in shared]).reshape(-1, 2)
+    count, human = len(pairs), rows.human
     order = np.argsort(-np.array(spreads, dtype=np.float64), kind="stable")
-    counts = np.ones(len(shared)) if rows.weights is None else rows.weights
+    weights = np.ones(count) if rows.weights is None else rows.weights
+    judgements = list(zip(rows.judgements, others.judgements, strict=True))
     kinds = {kind for pair in judgements for one in pair for kind in one.usage}
     points = []
     for share in SHARES:
-        deferred = np.zeros(len(shared), dtype=bool)
-        deferred[order[: round(share * len(shared))]] = True
+        deferred = np.zeros(count, dtype=bool)
+        deferred[order[: round(share * count)]] = True
+        number = int(deferred.sum())
         cost = {}
         for kind in (kind for kind in COSTS if kind in kinds):
             usage = np.array([[one.usage.get(kind, 0.0) for one in pair] for pair in judgements])
-            cost[kind] = float(counts @ (usage[:, 0] + usage[:, 1] * deferred)) / (
-                float(counts.sum()) or 1.0
+            cost[kind] = float(weights @ (usage[:, 0] + usage[:, 1] * deferred)) / (
+                float(weights.sum()) or 1.0
             )
-        number = int(deferred.sum())
-        mixed = np.where(deferred, scores[:, 1], scores[:, 0])
-        at_random = _at_random(rows, scores, number, seed)
-        points.append(CascadePoint(share, number, _spearman(rows, mixed), at_random, cost))
-    return CascadeCurve(*names, set_name, level, dimension, len(shared), points)
-
-
-def _spearman(rows: Aligned, score: Floats) -> Estimate:
-    estimates = {"spearman": correlations(rows.human, score)["spearman"]}
-    if estimates["spearman"].value is None:
-        return estimates["spearman"]
-    statistic = weighted(spearman_statistic(rows.human, score), rows.weights)
-    clusters = choose_clusters(rows.chatbots, rows.groups)
-    estimates = revalued(estimates, statistic, rows.weights)
-    return with_intervals(estimates, statistic, clusters)["spearman"]
-
-
-def _at_random(rows: Aligned, scores: Floats, count: int, seed: int) -> float | None:
-    """Returns the mean figure if ``count`` rows are deferred at random."""
-    human, one = rows.human, np.ones((1, len(rows.human)))
-    rng = np.random.default_rng(seed)
-    figures = []
-    for _ in range(1 if count in (0, len(human)) else _RANDOM_ORDERS):
-        mixed = scores[:, 0].copy()
-        chosen = rng.permutation(len(human))[:count]
-        mixed[chosen] = scores[chosen, 1]
-        if undefined_reason(human, mixed) is None:
+        mixed = np.where(deferred, others.score, rows.score)
+        figure = {"spearman": correlations(human, mixed)["spearman"]}
+        if figure["spearman"].value is not None:
             statistic = weighted(spearman_statistic(human, mixed), rows.weights)
-            figures.append(float(statistic(one)["spearman"][0]))
-    return sum(figures) / len(figures) if figures else None
+            figure = revalued(figure, statistic, rows.weights)
+            figure = with_intervals(figure, statistic, rows.clusters)
+        rng = np.random.default_rng(seed)
+        at_random = []
+        for _ in range(1 if number in (0, count) else _RANDOM_ORDERS):
+            mixed = rows.score.copy()
+            chosen = rng.permutation(count)[:number]
+            mixed[chosen] = others.score[chosen]
+            if undefined_reason(human, mixed) is None:
+                statistic = weighted(spearman_statistic(human, mixed), rows.weights)
+                at_random.append(float(statistic(np.ones((1, count)))["spearman"][0]))
+        mean = sum(at_random) / len(at_random) if at_random else None
+        points.append(CascadePoint(share, number, figure["spearman"], mean, cost))
+    row = weak.row
+    return CascadeCurve(
+        row.judge, strong.row.judge, row.set_name, row.level, row.dimension, count, points
+    )

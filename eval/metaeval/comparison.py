@@ -8,7 +8,7 @@ of them agree with it; rows on which they are split evenly count for neither.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 
@@ -20,11 +20,9 @@ from medal_judges.eval.metaeval.classification import (
     not_classifiable,
 )
 from medal_judges.eval.metaeval.metaeval import JudgedRows, ResultRow
-from medal_judges.records.signature import Signature, require_comparable
 from medal_judges.report.table import Cell, PValue, Table
 from medal_judges.stats.correlation import Floats, correlations
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import choose_clusters
 from medal_judges.stats.significance import (
     correlation_difference,
     holm,
@@ -75,29 +73,30 @@ Compare = Callable[[Aligned, Floats, Floats], Line]
 
 def comparison_tables(judged: Sequence[JudgedRows]) -> list[Table]:
     """Returns graded dimensions and issues, over all rows and by language, then judges against one
-    annotator; some without a line. Raises MedalError if signatures of one table differ in data."""
-    kept = [one for one in judged if not one.row.under_floor]
-    graded = [one for one in kept if one.row.kind != "binary"]
-    issues = [one for one in kept if one.row.kind == "binary"]
+    annotator; some without a line."""
+    accepted = [one for one in judged if not one.row.under_floor]
     tables = []
-    for title, chosen, compare, columns, note in (
-        (GRADED, graded, _spearman, _RHO, _GRADED_NOTE),
-        (ISSUES, issues, _f1, _F1, _ISSUE_NOTE),
+    for title, binary, compare, columns, note in (
+        (GRADED, False, _spearman, _RHO, _GRADED_NOTE),
+        (ISSUES, True, _f1, _F1, _ISSUE_NOTE),
     ):
-        heads = ("Set", "Dimension", "Better", "Other", *columns)
-        tables.append(Table(title, heads, _corrected(heads, _pairs(chosen, compare)), note))
-        heads = ("Set", "Dimension", "Language", "Better", "Other", *columns)
-        lines = _corrected(heads, _pairs(chosen, compare, by_language=True))
-        tables.append(Table(f"{title}, by language", heads, lines, note))
+        chosen = [one for one in accepted if (one.row.kind == "binary") == binary]
+        for name, where in (
+            (title, ("Set", "Dimension")),
+            (f"{title}, by language", ("Set", "Dimension", "Language")),
+        ):
+            heads = (*where, "Better", "Other", *columns)
+            lines = _pairs(chosen, compare, by_language="Language" in where)
+            tables.append(Table(name, heads, _corrected(heads, lines), note))
     lines = []
-    for row in (one.row for one in kept):
+    for row in (one.row for one in accepted):
         difference = row.ceiling_difference
         if difference is not None and difference.value is not None:
             metric = "f1_present" if row.kind == "binary" else "spearman"
             sides = row.like_for_like[metric], row.ceiling[metric]
-            where = row.set_name, row.dimension, row.judge
             p_value = _p(difference.p_value)
-            lines.append((*where, *sides, difference, p_value, None, row.ceiling_rows))
+            about = row.set_name, row.dimension, row.judge
+            lines.append((*about, *sides, difference, p_value, None, row.ceiling_rows))
     return [*tables, Table(CEILING, _AGAINST, _corrected(_AGAINST, lines), _CEILING_NOTE)]
 
 
@@ -105,45 +104,34 @@ def _pairs(
     judged: Sequence[JudgedRows], compare: Compare, *, by_language: bool = False
 ) -> list[Line]:
     """Returns one line a pair of judges of the same set and dimension, the better one first."""
-    groups: dict[tuple[str, str, str], list[JudgedRows]] = {}
+    groups: dict[tuple[str, str], list[JudgedRows]] = {}
     for one in judged:
-        key = one.row.set_name, one.row.level, one.row.dimension
-        groups.setdefault(key, []).append(one)
+        groups.setdefault((one.row.set_name, one.row.dimension), []).append(one)
     lines: list[Line] = []
-    for (name, _, dimension), group in groups.items():
-        require_comparable([Signature.parse(one.row.signature) for one in group])
-        langs: list[str | None] = [None]
-        if by_language:
-            found = {row.dialogue.lang for one in group for row in one.aligned.rows}
-            langs = [*sorted(found)] if len(found) > 1 else []
-        for lang in langs:
-            for one, other in combinations(group, 2):
-                sides = one.aligned, other.aligned
-                scores = {
-                    (r.id, r.turn): s for r, s in zip(sides[1].rows, sides[1].score, strict=True)
-                }
-                shared = one.aligned.part(
-                    [
-                        i
-                        for i, row in enumerate(one.aligned.rows)
-                        if (row.id, row.turn) in scores and lang in (None, row.dialogue.lang)
-                    ]
-                )
-                second = np.array([scores[r.id, r.turn] for r in shared.rows], dtype=np.float64)
-                names = one.row.judge, other.row.judge
-                cells = compare(shared, shared.score, second)
-                if isinstance(cells[0], Estimate) and (cells[0].value or 0.0) < 0:
-                    cells = compare(shared, second, shared.score)
-                    names = names[1], names[0]
-                where = (name, dimension) if lang is None else (name, dimension, lang)
-                lines.append((*where, *names, *cells))
+    for where, group in groups.items():
+        found = {row.dialogue.lang for one in group for row in one.aligned.rows}
+        langs = sorted(found) if by_language and len(found) > 1 else [] if by_language else [None]
+        for lang, (one, other) in product(langs, combinations(group, 2)):
+            sides = zip(other.aligned.rows, other.aligned.score, strict=True)
+            scores = {(row.id, row.turn): score for row, score in sides}
+            shared = one.aligned.part(
+                i
+                for i, row in enumerate(one.aligned.rows)
+                if (row.id, row.turn) in scores and lang in (None, row.dialogue.lang)
+            )
+            second = np.array([scores[r.id, r.turn] for r in shared.rows], dtype=np.float64)
+            names = one.row.judge, other.row.judge
+            cells = compare(shared, shared.score, second)
+            if isinstance(cells[0], Estimate) and (cells[0].value or 0.0) < 0:
+                cells = compare(shared, second, shared.score)
+                names = names[1], names[0]
+            lines.append((*where, *([] if lang is None else [lang]), *names, *cells))
     return lines
 
 
 def _spearman(shared: Aligned, first: Floats, second: Floats) -> Line:
     human, weights, n = shared.human, shared.weights, len(first)
-    clusters = choose_clusters(shared.chatbots, shared.groups)
-    difference = correlation_difference(human, first, second, clusters, weights)
+    difference = correlation_difference(human, first, second, shared.clusters, weights)
     p_value = _p(difference.p_value)
     if difference.value is None or weights is not None:
         return difference, p_value, None, None, None, n
@@ -168,8 +156,7 @@ def _f1(shared: Aligned, first: Floats, second: Floats) -> Line:
         difference = undefined[0]
     else:
         one, two = (weighted(classification_statistic(s, people), weights) for s in sides)
-        clusters = choose_clusters(shared.chatbots, shared.groups)
-        difference = paired_difference(one, two, "f1_present", clusters)
+        difference = paired_difference(one, two, "f1_present", shared.clusters)
     return difference, _p(difference.p_value), None, better, other, test, None, n
 
 

@@ -1,4 +1,4 @@
-"""Conversations: which ones to read first, which ones the page holds, and how it packs them."""
+"""Conversations: which ones the page holds, the worst first, and how it packs them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import base64
 import gzip
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -19,74 +19,29 @@ from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
 from medal_judges.stats.correlation import Floats
 
-Reason = Literal["worst", "least certain", "most unusual"]
-REASONS: tuple[Reason, ...] = ("worst", "least certain", "most unusual")
-FIRST = 6  # shown of each kind
 LONGEST = 20_000  # characters of a conversation on the page; the rest is counted
-MOST_BYTES = 16_000_000  # of all packed conversations
+MOST_CHARACTERS = 60_000_000  # of all conversations on the page, which gzip makes some 20 MB
 _CHUNK = 50  # conversations unpacked at a time
 _SNIPPET = 90
 _MOST_VALUES = 300  # of a column to filter by; nobody filters by a user
-_FEW = 20  # rows from which a profile can be unusual
-_RIDGE = 0.05  # of the variance: dimensions that always agree count about once
 Turns = Sequence[tuple[str, str]]
 
 
-# -- selection -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """``rows`` are all rows on the page, the worst first; ``first`` maps a row to read first to its
-    reason. ``worst_kept``: how many of the worst rows are on the page for certain. ``badness`` and
-    ``unusual`` (rows,): of all rows, NaN if unknown. ``profile``: robust z by column, (rows,)."""
-
-    rows: Codes
-    first: Mapping[int, Reason]
-    worst_kept: int
-    badness: Floats
-    unusual: Floats
-    profile: Mapping[str, Floats]
-
-    def why_unusual(self, scores: Scores, row: int) -> str:
-        """The two columns in which a row is furthest from the median."""
-        far = sorted(self.profile, key=lambda name: -abs(self.profile[name][row]))[:2]
-        parts = []
-        for name in far:
-            if abs(self.profile[name][row]) >= 1:
-                is_size = name in scores.sizes
-                column = scores.sizes[name] if is_size else scores.scores[name]
-                digits, median = 0 if is_size else 2, float(np.nanmedian(column))
-                parts.append(f"{name} {column[row]:,.{digits}f} (median {median:,.{digits}f})")
-        return "; ".join(parts)
-
-
-def select(scores: Scores, most: int, seed: int = 0) -> Selection:
-    """At most ``most`` rows: all if they fit, or else the worst half, the least certain and most
-    unusual twentieths, and a random sample of the others."""
-    bad, profile = badness(scores), _profile(scores)
-    unusual = _distance(profile, scores.rows)
-    measures = (bad, scores.uncertainty, unusual)
-    ranked = [
-        known[np.argsort(-values[known], kind="stable")]
-        for values in measures
-        for known in [np.flatnonzero(np.isfinite(values))]
-    ]
-    first: dict[int, Reason] = {}
-    for reason, order in zip(REASONS, ranked, strict=True):
-        fresh = [row for row in order[: FIRST + len(first)].tolist() if row not in first]
-        first |= dict.fromkeys(fresh[:FIRST], reason)
-    chosen, worst_kept = np.arange(scores.rows), scores.rows
+def select(scores: Scores, most: int, seed: int = 0) -> Codes:
+    """At most ``most`` rows, the worst first: all if they fit, or else the worst half, the least
+    certain twentieth, and a random sample of the others."""
+    bad, chosen = badness(scores), np.arange(scores.rows)
     if scores.rows > most:
-        worst_kept = min(len(ranked[0]), most // 2)
-        must = np.array(sorted(first), dtype=np.int64)
-        parts = [ranked[0][:worst_kept], must, *(order[: most // 20] for order in ranked[1:])]
-        kept = np.unique(np.concatenate(parts))[:most] if most >= len(first) else must[:most]
+        parts = []
+        for values, count in ((bad, most // 2), (scores.uncertainty, most // 20)):
+            known = np.flatnonzero(np.isfinite(values))
+            parts.append(known[np.argsort(-values[known], kind="stable")][:count])
+        kept = np.unique(np.concatenate(parts))
         others = np.setdiff1d(chosen, kept, assume_unique=True)
         drawn = np.random.default_rng(seed).choice(others, most - len(kept), replace=False)
         chosen = np.concatenate([kept, drawn])
     order = np.argsort(np.where(np.isnan(bad[chosen]), -math.inf, bad[chosen]), kind="stable")[::-1]
-    return Selection(chosen[order], first, worst_kept, bad, unusual, profile)
+    return np.asarray(chosen[order])
 
 
 def badness(scores: Scores) -> Floats:
@@ -112,40 +67,11 @@ def badness(scores: Scores) -> Floats:
     return total + 1e-6 * np.where(np.isnan(issues), 0.0, issues)
 
 
-def _profile(scores: Scores) -> dict[str, Floats]:
-    """Robust z of each row's scores and of the logarithms of its numbers of turns and characters:
-    0 at the median, 1 at a standard deviation."""
-    columns = {name: scores.scores[name] for name in scores.dimensions}
-    columns |= {name: np.log1p(size) for name, size in scores.sizes.items()}
-    made: dict[str, Floats] = {}
-    for name, column in columns.items():
-        known = column[np.isfinite(column)]
-        if len(known) >= _FEW and (spread := float(known.std())) > 1e-9:
-            made[name] = (column - float(np.median(known))) / spread
-    return made
-
-
-def _distance(profile: Mapping[str, Floats], rows: int) -> Floats:
-    """Mahalanobis distance of each row's profile from the median one, shape (rows,)."""
-    if not profile:
-        return np.full(rows, math.nan)
-    table = np.array(list(profile.values()))
-    known = np.isfinite(table)
-    filled = np.where(known, table, 0.0)
-    covariance = np.atleast_2d(np.cov(filled)) + _RIDGE * np.eye(len(table))
-    squares = np.einsum("cr,cr->r", filled, np.linalg.solve(covariance, filled))
-    return np.where(known.all(axis=0), np.sqrt(squares), math.nan)
-
-
-# -- texts -----------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class Conversation:
-    """A selected row with its judgement and, if the chats are known, its turns (role, text).
-    ``cut``: characters that are left out of them."""
+    """A judgement and, if the chats are known, its turns (role, text). ``cut``: characters that are
+    left out of them."""
 
-    row: int
     judgement: Judgement
     turns: Turns = ()
     cut: int = 0
@@ -169,27 +95,29 @@ class Conversation:
 
 
 def collect(
-    rows: Collection[int],
+    rows: Codes,
     judgements: Iterable[Judgement],
     dialogues: Iterable[Dialogue] | None,
     progress: Callable[[int], object] = lambda count: None,
 ) -> dict[int, Conversation]:
-    """The conversations of these rows: a second pass over ``judgements`` (in the same order) and
-    ``dialogues``."""
+    """The conversations of these rows, in their order: a second pass over the judgements and the
+    dialogues. Long texts are cut, the shorter the more rows there are."""
     found: dict[int, Conversation] = {}
     by_id: dict[str, list[Conversation]] = {}
+    longest = min(LONGEST, MOST_CHARACTERS // max(len(rows), 1))
+    wanted = set(rows.tolist())
     for row, judgement in enumerate(judgements):
-        if row in rows:
-            found[row] = Conversation(row, judgement)
+        if row in wanted:
+            found[row] = Conversation(judgement)
             by_id.setdefault(judgement.id, []).append(found[row])
         if not row % 1000:
             progress(1000)
     for dialogue in dialogues or ():
         if same := by_id.get(dialogue.id):
-            turns, cut = shortened([(t.role, t.content) for t in dialogue.turns], LONGEST)
+            turns, cut = shortened([(t.role, t.content) for t in dialogue.turns], longest)
             for conversation in same:
                 conversation.turns, conversation.cut = turns, cut
-    return found
+    return {row: found[row] for row in rows.tolist()}
 
 
 def shortened(turns: Turns, most: int) -> tuple[Turns, int]:
@@ -212,42 +140,27 @@ def shortened(turns: Turns, most: int) -> tuple[Turns, int]:
     ], cut
 
 
-def pack(
-    scores: Scores, selection: Selection, found: Mapping[int, Conversation]
-) -> tuple[Markup, int]:
-    """Two JSON data blocks of the page, and the length from which texts are cut: an index, and
-    gzipped parts of 50 conversations that the page unpacks when it needs them. Texts are cut
-    shorter until all fit."""
-    listed = [found[int(row)] for row in selection.rows]
-    longest = LONGEST
-    while True:
-        details = [_detail(each, longest) for each in listed]
-        parts = []
-        for start in range(0, len(details), _CHUNK):
-            text = _json(details[start : start + _CHUNK])
-            parts.append(base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode())
-        if sum(map(len, parts)) <= MOST_BYTES or longest < 100:
-            break
-        longest //= 2
-    blocks = {"index": _index(scores, selection, listed), "parts": parts}
-    element = '<script type="application/json" id="conversation-{}">{}</script>'
-    escaped = {
-        name: _json(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-        for name, value in blocks.items()
-    }
-    return Markup("".join(element.format(*each) for each in escaped.items())), longest
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-
-def _index(scores: Scores, selection: Selection, listed: Sequence[Conversation]) -> dict[str, Any]:
-    rows = [each.row for each in listed]
-
-    def rounded(column: Floats) -> list[float | None]:
-        return [round(float(v), 3) if math.isfinite(v) else None for v in column[rows]]
-
+def pack(scores: Scores, found: Mapping[int, Conversation]) -> Markup:
+    """Two JSON data blocks of the page: an index, and gzipped parts of 50 conversations that the
+    page unpacks when it needs them."""
+    rows, listed = list(found), list(found.values())
+    details = []
+    for each in listed:
+        detail: dict[str, Any] = {"turns": [[r == "assistant", text] for r, text in each.turns]}
+        if each.cut:
+            detail["cut"] = each.cut
+        if contributions := each.judgement.contributions:
+            detail["contributions"] = {
+                name: [round(own.baseline, 3), own.unit, [round(t, 3) for t in own.turns]]
+                for name, own in contributions.items()
+            }
+        if reasons := each.reasons:
+            detail["reasons"] = [[name, text[:LONGEST]] for name, text in reasons]
+        details.append(detail)
+    parts = []
+    for start in range(0, len(details), _CHUNK):
+        text = _json(details[start : start + _CHUNK]).encode()
+        parts.append(base64.b64encode(gzip.compress(text, 6, mtime=0)).decode())
     columns = {}
     for name, column in scores.columns.items():
         if 1 < len(column.categories) <= _MOST_VALUES:
@@ -256,7 +169,11 @@ def _index(scores: Scores, selection: Selection, listed: Sequence[Conversation])
             place = {code: i for i, code in enumerate(used)}
             codes = [place.get(int(c), -1) for c in column.codes[rows]]
             columns[name] = {"names": [names[code] for code in used], "codes": codes}
-    return {
+
+    def rounded(column: Floats) -> list[float | None]:
+        return [round(float(v), 3) if math.isfinite(v) else None for v in column[rows]]
+
+    index = {
         "chunk": _CHUNK,
         "unit": scores.unit,
         "headline": scores.headline,
@@ -269,25 +186,20 @@ def _index(scores: Scores, selection: Selection, listed: Sequence[Conversation])
         "time": [] if scores.times is None else [moment_text(scores.times[r]) for r in rows],
         "scores": {name: rounded(column) for name, column in scores.scores.items()},
         "uncertainty": rounded(scores.uncertainty),
-        "unusual": rounded(selection.unusual),
-        "reason": [selection.first.get(row, "") for row in rows],
         "columns": columns,
         "snippet": [each.snippet for each in listed],
         "length": [len(each.turns) for each in listed],
     }
+    element = '<script type="application/json" id="conversation-{}">{}</script>'
+    blocks = [
+        element.format(
+            name,
+            _json(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
+        )
+        for name, value in (("index", index), ("parts", parts))
+    ]
+    return Markup("".join(blocks))
 
 
-def _detail(conversation: Conversation, longest: int) -> dict[str, Any]:
-    """What is unpacked of a conversation: turns, contributions, the judge's reasons."""
-    turns, cut = shortened(conversation.turns, longest)
-    detail: dict[str, Any] = {"turns": [[role == "assistant", text] for role, text in turns]}
-    if cut or conversation.cut:
-        detail["cut"] = cut + conversation.cut
-    if contributions := conversation.judgement.contributions:
-        detail["contributions"] = {
-            name: [round(each.baseline, 3), each.unit, [round(t, 3) for t in each.turns]]
-            for name, each in contributions.items()
-        }
-    if reasons := conversation.reasons:
-        detail["reasons"] = [[name, text[:longest]] for name, text in reasons]
-    return detail
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

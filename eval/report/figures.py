@@ -1,8 +1,7 @@
-"""Figures of scored chats: overall, by group and over time, with tests."""
+"""Figures of scored chats: overall, by group and over time, with tests; and the gates on them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -12,20 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.errors import ConfigError, CoverageError, MedalError, did_you_mean
-from medal_judges.eval.report.options import UNITS, Gate, ReportOptions, Unit, period_starts
+from medal_judges.eval.report.options import Gate, ReportOptions, Unit, period_starts
 from medal_judges.eval.report.scores import ALWAYS, Codes, Scores
 from medal_judges.stats.change import Change, change
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import t_quantile, wilson
-from medal_judges.stats.means import (
-    MIN_FOR_MEAN,
-    Sample,
-    difference_of,
-    mean_of,
-    share_of,
-    two_sided,
-)
+from medal_judges.stats.intervals import wilson
+from medal_judges.stats.means import MIN_FOR_MEAN, Sample, difference_of, mean_of, share_of
 from medal_judges.stats.ppi import (
     LabelledSample,
     corrected_difference,
@@ -77,13 +69,12 @@ class Timeline:
 class ReportFigures:
     """All figures. ``overall``: by dimension the mean, or of an issue the share of rows that have
     it; ``counts``: the rows behind it. ``groups``: the values of each column, the largest first.
-    ``any_issue``: share of rows with an issue. ``corrected``: ``overall`` by human labels."""
+    ``corrected``: ``overall`` by human labels."""
 
     overall: Mapping[str, Estimate]
     counts: Mapping[str, int]
     groups: Mapping[str, Sequence[GroupFigures]] = field(default_factory=dict)
     timeline: Timeline | None = None
-    any_issue: Estimate | None = None
     corrected: Mapping[str, Estimate] = field(default_factory=dict)
 
     def lead(self, name: str) -> Estimate:
@@ -103,7 +94,6 @@ def compute_figures(
 ) -> ReportFigures:
     """All figures. ``lang`` and ``chatbot`` are groups if they have two values or more."""
     every = np.ones(scores.rows, dtype=bool)
-    overall = {name: figure(scores, name, every) for name in scores.dimensions}
     groups: dict[str, Sequence[GroupFigures]] = {}
     for name in dict.fromkeys((*options.by, *ALWAYS)):
         column = scores.columns.get(name)
@@ -114,19 +104,11 @@ def compute_figures(
     if options.period is not None and scores.times is not None and scores.rows:
         progress("over time")
         timeline = _timeline(scores, scores.times, options.period[1])
-    any_issue = None
-    issues = [name for name in scores.issues if scores.dimensions[name].good == "low"]
-    if len(issues) > 1:
-        table = np.array([scores.values(name) for name in issues])
-        whole = np.isfinite(table).all(axis=0)
-        sample = Sample(table[:, whole].max(axis=0), scores.clusters[whole])
-        any_issue = share_of(sample) if whole.any() else _NOTHING
     return ReportFigures(
-        overall,
+        {name: figure(scores, name, every) for name in scores.dimensions},
         {name: int(np.isfinite(column).sum()) for name, column in scores.scores.items()},
         groups,
         timeline,
-        any_issue,
         {name: corrected_figure(scores, name, every) for name in scores.people},
     )
 
@@ -136,19 +118,16 @@ def figure(scores: Scores, name: str, rows: Mask | Codes) -> Estimate:
     values, clusters = scores.values(name)[rows], scores.clusters[rows]
     known = np.isfinite(values)
     values, clusters = values[known], clusters[known]
-    dimension, sample = scores.dimensions[name], Sample(values, clusters)
+    sample, span = Sample(values, clusters), _span(scores, name)
     if not len(values):
         return _NOTHING
-    if dimension.kind == "binary":
+    if scores.is_issue(name):
         return share_of(sample)
-    if name in scores.assumed:
-        return mean_of(sample)
-    low, high = dimension.low, dimension.high
-    if np.ptp(values) > 0:
-        return mean_of(sample, (low, high))
+    if span is None or np.ptp(values) > 0:
+        return mean_of(sample, span)
     # Equal scores have no spread. On a known scale Wilson's interval holds for any values between
     # its ends.
-    value, count = float(values[0]), len(np.unique(clusters))
+    (low, high), value, count = span, float(values[0]), len(np.unique(clusters))
     if count < MIN_FOR_MEAN:
         return Estimate(value, reason=f"no interval: {count} rows, fewer than {MIN_FOR_MEAN}")
     place = min(max((value - low) / (high - low), 0.0), 1.0)
@@ -161,7 +140,7 @@ def corrected_figure(scores: Scores, name: str, rows: Mask) -> Estimate:
     sample = _labelled_sample(scores, name, rows)
     if sample is None:
         return _NOTHING
-    if scores.dimensions[name].kind == "binary":
+    if scores.is_issue(name):
         return corrected_share(sample).estimate
     return corrected_mean(sample, _span(scores, name)).estimate
 
@@ -191,37 +170,34 @@ def _groups(scores: Scores, column: Categorical) -> list[GroupFigures]:
     if len(ranked) > MAX_GROUPS:
         name = f"{len(ranked) - MAX_GROUPS} {OTHERS}"
         members.append((name, np.isin(codes, ranked[MAX_GROUPS:])))
-    groups = [
-        GroupFigures(
-            name,
-            int(rows.sum()),
-            {d: figure(scores, d, rows) for d in scores.dimensions},
-            {d: _difference(scores, d, rows, codes >= 0) for d in scores.dimensions},
-            {d: corrected_figure(scores, d, rows) for d in scores.people},
-        )
-        for name, rows in members
-    ]
-    keys = [(i, name) for i, group in enumerate(groups) for name in group.differences]
+    differences = {
+        (group, name): _difference(scores, name, rows, codes >= 0)
+        for group, rows in members
+        for name in scores.dimensions
+    }
     # Two groups are one question: each is the rest of the other.
-    tested = keys[: len(keys) // 2] if len(groups) == 2 else keys
-    raised = holm([groups[i].differences[name].p_value for i, name in tested])
+    tested = [key for key in differences if len(members) != 2 or key[0] == members[0][0]]
+    raised = holm([differences[key].p_value for key in tested])
     p_values = dict(zip(tested, raised, strict=True))
+    for group, name in differences:
+        p_value = p_values.get((group, name), p_values.get((members[0][0], name)))
+        differences[group, name] = replace(differences[group, name], p_value=p_value)
     return [
-        replace(
+        GroupFigures(
             group,
-            differences={
-                name: replace(e, p_value=p_values.get((i, name), p_values.get((0, name))))
-                for name, e in group.differences.items()
-            },
+            int(rows.sum()),
+            {name: figure(scores, name, rows) for name in scores.dimensions},
+            {name: differences[group, name] for name in scores.dimensions},
+            {name: corrected_figure(scores, name, rows) for name in scores.people},
         )
-        for i, group in enumerate(groups)
+        for group, rows in members
     ]
 
 
 def _difference(scores: Scores, name: str, rows: Mask, placed: Mask) -> Estimate:
     """The group minus all other rows. With human labels it is the human difference, which needs
     labels of both sides: a judge may favour one group."""
-    values = scores.values(name)
+    values, clusters = scores.values(name), scores.clusters
     known = np.isfinite(values) & placed
     mine, others = known & rows, known & ~rows
     if not others.any():
@@ -233,39 +209,34 @@ def _difference(scores: Scores, name: str, rows: Mask, placed: Mask) -> Estimate
         return corrected_difference(sides[0], sides[1], _span(scores, name)).estimate
     first, second = values[mine], values[others]
     one_row_each = scores.cluster_name == "conversation" and scores.unit == "conversation"
-    if len(values) < LARGE or not one_row_each or not len(first):
-        clusters = scores.clusters
+    few = min(len(first), len(second)) < MIN_FOR_MEAN
+    if len(values) < LARGE or not one_row_each or few or not (np.ptp(first) or np.ptp(second)):
         return difference_of(Sample(first, clusters[mine]), Sample(second, clusters[others]))
-    # Welch's t from sums is the jackknife if each row is a cluster, and fast for many groups.
+    # Welch's t is the jackknife if each row is a cluster, and fast for many groups.
+    from scipy.stats import ttest_ind
+
+    test = ttest_ind(first, second, equal_var=False)
+    ends = test.confidence_interval()
     difference = float(first.mean() - second.mean())
-    few = min(len(first), len(second))
-    if few < MIN_FOR_MEAN:
-        return Estimate(difference, reason=f"no interval: {few} rows, fewer than {MIN_FOR_MEAN}")
-    parts = [float(side.var(ddof=1)) / len(side) for side in (first, second)]
-    error = math.sqrt(sum(parts))
-    if error < 1e-12:
-        return Estimate(difference, reason="no interval: nothing varies")
-    below = sum(p**2 / (len(s) - 1) for p, s in zip(parts, (first, second), strict=True))
-    freedom = sum(parts) ** 2 / below
-    half = float(t_quantile(freedom)) * error
-    p_value = two_sided(difference, error, freedom)
-    return Estimate(difference, difference - half, difference + half, p_value)
+    return Estimate(difference, float(ends.low), float(ends.high), float(test.pvalue))
 
 
 def _timeline(scores: Scores, times: Floats, unit: Unit) -> Timeline | None:
     number, names = period_starts(times, unit)
-    while len(names) > MAX_PERIODS and unit != UNITS[-1]:
-        unit = UNITS[UNITS.index(unit) + 1]
-        number, names = period_starts(times, unit)
     if not names:
         return None
+    if len(names) > MAX_PERIODS:
+        raise ConfigError(
+            f"--over: {len(names):,} {unit}s from {names[0]} to {names[-1]}, more than "
+            f"{MAX_PERIODS:,}",
+            hint="take a longer unit, such as month, or correct the times",
+        )
     order = np.argsort(number, kind="stable")
     ends = np.searchsorted(number[order], np.arange(len(names) + 1))
     parts = [order[a:b] for a, b in pairwise(ends)]
-    figures: dict[str, list[Estimate]] = {}
+    figures = {n: [figure(scores, n, part) for part in parts] for n in scores.dimensions}
     changes: dict[str, Change] = {}
     for name in scores.dimensions:
-        figures[name] = [figure(scores, name, part) for part in parts]
         values = scores.values(name)
         rows = np.flatnonzero((number >= 0) & np.isfinite(values))
         days = (times[rows] - times[rows].min()) / 86400 if len(rows) else times[rows]
@@ -273,18 +244,11 @@ def _timeline(scores: Scores, times: Floats, unit: Unit) -> Timeline | None:
         changes[name] = change(values[rows], days, number[rows], clusters)
     steps = holm([each.difference.p_value for each in changes.values()])
     slopes = holm([each.slope.p_value for each in changes.values()])
-    corrected = {
-        name: replace(
-            each,
-            difference=replace(each.difference, p_value=step),
-            slope=replace(each.slope, p_value=slope),
-        )
-        for (name, each), step, slope in zip(changes.items(), steps, slopes, strict=True)
-    }
-    return Timeline(unit, names, [len(part) for part in parts], figures, corrected)
-
-
-# -- gates -----------------------------------------------------------------------------------------
+    for (name, each), step, slope in zip(changes.items(), steps, slopes, strict=True):
+        difference = replace(each.difference, p_value=step)
+        trend = replace(each.slope, p_value=slope)
+        changes[name] = replace(each, difference=difference, slope=trend)
+    return Timeline(unit, names, [len(part) for part in parts], figures, changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +273,7 @@ def check_gates(
     """
     results = []
     for gate in gates:
-        name = gate.dimension
+        name, limit = gate.dimension, gate.limit
         if not scores.scored and not any(e.value is not None for e in estimates.values()):
             raise CoverageError(
                 f"{gate.name}: nothing is scored", hint="score the chats first: medal score"
@@ -319,12 +283,28 @@ def check_gates(
                 f"{gate.name}: the scores have no dimension {name!r}",
                 hint=did_you_mean(name, estimates) + f"they have: {', '.join(scores.dimensions)}",
             )
-        dimension = scores.dimensions[name]
-        if name not in scores.assumed and not dimension.low <= gate.limit <= dimension.high:
+        dimension, estimate = scores.dimensions[name], estimates[name]
+        if name not in scores.assumed and not dimension.low <= limit <= dimension.high:
             raise ConfigError(
                 f"{gate.name}: {name} is between {dimension.low:g} and {dimension.high:g}"
             )
-        results.append(_result(gate, estimates[name], dimension.kind == "binary"))
+        value, low, high = estimate.value, estimate.low, estimate.high
+        if value is None or low is None or high is None:
+            why = estimate.reason or "no interval"
+            raise MedalError(f"{gate.name} cannot be decided: {why}", hint="score more chats")
+        is_under = gate.side == "under"
+        shown = "{:.2%}" if scores.is_issue(name) else "{:.2f}"
+        at = shown.format(limit)
+        verdict: Literal["passed", "failed", "undecided"] = "undecided"
+        why = f"undecided; {at} is inside the interval, so more chats are needed"
+        if high < limit if is_under else low > limit:
+            verdict, why = "failed", f"failed; the whole interval is {gate.side} {at}"
+        elif low >= limit if is_under else high <= limit:
+            bound = "at least" if is_under else "at most"
+            verdict, why = "passed", f"passed; the whole interval is {bound} {at}"
+        ends = f"[{shown.format(low)}, {shown.format(high)}]"
+        text = f"{name} {shown.format(value)} {ends}: {why}"
+        results.append(GateResult(gate, estimate, verdict, text))
     coverage = scores.coverage
     if gates and coverage is not None and coverage < min_coverage:
         raise CoverageError(
@@ -333,27 +313,3 @@ def check_gates(
             hint="medal score --retry-failed scores these again; --min-coverage sets the minimum",
         )
     return results
-
-
-def _result(gate: Gate, estimate: Estimate, is_share: bool) -> GateResult:
-    value, low, high = estimate.value, estimate.low, estimate.high
-    if value is None or low is None or high is None:
-        raise MedalError(
-            f"{gate.name} cannot be decided: {estimate.reason or 'no interval'}",
-            hint="score more chats",
-        )
-
-    def shown(number: float) -> str:
-        return f"{100 * number:.2f}%" if is_share else f"{number:.2f}"
-
-    limit, is_under = shown(gate.limit), gate.side == "under"
-    figure = f"{gate.dimension} {shown(value)} [{shown(low)}, {shown(high)}]"
-    if high < gate.limit if is_under else low > gate.limit:
-        text = f"{figure}: failed; the whole interval is {gate.side} {limit}"
-        return GateResult(gate, estimate, "failed", text)
-    if low >= gate.limit if is_under else high <= gate.limit:
-        bound = "at least" if is_under else "at most"
-        text = f"{figure}: passed; the whole interval is {bound} {limit}"
-        return GateResult(gate, estimate, "passed", text)
-    text = f"{figure}: undecided; {limit} is inside the interval, so more chats are needed"
-    return GateResult(gate, estimate, "undecided", text)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
@@ -24,13 +24,12 @@ if TYPE_CHECKING:
     from pandas import Series
 
 Unit = Literal["day", "week", "month"]
-UNITS: tuple[Unit, ...] = get_args(Unit)
-_NUMBER = re.compile(r"\s*[+-]?\d{9,}(?:\.\d*)?\s*\Z")  # 20260314 is a date
-_EPOCH = datetime(1970, 1, 1)
-# Seconds since 1970 stay below this until the year 5138; larger numbers are milliseconds, then
-# microseconds, then nanoseconds.
-_SECONDS = 1e11
 Side = Literal["under", "over"]
+_PERIODS = {"day": "D", "week": "W-SUN", "month": "M"}  # pandas' names
+_NUMBER = re.compile(r"\s*[+-]?\d{9,}(?:\.\d*)?\s*\Z")  # 20260314 is a date
+# Seconds since 1970 stay below this until the year 2255; larger numbers are milliseconds, then
+# microseconds, then nanoseconds.
+_SECONDS = 9e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class Gate:
         try:
             limit = float(number)
         except ValueError:
-            limit = float("nan")
+            limit = math.nan
         if not name or limit != limit:
             example = "overall=3.5" if side == "under" else "unsafe=0.01"
             raise ConfigError(
@@ -113,12 +112,12 @@ class ReportOptions(Config):
         if self.over is None:
             return None
         column, _, text = self.over.rpartition(":")
-        for unit in UNITS:
+        for unit in get_args(Unit):
             if column and text == unit:
                 return column, unit
         raise ConfigError(
             f"--over {self.over}: expected COLUMN:UNIT",
-            hint=f"the unit is {', '.join(UNITS)}, for example: --over time:day",
+            hint=f"the unit is {', '.join(get_args(Unit))}, for example: --over time:day",
         )
 
 
@@ -140,35 +139,27 @@ def seconds(values: Series) -> Floats:
     texts = values.where(~numeric).map(lambda v: v if isinstance(v, str | datetime) else None)
     moments = pandas.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
     since = ((moments - pandas.Timestamp(0, tz="UTC")) / pandas.Timedelta(seconds=1)).to_numpy()
-    return np.asarray(np.where(np.abs(numbers) < _SECONDS, numbers, since))
+    found = np.where(np.isnan(numbers), since, numbers)
+    return np.asarray(np.where(np.abs(found) < _SECONDS, found, math.nan))
 
 
 def period_starts(times: Floats, unit: Unit) -> tuple[npt.NDArray[np.int64], list[str]]:
     """The period of each time, shape (rows,), -1 for NaN, and the names of all periods from the
     first to the last, also the empty ones: days ``2026-03-14``, weeks by their Monday, months
     ``2026-03``."""
+    import pandas
+
     known = np.isfinite(times)
-    number = np.full(len(times), -1, dtype=np.int64)
+    numbers = np.full(len(times), -1, dtype=np.int64)
     if not known.any():
-        return number, []
-    days = np.floor(times[known] / 86400).astype(np.int64)
-    if unit == "day":
-        index = days
-    elif unit == "week":
-        index = (days + 3) // 7  # 1970-01-01 was a Thursday
-    else:
-        index = days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
-    first, last = int(index.min()), int(index.max())
-    number[known] = index - first
-    places = np.arange(first, last + 1)
-    starts = places.astype("datetime64[M]") if unit == "month" else (
-        places if unit == "day" else places * 7 - 3
-    ).astype("datetime64[D]")  # fmt: skip
-    return number, np.datetime_as_string(starts).tolist()
+        return numbers, []
+    periods = pandas.to_datetime(times[known], unit="s").to_period(_PERIODS[unit])
+    numbers[known] = periods.asi8 - periods.asi8.min()
+    every = pandas.period_range(periods.min(), periods.max(), freq=_PERIODS[unit])
+    return numbers, [str(each.start_time)[: 7 if unit == "month" else 10] for each in every]
 
 
 def moment_text(value: float) -> str:
     """``2026-03-14 09:05`` (UTC); empty for NaN."""
-    if not math.isfinite(value):
-        return ""
-    return (_EPOCH + timedelta(seconds=value)).isoformat(" ", "minutes")
+    known = math.isfinite(value)
+    return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M") if known else ""

@@ -13,8 +13,7 @@ from medal_judges.eval.report.conversations import collect, select
 from medal_judges.eval.report.figures import GateResult, ReportFigures, check_gates, compute_figures
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.page import write_report
-from medal_judges.eval.report.people import Labelled, add_labels, people_section
-from medal_judges.eval.report.scores import Scores, load_scores
+from medal_judges.eval.report.scores import Scores, add_labels, load_scores
 from medal_judges.eval.report.tables import findings, group_table, summary_table
 from medal_judges.reading.dialogues import dialogues_of, labelled_of
 from medal_judges.reading.report import ReadingReport
@@ -58,10 +57,9 @@ def make_report(options: ReportOptions, reading: ReadingReport, bar: ProgressBar
 
     frame = read_frame(options.scores, brief=True)
     scores = load_scores(frame, options, dialogues(), bar.advance)
-    labelled: Labelled = {}
     if options.human is not None and scores.rows:
         people = labelled_of(options.human, options.reading, reading)
-        labelled = add_labels(scores, options.human, people)
+        add_labels(scores, options.human, people)
     figures = compute_figures(scores, options, lambda what: bar.update(bar.done, note=what))
     undecided: Exception | None = None
     gates: Sequence[GateResult] = ()
@@ -78,42 +76,28 @@ def make_report(options: ReportOptions, reading: ReadingReport, bar: ProgressBar
     page = None
     if options.out is not None:
         bar.update(bar.done, note="conversations")
-        selection = select(scores, options.conversations)
-        rows = {*selection.rows.tolist(), *selection.first, *labelled}
+        rows = select(scores, options.conversations)
         found = collect(rows, read_judgements(options.scores), dialogues(), bar.advance)
         bar.update(bar.done, note="page")
-        name = Path(options.human or "").name
-        page = write_report(
-            options.out,
-            options.title or f"Scored chats: {Path(options.scores).name}",
-            scores,
-            figures,
-            selection,
-            found,
-            gates=gates,
-            people=people_section(scores, figures, labelled, found, name) if labelled else None,
-            facts=_facts(options, scores),
-        )
+        coverage = "–" if scores.coverage is None else f"{scores.coverage:.1%}"
+        unit = scores.cluster_name
+        drawn = "the conversation" if unit == "conversation" else f"all rows of one {unit}"
+        files = (options.scores, options.chats, options.human)
+        facts = [
+            ("Files", ", ".join(Path(name).name for name in files if name)),
+            (f"{scores.unit}s".capitalize(), f"{scores.rows:,}, {coverage} scored in full"),
+            (
+                "Intervals",
+                f"95%; the sampling unit is {drawn}. Means: jackknife over these, Student's t. "
+                "Shares: Wilson at the effective size.",
+            ),
+            ("medal-judges", __version__),
+        ]
+        title = options.title or f"Scored chats: {Path(options.scores).name}"
+        page = write_report(options.out, title, scores, figures, found, gates=gates, facts=facts)
     if undecided is not None:
         raise undecided
     return Report(scores, figures, gates, page)
-
-
-def _facts(options: ReportOptions, scores: Scores) -> list[tuple[str, str]]:
-    coverage = "–" if scores.coverage is None else f"{scores.coverage:.1%}"
-    unit = scores.cluster_name
-    drawn = "the conversation" if unit == "conversation" else f"all rows of one {unit}"
-    files = (options.scores, options.chats, options.human)
-    return [
-        ("Files", ", ".join(Path(name).name for name in files if name)),
-        (f"{scores.unit}s".capitalize(), f"{scores.rows:,}, {coverage} scored in full"),
-        (
-            "Intervals",
-            f"95%; the sampling unit is {drawn}. Means: jackknife over these, Student's t. "
-            "Shares: Wilson at the effective size.",
-        ),
-        ("medal-judges", __version__),
-    ]
 
 
 def print_report(report: Report) -> None:
@@ -133,7 +117,9 @@ def print_report(report: Report) -> None:
         tables = [summary_table(scores, figures)]
         for column, groups in figures.groups.items():
             table = group_table(scores, figures, column, groups[:_MOST])
-            rows = [(_short(str(row[0])), *row[1:]) for row in table.rows]
+            names = [str(row[0]) for row in table.rows]
+            names = [n if len(n) <= _NAME else f"{n[: _NAME - 1]}…" for n in names]
+            rows = [(name, *row[1:]) for name, row in zip(names, table.rows, strict=True)]
             more = f" ({_MOST} of {len(groups)})" if len(groups) > _MOST else ""
             tables.append(replace(table, title=table.title + more, rows=rows, note=""))
         print_tables(tables)
@@ -143,7 +129,3 @@ def print_report(report: Report) -> None:
         show(f"gate {gate.text}")
     if report.page is not None:
         show(report.page)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"

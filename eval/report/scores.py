@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,12 +19,19 @@ from medal_judges.eval.report.options import ReportOptions, seconds
 from medal_judges.inference.metadata import metadata_of
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension, load_rubric
+from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.languages import UNKNOWN_LANGUAGE
+from medal_judges.records.rating import mean, rescale
 from medal_judges.records.signature import Signature, content_hash
+from medal_judges.report.numbers import number
 from medal_judges.stats.correlation import Floats
+from medal_judges.stats.means import Sample, difference_of
+from medal_judges.stats.weights import choose_weights, curation_weight
 
 if TYPE_CHECKING:
     from pandas import Categorical, DataFrame, Series
+
+    from medal_judges.models.base.judge import Judge
 
 ALWAYS = ("lang", "chatbot")  # columns that are used if they are known
 HEADLINE = "overall"
@@ -38,10 +46,9 @@ class Scores:
 
     ``scores``: by dimension, NaN if unscored. ``clusters`` number the sampling units, called
     ``cluster_name``. ``uncertainty``: see Judgement.uncertainty, NaN if unknown. ``columns``:
-    texts, code -1 for none. ``times``: seconds since 1970. ``sizes``: turns and characters, NaN
-    without the text. ``assumed``: dimensions that no rubric knows. ``people``: mean human label on
-    the judge's scale or NaN; ``people_weights``: rows that a labelled one represents, None for a
-    random sample.
+    texts, code -1 for none. ``times``: seconds since 1970. ``assumed``: dimensions that no rubric
+    knows. ``people``: mean human label on the judge's scale or NaN; ``people_weights``: rows that a
+    labelled one represents, None for a random sample.
     """
 
     frame: DataFrame
@@ -53,7 +60,6 @@ class Scores:
     is_scored: npt.NDArray[np.bool_]
     columns: Mapping[str, Categorical] = field(default_factory=dict)
     times: Floats | None = None
-    sizes: Mapping[str, Floats] = field(default_factory=dict)
     assumed: Sequence[str] = ()
     notes: list[str] = field(default_factory=list)
     people: dict[str, Floats] = field(default_factory=dict)
@@ -79,19 +85,19 @@ class Scores:
         """Rows of each signature."""
         return {str(k): int(n) for k, n in self.frame["judge"].value_counts(sort=False).items()}
 
-    def failures(self, most: int = 3) -> str:
-        """The most frequent reasons of unscored rows."""
+    def failures(self) -> str:
+        """The three most frequent reasons of unscored rows."""
         reasons = self.frame["failure"][~self.is_scored].fillna("no reason given").value_counts()
-        return "; ".join(f"{n:,} × {reason}" for reason, n in reasons[:most].items())
+        return "; ".join(f"{n:,} × {reason}" for reason, n in reasons[:3].items())
 
     @property
     def issues(self) -> list[str]:
-        return [name for name, d in self.dimensions.items() if d.kind == "binary"]
+        return [name for name in self.dimensions if self.is_issue(name)]
 
     @property
     def graded(self) -> list[str]:
         """Graded dimensions, the headline first."""
-        names = [name for name, d in self.dimensions.items() if d.kind != "binary"]
+        names = [name for name in self.dimensions if not self.is_issue(name)]
         return sorted(names, key=lambda name: name != HEADLINE)
 
     @property
@@ -104,11 +110,15 @@ class Scores:
         """What a row is, in words."""
         return "judged turn" if self.frame["turn"].notna().any() else "conversation"
 
+    def is_issue(self, name: str) -> bool:
+        """Whether a dimension is an issue, present or not; its figure is a share of rows."""
+        return self.dimensions[name].kind == "binary"
+
     def values(self, name: str) -> Floats:
         """Scores of a graded dimension, 1 or 0 of an issue (present or not), NaN if unscored."""
         if name not in self._values:
             scores = self.scores[name]
-            if self.dimensions[name].kind == "binary":
+            if self.is_issue(name):
                 scores = np.where(np.isfinite(scores), (scores >= THRESHOLD) * 1.0, np.nan)
             self._values[name] = scores
         return self._values[name]
@@ -137,34 +147,34 @@ def load_scores(
         if name not in judged and rows:
             hint = f"{did_you_mean(name, judged)}they have: {', '.join(judged)}"
             raise ConfigError(f"the scores have no dimension {name!r}", hint=hint)
-    every = {
-        name: frame[judged[name]].to_numpy(np.float64)
-        for name in options.dimensions or judged
-        if name in judged
-    }
+    asked = [name for name in options.dimensions or judged if name in judged]
+    every = {name: frame[judged[name]].to_numpy(np.float64) for name in asked}
     scores = {name: column for name, column in every.items() if np.isfinite(column).any()}
     whole = np.isfinite(np.array(list(every.values()))).all(axis=0) if every else np.False_
-    dimensions, assumed = _scales(scores, judges, options.rubric)
-    codes, ids = frame["id"].factorize()
+    dimensions, assumed = scales_of(scores, judges, options.rubric)
     wanted = [*options.by, *filter(None, [options.cluster])]
     over = options.period[0] if options.period is not None else None
-    texts, sizes, seen = _joined(
-        frame, codes, ids, {*ALWAYS, *wanted, *filter(None, [over])}, dialogues, progress
+    texts, seen, has_chat = _columns(
+        frame, {*ALWAYS, *wanted, *filter(None, [over])}, dialogues, progress
     )
-    times = None if over is None else seconds(texts[over])
     columns = {}
     for name in dict.fromkeys((*ALWAYS, *wanted)):
-        places, names = texts[name].map(as_text, na_action="ignore").factorize()
+        places, names = texts[name].map(_as_text, na_action="ignore").factorize()
         if len(names):
             columns[name] = pandas.Categorical.from_codes(places, categories=names)
-    if over is not None and times is not None and rows and np.isnan(times).all():
-        if texts[over].notna().any():
-            raise ConfigError(
-                f"--over {over}: no row has a readable time; the first is "
-                f"{texts[over].dropna().iloc[0]!r}",
-                hint="a time is ISO 8601 (2026-03-14T09:05:00Z), or epoch seconds or ms",
-            )
-        wanted.append(over)
+    missing = {} if has_chat is None else {"have no chat of their id": ~has_chat}
+    missing |= {f"have no {name}": columns[name].codes < 0 for name in wanted if name in columns}
+    times = None if over is None else seconds(texts[over])
+    if over is not None and times is not None:
+        missing["have no readable time: not in the timeline"] = np.isnan(times)
+        if rows and np.isnan(times).all():
+            if texts[over].notna().any():
+                raise ConfigError(
+                    f"--over {over}: no row has a readable time; the first is "
+                    f"{texts[over].dropna().iloc[0]!r}",
+                    hint="a time is ISO 8601 (2026-03-14T09:05:00Z), or epoch seconds or ms",
+                )
+            wanted.append(over)
     for name in wanted if rows else ():
         if name not in columns:
             known = list(dict.fromkeys((*columns, *seen)))
@@ -174,7 +184,7 @@ def load_scores(
                 hint=f"{did_you_mean(name, known)}{have}; columns come from "
                 "`medal score --keep COLUMN`, or from the chats themselves with --chats FILE",
             )
-    clusters, cluster_name = codes.astype(np.int64), "conversation"
+    clusters, cluster_name = frame["id"].factorize()[0].astype(np.int64), "conversation"
     if options.cluster is not None and options.cluster in columns:
         own, cluster_name = columns[options.cluster], options.cluster
         # A row without a value is its own cluster.
@@ -186,21 +196,15 @@ def load_scores(
         chances = pandas.DataFrame(np.clip(np.array(binary), 0, 1))
         spread = np.sqrt(chances * (1 - chances)).mean(axis=0).to_numpy()
         uncertainty = np.where(np.isnan(uncertainty), spread, uncertainty)
-    missing = {f"have no {name}": columns[name].codes < 0 for name in wanted if name in columns}
-    if sizes:
-        missing = {"have no chat of their id": np.isnan(sizes["turns"])} | missing
-    if times is not None:
-        missing["have no readable time: not in the timeline"] = np.isnan(times)
     notes = [f"{n:,} of {rows:,} rows {what}" for what, m in missing.items() if (n := int(m.sum()))]
     is_scored = np.broadcast_to(whole, rows)
     return Scores(
         frame, dimensions, scores, clusters, cluster_name, uncertainty, is_scored, columns, times,
-        sizes, assumed, notes,
+        assumed, notes,
     )  # fmt: skip
 
 
-def as_text(value: object) -> str | None:
-    """A value of a column as text; None if there is none."""
+def _as_text(value: object) -> str | None:
     if isinstance(value, str):
         return value or None
     if isinstance(value, float) and value.is_integer():
@@ -210,21 +214,18 @@ def as_text(value: object) -> str | None:
     return json.dumps(value, ensure_ascii=False, default=str)[:200]
 
 
-def _joined(
+def _columns(
     frame: DataFrame,
-    codes: npt.NDArray[np.intp],
-    ids: Sequence[str],
     wanted: Iterable[str],
     dialogues: Iterable[Dialogue] | None,
     progress: Callable[[int], object],
-) -> tuple[dict[str, Series], dict[str, Floats], list[str]]:
-    """The ``wanted`` columns and the sizes of the dialogues, a value a row, and all column names:
-    from the metadata of the judgements, and if missing there from the dialogues."""
+) -> tuple[dict[str, Series], list[str], npt.NDArray[np.bool_] | None]:
+    """The ``wanted`` columns, a value a row, from the metadata of the judgements, and if missing
+    there from the dialogues; all column names; and which rows have a dialogue."""
     import pandas
 
     meta = frame.attrs["meta"]
-    seen = dict.fromkeys(meta)
-    texts, sizes = {}, {}
+    seen, texts = dict.fromkeys(meta), {}
     for name in wanted:
         column = pandas.Series([None] * len(frame), dtype=object)
         if name in meta:
@@ -234,60 +235,130 @@ def _joined(
     if "detected_language" in frame:
         lang = lang.where(lang.notna(), frame["detected_language"])
     texts["lang"] = lang
-    if dialogues is not None:
-        place = {id: i for i, id in enumerate(ids)}
-        own = {name: np.full(len(ids), None, dtype=object) for name in texts}
-        size = {name: np.full(len(ids), math.nan) for name in ("turns", "characters")}
-        same: dict[str, str] = {}  # one object for all rows of an equal text
-        for number, dialogue in enumerate(dialogues):
-            seen.update(dict.fromkeys(dialogue.meta))
-            if not number % 1000:
-                progress(1000)
-            if (i := place.get(dialogue.id)) is not None:
-                size["turns"][i] = len(dialogue.turns)
-                size["characters"][i] = sum(len(turn.content) for turn in dialogue.turns)
-                for name, value in metadata_of(dialogue, list(texts)).items():
-                    is_text = isinstance(value, str)
-                    own[name][i] = same.setdefault(value, value) if is_text else value
-        if len(frame) and np.isnan(size["turns"]).all():
-            hint = "--chats is the file that was scored"
-            raise ConfigError("no id of the scores is an id of the chats", hint=hint)
-        for name, column in texts.items():
-            texts[name] = column.where(column.notna(), pandas.Series(own[name][codes]))
-        sizes = {name: column[codes] for name, column in size.items()}
-    return texts, sizes, list(seen)
+    if dialogues is None:
+        return texts, list(seen), None
+    codes, ids = frame["id"].factorize()
+    place = {id: i for i, id in enumerate(ids)}
+    has_chat = np.zeros(len(ids), dtype=bool)
+    own = {name: np.full(len(ids), None, dtype=object) for name in texts}
+    same: dict[str, str] = {}  # one object for all rows of an equal text
+    for count, dialogue in enumerate(dialogues):
+        seen.update(dict.fromkeys(dialogue.meta))
+        if not count % 1000:
+            progress(1000)
+        if (i := place.get(dialogue.id)) is not None:
+            has_chat[i] = True
+            for name, value in metadata_of(dialogue, list(texts)).items():
+                own[name][i] = same.setdefault(value, value) if isinstance(value, str) else value
+    if len(frame) and not has_chat.any():
+        hint = "--chats is the file that was scored"
+        raise ConfigError("no id of the scores is an id of the chats", hint=hint)
+    for name, column in texts.items():
+        texts[name] = column.where(column.notna(), pandas.Series(own[name][codes]))
+    return texts, list(seen), has_chat[codes]
 
 
-def _scales(
-    scores: Mapping[str, Floats], signatures: Sequence[str], rubric: str | None
+def add_labels(
+    scores: Scores, path: str, rows: Iterable[LabelledDialogue]
+) -> dict[int, LabelledDialogue]:
+    """Adds to ``scores`` the mean label of each labelled row, on the judge's scale, and notes.
+    Returns the labelled rows by their place; labels and scores match by id, and by turn if turns
+    are judged.
+
+    Raises DataError if no row or no dimension is both judged and labelled, or a label is not on the
+    judge's scale.
+    """
+    name, listed = Path(path).name, list(rows)
+    wanted = {(row.id, -1 if row.turn is None else row.turn): row for row in listed}
+    turns = scores.frame["turn"].fillna(-1)
+    candidates = np.flatnonzero(scores.frame["id"].isin({id for id, _ in wanted}))
+    keys = {(scores.frame["id"].iloc[i], int(turns.iloc[i])): i for i in candidates.tolist()}
+    labelled = {place: wanted[key] for key, place in keys.items() if key in wanted}
+    if not labelled:
+        hint = "labels belong to scored rows by their id, and turn for turn"
+        raise DataError(name, None, "none of its rows is among the scores", hint=hint)
+    names = list(dict.fromkeys(each for row in labelled.values() for each in row.labels))
+    if not any(each in scores.dimensions for each in names):
+        near = did_you_mean(names[0] if names else "", scores.dimensions)
+        raise DataError(
+            name, None, f"its labels are of {', '.join(names) or 'nothing'}, which was not judged",
+            hint=f"{near}the scores have: {', '.join(scores.dimensions)}",
+        )  # fmt: skip
+    for place, row in labelled.items():
+        for rating in row.ratings():
+            value, dimension = mean(rating), scores.dimensions.get(rating.dimension)
+            if value is None or dimension is None:
+                continue
+            scale = dimension.low, dimension.high
+            if dimension.name not in scores.assumed:
+                if rating.scale is not None:
+                    value = rescale(value, rating.scale, scale)
+                elif not scale[0] <= value <= scale[1]:
+                    raise DataError(
+                        name, None,
+                        f"{row.id}: {dimension.name} {value:g} is outside the judge's scale from "
+                        f"{scale[0]:g} to {scale[1]:g}",
+                        hint='state the scale of the labels: "scales": {"NAME": [lowest, highest]}',
+                    )  # fmt: skip
+            column = scores.people.setdefault(dimension.name, np.full(scores.rows, math.nan))
+            column[place] = value
+    if choose_weights(list(labelled.values()), "curation", name) == "curation":
+        scores.people_weights = np.zeros(scores.rows)
+        for place, row in labelled.items():
+            scores.people_weights[place] = curation_weight(row)
+    unmatched = len(listed) - len(labelled)
+    other = [each for each in names if each not in scores.dimensions]
+    missing = [each for each in scores.dimensions if each not in scores.people]
+    scores.notes += [
+        f"{len(labelled):,} of {scores.rows:,} {scores.unit}s have human labels ({name})",
+        *([f"{unmatched:,} labelled rows are not among the scores: skipped"] if unmatched else []),
+        *([f"Labelled but not judged: {', '.join(other)}"] if other else []),
+        *([f"No labels of {', '.join(missing)}: not corrected"] if missing else []),
+    ]
+    head = scores.headline
+    if head is not None and head in scores.people and scores.people_weights is None:
+        values, has_label = scores.scores[head], np.isfinite(scores.people[head])
+        sides = [np.isfinite(values) & side for side in (has_label, ~has_label)]
+        first, second = (Sample(values[side], scores.clusters[side]) for side in sides)
+        apart = difference_of(first, second)
+        if apart.p_value is not None and apart.p_value < 0.01 and apart.value is not None:
+            side = "lower" if apart.value < 0 else "higher"
+            scores.notes.append(
+                f"The labelled rows are not like the others: the judge's {head} is "
+                f"{number(abs(apart.value))} {side} there. The correction holds for a random sample"
+            )
+    return labelled
+
+
+def scales_of(
+    scores: Mapping[str, Floats],
+    signatures: Sequence[str],
+    rubric: str | None = None,
+    judge: Judge | None = None,
 ) -> tuple[dict[str, Dimension], list[str]]:
     """The dimension of each name, and the names that no rubric knows. A judgement has only numbers;
     their scale is in a rubric.
 
-    A stated ``rubric`` comes first, then the shipped one that the judge's signature names by its
-    hash, then the smallest shipped one that has all names, then for each name the narrowest shipped
-    scale that holds its scores. A name that no rubric knows is graded over its own range, higher
-    being better.
+    A stated ``rubric`` comes first, then the ``judge``'s own, then the shipped one that its
+    signature names by its hash, then for each name the shipped scale that holds its scores, of the
+    rubric with the most of the names. A name that no rubric knows is graded over its own range.
     """
-
-    def holds(d: Dimension) -> bool:
-        values = scores[d.name]
-        return bool(d.low - 1e-6 <= np.nanmin(values) and np.nanmax(values) <= d.high + 1e-6)
-
-    fitting = [{d.name: d for d in each if d.name in scores and holds(d)} for each in _shipped()]
     hashes = {Signature.parse(text).rubric for text in signatures}
     named = [each for each in _shipped() if content_hash([d.to_record() for d in each]) in hashes]
-    covering = [s for s, f in zip(_shipped(), fitting, strict=True) if len(f) == len(scores)]
     known = {} if rubric is None else {d.name: d for d in load_rubric(rubric)}
-    for dimensions in [*named, *sorted(covering, key=len)[:1]]:
+    for dimensions in [*([judge.dimensions] if judge is not None else []), *named]:
         known = {d.name: d for d in dimensions} | known
+    ordered = sorted(_shipped(), key=lambda each: -sum(d.name in scores for d in each))
     found, assumed = {}, []
     for name, values in scores.items():
-        narrow = [each[name] for each in fitting if name in each]
-        dimension = known.get(name) or min(narrow, key=lambda d: d.high - d.low, default=None)
+        low, high = float(np.nanmin(values)), float(np.nanmax(values))
+        shipped = [d for each in ordered for d in each if d.name == name]
+        holding = [d for d in shipped if d.low - 1e-6 <= low and high <= d.high + 1e-6]
+        dimension = known.get(name) or next(iter(holding), None)
         if dimension is None:
-            low, high = float(np.nanmin(values)), float(np.nanmax(values))
-            dimension = Dimension(name, "continuous", low, high if high > low else low + 1)
+            good = shipped[0].good if shipped else "high"
+            span = low, high if high > low else low + 1
+            dimension = Dimension(name, "continuous", *span, good=good)
             assumed.append(name)
         found[name] = dimension
     return found, assumed
@@ -295,6 +366,7 @@ def _scales(
 
 @cache
 def _shipped() -> tuple[tuple[Dimension, ...], ...]:
+    """The shipped rubrics, the smallest first."""
     folder = files("medal_judges.configs") / "rubrics"
     names = sorted(path.name.removesuffix(".yaml") for path in folder.iterdir())
-    return tuple(load_rubric(name) for name in names)
+    return tuple(sorted((load_rubric(name) for name in names), key=len))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple
 from typing import Literal
 
-import numpy as np
-
-from medal_judges.eval.report.conversations import Conversation, Selection
 from medal_judges.eval.report.figures import OTHERS, GroupFigures, ReportFigures, Timeline
-from medal_judges.eval.report.options import moment_text
 from medal_judges.eval.report.scores import Scores
 from medal_judges.report.console import cell_text
 from medal_judges.report.figure import padded
@@ -22,7 +19,6 @@ Tone = Literal["worse", "better", "note"]
 _SIGNIFICANT = 0.05
 _MOST_GROUPS = 6  # sentences about groups
 _NAMES = {"lang": "Language", "chatbot": "Chatbot"}
-_ESTIMATE = ("value", "low", "high", "p_value", "reason")
 
 
 def column_name(column: str) -> str:
@@ -30,13 +26,9 @@ def column_name(column: str) -> str:
     return _NAMES.get(column, column)
 
 
-def is_share(scores: Scores, name: str) -> bool:
-    return scores.dimensions[name].kind == "binary"
-
-
 def shown(scores: Scores, name: str, estimate: Estimate | None, signed: bool = False) -> Cell:
     """A figure as a cell: a share of an issue, a mean of anything else."""
-    if estimate is None or not is_share(scores, name):
+    if estimate is None or not scores.is_issue(name):
         return estimate
     return Share(estimate, signed)
 
@@ -55,32 +47,34 @@ def is_worse(scores: Scores, name: str, difference: Estimate) -> bool | None:
     return (value < 0) == (scores.dimensions[name].good == "high")
 
 
+def _p(estimate: Estimate) -> PValue | None:
+    return None if estimate.p_value is None else PValue(estimate.p_value)
+
+
 def summary_table(scores: Scores, figures: ReportFigures) -> Table:
     """Every dimension with its figure, corrected by human labels if there are some."""
-    names, corrected = ordered(scores, figures), bool(figures.corrected)
+    corrected = bool(figures.corrected)
     widest = max((e.high or e.value or 0 for e in map(figures.lead, scores.issues)), default=0)
     rows: list[Row] = []
-    for name in names:
+    for name in ordered(scores, figures):
         dimension, estimate = scores.dimensions[name], figures.lead(name)
         better = ("higher" if dimension.good == "high" else "lower") + " is better"
         scale = f"{dimension.low:g} to {dimension.high:g}, {better}"
         span = dimension.low, dimension.high
-        if is_share(scores, name):
+        if scores.is_issue(name):
             scale = "fewer is better" if dimension.good == "low" else "more is better"
             span = 0.0, max(widest, 0.01)
         elif name in scores.assumed:
             scale = "not known"
         basis = "people and judge" if figures.is_corrected(name) else "judge alone"
         own: list[Cell] = [basis, shown(scores, name, figures.overall[name])] if corrected else []
-        bar = IntervalBar(estimate, span)
-        count = figures.counts[name]
+        bar, count = IntervalBar(estimate, span), figures.counts[name]
         rows.append((name, shown(scores, name, estimate), bar, *own, scale, count))
     headings = {}
     if scores.graded and scores.issues:
         headings = {0: "Graded: mean", len(scores.graded): f"Issues: share of {scores.unit}s"}
     note = "" if not scores.assumed else (
-        f"No rubric knows {', '.join(scores.assumed)}: graded, higher being better; --rubric FILE "
-        "states the scale."
+        f"No rubric knows the scale of {', '.join(scores.assumed)}; --rubric FILE states it."
     )  # fmt: skip
     title = "Corrected by human labels" if corrected else "Every dimension"
     more = ["By", "As judged"] if corrected else []
@@ -98,24 +92,22 @@ def group_table(
     if head is None:
         return Table(title, [name, "Rows"], [(g.name, g.rows) for g in groups])
     leads = [group.lead(head) for group in groups]
-    ends = [v for e in leads for v in (e.low, e.value, e.high) if v is not None]
-    span = padded(ends or [0.0])
+    span = padded([v for e in leads for v in (e.low, e.value, e.high) if v is not None] or [0.0])
     by_people = head in scores.people
     rows: list[Row] = []
     for group, estimate in zip(groups, leads, strict=True):
-        apart = group.differences[head]
+        apart, bar = group.differences[head], IntervalBar(estimate, span)
         own = [shown(scores, head, group.figures[head])] if by_people else []
-        rows.append((group.name, group.rows, shown(scores, head, estimate),
-                     IntervalBar(estimate, span), shown(scores, head, apart, signed=True),
-                     _p(apart), *own))  # fmt: skip
+        rows.append((group.name, group.rows, shown(scores, head, estimate), bar,
+                     shown(scores, head, apart, signed=True), _p(apart), *own))  # fmt: skip
     columns = [name, "Rows", head, "95%", "From the others", "p (Holm)"]
-    if not by_people:
-        return Table(title, columns, rows)
     note = (
         "Figures and differences are corrected by human labels. With fewer than 5 labels of a side "
         "there is no difference, and the figure is the judge's."
     )
-    return Table(title, [*columns, "As judged"], rows, note)
+    if by_people:
+        return Table(title, [*columns, "As judged"], rows, note)
+    return Table(title, columns, rows)
 
 
 def group_map(
@@ -128,7 +120,7 @@ def group_map(
         estimate, difference = group.lead(name), group.differences[name]
         if estimate.value is None:
             return Heat("–", 0, tooltip=estimate.reason or "")
-        share, worse = is_share(scores, name), is_worse(scores, name, difference)
+        share, worse = scores.is_issue(name), is_worse(scores, name, difference)
         tooltip, strength = estimate.reason or "", 0.0
         if difference.value is not None and difference.p_value is not None:
             apart = points(difference.value) if share else number(difference.value)
@@ -152,157 +144,109 @@ def change_table(scores: Scores, timeline: Timeline) -> Table:
         if each.start is not None:
             since = f"{timeline.periods[each.start]} ({'found' if each.searched else 'halved'})"
         means = (None if v is None else Estimate(v) for v in (each.before, each.after))
-        rows.append((
-            name,
-            *(shown(scores, name, mean) for mean in means),
-            shown(scores, name, each.difference, signed=True),
-            _p(each.difference),
-            since,
-            _p(each.slope),
-        ))  # fmt: skip
+        means_shown = (shown(scores, name, mean) for mean in means)
+        apart = shown(scores, name, each.difference, signed=True)
+        rows.append((name, *means_shown, apart, _p(each.difference), since, _p(each.slope)))
     columns = ["Dimension", "Before", "From then on", "Change", "p (Holm)", "Since", "p of a trend"]
     return Table("Change over time", columns, rows)
-
-
-def _p(estimate: Estimate) -> PValue | None:
-    return None if estimate.p_value is None else PValue(estimate.p_value)
-
-
-# -- sentences -------------------------------------------------------------------------------------
 
 
 def findings(scores: Scores, figures: ReportFigures) -> list[tuple[Tone, str]]:
     """Changes over time and groups that are worse, only significant ones (after Holm), then notes
     on what is missing."""
-    found = [*_changes(scores, figures), *_worse_groups(scores, figures)]
+    found: list[tuple[Tone, str]] = []
+    timeline = figures.timeline
+    for name in ordered(scores, figures) if timeline is not None else ():
+        assert timeline is not None
+        each = timeline.changes[name]
+        worse = is_worse(scores, name, each.difference)
+        if worse is None or each.start is None or each.difference.p_value is None:
+            continue
+        since = timeline.periods[each.start]
+        when = f"since {since}" if each.searched else f"in the later half (from {since} on)"
+        before, after = (
+            cell_text(shown(scores, name, Estimate(v))) for v in (each.before, each.after)
+        )
+        apart = cell_text(shown(scores, name, each.difference, signed=True))
+        tone: Tone = "worse" if worse else "better"
+        p_value = f"p {p_value_text(each.difference.p_value)}"
+        p_value += " (as judged)" if figures.corrected else ""
+        text = f"{name} is {tone} {when}: {before} before, {after} from then on ({apart})"
+        found.append((tone, f"{text}, {p_value}."))
+    groups: list[tuple[float, str]] = []
+    for column, several in figures.groups.items():
+        for group in several:
+            for name, difference in group.differences.items():
+                figure, gap, p = group.lead(name).value, difference.value, difference.p_value
+                is_rest = group.name.endswith(f" {OTHERS}")
+                if is_rest or not is_worse(scores, name, difference):
+                    continue
+                if figure is None or gap is None or p is None:
+                    continue
+                share, dimension = scores.is_issue(name), scores.dimensions[name]
+                what = f"in {percent(figure)}" if share else number(figure)
+                far = f"{number(100 * abs(gap), 1)} points" if share else number(abs(gap))
+                side = "below" if gap < 0 else "above"
+                text = f"{column} {group.name}: {name} {what}, {far} {side} the others"
+                size = abs(gap) / (dimension.high - dimension.low)
+                size *= 1 + (name == scores.headline)
+                groups.append((size, f"{text}, p {p_value_text(p)}."))
+    groups.sort(key=lambda each: -each[0])
+    found += [("worse", text) for _, text in groups[:_MOST_GROUPS]]
+    if more := len(groups[_MOST_GROUPS:]):
+        found.append(("worse", f"{more} more differences between groups are in their tables."))
     found.sort(key=lambda each: each[0] != "worse")
     notes = []
     if missing := scores.rows - scores.scored:
-        text = f"{missing:,} of {scores.rows:,} are not scored in full: {scores.failures()}"
-        notes.append(text)
+        notes = [f"{missing:,} of {scores.rows:,} are not scored in full: {scores.failures()}"]
     if "unknown_language" in scores.frame:
         counts = scores.frame["unknown_language"].value_counts()[:8]
         names = ", ".join(f"{lang} ({n:,})" for lang, n in counts.items())
         notes += [f"The judge does not support these languages: {names}"] if names else []
     notes += scores.notes
-    timeline = figures.timeline
     if timeline is not None and len(timeline.periods) == 1:
         notes.append(f"All times are in one {timeline.unit}: nothing to compare over time")
     return found + [("note", f"{note}.") for note in notes]
 
 
-def _changes(scores: Scores, figures: ReportFigures) -> Iterator[tuple[Tone, str]]:
-    timeline = figures.timeline
-    judged = " (as judged)" if figures.corrected else ""
-    for name in ordered(scores, figures) if timeline is not None else ():
-        assert timeline is not None
-        each = timeline.changes[name]
-        worse = is_worse(scores, name, each.difference)
-        if worse is not None and each.start is not None and each.difference.p_value is not None:
-            since = timeline.periods[each.start]
-            when = f"since {since}" if each.searched else f"in the later half (from {since} on)"
-            before, after = (
-                cell_text(shown(scores, name, Estimate(v))) for v in (each.before, each.after)
-            )
-            apart = cell_text(shown(scores, name, each.difference, signed=True))
-            what = f"{when}: {before} before, {after} from then on ({apart})"
-            verb, p_value = "is", each.difference.p_value
-        else:
-            worse = is_worse(scores, name, each.slope)
-            if worse is None or each.slope.value is None or each.slope.p_value is None:
-                continue
-            month = 30 * each.slope.value
-            size = points(month) if is_share(scores, name) else number(month)
-            what, verb, p_value = f"over time: {size} in 30 days", "gets", each.slope.p_value
-        tone: Tone = "worse" if worse else "better"
-        yield tone, f"{name} {verb} {tone} {what}, p {p_value_text(p_value)}{judged}."
+def sheets(scores: Scores, figures: ReportFigures) -> dict[str, Sheet]:
+    """All figures in full precision, by file name."""
 
+    def sheet(heads: str, rows: Iterable[tuple[object, ...]]) -> Sheet:
+        """Rows that end with an estimate, which becomes five columns."""
+        lines = [(*row[:-1], *astuple(row[-1])) for row in rows]  # type: ignore[call-overload]
+        return [*heads.split(), "value", "low", "high", "p_value", "reason"], lines
 
-def _worse_groups(scores: Scores, figures: ReportFigures) -> Iterator[tuple[Tone, str]]:
-    found: list[tuple[float, str]] = []
-    for column, groups in figures.groups.items():
-        for group in groups:
-            for name, difference in group.differences.items():
-                figure, apart, p_value = group.lead(name), difference.value, difference.p_value
-                worse = is_worse(scores, name, difference)
-                if not worse or apart is None or p_value is None or figure.value is None:
-                    continue
-                if group.name.endswith(f" {OTHERS}"):
-                    continue
-                share, dimension = is_share(scores, name), scores.dimensions[name]
-                size = abs(apart) / (dimension.high - dimension.low)
-                what = f"in {percent(figure.value)}" if share else number(figure.value)
-                far = f"{number(100 * abs(apart), 1)} points" if share else number(abs(apart))
-                side = "below" if apart < 0 else "above"
-                text = f"{column} {group.name}: {name} {what}, {far} {side} the others"
-                text += f", p {p_value_text(p_value)}."
-                found.append((size * (1 + (name == scores.headline)), text))
-    found.sort(key=lambda each: -each[0])
-    yield from (("worse", text) for _, text in found[:_MOST_GROUPS])
-    if more := len(found[_MOST_GROUPS:]):
-        yield "worse", f"{more} more differences between groups are in their tables."
-
-
-# -- CSV -------------------------------------------------------------------------------------------
-
-
-def sheets(
-    scores: Scores, figures: ReportFigures, selection: Selection, found: Mapping[int, Conversation]
-) -> dict[str, Sheet]:
-    """The figures and the conversations in full precision, by file name."""
-
-    def plain(estimate: Estimate) -> tuple[object, ...]:
-        return tuple(getattr(estimate, name) for name in _ESTIMATE)
-
-    summary = [
-        (name, scores.dimensions[name].kind, figures.counts[name], is_corrected, *plain(by[name]))
+    summary = (
+        (name, scores.dimensions[name].kind, figures.counts[name], corrected, by[name])
         for name in figures.overall
-        for is_corrected, by in ((False, figures.overall), (True, figures.corrected))
+        for corrected, by in ((False, figures.overall), (True, figures.corrected))
         if name in by
-    ]
-    groups = [
-        (column, group.name, group.rows, what, name, *plain(e))
+    )
+    groups = (
+        (column, group.name, group.rows, what, name, estimate)
         for column, each in figures.groups.items()
         for group in each
         for what, by in (("figure", group.figures), ("difference", group.differences))
-        for name, e in by.items()
-    ]
-    made: dict[str, Sheet] = {
-        "summary": (("dimension", "kind", "scored", "corrected", *_ESTIMATE), summary),
-        "groups": (("column", "value", "rows", "what", "dimension", *_ESTIMATE), groups),
+        for name, estimate in by.items()
+    )
+    made = {
+        "summary": sheet("dimension kind scored corrected", summary),
+        "groups": sheet("column value rows what dimension", groups),
     }
     if (timeline := figures.timeline) is not None:
-        times = [
-            (period, timeline.counts[i], name, *plain(estimates[i]))
+        periods = timeline.periods
+        times = (
+            (period, timeline.counts[i], name, estimates[i])
             for name, estimates in timeline.figures.items()
-            for i, period in enumerate(timeline.periods)
-        ]
-        made["time"] = ((timeline.unit, "rows", "dimension", *_ESTIMATE), times)
-        changes = [
-            (name, None if c.start is None else timeline.periods[c.start], c.searched,
-             c.before, c.after, what, *plain(e))
+            for i, period in enumerate(periods)
+        )
+        made["time"] = sheet(f"{timeline.unit} rows dimension", times)
+        changes = (
+            (name, None if c.start is None else periods[c.start], c.searched, c.before, c.after,
+             what, estimate)
             for name, c in timeline.changes.items()
-            for what, e in (("difference", c.difference), ("slope a day", c.slope))
-        ]  # fmt: skip
-        heads = ("dimension", "since", "searched", "before", "after", "what", *_ESTIMATE)
-        made["changes"] = (heads, changes)
-    lines = []
-    for row in map(int, selection.rows):
-        one, reason = found[row], selection.first.get(row)
-        numbers = (*(s[row] for s in scores.scores.values()), scores.uncertainty[row],
-                   selection.unusual[row])  # fmt: skip
-        lines.append((
-            one.judgement.id,
-            one.judgement.turn,
-            reason,
-            selection.why_unusual(scores, row) if reason else None,
-            None if scores.times is None else moment_text(scores.times[row]),
-            *(c.categories[c.codes[row]] if c.codes[row] >= 0 else None
-              for c in scores.columns.values()),
-            *(float(n) if np.isfinite(n) else None for n in numbers),
-            " | ".join(f"{name}: {text}" if name else text for name, text in one.reasons),
-            one.snippet,
-        ))  # fmt: skip
-    about = ("id", "turn", "why", "unusual_in", "time", *scores.columns, *scores.scores,
-             "uncertainty", "unusual", "reasons", "begins")  # fmt: skip
-    return made | {"conversations": (about, lines)}
+            for what, estimate in (("difference", c.difference), ("slope a day", c.slope))
+        )  # fmt: skip
+        made["changes"] = sheet("dimension since searched before after what", changes)
+    return made

@@ -18,9 +18,13 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.errors import MedalError
-from medal_judges.eval.agreement.agreement import ALL, agreements
-from medal_judges.eval.agreement.report import write_agreement
-from medal_judges.eval.metaeval.rater_model import PEOPLE, POSITIONS
+from medal_judges.eval.agreement.agreement import (
+    ALL,
+    PEOPLE,
+    POSITIONS,
+    agreements,
+    write_agreement,
+)
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.stats.alpha import alpha_statistic
 from medal_judges.stats.correlation import Floats
@@ -74,7 +78,7 @@ def test_two_annotators_by_hand() -> None:
     assert found.figures["alpha"].value == pytest.approx(1 - 19 * 3 / 99)
     assert found.figures["exact"].value == pytest.approx(0.7)
     assert "adjacent" not in found.figures
-    assert found.share_positive == pytest.approx(9 / 20)
+    assert found.mean == pytest.approx(9 / 20)
     assert found.ceiling["f1_present"].value == pytest.approx(6 / 9)
     one, other = np.array(answers).T
     assert found.figures["spearman"].value == pytest.approx(spearmanr(one, other).statistic)

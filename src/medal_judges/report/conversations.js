@@ -95,10 +95,8 @@
     return labelled(text, input);
   }
   var least = head && end(dimension ? "from" : head + " from"), most = head && end("to");
-  var reasons = index.reason.some(Boolean) && select("Why", [["", "all"], ["worst", "worst"], ["least certain", "least certain"], ["most unusual", "most unusual"]]);
   var orders = [["worst", "worst first"], ["best", "best first"]];
   if (index.uncertainty.some(function (v) { return v !== null; })) orders.push(["uncertainty", "least certain first"]);
-  if (index.unusual.some(function (v) { return v !== null; })) orders.push(["unusual", "most unusual first"]);
   issues.forEach(function (d) { orders.push(["=" + d.name, d.name + " first"]); });
   if (index.time.length) orders.push(["newest", "newest first"], ["oldest", "oldest first"]);
   if (index.length.some(Boolean)) orders.push(["length", "longest first"]);
@@ -136,7 +134,6 @@
     for (var f = 0; f < filters.length; f++) {
       if (filters[f].input.value !== "" && filters[f].codes[i] !== Number(filters[f].input.value)) return false;
     }
-    if (reasons && reasons.value && index.reason[i] !== reasons.value) return false;
     if (issue && issue.value) {
       var names = issue.value === "*" ? issues.filter(function (d) { return d.good === "low"; }).map(function (d) { return d.name; }) : [issue.value];
       if (!names.some(function (name) { return index.scores[name][i] !== null && index.scores[name][i] >= 0.5; })) return false;
@@ -161,7 +158,7 @@
     else if (kind === "newest") by(index.time, -1);
     else if (kind === "oldest") by(index.time, 1);
     else if (kind === "length") by(index.length, -1);
-    else if (kind === "uncertainty" || kind === "unusual") by(index[kind], -1);
+    else if (kind === "uncertainty") by(index.uncertainty, -1);
     else if (kind[0] === "=") by(index.scores[kind.slice(1)], -1);
   }
   var asked = 0;
@@ -197,7 +194,6 @@
       var value = index.scores[d.name][i];
       if (value !== null && (d.good === "low") === (value >= 0.5)) line.appendChild(make("span", "badge", d.good === "low" ? d.name : "not " + d.name));
     });
-    if (index.reason[i]) line.appendChild(make("span", "chip", index.reason[i]));
     Object.keys(index.columns).forEach(function (key) {
       var code = index.columns[key].codes[i];
       if (code >= 0) line.appendChild(make("bdi", "chip", index.columns[key].names[code]));
@@ -271,4 +267,7 @@
     });
   }
   refresh();
+  setTimeout(function () {  // the worst two are read without a click
+    if (index.length.some(Boolean)) Array.prototype.slice.call(list.children, 0, 2).forEach(function (fold) { fold.open = true; });
+  }, 0);
 })();

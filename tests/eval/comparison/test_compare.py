@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from medal_judges import CompareOptions, MedalError
 from medal_judges import compare as compare_systems
 from medal_judges.cli import app
+from medal_judges.eval.comparison.compare import SystemComparison
 from medal_judges.eval.comparison.report import write_comparison
-from medal_judges.eval.comparison.results import SystemComparison
 
 JUDGE = "judge:test|revision:1"
 Write = Callable[[str, Sequence[Mapping[str, object]]], Path]
@@ -91,8 +91,6 @@ def test_the_same_ids_are_paired_and_others_not(write: Write) -> None:
     apart = compare({"a": old, "b": other}).on("overall").pairs[0]
     assert apart.difference.pairing == "unpaired" and not apart.apart
     assert dict(found.facts)["One context by"] == "the id"
-    alone = compare([old, new], pair_by="none")
-    assert alone.on("overall").pairs[0].difference.pairing == "unpaired"
 
 
 def test_chats_are_scored_kept_and_paired_by_opening(write: Write, tmp_path: Path) -> None:
@@ -369,9 +367,7 @@ def test_the_command_writes_page_tables_and_record(write: Write, tmp_path: Path)
         write(f"{name}.jsonl", scores(draw(60, 3 + 0.6 * k, k)))
     out = tmp_path / "out"
     files = [f"old one={tmp_path / 'v1.jsonl'}", str(tmp_path / "v2.jsonl")]
-    done = CliRunner().invoke(
-        app, ["compare", *files, "--difference", "0.05", "--out", str(out)], catch_exceptions=False
-    )
+    done = CliRunner().invoke(app, ["compare", *files, "--out", str(out)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "overall: v2 is better than old one by" in done.output
     page = (out / "compare.html").read_text()
@@ -381,7 +377,7 @@ def test_the_command_writes_page_tables_and_record(write: Write, tmp_path: Path)
     with open(out / "tables" / "differences.csv", newline="") as stream:
         (line,) = csv.DictReader(stream)
     assert (line["first"], line["second"], line["pairing"]) == ("old one", "v2", "paired")
-    assert int(line["more_first"]) > 0 and float(line["p_holm"]) < 0.05
+    assert float(line["p_holm"]) < 0.05
     with open(out / "tables" / "systems.csv", newline="") as stream:
         systems = list(csv.DictReader(stream))
     assert [row["system"] for row in systems] == ["v2", "old one"]

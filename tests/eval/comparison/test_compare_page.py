@@ -45,7 +45,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         files=[f"{name}={path}" for name, path in files.items()],
         human=[str(folder / "people.jsonl")],
         chats=[str(folder / "chats.jsonl")],
-        difference=0.2,
     )
     found = compare(options)
     return write_comparison(found, folder / "out")

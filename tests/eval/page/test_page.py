@@ -11,8 +11,8 @@ from tests.pages import Tree, page_text
 
 from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.figures import Benchmark
+from medal_judges.eval.benchmark.leaderboard import View
 from medal_judges.eval.benchmark.page import write_report
-from medal_judges.eval.benchmark.view import View
 from medal_judges.eval.metaeval.metaeval import Disagreement, ResultRow
 from medal_judges.records.contributions import Contributions
 from medal_judges.stats.estimate import Estimate
@@ -136,12 +136,6 @@ def test_same_benchmark_same_bytes(
         assert (tmp_path / "a" / path).read_bytes() == (tmp_path / "b" / path).read_bytes(), path
     again = render(benchmark_record)
     assert again == (report / "report.html").read_text(encoding="utf-8")
-
-
-def test_two_rows_for_one_figure_are_refused(benchmark_record: Benchmark) -> None:
-    row = benchmark_record.rows[0]
-    with pytest.raises(MedalError, match="has two rows for fed, overall"):
-        View(Benchmark("t", [row, row]))
 
 
 def test_signatures_of_other_data_are_refused(benchmark_record: Benchmark) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.eval.report.support_log import HOSTILE
 from tests.pages import Tree, page_text
 
-from medal_judges.eval.report.conversations import FIRST, collect, pack, select, shortened
+from medal_judges.eval.report.conversations import badness, collect, select, shortened
 from medal_judges.eval.report.figures import compute_figures
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.page import write_report
@@ -54,7 +54,7 @@ def test_tags_nest_ids_are_unique_and_links_lead_somewhere(elements: Tree) -> No
     assert len(ids) == len(set(ids))
     anchors = {(attrs["href"]).lstrip("#") for tag, attrs in elements.tags if tag == "a"}
     assert anchors <= set(ids)
-    assert {"summary", "time", "by-version", "by-lang", "first", "conversations"} <= anchors
+    assert {"summary", "time", "by-version", "by-lang", "conversations"} <= anchors
 
 
 def test_hostile_text_is_text(page: str, elements: Tree) -> None:
@@ -93,29 +93,10 @@ def test_the_index_and_the_parts_hold_every_conversation(
     assert "user" in index["columns"] and "lang" in index["columns"]
 
 
-def test_what_is_read_first(page: str, outcome: Report, log: tuple[Path, Path]) -> None:
-    scores = outcome.scores
-    selection = select(scores, 10_000)
-    by_reason: dict[str, list[int]] = {}
-    for row, reason in selection.first.items():
-        by_reason.setdefault(reason, []).append(row)
-    assert {name: len(rows) for name, rows in by_reason.items()} == dict.fromkeys(
-        ("worst", "least certain", "most unusual"), FIRST
-    )
-    overall = scores.scores["overall"]
-    assert np.nanmax(overall[by_reason["worst"]]) <= np.sort(overall[np.isfinite(overall)])[FIRST]
-    told = [selection.why_unusual(scores, row) for row in by_reason["most unusual"]]
-    assert any(text.startswith("turns 60 (median ") for text in told)
-    for row in by_reason["worst"]:
-        assert f"<bdi>{list(read_judgements(log[0]))[row].id}</bdi>" in page
-
-
 def test_tables_and_pictures_lie_beside_the_page(outcome: Report) -> None:
     assert outcome.page is not None
     tables, figures = outcome.page.parent / "tables", outcome.page.parent / "figures"
-    assert {path.stem for path in tables.glob("*.csv")} == {
-        "summary", "groups", "time", "changes", "conversations"
-    }  # fmt: skip
+    assert {path.stem for path in tables.glob("*.csv")} == {"summary", "groups", "time", "changes"}
     assert {path.stem for path in figures.glob("*.png")} == {
         "distribution", "time", "graded", "issues", "by-version", "by-lang"
     }  # fmt: skip
@@ -124,26 +105,21 @@ def test_tables_and_pictures_lie_beside_the_page(outcome: Report) -> None:
     estimate = outcome.figures.overall["overall"]
     assert float(lines["overall"]["value"]) == estimate.value
     assert float(lines["overall"]["low"]) == estimate.low
-    with (tables / "conversations.csv").open(newline="") as stream:
-        assert len(list(csv.DictReader(stream))) == outcome.scores.rows
 
 
 def test_more_than_fit_are_sampled_and_the_worst_kept(
     outcome: Report, log: tuple[Path, Path]
 ) -> None:
     scores = outcome.scores
-    selection = select(scores, 100)
-    assert len(selection.rows) == len(set(selection.rows.tolist())) == 100
-    assert selection.worst_kept == 50
-    worst = np.argsort(np.where(np.isnan(selection.badness), -1, selection.badness))[::-1][:50]
-    assert set(worst.tolist()) <= set(selection.rows.tolist())
-    assert set(selection.first) <= set(selection.rows.tolist())
-    again = select(scores, 100)
-    assert again.rows.tolist() == selection.rows.tolist()
-    rows = set(selection.rows.tolist())
+    rows = select(scores, 100)
+    assert len(rows) == len(set(rows.tolist())) == 100
+    bad = badness(scores)
+    worst = np.argsort(np.where(np.isnan(bad), -1, bad))[::-1][:50]
+    assert set(worst.tolist()) <= set(rows.tolist())
+    assert select(scores, 100).tolist() == rows.tolist()
     found = collect(rows, read_judgements(log[0]), read_dialogues(log[1]))
-    text = page_text(lambda out: write_report(out, "t", scores, outcome.figures, selection, found))
-    assert "100 of 700 conversations are on this page: the 50 worst of all" in text
+    text = page_text(lambda out: write_report(out, "t", scores, outcome.figures, found))
+    assert "100 of 700 conversations are on this page: the worst, the least certain" in text
     assert len(blocks(text)["conversation-index"]["id"]) == 100
 
 
@@ -160,23 +136,18 @@ def test_long_texts_are_cut_and_counted() -> None:
 def test_a_page_that_would_be_too_heavy_cuts_texts_shorter(
     monkeypatch: pytest.MonkeyPatch, outcome: Report, log: tuple[Path, Path]
 ) -> None:
-    selection = select(outcome.scores, 50)
-    rows = set(selection.rows.tolist())
+    rows = select(outcome.scores, 50)
+    monkeypatch.setattr("medal_judges.eval.report.conversations.MOST_CHARACTERS", 5000)
     found = collect(rows, read_judgements(log[0]), read_dialogues(log[1]))
-    _, whole = pack(outcome.scores, selection, found)
-    monkeypatch.setattr("medal_judges.eval.report.conversations.MOST_BYTES", 1000)
-    data, longest = pack(outcome.scores, selection, found)
-    assert longest < whole == 20_000
-    assert any("cut" in each for each in details(blocks(data)["conversation-parts"]))
+    assert list(found) == rows.tolist() and any(each.cut for each in found.values())
 
 
 def _page(given: list[Judgement]) -> tuple[Scores, str]:
     options = ReportOptions(scores="scores.jsonl")
     scores = load_scores(to_frame(given), options)
-    selection = select(scores, 100)
-    found = collect(set(selection.rows.tolist()), given, None)
+    found = collect(select(scores, 100), given, None)
     figures = compute_figures(scores, options)
-    return scores, page_text(lambda out: write_report(out, "t", scores, figures, selection, found))
+    return scores, page_text(lambda out: write_report(out, "t", scores, figures, found))
 
 
 def test_an_empty_file_one_chat_and_nothing_scored_are_pages() -> None:
@@ -184,9 +155,9 @@ def test_an_empty_file_one_chat_and_nothing_scored_are_pages() -> None:
     assert Tree(text).open == [] and "no judgements: nothing to report on" in text
     _, text = _page([Judgement("d", "judge:x", {"overall": 4.0})])
     assert Tree(text).open == [] and "no interval: 1 rows, fewer than 5" in text
-    assert "give the chats that were scored with --chats" in text
+    assert "give the scored chats with --chats" in text
     scores, text = _page([Judgement("d", "judge:x", {"overall": None}, failure="server down")])
-    assert Tree(text).open == [] and "Nothing is scored, so no conversation" in text
+    assert Tree(text).open == []
     assert "1 of 1 are not scored in full: 1 × server down." in text
     assert scores.dimensions == {}
 

@@ -11,9 +11,8 @@ import pytest
 from medal_judges.errors import DataError
 from medal_judges.eval.report.figures import compute_figures
 from medal_judges.eval.report.options import ReportOptions
-from medal_judges.eval.report.people import add_labels
 from medal_judges.eval.report.report import make_report
-from medal_judges.eval.report.scores import Scores, load_scores
+from medal_judges.eval.report.scores import Scores, add_labels, load_scores
 from medal_judges.reading.report import ReadingReport
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
@@ -88,7 +87,7 @@ def test_the_gate_holds_the_corrected_figure_and_the_page_leads_with_it(
     assert [gate.verdict for gate in outcome.gates] == ["failed"]  # as judged it is 3.6
     assert outcome.gates[0].text.endswith("(corrected by human labels)")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "The judge against people" in page and "167 of 1,000 conversations have" in page
+    assert "prediction-powered inference" in page and "167 of 1,000 conversations have" in page
     tile = page[page.index('class="tile"') :]
     assert 'figure">3.1' in tile[:300] and "corrected by human" in tile[:500]
     summary = (tmp_path / "tables" / "summary.csv").read_text().splitlines()

@@ -18,7 +18,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path
@@ -314,50 +314,29 @@ def _parquet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
         # A buffer a column instead of a whole row group, which can be the whole file.
         with pq.ParquetFile(file, buffer_size=1 << 18, pre_buffer=False) as reader:
             for batch in reader.iter_batches(batch_size=_BATCH):
-                for row in _batch_rows(batch):
+                batch.validate(full=True)  # offsets outside of its buffers would crash the process
+                for row in batch.to_pylist():
                     number += 1
-                    yield number, row
-    except (pa.ArrowException, OSError) as error:
+                    # Top-level nulls stay, so that every row has all columns.
+                    yield number, {name: _plain(value) for name, value in row.items()}
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise DataError(path, number + 1, f"cannot read on: {reason}", hint=_DAMAGED) from error
 
 
-def _batch_rows(batch: Any) -> Iterator[object]:
-    """Yields the rows of a record batch. A row with text that is not UTF-8, or with offsets outside
-    of its buffers (which would crash the process), is bad; the others are read."""
-    try:
-        batch.validate(full=True)
-        rows = batch.to_pylist()
-    except (UnicodeDecodeError, ValueError, OverflowError) as error:  # ArrowInvalid: a ValueError
-        if batch.num_rows > 1:
-            for index in range(batch.num_rows):
-                yield from _batch_rows(batch.slice(index, 1))
-        elif isinstance(error, UnicodeDecodeError):
-            yield RecordError("(row)", "UTF-8", error.object[:40])
-        else:
-            yield RecordError("(row)", "values that Python can hold", str(error))
-        return
-    # Top-level nulls stay, so that every row has all columns.
-    yield from ({name: _plain(value) for name, value in row.items()} for row in rows)
-
-
 def _plain(value: object) -> Any:
-    """Returns ``value`` as JSON could hold it: times as ISO text, maps as objects, NaN and infinity
-    as null, bytes as their number. Null fields of a struct are dropped."""
+    """Returns ``value`` as JSON could hold it: times as ISO text, NaN and infinity as null, bytes
+    as their number. Null fields of a struct are dropped."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, dict):
         return {k: _plain(v) for k, v in value.items() if v is not None}
     if isinstance(value, list | tuple):
-        if value and all(isinstance(v, tuple) and len(v) == 2 for v in value):  # a map
-            return {str(k): _plain(v) for k, v in value if v is not None}
         return [_plain(v) for v in value]
     if isinstance(value, float | Decimal):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, datetime | date | time):
         return value.isoformat()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
     return f"({len(value)} bytes)" if isinstance(value, bytes | bytearray) else str(value)
 
 

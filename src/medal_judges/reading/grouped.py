@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime, timezone
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Any
 
 from medal_judges.errors import MedalError, RecordError
@@ -26,10 +26,7 @@ CONVERSATIONS = (
 ROLES = ("role", "speaker", "sender", "from", "author", "participant", "sender_type")
 CONTENTS = ("content", "text", "message", "body", "utterance", "value", "msg")
 _TIMES = ("time", "timestamp", "created_at", "datetime", "date", "sent_at", "create_time", "ts")
-_ORDERS = (
-    *("turn_index", "turn_number", "message_index", "message_number", "order", "position"),
-    *("sequence", "seq", "turn_id"),
-)
+_ORDERS = ("turn_index", "turn_number", "message_index", "order", "position", "sequence", "turn_id")
 _NAMES = ("name", "assistant_name", "agent_name")
 Group = list[tuple[int, Fields]]  # (number, record) of its rows in the order of the file
 
@@ -175,9 +172,8 @@ def chat_of_spans(spans: Sequence[Fields]) -> Fields:
     """Returns the chat that ``spans`` of one conversation make, as ``normal_row`` does.
 
     A call gets the history so far, so the span with the longest history (the last of equal ones)
-    holds the chat. If each call of a conversation holds only what is new (the server stores the
-    history), they are joined in order of time. Calls of agents count only without calls of models,
-    which they repeat. Raises RecordError.
+    holds the chat. Calls of agents count only without calls of models, which they repeat. Raises
+    RecordError.
     """
     calls = [s for s in spans if s.get(_OPERATION) in _CHATS] or [*spans]
     for kind in ((int, float), str):
@@ -186,10 +182,9 @@ def chat_of_spans(spans: Sequence[Fields]) -> Fields:
     read = [(_messages(span, _INPUT), _messages(span, _OUTPUT)[:1]) for span in calls]
     longest = max(range(len(read)), key=lambda i: (len(read[i][0]), i))
     last, messages = calls[longest], [*read[longest][0], *read[longest][1]]
-    if _CONVERSATION in last and _only_new(read):
-        messages = [message for call in read for part in call for message in part]
     instructions = parsed_cell(last.get(_SYSTEM), "[")
-    if instructions and not any(map(_is_system, messages)):
+    roles = {message.get("role") for message in messages if isinstance(message, Mapping)}
+    if instructions and not roles & {"system", "developer"}:
         messages = [{"role": "system", "content": instructions}, *messages]
     model = last.get(_MODELS[0]) or last.get(_MODELS[1])
     known = {_INPUT, _OUTPUT, _SYSTEM, _CONVERSATION, "start", *_MODELS}
@@ -209,20 +204,6 @@ def chat_of_spans(spans: Sequence[Fields]) -> Fields:
         "meta": meta,
     }
     return {key: value for key, value in row.items() if value}
-
-
-def _only_new(read: Sequence[tuple[list[object], list[object]]]) -> bool:
-    """Whether no call holds any message of the calls before it."""
-    for (before, answer), (inputs, _) in pairwise(read):
-        known = [m for m in (*before, *answer) if not _is_system(m)]
-        new = [m for m in inputs if not _is_system(m)]
-        if len(new) > 2 or any(message in known for message in new):
-            return False
-    return len(read) > 1
-
-
-def _is_system(message: object) -> bool:
-    return isinstance(message, Mapping) and message.get("role") in ("system", "developer")
 
 
 def _messages(span: Mapping[str, object], name: str) -> list[object]:

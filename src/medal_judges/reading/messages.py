@@ -284,8 +284,8 @@ def _parts(field: str, content: object) -> Iterator[_Part]:
     elif kind == "call":
         yield _call(field, content)
     elif kind == "result":
-        names = ("output", "content", "response", "result")
-        given = next((content[k] for k in names if content.get(k) is not None), None)
+        fields = ("output", "content", "response", "result")
+        given = next((content[k] for k in fields if content.get(k) is not None), None)
         yield _Part("result", f"-> {_short(given)}")
     else:
         stated = content.get("modality")  # OpenTelemetry's blobs

@@ -19,7 +19,7 @@ from medal_judges.eval.metaeval.comparison import CEILING, GRADED, ISSUES, MEANS
 from medal_judges.report.console import rich_table, wide_console
 from medal_judges.report.progress import ProgressBar
 from medal_judges.shipped import boxed_folder, judge_file, judge_names
-from medal_judges.storage.files import only_run_in
+from medal_judges.storage.files import only_run
 
 _INJECTED = ("Issue", "Judge", "F1+ vs clean", "F1+ vs matched controls", "AUC vs clean",
             "AUC vs matched controls", "False alarms, clean")  # fmt: skip
@@ -104,7 +104,7 @@ def run_benchmark(
         if bar is not None:
             bar.advance(done, what=f"{judge} on {name}")
 
-    with only_run_in(config.output_dir):
+    with only_run(config.output_dir, folder=True):
         if bar is not None:
             rows = sum(len(one.rows) for one in everything.values())
             bar.update(0, total=rows * len(config.judges))

@@ -69,7 +69,6 @@ def test_a_command_that_is_misspelt_is_named() -> None:
 def test_an_error_names_a_page_of_the_docs_that_is_there() -> None:
     for name in (
         "inference.serving.client",
-        "data_prep.annotation.answers",
         "inference.serving.limits",
     ):
         importlib.import_module(f"medal_judges.{name}")

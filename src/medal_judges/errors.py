@@ -20,7 +20,6 @@ PAGES = {
     "NotAvailableError": "docs/howto/offline.md",
     "LeakError": "docs/tutorials/train.md",
     "SourceError": "docs/howto/data.md",
-    "AnnotationError": "docs/howto/data.md",
     "JudgeLoadError": "docs/explanation/which_judge.md",
     "HubError": "docs/howto/offline.md",
     "NoSuchJudgeError": "docs/explanation/which_judge.md",

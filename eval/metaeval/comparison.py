@@ -34,11 +34,10 @@ from medal_judges.stats.weights import weighted
 
 GRADED, ISSUES = "Differences between judges", "Differences between judges on issues"
 CEILING, MEANS = "Judges against one annotator", "Means over dimensions"
-_CLUSTERED = "The p-value is computed like the intervals: by leaving out chatbots or conversations."
 _PAIRS = (
-    "Every pair of judges, on the rows that both scored. Holm's correction is over all lines of "
-    "this table with a p-value, each test separately. A p above 0.05 does not show that two judges "
-    f"are equal. {_CLUSTERED} "
+    "Every pair of judges, on the rows that both scored. p-values are computed like the intervals; "
+    "Holm's correction is over all lines of this table, each test separately. A p above 0.05 does "
+    "not show that two judges are equal. "
 )
 _GRADED_NOTE = (
     f"{_PAIRS}Williams' test assumes independent rows of equal weight, so it is left out for "
@@ -48,17 +47,15 @@ _ISSUE_NOTE = (
     f"{_PAIRS}McNemar's exact test assumes independent rows of equal weight, so it is left out for "
     "weighted rows. The difference is in F1+, against each annotator and averaged. For McNemar a "
     "judge is right on a row if most annotators agree with it; rows on which they are split evenly "
-    "count for neither. <Right alone> counts the rows on which only this judge is right."
+    "count for neither."
 )
 _CEILING_NOTE = (
     "The judge, like for like, minus one annotator, both against the same others on the same rows "
-    f"(Spearman's ρ, F1+ for issues). {_CLUSTERED} Holm's correction is over the lines of this "
-    "table."
+    "(Spearman's ρ, F1+ for issues); p-values as of pairs of judges."
 )
 _MEANS_NOTE = (
-    "Spearman of each graded dimension, averaged. DSTC-12 ranks by the mean absolute correlation, "
-    "which rewards a judge with a reversed dimension; in the mean positive one a negative "
-    "correlation counts 0, in the last mean it counts unchanged. Dimensions without a figure are "
+    "Spearman of each graded dimension, averaged. DSTC-12 ranks by the mean absolute correlation; "
+    "in the mean positive one a negative correlation counts 0. Dimensions without a figure are "
     "left out and counted."
 )
 _RHO = ("Difference in ρ", "p", "p, Holm", "Williams p", "Williams p, Holm", "n")
@@ -130,31 +127,27 @@ def _pairs(
 
 
 def _spearman(shared: Aligned, first: Floats, second: Floats) -> Line:
-    human, weights, n = shared.human, shared.weights, len(first)
-    difference = correlation_difference(human, first, second, shared.clusters, weights)
-    p_value = _p(difference.p_value)
-    if difference.value is None or weights is not None:
-        return difference, p_value, None, None, None, n
-    pairs = ((human, first), (human, second), (first, second))
-    one, two, between = (correlations(a, b)["spearman"].value or 0.0 for a, b in pairs)
-    return difference, p_value, None, _p(williams(one, two, between, n).p_value), None, n
+    human, n = shared.human, len(first)
+    difference = correlation_difference(human, first, second, shared.clusters, shared.weights)
+    test = None
+    if difference.value is not None and shared.weights is None:
+        pairs = ((human, first), (human, second), (first, second))
+        one, two, between = (correlations(a, b)["spearman"].value or 0.0 for a, b in pairs)
+        test = _p(williams(one, two, between, n).p_value)
+    return difference, _p(difference.p_value), None, test, None, n
 
 
 def _f1(shared: Aligned, first: Floats, second: Floats) -> Line:
     people, weights, n = shared.values, shared.weights, len(first)
     sides = (first, second)
-    for score in sides if n else ():
-        if reason := not_classifiable(score, people):
-            return Estimate(None, reason=reason), None, None, None, None, None, None, n
+    reasons = [not_classifiable(score, people) for score in sides] if n else ["no common row"]
+    if reason := next(filter(None, reasons), None):
+        return Estimate(None, reason=reason), None, None, None, None, None, None, n
     better, other = right_alone(first, second, people)
     test = None if weights is not None else _p(mcnemar(better, other).p_value)
-    figures = [classification(score, people)["f1_present"] for score in sides if n]
-    undefined = [figure for figure in figures if figure.value is None]
-    if not n:
-        difference = Estimate(None, reason="no row was scored by both")
-    elif undefined:
-        difference = undefined[0]
-    else:
+    figures = [classification(score, people)["f1_present"] for score in sides]
+    difference = next((figure for figure in figures if figure.value is None), None)
+    if difference is None:
         one, two = (weighted(classification_statistic(s, people), weights) for s in sides)
         difference = paired_difference(one, two, "f1_present", shared.clusters)
     return difference, _p(difference.p_value), None, better, other, test, None, n
@@ -196,13 +189,11 @@ def dimension_means_table(rows: Sequence[ResultRow]) -> Table:
             figure = None if row.under_floor else row.metrics["spearman"].value
             values_of.setdefault((row.set_name, row.judge), []).append(figure)
     cells: list[Line] = []
-    for (name, judge), values in values_of.items():
+    for place, values in values_of.items():
         known = [value for value in values if value is not None]
-        means: tuple[float | None, ...] = (None, None, None)
-        if known:
-            kinds = [abs(v) for v in known], [max(v, 0.0) for v in known], known
-            means = tuple(sum(each) / len(known) for each in kinds)
+        kinds = [abs(v) for v in known], [max(v, 0.0) for v in known], known
+        means = [sum(each) / len(each) if each else None for each in kinds]
         if len(values) > 1:
-            cells.append((name, judge, *means, f"{len(known)} of {len(values)}"))
+            cells.append((*place, *means, f"{len(known)} of {len(values)}"))
     columns = ("Set", "Judge", "Mean absolute ρ", "Mean positive ρ", "Mean ρ", "Dimensions")
     return Table(MEANS, columns, cells, _MEANS_NOTE)

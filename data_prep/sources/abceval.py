@@ -1,10 +1,10 @@
-"""ABC-Eval: behaviours of bot turns, labelled by two people and by ChatGPT."""
+"""ABC-Eval: behaviours of bot turns, labelled by two people and by ChatGPT, as MEDAL's issues."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from medal_judges.data_prep.sources.source import Source, SourceFile
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 
@@ -29,10 +29,7 @@ def to_issues(row: LabelledDialogue) -> LabelledDialogue:
         for issue, behaviours in ISSUE_BEHAVIOURS.items()
         if any(b in row.labels for b in behaviours)
     }
-    scales = dict.fromkeys(labels, (0.0, 1.0))
-    return LabelledDialogue(
-        row.dialogue, labels, scales, row.level, row.split, row.group, extra=row.extra
-    )
+    return replace(row, labels=labels, scales=dict.fromkeys(labels, (0.0, 1.0)))
 
 
 def lift_to_dialogues(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
@@ -40,20 +37,15 @@ def lift_to_dialogues(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDial
 
     A label is None if no turn has the issue and a turn has no answer.
     """
-    for group, turns in _conversations(rows):
-        whole = max(turns, key=lambda row: len(row.dialogue.turns))
-        names = [name for name in whole.labels if name in ISSUE_BEHAVIOURS]
-        yield LabelledDialogue(
-            whole.dialogue,
-            {
-                name: _any([row.labels[name] for row in turns if name in row.labels])
-                for name in names
-            },
-            {name: whole.scales[name] for name in names},
-            "dialogue",
-            whole.split,
-            group,
-        )
+    for turns in _conversations(rows):
+        whole = _longest(turns)
+        labels = {
+            name: _any([row.labels[name] for row in turns if name in row.labels])
+            for name in whole.labels
+            if name in ISSUE_BEHAVIOURS
+        }
+        scales = {name: whole.scales[name] for name in labels}
+        yield LabelledDialogue(whole.dialogue, labels, scales, "dialogue", whole.split, whole.group)
 
 
 def published_judgements(
@@ -61,63 +53,34 @@ def published_judgements(
 ) -> Iterator[Judgement]:
     """Yields the published model labels (``gpt`` is ChatGPT) of the turn rows as dialogue-level
     judgements. An issue with missing labels is unscored; ``failure`` names it."""
-    for _, turns in _conversations(rows):
-        whole = max(turns, key=lambda row: len(row.dialogue.turns))
-        scores = {
-            issue: _machine(turns, behaviours, labeller)
-            for issue, behaviours in ISSUE_BEHAVIOURS.items()
-        }
+    for turns in _conversations(rows):
+        scores: dict[str, float | None] = {}
+        for issue, behaviours in ISSUE_BEHAVIOURS.items():
+            marks = [
+                row.extra.get("machine_labels", {}).get(behaviour, {}).get(labeller)
+                for row in turns
+                for behaviour in behaviours
+            ]
+            scores[issue] = None if None in marks else float(max(marks))
         unknown = [issue for issue, score in scores.items() if score is None]
         failure = f"no published label: {', '.join(unknown)}" if unknown else None
-        yield Judgement(whole.id, f"judge:{labeller}-published", scores, failure=failure)
+        yield Judgement(_longest(turns).id, f"judge:{labeller}-published", scores, failure=failure)
 
 
-def _conversations(
-    rows: Iterable[LabelledDialogue],
-) -> Iterable[tuple[str, list[LabelledDialogue]]]:
+def _conversations(rows: Iterable[LabelledDialogue]) -> Iterable[list[LabelledDialogue]]:
     conversations: dict[str, list[LabelledDialogue]] = {}
     for row in rows:
         conversations.setdefault(row.group, []).append(row)
-    return conversations.items()
+    return conversations.values()
 
 
-def _machine(
-    turns: Sequence[LabelledDialogue], behaviours: Sequence[str], labeller: str
-) -> float | None:
-    marks = [
-        row.extra.get("machine_labels", {}).get(behaviour, {}).get(labeller)
-        for row in turns
-        for behaviour in behaviours
-    ]
-    known = [mark for mark in marks if mark is not None]
-    return float(max(known)) if len(known) == len(marks) and known else None
+def _longest(rows: Sequence[LabelledDialogue]) -> LabelledDialogue:
+    return max(rows, key=lambda row: len(row.dialogue.turns))
 
 
 def _any(columns: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:
     """By position: 1 if any column has 1, else None if one is missing, else 0."""
-    joined: list[float | None] = []
-    for answers in zip(*columns, strict=True):
-        given = [a for a in answers if a is not None]
-        marked = any(a > 0 for a in given)
-        joined.append(1.0 if marked else 0.0 if len(given) == len(answers) else None)
-    return tuple(joined)
-
-
-ABCEVAL = Source(
-    name="abceval",
-    title="ABC-Eval: nine behaviours on every bot turn of 54 chats, two people and ChatGPT",
-    licence="none stated: for local testing only",
-    citation="Finch, Finch and Choi, 2022 (ABC-Eval); Finch, Paek and Choi, SIGDIAL 2023 (labels "
-    "of ChatGPT)",
-    languages=("en",),
-    parts=(
-        SourceFile(
-            "turn",
-            "turn",
-            "abceval_turn.jsonl.gz",
-            "f500013693433a281345566ed71235063c3eda4fbdc1f50d0bcd161c5a7ed632",
-            why="the project publishes it as pickled Python objects, which are never loaded",
-        ),
-    ),
-    notes=("Split by conversation: the rows of one repeat its beginning.",),
-)
+    return tuple(
+        1.0 if any(answers) else None if None in answers else 0.0
+        for answers in zip(*columns, strict=True)
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -23,10 +23,6 @@ class LanguageAudit:
     dialogues: int = 0
     turns: int = 0
     letters: Counter[tuple[int, bool, bool]] = field(default_factory=Counter)
-
-    def add(self, side: int, at_edge: bool, letter: str) -> None:
-        if letter.islower():
-            self.letters[side, at_edge, letter in CLIPPED] += 1
 
     @property
     def edges(self) -> int:
@@ -55,75 +51,48 @@ class LanguageAudit:
     def clipped(self) -> bool | None:
         """True if edges have u, s, e, r less than a tenth as often as words inside turns; None if
         there are too few such letters."""
-        if self.expected < _MIN_EXPECTED:
-            return None
-        return self.hits < 0.1 * self.expected
+        return None if self.expected < _MIN_EXPECTED else self.hits < 0.1 * self.expected
 
 
-@dataclass(slots=True)
-class Audit:
-    """Findings of ``audit``; ``examples`` has up to three ids a problem, ``forms`` counts rows by
-    their form (``medal-released`` or ``line``)."""
-
-    languages: dict[str, LanguageAudit] = field(default_factory=dict)
-    forms: Counter[str] = field(default_factory=Counter)
-    problems: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-
-    def add(self, problem: str, id: str) -> None:
-        self.problems[problem] += 1
-        if len(self.examples[problem]) < 3:
-            self.examples[problem].append(id)
-
-
-def audit(rows: Iterable[LabelledDialogue]) -> Audit:
-    """Finds clipped turns per language, empty turns, odd role orders, broken characters,
-    duplicates, missing labels and groups in several splits."""
-    findings = Audit()
-    texts: dict[tuple[str, ...], str] = {}
+def audit(
+    rows: Iterable[LabelledDialogue],
+) -> tuple[dict[str, LanguageAudit], dict[str, list[str]]]:
+    """Finds clipped turns per language, and problems with the ids that have them: empty turns, odd
+    role orders, broken characters, duplicates, missing labels, groups in several splits."""
+    languages: dict[str, LanguageAudit] = defaultdict(LanguageAudit)
+    problems: dict[str, list[str]] = defaultdict(list)
+    texts: set[int] = set()
     splits: dict[str, set[str]] = defaultdict(set)
     for row in rows:
-        findings.forms[str(row.extra.get("form") or "line")] += 1
-        language = findings.languages.setdefault(row.dialogue.lang, LanguageAudit())
-        _count_edges(row, language)
-        for problem in _row_problems(row):
-            findings.add(problem, row.id)
-        text = tuple(t.content for t in row.dialogue.turns)
-        if text in texts and row.level == "dialogue":
-            findings.add(f"same text as another row ({row.dialogue.lang})", row.id)
-        texts.setdefault(text, row.id)
+        turns, lang = row.dialogue.turns, row.dialogue.lang
+        language = languages[lang]
+        language.dialogues += 1
+        language.turns += len(turns)
+        for turn in turns:
+            words = turn.content.split()
+            for side in (0, -1):
+                for i, word in enumerate(words if len(words) > 2 else ()):
+                    at_edge = i in (0, len(words) - 1)
+                    here = i == side % len(words)
+                    if word[side].islower() and (here or not at_edge):
+                        language.letters[side, at_edge, word[side] in CLIPPED] += 1
+        text = hash(tuple(turn.content for turn in turns))
+        for problem, present in (
+            ("empty turn", any(not t.content.strip() for t in turns)),
+            ("two turns of one role in a row", any(a.role == b.role for a, b in pairwise(turns))),
+            ("no assistant turn", not row.dialogue.assistant_turns),
+            ("ends on a user turn", turns[-1].role == "user"),
+            ("replacement character", any("\ufffd" in t.content for t in turns)),
+            ("more than 200 turns", len(turns) > 200),
+            ("no label", all(v is None for values in row.labels.values() for v in values)),
+            ("language unknown", lang == "und"),
+            (f"same text as another row ({lang})", text in texts and row.level == "dialogue"),
+        ):
+            if present:
+                problems[problem].append(row.id)
+        texts.add(text)
         if row.split:
             splits[row.group].add(row.split)
-    for group, names in splits.items():
-        if len(names) > 1:
-            findings.add("group in several splits", group)
-    return findings
-
-
-def _count_edges(row: LabelledDialogue, language: LanguageAudit) -> None:
-    language.dialogues += 1
-    language.turns += len(row.dialogue.turns)
-    for turn in row.dialogue.turns:
-        words = turn.content.split()
-        if len(words) < 3:
-            continue
-        for side in (0, -1):
-            language.add(side, True, words[side][side])
-            for word in words[1:-1]:
-                language.add(side, False, word[side])
-
-
-def _row_problems(row: LabelledDialogue) -> list[str]:
-    turns = row.dialogue.turns
-    pairs = pairwise(turns)
-    checks: Sequence[tuple[str, bool]] = (
-        ("empty turn", any(not t.content.strip() for t in turns)),
-        ("two turns of one role in a row", any(a.role == b.role for a, b in pairs)),
-        ("no assistant turn", not row.dialogue.assistant_turns),
-        ("ends on a user turn", turns[-1].role == "user"),
-        ("replacement character", any("\ufffd" in t.content for t in turns)),
-        ("more than 200 turns", len(turns) > 200),
-        ("no label", not any(v is not None for vs in row.labels.values() for v in vs)),
-        ("language unknown", row.dialogue.lang == "und"),
-    )
-    return [name for name, present in checks if present]
+    if torn := [group for group, names in splits.items() if len(names) > 1]:
+        problems["group in several splits"] = torn
+    return languages, problems

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from medal_judges.data_prep.sources.source import Source, hash_split
+from medal_judges.data_prep.sources.source import hash_split
 from medal_judges.models.embedded import embedded_path
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.labelled import LabelledDialogue
-
-_RATINGS = ("witty", "upbeat", "interesting")
 
 
 def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
@@ -24,11 +22,20 @@ def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
     """
     data = json.loads((path or embedded_path("chitchat")).read_text(encoding="utf-8"))
     for id, conversation in data.items():
-        turns = _turns([m for block in conversation["messages"] for m in block])
-        if len(turns) < 2:
+        messages = [m for block in conversation["messages"] for m in block]
+        runs = [(who, list(run)) for who, run in groupby(messages, key=lambda m: m["sender"])]
+        if len(runs) < 2:
             continue
+        turns = tuple(
+            Turn(
+                "user" if who == runs[0][0] else "assistant",
+                "\n".join(m["text"].strip() for m in run),
+            )
+            for who, run in runs
+        )
         ratings = conversation.get("ratings") or {}
-        labels = {name: (float(ratings[name]),) for name in _RATINGS if ratings.get(name)}
+        names = ("witty", "upbeat", "interesting")
+        labels = {name: (float(ratings[name]),) for name in names if ratings.get(name)}
         yield LabelledDialogue(
             dialogue=Dialogue(
                 id=f"chitchat-{id}",
@@ -43,26 +50,3 @@ def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
             split=hash_split(id, seed=0),
             group=f"chitchat-{id}",
         )
-
-
-def _turns(messages: Sequence[Mapping[str, str]]) -> tuple[Turn, ...]:
-    """One turn for consecutive messages of one sender; the first sender is the user."""
-    if not messages:
-        return ()
-    first = messages[0]["sender"]
-    return tuple(
-        Turn("user" if sender == first else "assistant", "\n".join(m["text"].strip() for m in run))
-        for sender, run in groupby(messages, key=lambda m: m["sender"])
-    )
-
-
-CHITCHAT = Source(
-    name="chitchat",
-    title="Chit-chat: conversations between students, with a participant's ratings",
-    licence="MIT",
-    citation="BYU PCC lab, 2018: chitchat-dataset 0.9.0",
-    languages=("en",),
-    package_read=lambda offline, reading: read_chitchat(),
-    package="chitchat-dataset",
-    notes=("Both sides are people.", "Clean is an assumption: nobody labelled issues here."),
-)

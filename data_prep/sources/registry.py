@@ -1,24 +1,22 @@
-"""All sources by name, and ``load_spec``: the rows of a spec such as ``dstc9:train``."""
+"""All sources by name, and ``load_spec``: the rows of a spec such as ``dstc9:train``.
+
+Facts on the sources (terms, addresses, checksums) are in configs/sources.yaml.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from medal_judges.data_prep.sources.abceval import ABCEVAL
-from medal_judges.data_prep.sources.cache import fetch
-from medal_judges.data_prep.sources.chitchat import CHITCHAT
-from medal_judges.data_prep.sources.conture import CONTURE
-from medal_judges.data_prep.sources.dialogue_eval import DIALOGUE_EVAL
-from medal_judges.data_prep.sources.dstc9 import DSTC9
-from medal_judges.data_prep.sources.dstc12 import DSTC12
-from medal_judges.data_prep.sources.fed import FED
-from medal_judges.data_prep.sources.medal import MEDAL
-from medal_judges.data_prep.sources.source import Source, SourceFile
-from medal_judges.data_prep.sources.usr import USR
-from medal_judges.data_prep.sources.xdial import XDIAL
+from medal_judges.config import read_yaml
+from medal_judges.data_prep.sources import dstc12, public
+from medal_judges.data_prep.sources.chitchat import read_chitchat
+from medal_judges.data_prep.sources.medal import read_medal
+from medal_judges.data_prep.sources.source import Source, SourceFile, fetch
 from medal_judges.errors import SourceError, did_you_mean
 from medal_judges.reading.containers import ENDINGS, HUB
 from medal_judges.reading.dialogues import labelled_of, read_labelled
@@ -28,10 +26,34 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.files import DATA_VARIABLE, cache_folder, data_folder
 from medal_judges.storage.jsonl import STDIN
 
-SOURCES = {
-    source.name: source
-    for source in (CHITCHAT, MEDAL, FED, CONTURE, DSTC9, DSTC12, DIALOGUE_EVAL, USR, XDIAL, ABCEVAL)
+# Functions that configs/sources.yaml names, and the readers of packages.
+_FUNCTIONS: Mapping[str, Callable[..., Iterator[LabelledDialogue]]] = {
+    "fed_dialogues": partial(public.read_fed, level="dialogue"),
+    "fed_turns": partial(public.read_fed, level="turn"),
+    "conture_dialogues": partial(public.read_conture, level="dialogue"),
+    "conture_turns": partial(public.read_conture, level="turn"),
+    "dialogue_eval": public.read_dialogue_eval,
+    "topical_chat": public.read_topical_chat,
+    "xdial_fed": public.read_xdial_fed,
+    "halve": dstc12.halve,
+    "map_rows": dstc12.map_rows,
+    "map_and_halve": dstc12.map_and_halve,
+    "chitchat": lambda offline, reading: read_chitchat(),
+    "medal": read_medal,
 }
+
+
+def _source(name: str, facts: dict[str, Any]) -> Source:
+    named = ("read", "view")
+    parts = [
+        SourceFile(**part | {key: _FUNCTIONS.get(part.get(key)) for key in named})
+        for part in facts.pop("parts", ())
+    ]
+    package = _FUNCTIONS[name] if facts.get("package") else None
+    return Source(name=name, parts=parts, package_read=package, **facts)
+
+
+SOURCES = {name: _source(name, facts) for name, facts in read_yaml("sources").items()}
 SPLITS = ("train", "validation", "test")
 LEVELS = ("dialogue", "turn")
 _ENDINGS = "|".join(map(re.escape, ENDINGS))
@@ -69,8 +91,13 @@ def parse_spec(text: str) -> DataSpec:
         parts = [part.name for part in get_source(name).parts]
     kinds = dict.fromkeys(parts, "part") | dict.fromkeys(LEVELS, "level")
     kinds |= dict.fromkeys(SPLITS, "split")
-    if "" in words or (unknown := next((w for w in words if w not in kinds), None)) is not None:
-        raise _unknown_word(text, "" if "" in words else str(unknown), list(kinds))
+    for word in words:
+        if word not in kinds:
+            guess = did_you_mean(word, list(kinds))
+            raise SourceError(
+                f"{text!r}: {word!r} is no part, level or split",
+                hint=f"{guess}known: {', '.join(kinds)}",
+            )
     return DataSpec(name, **{kinds[word]: word for word in words})
 
 
@@ -82,14 +109,6 @@ def source_of(text: str) -> str:
     if name in SOURCES:
         return name
     return file["file"] if file else text
-
-
-def _unknown_word(text: str, word: str, known: list[str]) -> SourceError:
-    guess = did_you_mean(word, known)
-    return SourceError(
-        f"{text!r}: {word!r} is no part, level or split",
-        hint=f"{guess}known: {', '.join(known)}",
-    )
 
 
 def get_source(name: str) -> Source:
@@ -126,10 +145,21 @@ def stream_spec(
     Raises SourceError that says where to put a missing file, and if no row has the requested split
     or level.
     """
+
+    def rows() -> Iterator[LabelledDialogue]:
+        if spec.is_file:
+            yield from labelled_of(spec.name, options, reading)
+            return
+        source = get_source(spec.name)
+        if source.package_read is not None:
+            yield from source.package_read(offline, reading)
+        for part in _parts(source, spec):
+            yield from read_part(source, part, offline=offline, reading=reading)
+
     spec = parse_spec(text)
     splits: set[str] = set()
     found = False
-    for row in _rows(spec, offline, reading, options):
+    for row in rows():
         splits.add(str(row.split))
         if spec.split in (None, row.split) and spec.level in (None, row.level):
             found = True
@@ -137,19 +167,6 @@ def stream_spec(
     if splits and not found:
         wanted = " and ".join(w for w in (spec.level, spec.split) if w)
         raise SourceError(f"{text!r}: no row is {wanted}; its splits: {', '.join(sorted(splits))}")
-
-
-def _rows(
-    spec: DataSpec, offline: bool | None, reading: ReadingReport | None, options: ReadOptions
-) -> Iterator[LabelledDialogue]:
-    if spec.is_file:
-        yield from labelled_of(spec.name, options, reading)
-        return
-    source = get_source(spec.name)
-    if source.package_read is not None:
-        yield from source.package_read(offline, reading)
-    for part in _parts(source, spec):
-        yield from read_part(source, part, offline=offline, reading=reading)
 
 
 def _parts(source: Source, spec: DataSpec) -> list[SourceFile]:
@@ -177,35 +194,30 @@ def read_part(
 
     Raises SourceError if neither is here, or the public file is not the expected one.
     """
-    rows = _file_rows(source, part, offline, reading)
-    yield from rows if part.view is None else part.view(rows)
+    place = f"put {part.line_file} (line format) in the folder that ${DATA_VARIABLE} names"
 
+    def rows() -> Iterator[LabelledDialogue]:
+        local = find_local(part)
+        if local is not None and local.name == part.line_file:
+            yield from read_labelled(local, reading=reading)
+            return
+        if part.read is None:
+            problem = f"{source.name}: {part.line_file} is not here ({part.why})"
+            raise SourceError(problem, hint=place)
+        try:
+            path = fetch(part, offline=offline)
+        except SourceError as error:
+            hint = f"{error.hint}; or {place}"
+            raise SourceError(f"{source.name}: {error.message}", hint=hint) from error
+        try:
+            yield from part.read(path)
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            problem = f"({type(error).__name__}: {error})"
+            raise SourceError(
+                f"{path}: not in the public form of {source.name} {problem}", hint=place
+            ) from error
 
-def _file_rows(
-    source: Source, part: SourceFile, offline: bool | None, reading: ReadingReport | None
-) -> Iterator[LabelledDialogue]:
-    local = find_local(part)
-    if local is not None and local.name == part.line_file:
-        yield from read_labelled(local, reading=reading)
-        return
-    if part.read is None or (part.url is None and local is None):
-        raise SourceError(
-            f"{source.name}: {part.line_file} is not here ({part.why or 'no public reader'})",
-            hint=_where(part),
-        )
-    try:
-        path = fetch(part, offline=offline)
-    except SourceError as error:
-        raise SourceError(
-            f"{source.name}: {error.message}", hint=f"{error.hint}; or {_line_place(part)}"
-        ) from error
-    try:
-        yield from part.read(path)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise SourceError(
-            f"{path}: not in the public form of {source.name} ({type(error).__name__}: {error})",
-            hint=_where(part),
-        ) from error
+    yield from rows() if part.view is None else part.view(rows())
 
 
 def files_of(text: str) -> list[Path]:
@@ -228,17 +240,4 @@ def find_local(part: SourceFile) -> Path | None:
 
 def sources_here() -> dict[str, bool]:
     """Whether a local file exists, for each source that has files."""
-    return {
-        name: any(find_local(part) for part in source.parts)
-        for name, source in SOURCES.items()
-        if source.parts
-    }
-
-
-def _line_place(part: SourceFile) -> str:
-    return f"put {part.line_file} (line format) in the folder that ${DATA_VARIABLE} names"
-
-
-def _where(part: SourceFile) -> str:
-    public = f", or {part.public_file} (public form) in {cache_folder()}"
-    return _line_place(part) + (public if part.public_file else "")
+    return {s.name: any(map(find_local, s.parts)) for s in SOURCES.values() if s.parts}

@@ -1,46 +1,51 @@
-"""Source: origin, terms and reader of a set of labelled dialogues."""
+"""Source: origin, terms and files of a set of labelled dialogues; download of its public files."""
 
 from __future__ import annotations
 
 import hashlib
+import http.client
+import os
+import shutil
+import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from medal_judges.errors import SourceError
 from medal_judges.reading.report import ReadingReport
 from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.storage.files import atomic_path, cache_folder
 
-Reader = Callable[[Path], Iterator[LabelledDialogue]]
-PackageReader = Callable[[bool | None, ReadingReport | None], Iterator[LabelledDialogue]]
-View = Callable[[Iterable[LabelledDialogue]], Iterator[LabelledDialogue]]
+Rows = Iterator[LabelledDialogue]
+_TIMEOUT = 60
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
     """One file of a source.
 
     ``line_file`` is its name in the line format in $MEDAL_JUDGES_DATA, ``line_sha256`` its
     checksum. ``url`` is the public address, ``public_file`` the name in the cache, ``sha256`` its
-    checksum, ``read`` the reader of the public form (None: not readable, ``why`` says why).
-    ``view`` converts the rows of the file. ``named_only`` parts are read only if a spec names
-    them. ``splits`` are the possible splits (empty: any).
+    checksum, ``read`` the reader of the public form. Without one, ``why`` says why. ``view``
+    converts the rows of the file. ``named_only`` parts are read only if a spec names them.
+    ``splits`` are the possible splits (empty: any).
     """
 
     name: str
     level: str
     line_file: str
     line_sha256: str | None = None
-    url: str | None = None
-    public_file: str | None = None
-    sha256: str | None = None
-    read: Reader | None = None
+    url: str = ""
+    public_file: str = ""
+    sha256: str = ""
     why: str = ""
-    view: View | None = None
+    read: Callable[[Path], Rows] | None = None
+    view: Callable[[Iterable[LabelledDialogue]], Rows] | None = None
     named_only: bool = False
-    splits: tuple[str, ...] = ()
+    splits: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """A named set. ``package_read`` reads a set from an installed package or the Hub; its arguments
     are ``offline`` (None: as HF_HUB_OFFLINE says) and the report that counts skipped rows.
@@ -50,11 +55,11 @@ class Source:
     title: str
     licence: str
     citation: str
-    languages: tuple[str, ...]
-    parts: tuple[SourceFile, ...] = ()
-    notes: tuple[str, ...] = field(default=())
-    package_read: PackageReader | None = None
+    languages: Sequence[str]
+    parts: Sequence[SourceFile] = ()
+    notes: Sequence[str] = ()
     package: str | None = None
+    package_read: Callable[[bool | None, ReadingReport | None], Rows] | None = None
     labelled_by: str | None = None
 
 
@@ -65,3 +70,61 @@ def hash_split(key: str, *, seed: int, shares: Sequence[float] = (0.8, 0.1, 0.1)
     if place < shares[0]:
         return "train"
     return "validation" if place < shares[0] + shares[1] else "test"
+
+
+def is_offline(offline: bool | None = None) -> bool:
+    """``offline`` if given, else the setting of HF_HUB_OFFLINE."""
+    if offline is not None:
+        return offline
+    return os.environ.get("HF_HUB_OFFLINE", "").strip().upper() in ("1", "ON", "YES", "TRUE")
+
+
+def sha256(path: Path) -> str:
+    """Hex SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def fetch(part: SourceFile, *, offline: bool | None = None) -> Path:
+    """Returns the public file of ``part`` in the cache, and downloads it if necessary.
+
+    Raises SourceError if offline, without a public file, if the download fails, and for another
+    checksum (the download is deleted; a file that was there stays).
+    """
+    if not part.public_file:
+        raise SourceError(f"{part.line_file}: no public file", hint=part.why)
+    target = cache_folder() / part.public_file
+    if target.is_file():
+        if (found := sha256(target)) != part.sha256:
+            raise SourceError(
+                f"{target}: SHA-256 is {found}, expected {part.sha256}",
+                hint="it is another file or version: replace it with the right one",
+            )
+        return target
+    if is_offline(offline):
+        raise SourceError(
+            f"{part.public_file} is not here and the network is disabled",
+            hint=f"put {part.url} at {target}, or unset --offline and HF_HUB_OFFLINE",
+        )
+    try:
+        address = part.url.replace(" ", "%20")
+        with (
+            atomic_path(target) as partial,
+            urllib.request.urlopen(address, timeout=_TIMEOUT) as reply,
+        ):
+            with open(partial, "wb") as stream:
+                shutil.copyfileobj(reply, stream)
+            if (found := sha256(partial)) != part.sha256:
+                raise SourceError(
+                    f"{part.url}: SHA-256 is {found}, expected {part.sha256}",
+                    hint="the download is incomplete, or the file has changed since this version "
+                    "of medal-judges; deleted the download",
+                )
+    except (http.client.HTTPException, OSError) as error:
+        raise SourceError(
+            f"cannot fetch {part.url}: {error}", hint=f"put the file at {target} by hand"
+        ) from error
+    return target

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,27 +15,34 @@ from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.eval.metaeval.ceiling import (
     MEASUREMENT,
-    binary_ceiling,
+    answers_by_annotator,
     busiest,
-    graded_ceiling,
+    human_ceiling,
     krippendorff_alpha,
 )
+from medal_judges.eval.metaeval.classification import METRICS
 from medal_judges.eval.metaeval.metaeval import kind_of
-from medal_judges.eval.metaeval.rater_model import (
-    AnnotatorFigures,
-    annotator_figures,
-    answers_by_annotator,
-)
 from medal_judges.reading.options import DEFAULT_READING, ReadOptions
 from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.report.console import print_tables, rich_table, wide_console
+from medal_judges.report.numbers import label
+from medal_judges.report.page import Section, counted, facts_section, write_page
+from medal_judges.report.table import Row, Table, write_csv
 from medal_judges.stats.alpha import alpha_statistic, no_interval
-from medal_judges.stats.correlation import MIN_ROWS, Floats, Statistic, ratio, weighted_spearman
+from medal_judges.stats.correlation import MIN_ROWS, Floats, ratio, weighted_spearman
 from medal_judges.stats.estimate import Estimate, undefined
 from medal_judges.stats.intervals import choose_clusters, estimated, too_few, wilson
 from medal_judges.stats.weights import Weights, effective_size, row_weights, weighted
+from medal_judges.storage.files import atomic_write
 
 ALL = "all"  # every language together
+PEOPLE, POSITIONS = "people", "positions"
+_POSITIONS_NOTE = (
+    "The rows do not name their annotators, so a pair is two positions in the label list. If a "
+    "position is not the same person throughout, ρ mixes people; α and percent agreement do not "
+    "depend on it."
+)
 
 
 class AgreementOptions(Config):
@@ -53,21 +60,16 @@ class AgreementOptions(Config):
     reading: ReadOptions = DEFAULT_READING
 
 
-ABOUT = ("dimension", "kind", "lang", "rows", "shared", "pairs", "annotators", "columns", "mean",
-         "share_positive", "measurement")  # fmt: skip
-ESTIMATE = ("value", "low", "high", "reason")
-
-
 @dataclass(frozen=True, slots=True)
 class Agreement:
     """How well annotators agree on one dimension of the rows of one language.
 
     ``figures``: ``exact`` (share of pairs of answers to one row that are equal), ``adjacent``
     (share at most 1 apart, graded dimensions only), ``alpha`` (Krippendorff's) and ``spearman``
-    (over pairs of annotators); ``ceiling``: one annotator against the others; ``each``: the people
-    by name. ``rows`` have an answer, ``shared`` of them two or more, which make ``pairs``.
-    ``columns``: whether annotators are ``people`` by name or ``positions`` in the label list.
-    ``share_positive``: share of the answers that are 1, of a binary dimension.
+    (over pairs of annotators); ``ceiling``: one annotator against the others. ``rows`` have an
+    answer, ``shared`` of them two or more, which make ``pairs``. ``columns``: whether annotators
+    are ``people`` by name or ``positions`` in the label list. The ``mean`` of a binary dimension is
+    the share of 1.
     """
 
     dimension: str
@@ -79,22 +81,9 @@ class Agreement:
     annotators: int
     columns: str
     mean: float | None
-    share_positive: float | None
     measurement: str
     figures: Mapping[str, Estimate]
     ceiling: Mapping[str, Estimate]
-    each: Sequence[AnnotatorFigures]
-
-    def to_record(self) -> dict[str, Any]:
-        """Returns one JSON object; estimates as value, low, high and reason."""
-
-        def estimates(figures: Mapping[str, Estimate]) -> dict[str, Any]:
-            return {key: {n: getattr(e, n) for n in ESTIMATE} for key, e in figures.items()}
-
-        people = {one.name: {"answers": one.answers, **estimates(one.figures)} for one in self.each}
-        about = {name: getattr(self, name) for name in ABOUT}
-        figures = {"figures": estimates(self.figures), "ceiling": estimates(self.ceiling)}
-        return about | figures | {"annotator": people}
 
 
 def agreements(
@@ -128,46 +117,40 @@ def agreements(
         answered = [row for row in rows if (r := row.rating(name)) is not None and r.given]
         for lang in [*langs, *([ALL] if len(langs) > 1 else [])]:
             chosen = [row for row in answered if lang in (ALL, row.dialogue.lang)]
-            found.append(_agreement(chosen, name, kind, lang, weights))
+            values = answer_matrix(chosen, name)
+            by_person, named, annotators = answers_by_annotator(chosen, name, values)
+            counts = row_weights(chosen, weights)
+            given = np.isfinite(values)
+            answers = given.sum(axis=1)
+            released = any(row.aggregated for row in chosen)
+            ceiling: dict[str, Estimate] = {}
+            if released or not (answers > 1).any():
+                reason = "no row has answers of two annotators"
+                if released:
+                    reason = "released as means or votes, without single answers"
+                graded = ("adjacent",) if kind == "ordinal" else ()
+                figures = undefined(("exact", *graded, "alpha", "spearman"), reason)
+            else:
+                figures, ceiling = _figures(chosen, kind, values, by_person, counts)
+            each = given if counts is None else given * counts[:, None]
+            total = float((each * np.where(given, values, 0.0)).sum())
+            found.append(
+                Agreement(
+                    dimension=name,
+                    kind=kind,
+                    lang=lang,
+                    rows=len(chosen),
+                    shared=int((answers > 1).sum()),
+                    pairs=int((answers * (answers - 1) // 2).sum()),
+                    annotators=annotators,
+                    columns=PEOPLE if named else POSITIONS,
+                    mean=total / float(each.sum()) if given.any() else None,
+                    measurement=MEASUREMENT[kind],
+                    figures=figures,
+                    ceiling=ceiling,
+                )
+            )
     return found
-
-
-def _agreement(
-    rows: Sequence[LabelledDialogue], name: str, kind: Kind, lang: str, weights: Weights
-) -> Agreement:
-    """Returns the agreement on ``rows``, which all have an answer."""
-    values = answer_matrix(rows, name)
-    by = answers_by_annotator(rows, name, values)
-    given = np.isfinite(values)
-    answers = given.sum(axis=1)
-    counts = row_weights(rows, weights)
-    released = any(row.aggregated for row in rows)
-    ceiling: dict[str, Estimate] = {}
-    if released or not (answers > 1).any():
-        none = "released as means or votes, without single answers"
-        names = ("exact", *(("adjacent",) if kind == "ordinal" else ()), "alpha", "spearman")
-        figures = undefined(names, none if released else "no row has answers of two annotators")
-    else:
-        figures, ceiling = _figures(rows, kind, values, by.values, counts)
-    each = given if counts is None else given * counts[:, None]
-    total = float((each * np.where(given, values, 0.0)).sum())
-    mean = total / float(each.sum()) if given.any() else None
-    return Agreement(
-        dimension=name,
-        kind=kind,
-        lang=lang,
-        rows=len(rows),
-        shared=int((answers > 1).sum()),
-        pairs=int((answers * (answers - 1) // 2).sum()),
-        annotators=by.annotators,
-        columns=by.columns,
-        mean=mean,
-        share_positive=mean if kind == "binary" else None,
-        measurement=MEASUREMENT[kind],
-        figures=figures,
-        ceiling=ceiling,
-        each=[] if released else annotator_figures(by, kind, [row.group for row in rows]),
-    )
 
 
 def _figures(
@@ -186,14 +169,38 @@ def _figures(
     weights = None if weights is None else weights[paired]
     clusters = choose_clusters([row.dialogue.chatbot for row in rows], [row.group for row in rows])
     measurement = MEASUREMENT[kind]
-    statistic = weighted(_statistic(values, people, kind), weights)
+    alpha_of = alpha_statistic(values, measurement)
+    answers = [np.sort(row[np.isfinite(row)]) for row in values]
+    sizes = np.array([len(row) for row in answers])
+    pairs = sizes * (sizes - 1) / 2
+    close = {}  # of each row the number of pairs of answers at most a distance apart
+    for key, distance in {"exact": 0.0, "adjacent": 1.0}.items():
+        upto = [np.searchsorted(r, r + distance + 1e-9, side="right").sum() for r in answers]
+        if key == "exact" or kind == "ordinal":
+            close[key] = np.array(upto) - sizes * (sizes + 1) / 2
+    both = []  # pairs of annotators, with the rows that both answered
+    for a, b in combinations(busiest(people), 2):
+        shared = np.flatnonzero(np.isfinite(people[:, a]) & np.isfinite(people[:, b]))
+        if len(shared) >= MIN_ROWS:
+            both.append((shared, people[shared, a], people[shared, b]))
+
+    def statistic(weights: Floats) -> dict[str, Floats]:
+        figures = {key: ratio(weights @ count, weights @ pairs) for key, count in close.items()}
+        total, size = np.zeros(len(weights)), np.zeros(len(weights))
+        for shared, one, other in both:
+            mine = weights[:, shared]
+            rho = weighted_spearman(one, other, mine)  # NaN if a side is constant
+            total += np.where(np.isfinite(rho), rho * mine.sum(axis=1), 0.0)
+            size += np.where(np.isfinite(rho), mine.sum(axis=1), 0.0)
+        return figures | {"alpha": alpha_of(weights), "spearman": ratio(total, size)}
+
     none = f"no two annotators share {MIN_ROWS} rows on which both vary"
-    estimates = estimated(statistic, clusters, none)
+    estimates = estimated(weighted(statistic, weights), clusters, none)
     alpha = krippendorff_alpha(values, measurement, weights)
-    if (why := no_interval(values, measurement)) or alpha.value is None:
-        estimates["alpha"] = replace(alpha, reason=alpha.reason or why)
-    else:
-        estimates["alpha"] = replace(estimates["alpha"], value=alpha.value)
+    if alpha.value is None:
+        estimates["alpha"] = alpha
+    elif why := no_interval(values, measurement):
+        estimates["alpha"] = replace(alpha, reason=why)
     trials = float(clusters.count)
     if weights is not None:  # clusters of different weight
         _, member = np.unique(np.asarray(clusters.names), return_inverse=True)
@@ -204,36 +211,102 @@ def _figures(
             share = estimates[key].value or 0.0
             low, high = wilson(share * trials, trials)
             estimates[key] = replace(estimates[key], low=low, high=high, reason=None)
-    if kind == "binary":
-        return estimates, binary_ceiling(values, clusters, weights=weights)
-    return estimates, graded_ceiling(values, [], clusters, weights=weights)
+    return estimates, human_ceiling(values, kind, clusters, weights=weights)
 
 
-def _statistic(values: Floats, people: Floats, kind: Kind) -> Statistic:
-    alpha = alpha_statistic(values, MEASUREMENT[kind])
-    answers = [np.sort(row[np.isfinite(row)]) for row in values]
-    sizes = np.array([len(row) for row in answers])
-    pairs = sizes * (sizes - 1) / 2
-    close = {}  # of each row the number of pairs of answers at most a distance apart
-    for key, distance in {"exact": 0.0, "adjacent": 1.0}.items():
-        upto = [np.searchsorted(r, r + distance + 1e-9, side="right").sum() for r in answers]
-        if key == "exact" or kind == "ordinal":
-            close[key] = np.array(upto) - sizes * (sizes + 1) / 2
-    # Pairs of annotators, with the rows that both answered.
-    both = []
-    for a, b in combinations(busiest(people), 2):
-        rows = np.flatnonzero(np.isfinite(people[:, a]) & np.isfinite(people[:, b]))
-        if len(rows) >= MIN_ROWS:
-            both.append((rows, people[rows, a], people[rows, b]))
+def write_agreement(
+    agreements: Sequence[Agreement],
+    heading: str,
+    facts: Sequence[tuple[str, str]],
+    folder: Path,
+) -> Path:
+    """Writes agreement.html, agreement.json, and a CSV of languages by dimensions: percent.csv
+    (MEDAL, Table 4), alpha.csv (Table 5), spearman.csv; returns the page's path."""
+    record = {"facts": dict(facts), "agreement": [asdict(one) for one in agreements]}
+    text = json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    atomic_write(folder / "agreement.json", text)
+    names = list(dict.fromkeys(one.dimension for one in agreements))
+    langs = list(dict.fromkeys(one.lang for one in agreements))
+    sections = []
+    titles = {"percent": "Percent agreement", "alpha": "Krippendorff's α", "spearman": "Spearman ρ"}
+    for anchor, title in titles.items():
+        heads = {name: name.replace("_", " ") for name in names}
+        at = {}
+        for one in agreements:
+            graded = anchor == "percent" and one.kind == "ordinal"
+            key = "adjacent" if graded else "exact" if anchor == "percent" else anchor
+            at[one.lang, one.dimension] = one.figures[key]
+            heads[one.dimension] += " ±1" if graded and one.lang == langs[0] else ""
+        plain = ((lang, *(at[lang, name].value for name in names)) for lang in langs)
+        write_csv(folder / f"{anchor}.csv", ("lang", *names), plain)
+        rows: list[Row] = [(lang, *(at[lang, name] for name in names)) for lang in langs]
+        grid = Table(f"{title} by language", ("Language", *heads.values()), rows)
+        unnamed = anchor == "spearman" and any(one.columns == POSITIONS for one in agreements)
+        note = [_POSITIONS_NOTE] if unnamed else []
+        sections.append(Section(anchor, title, [*note, grid]))
+    sections += [
+        Section("figures", "All figures", [_figure_table(agreements)]),
+        Section("ceilings", "Human ceilings", _ceiling_tables(agreements)),
+        facts_section(facts),
+    ]
+    several = [lang for lang in langs if lang != ALL]
+    subtitle = counted([(len(names), "dimension"), (len(several), "language")])
+    return write_page(folder / "agreement.html", heading, subtitle, sections, leads=__package__)
 
-    def statistic(weights: Floats) -> dict[str, Floats]:
-        figures = {key: ratio(weights @ count, weights @ pairs) for key, count in close.items()}
-        total, size = np.zeros(len(weights)), np.zeros(len(weights))
-        for rows, one, other in both:
-            mine = weights[:, rows]
-            rho = weighted_spearman(one, other, mine)  # NaN if a side is constant
-            total += np.where(np.isfinite(rho), rho * mine.sum(axis=1), 0.0)
-            size += np.where(np.isfinite(rho), mine.sum(axis=1), 0.0)
-        return figures | {"alpha": alpha(weights), "spearman": ratio(total, size)}
 
-    return statistic
+def _figure_table(agreements: Sequence[Agreement]) -> Table:
+    """Every figure with its counts, by language."""
+    rows: list[Row] = []
+    headings: dict[int, str] = {}
+    for one in sorted(agreements, key=lambda one: (one.lang == ALL, one.lang)):
+        if one.lang not in headings.values():
+            headings[len(rows)] = one.lang
+        rows.append((
+            one.dimension.replace("_", " "),
+            one.rows,
+            one.shared,
+            one.pairs,
+            f"{one.annotators} {one.columns}",
+            Estimate(one.mean, reason=None if one.mean is not None else "no answer"),
+            one.figures["exact"],
+            one.figures.get("adjacent", Estimate(None, reason="not a graded dimension")),
+            one.measurement,
+            one.figures["alpha"],
+            one.figures["spearman"],
+        ))  # fmt: skip
+    columns = ("Dimension", "rows", "with 2+ answers", "pairs", "annotators", "mean answer",
+               "exact", "±1", "α is", "α", "ρ")  # fmt: skip
+    note = "The mean answer of an issue is the share of answers that mark it."
+    return Table("Figures by language and dimension", columns, rows, note, headings)
+
+
+def _ceiling_tables(agreements: Sequence[Agreement]) -> list[Table]:
+    """The human ceilings by language, of graded dimensions and of issues."""
+    tables = []
+    for title, binary, metrics in (
+        ("Graded dimensions", False, ("spearman", "pearson", "kendall")),
+        ("Issues", True, METRICS),
+    ):
+        rows: list[Row] = [
+            (one.lang, one.dimension.replace("_", " "), *(one.ceiling[m] for m in metrics))
+            for one in agreements
+            if one.ceiling and (one.kind == "binary") == binary
+        ]
+        if rows:
+            columns = ("Language", "Dimension", *map(label, metrics))
+            tables.append(Table(f"Human ceilings: {title}", columns, rows))
+    return tables
+
+
+def print_agreement(agreements: Sequence[Agreement]) -> None:
+    """Prints the page's tables, α with its interval, and notes on them."""
+    printed = ("Dimension", "with 2+ answers", "annotators", "mean answer", "exact", "±1", "α", "ρ")
+    wide_console().print(rich_table(_figure_table(agreements), printed, intervals=("α",)))
+    unnamed = any(one.columns == POSITIONS for one in agreements)
+    notes = [_POSITIONS_NOTE] if unnamed else []
+    reasons: dict[str, list[str]] = {}
+    for one in agreements:
+        if reason := one.figures["alpha"].reason:
+            reasons.setdefault(reason, []).append(f"{one.dimension} ({one.lang})")
+    notes += [f"α: {why}: {', '.join(where)}" for why, where in reasons.items()]
+    print_tables(_ceiling_tables(agreements), notes)

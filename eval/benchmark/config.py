@@ -12,11 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from medal_judges.config import Config, option
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.reading.options import ChatFileConfig
-from medal_judges.records.rating import Scale
 from medal_judges.stats.weights import Weights
-
-# How the rows of a source become the rows of a set.
-View = Literal["rows", "abceval_issues_by_turn", "abceval_issues_by_dialogue"]
 
 
 class BenchmarkOptions(Config):
@@ -66,7 +62,7 @@ class JudgeConfig(Config):
 
 
 class SetConfig(ChatFileConfig):
-    """Rows with human answers.
+    """Rows with human answers; ``view`` turns ABC-Eval's turns into issues of whole dialogues.
 
     ``dimensions`` maps a dimension of the set to the judge's (a list if the names are equal).
     ``optional``: skip with a note if the data is missing. ``published``: labellers of abceval's
@@ -77,7 +73,7 @@ class SetConfig(ChatFileConfig):
     name: str
     level: Literal["dialogue", "turn"] = "dialogue"
     dimensions: Mapping[str, str]
-    view: View = "rows"
+    view: Literal["rows", "abceval_issues_by_dialogue"] = "rows"
     exclude_chatbots: tuple[str, ...] = ()
     exclude_overlaps: bool = False
     optional: bool = False
@@ -105,22 +101,12 @@ class InjectedConfig(Config):
 
 
 class PredictionConfig(Config):
-    """A file of judgements of one set. ``dimensions`` as in JudgeConfig; ``scales``: (lowest,
-    highest) score of a dimension, which the file does not state."""
+    """A file of judgements of one set. ``dimensions`` as in JudgeConfig."""
 
     name: str
     set: str
     path: Path
     dimensions: Mapping[str, str] = {}
-    scales: Mapping[str, Scale] = {}
-
-    @field_validator("scales")
-    @classmethod
-    def _ordered(cls, value: Mapping[str, Scale]) -> Mapping[str, Scale]:
-        for name, (low, high) in value.items():
-            if not low < high:
-                raise ValueError(f"scale of {name}: {low:g} is not below {high:g}")
-        return value
 
 
 class CascadeConfig(Config):
@@ -166,20 +152,18 @@ class BenchmarkConfig(Config):
                     f"two {what} are called {', '.join(twice)}: give each its own name"
                 )
         known = {*judges, *(one.name for one in self.predictions)}
-        for cascade in self.cascades:
-            if missing := {cascade.weak, cascade.strong} - known:
+        for name in (name for one in self.cascades for name in (one.weak, one.strong)):
+            if name not in known:
+                there = ", ".join(sorted(known)) or "none"
+                raise ValueError(f"a cascade names {name}, which is no judge here; there: {there}")
+        for file in self.predictions:
+            if file.set not in sets:
+                there = ", ".join(sets) or "none"
                 raise ValueError(
-                    f"a cascade names {', '.join(sorted(missing))}, which is no judge here; "
-                    f"there are {', '.join(sorted(known)) or 'none'}"
+                    f"predictions {file.name!r} are of set {file.set!r}; there: {there}"
                 )
-        for prediction in self.predictions:
-            if prediction.set not in sets:
+            if file.name in judges:
                 raise ValueError(
-                    f"predictions {prediction.name!r} are of set {prediction.set!r}; the sets are "
-                    f"{', '.join(sets) or 'none'}"
-                )
-            if prediction.name in judges:
-                raise ValueError(
-                    f"predictions {prediction.name!r} and a judge have the same name: rename one"
+                    f"predictions {file.name!r} and a judge have the same name: rename one"
                 )
         return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -13,41 +13,28 @@ from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.injected import injected_table
 from medal_judges.eval.benchmark.published import published_table
 from medal_judges.eval.benchmark.run import BenchmarkRun
-from medal_judges.eval.metaeval.alignment import align
-from medal_judges.eval.metaeval.cascade import CascadeCurve, cascade_curve
-from medal_judges.eval.metaeval.ceiling import MOST_COLUMNS
-from medal_judges.eval.metaeval.comparison import comparison_tables, dimension_means_table
+from medal_judges.eval.metaeval.comparison import (
+    CascadeCurve,
+    cascade_curve,
+    comparison_tables,
+    dimension_means_table,
+)
 from medal_judges.eval.metaeval.metaeval import (
     Disagreement,
     JudgedRows,
     ResultRow,
-    comparable_signature,
+    SystemAgreement,
     disagreements,
     evaluate,
+    system_agreements,
 )
-from medal_judges.eval.metaeval.system_level import SystemAgreement, system_agreements
 from medal_judges.records.judgement import Judgement
+from medal_judges.records.signature import Signature
 from medal_judges.report.table import Cell, Table
-from medal_judges.stats.correlation import MIN_WITHIN
 from medal_judges.stats.intervals import METHOD
 from medal_judges.storage.files import atomic_write
 
 FOLLOW_UPS = "Follow-ups that were chosen"
-_FOLLOW_UP_COLUMNS = ("Set", "Judge", "Dimension", "Follow-up", "Chosen in", "% of the rows",
-                      "% of choices")  # fmt: skip
-_FOLLOW_UP_NOTE = (
-    "Number and share of the rows with a selection of follow-ups for which all runs chose this "
-    "one, and its share of all choices (DIET, Figure 3)."
-)
-_WITHIN_NOTE = (
-    f"mean of the Spearman correlations of single chatbots, weighted by rows, over chatbots with "
-    f"at least {MIN_WITHIN} rows"
-)
-_CEILING_NOTE = (
-    "one annotator against the mean of the others (issues: against each other one) on rows with "
-    "two answers or more, averaged over positions by rows (of more than "
-    f"{MOST_COLUMNS} those with most answers); like for like, the judge takes the annotator's place"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,25 +56,27 @@ class Benchmark:
         text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
         return atomic_write(path, text + "\n")
 
-    def under_floor(self) -> list[str]:
-        """Returns one line for each row with too little coverage."""
-        return [
-            f"{row.judge} on {row.set_name}, {row.dimension}: {row.coverage:.1%}"
-            for row in self.rows
-            if row.under_floor and row.coverage is not None
-        ]
-
 
 def compute(run: BenchmarkRun, command: str) -> Benchmark:
     """Computes all figures of the run. Raises MedalError for judgements of rows in no set."""
+    from medal_judges import __version__
+
+    def signed(signature: str, data: str, dimension: str) -> str:
+        """A judge's signature with the data and dimension of a figure."""
+        return str(replace(Signature.parse(signature), data=data, dimension=dimension))
+
     config = run.config
     judged: list[JudgedRows] = []
+    by_name: dict[tuple[str, str, str], tuple[JudgedRows, str]] = {}
     differing: list[Disagreement] = []
     for name, data in run.sets.items():
-        for answers in run.answers.get(name, []):
+        # Figures with and without weights are not comparable.
+        rows = data.data if data.weights == "none" else f"{data.data}, {data.weights} weights"
+        for answers in run.answers[name]:
+            has = answers.dimensions
             for dimension in data.dimensions:
                 wanted = answers.names[dimension]
-                if wanted not in answers.dimensions:
+                if wanted not in has:
                     continue
                 one = evaluate(
                     data.rows,
@@ -95,9 +84,7 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
                     dimension,
                     wanted,
                     judge=answers.judge,
-                    signature=comparable_signature(
-                        answers.signature, data.weighted_data, dimension
-                    ),
+                    signature=signed(answers.signature, rows, dimension),
                     set_name=name,
                     level=data.level,
                     min_coverage=config.min_coverage,
@@ -106,62 +93,64 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
                     weights=data.weights,
                 )
                 judged.append(one)
+                by_name[answers.judge, name, dimension] = one, wanted
                 if one.row.kind != "binary" and not one.row.under_floor:
                     differing += disagreements(one, wanted, config.disagreements)
-    rows = [one.row for one in judged]
-    tables = [*comparison_tables(judged), dimension_means_table(rows)]
+    results = [one.row for one in judged]
+    tables = [*comparison_tables(judged), dimension_means_table(results)]
     if config.published:
-        tables.append(published_table(config, rows, run.left_out))
+        tables.append(published_table(config, results))
     for name, data in run.injected.items():
-        tables.append(injected_table(name, data.rows, run.answers.get(name, ()), config))
+        tables.append(injected_table(name, data.rows, run.answers[name], config.min_coverage))
     tables.append(
         follow_up_usage(
             (name, answers.judge, answers.judgements)
             for name in run.sets
-            for answers in run.answers.get(name, [])
+            for answers in run.answers[name]
         )
     )
-    curves = list(_cascades(run))  # before the facts, which list its notes
-    return Benchmark(
-        title=config.title,
-        rows=rows,
-        disagreements=differing,
-        facts=[*_facts(run, rows, command)],
-        tables=[table for table in tables if table.rows],
-        cascades=curves,
-        systems=system_agreements(judged),
-    )
-
-
-def _cascades(run: BenchmarkRun) -> Iterator[CascadeCurve]:
-    """Yields a curve for each cascade, set and dimension that both judges have."""
-    for cascade in run.config.cascades:
-        for name, data in run.sets.items():
-            by_judge = {a.judge: a for a in run.answers.get(name, [])}
-            if cascade.weak not in by_judge or cascade.strong not in by_judge:
-                continue
-            pair = by_judge[cascade.weak], by_judge[cascade.strong]
-            for dimension in data.dimensions:
-                if not all(a.names[dimension] in a.dimensions for a in pair):
-                    continue
-                given = {"left_out": data.left_out, "weights": data.weights}
-                weak, strong = (
-                    align(data.rows, a.judgements, dimension, a.names[dimension], **given)  # type: ignore[arg-type]
-                    for a in pair
-                )
+    curves = []
+    for cascade in config.cascades:
+        for name, dimension in ((n, d) for n, data in run.sets.items() for d in data.dimensions):
+            weak, strong = ((j, name, dimension) for j in (cascade.weak, cascade.strong))
+            if weak in by_name and strong in by_name:
+                first, wanted = by_name[weak]
                 try:
-                    yield cascade_curve(
-                        weak,
-                        strong,
-                        (cascade.weak, cascade.strong),
-                        set_name=name,
-                        dimension=dimension,
-                        judge_dimension=pair[0].names[dimension],
-                        level=data.level,
-                        seed=run.config.seed,
-                    )
+                    curves.append(cascade_curve(first, by_name[strong][0], wanted, config.seed))
                 except MedalError as error:
                     run.notes.append(f"no cascade on {name}, {dimension}: {error.message}")
+    units = {r.set_name: r.clusters for r in results} | dict.fromkeys(run.injected, "conversation")
+    facts = [
+        ("Made", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())),
+        ("Version", f"medal_judges {__version__}"),
+        ("Command", command),
+        ("Intervals", f"{METHOD}; {', '.join(f'{name} by {u}' for name, u in units.items())}"),
+        ("Coverage floor", f"{100 * config.min_coverage:g}%"),
+        *(("Weights", note) for note in run.weighting),
+        *(
+            (
+                "Unscored rows",
+                f"{r.judge} on {r.set_name}, {r.dimension}: {r.n - r.scored} of {r.n}",
+            )
+            for r in results
+            if r.scored < r.n
+        ),
+        *(
+            (f"Signature, {name}", signed(answers.signature, data.data, "injected issues"))
+            for name, data in run.injected.items()
+            for answers in run.answers[name]
+        ),
+        *(("Skipped", note) for note in run.notes),
+    ]
+    return Benchmark(
+        config.title,
+        results,
+        differing,
+        facts,
+        [table for table in tables if table.rows],
+        curves,
+        system_agreements(judged),
+    )
 
 
 def follow_up_usage(answers: Iterable[tuple[str, str, Sequence[Judgement]]]) -> Table:
@@ -183,31 +172,10 @@ def follow_up_usage(answers: Iterable[tuple[str, str, Sequence[Judgement]]]) -> 
             for text, n, share in choices:
                 if n:
                     rows.append((name, judge, dimension, text, n, 100 * n / len(selections), share))
-    return Table(FOLLOW_UPS, _FOLLOW_UP_COLUMNS, rows, _FOLLOW_UP_NOTE)
-
-
-def _facts(run: BenchmarkRun, rows: Sequence[ResultRow], command: str) -> Iterator[tuple[str, str]]:
-    from medal_judges import __version__
-
-    yield "Made", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    yield "Version", f"medal_judges {__version__}"
-    yield "Command", command
-    units = {r.set_name: r.clusters for r in rows} | dict.fromkeys(run.injected, "conversation")
-    yield "Intervals", f"{METHOD}; {', '.join(f'{name} by {unit}' for name, unit in units.items())}"
-    yield "P-values", "of no correlation and of no difference, computed like the intervals"
-    yield "Human answer", "mean over annotators; F1 and the like against each, averaged"
-    yield "Human ceiling", _CEILING_NOTE
-    yield "Within chatbots", _WITHIN_NOTE
-    yield "Coverage floor", f"{100 * run.config.min_coverage:g}%"
-    for note in run.weighting:
-        yield "Weights", note
-    for row in rows:
-        if row.scored < row.n:
-            where = f"{row.judge} on {row.set_name}, {row.dimension}"
-            yield "Unscored rows", f"{where}: {row.n - row.scored} of {row.n}"
-    for name, data in run.injected.items():
-        for answers in run.answers.get(name, []):
-            signature = comparable_signature(answers.signature, data.data, "injected issues")
-            yield f"Signature, {name}", signature
-    for note in run.notes:
-        yield "Skipped", note
+    columns = ("Set", "Judge", "Dimension", "Follow-up", "Chosen in", "% of the rows",
+               "% of choices")  # fmt: skip
+    note = (
+        "Number and share of the rows with a selection of follow-ups for which all runs chose this "
+        "one, and its share of all choices (DIET, Figure 3)."
+    )
+    return Table(FOLLOW_UPS, columns, rows, note)

@@ -1,16 +1,19 @@
-"""Plots: judge against people by chatbot, cascades by the share deferred, and calibration."""
+"""Plots: judge against people by chatbot, cascades by the share deferred, and calibration; and the
+rows that all parts of the page read.
+
+Functions that draw add their figures, by file name, to ``figures``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from medal_judges.eval.benchmark.view import SetKey, View, shown
-from medal_judges.eval.metaeval.cascade import CascadeCurve
-from medal_judges.eval.metaeval.metaeval import Point, ResultRow
+from medal_judges.eval.metaeval.comparison import CascadeCurve
+from medal_judges.eval.metaeval.metaeval import ResultRow
 from medal_judges.records.rating import rescale
+from medal_judges.records.signature import Signature, require_comparable
 from medal_judges.report.figure import (
     OTHER_INDEX,
     Axis,
@@ -21,80 +24,136 @@ from medal_judges.report.figure import (
     index_by_frequency,
     padded,
 )
-from medal_judges.report.numbers import number
+from medal_judges.report.numbers import checked, number
 from medal_judges.report.page import Block, Fold, Section, Strip
 from medal_judges.report.svg import MAX_DRAWN, thinned
-from medal_judges.report.table import Row, Table
+from medal_judges.report.table import Row, Table, unique_slugs
+from medal_judges.stats.estimate import Estimate
 
 UNKNOWN = "unknown chatbot"
 _GRADED_BINS = 8
 _BINARY_BINS = 10
+# Rows with similar scores: mean score and mean human answer on the scale of people's answers, the
+# number of rows, and their weight.
+Bin = tuple[float, float, int, float]
 
 
-def scatter(view: View) -> Section:
-    """One figure a set."""
-    figures = [figure for key in view.sets if (figure := scatter_figure(view, key)) is not None]
-    return Section("scatter", "Judge against people", figures, link="Scatter")
+Figures = dict[str, Figure]
 
 
-def scatter_figure(view: View, key: SetKey) -> Figure | None:
-    """A panel for each judge on the headline dimension of a set, with the same colours; None if no
-    row has points."""
-    headline = dict(view.headlines()).get(key)
-    rows = [] if headline is None else [row for row in view.rows(key, headline) if row.points]
-    if not rows:
-        return None
-    colours = index_by_frequency(p.chatbot or UNKNOWN for row in rows for p in row.points)
-    span = padded([p.human for row in rows for p in row.points])
-    legend = [(name, index) for name, index in colours.items() if index < OTHER_INDEX]
-    if len(legend) < len(colours):
-        legend.append((f"{len(colours) - len(legend)} others", OTHER_INDEX))
-    panels = []
-    for row in rows:
-        dots = []
-        for p in row.points:
-            chatbot, turn = p.chatbot or UNKNOWN, "" if p.turn is None else f", turn {p.turn}"
-            tooltip = (
-                f"{p.id}{turn} · people {number(p.human)} · judge {number(p.score)} · "
-                f"{chatbot} · {p.lang}"
+def set_label(name: str, level: str) -> str:
+    return name if level == "dialogue" else f"{name} ({level} level)"
+
+
+class View:
+    """Result rows by set, dimension and judge, in order of appearance; ``labels`` and ``slugs`` are
+    the sets' names on the page and in file names, ``headlines`` each set's ``overall`` or first
+    graded dimension. Raises MedalError if signatures of one table differ in data or dimension."""
+
+    def __init__(self, rows: Sequence[ResultRow]) -> None:
+        self.judges = list(dict.fromkeys(row.judge for row in rows))
+        self.labels = {row.set_name: set_label(row.set_name, row.level) for row in rows}
+        slugs = unique_slugs(list(self.labels.values()))
+        self.slugs = dict(zip(self.labels, slugs, strict=True))
+        self._rows: dict[tuple[str, str], dict[str, ResultRow]] = {}
+        for row in rows:
+            self._rows.setdefault((row.set_name, row.dimension), {})[row.judge] = row
+        for by_judge in self._rows.values():
+            # A signature without data (a bare baseline) cannot contradict the others.
+            signatures = [Signature.parse(row.signature) for row in by_judge.values()]
+            require_comparable([s for s in signatures if s.data is not None])
+        graded = {name: self.dimensions(name, binary=False) for name in self.labels}
+        self.headlines = {name: found[0] for name, found in graded.items() if found}
+
+    def dimensions(self, name: str, *, binary: bool | None = None) -> list[str]:
+        """Returns the dimensions of a set, ``overall`` first; only issues, or only others."""
+        found = sorted((d for one, d in self._rows if one == name), key=lambda d: d != "overall")
+        kinds = {d: self.rows(name, d)[0].kind == "binary" for d in found}
+        return [d for d in found if binary in (None, kinds[d])]
+
+    def rows(self, name: str, dimension: str) -> list[ResultRow]:
+        """Returns one row a judge, in the judges' order."""
+        by_judge = self._rows[name, dimension]
+        return [by_judge[judge] for judge in self.judges if judge in by_judge]
+
+    def row(self, judge: str, name: str, dimension: str) -> ResultRow | None:
+        return self._rows[name, dimension].get(judge)
+
+
+def primary_metric(kind: str) -> str:
+    """Returns the headline metric of a dimension: F1+ if binary, else Spearman."""
+    return "f1_present" if kind == "binary" else "spearman"
+
+
+def shown(row: ResultRow | None, metric: str, source: str = "metrics") -> Estimate:
+    """Returns what the page prints for ``metric`` of a field of the row (``like_for_like``): no
+    figure if coverage is below the minimum."""
+    if row is None:
+        return Estimate(None, reason="this judge was not run here")
+    if row.under_floor:
+        percent = f"{100 * (row.coverage or 0):.1f}%"
+        floor = f"{100 * row.min_coverage:g}%"
+        reason = f"coverage {percent} is below the minimum of {floor}: no headline figure"
+        return Estimate(None, reason=reason)
+    return checked(getattr(row, source).get(metric))
+
+
+def scatter(view: View, figures: Figures) -> Section:
+    """For each set a panel a judge on the headline dimension, with the same colours."""
+    blocks = []
+    for name, headline in view.headlines.items():
+        rows = [row for row in view.rows(name, headline) if row.points]
+        if not rows:
+            continue
+        colours = index_by_frequency(p.chatbot or UNKNOWN for row in rows for p in row.points)
+        span = padded([p.human for row in rows for p in row.points])
+        legend = [(bot, index) for bot, index in colours.items() if index < OTHER_INDEX]
+        if len(legend) < len(colours):
+            legend.append((f"{len(colours) - len(legend)} others", OTHER_INDEX))
+        panels = []
+        for row in rows:
+            dots = []
+            for p in row.points:
+                chatbot, turn = p.chatbot or UNKNOWN, "" if p.turn is None else f", turn {p.turn}"
+                tooltip = (
+                    f"{p.id}{turn} · people {number(p.human)} · judge {number(p.score)} · "
+                    f"{chatbot} · {p.lang}"
+                )
+                dots.append(Dot(p.human, p.score, colours[chatbot], tooltip))
+            people, score, weight = _columns(row)
+            ends = []
+            if np.ptp(people) > 0:
+                slope, start = np.polyfit(people, score, 1, w=np.sqrt(weight))
+                ends = [(float(x), float(start + slope * x)) for x in (people.min(), people.max())]
+            drawn = f", {len(thinned(dots)):,} drawn" if len(dots) > MAX_DRAWN else ""
+            panels.append(
+                Plot(
+                    title=row.judge,
+                    x=Axis("people", span),
+                    y=Axis("judge", padded(score.tolist())),
+                    marks=[dots, Line(ends)],
+                    description=f"{row.judge} against people on {row.set_name}, {len(dots)} rows",
+                    figure=("ρ", shown(row, "spearman")),
+                    count=f"{len(dots):,} rows{drawn}",
+                )
             )
-            dots.append(Dot(p.human, p.score, colours[chatbot], tooltip))
-        line = trend(row.points)
-        low, high = min(p.human for p in row.points), max(p.human for p in row.points)
-        ends = [] if line is None else [(x, line[0] + line[1] * x) for x in (low, high)]
-        drawn = f", {len(thinned(dots)):,} drawn" if len(dots) > MAX_DRAWN else ""
-        panels.append(
-            Plot(
-                title=row.judge,
-                x=Axis("people", span),
-                y=Axis("judge", padded([p.score for p in row.points])),
-                marks=[dots, Line(ends)],
-                description=f"{row.judge} against people on {row.set_name}, {len(dots)} rows",
-                figure=("ρ", shown(row, "spearman")),
-                count=f"{len(dots):,} rows{drawn}",
-            )
-        )
-    title = f"{key.label}: {headline}"
-    return Figure(title, panels, title, legend, "Chatbots")
+        title = f"{view.labels[name]}: {headline}"
+        blocks.append(figure := Figure(title, panels, title, legend, "Chatbots"))
+        figures[f"scatter-{view.slugs[name]}"] = figure
+    return Section("scatter", "Judge against people", blocks, link="Scatter")
 
 
-def trend(points: Sequence[Point]) -> tuple[float, float] | None:
-    """Returns (intercept, slope) of the least-squares line; None if people never differ."""
-    humans, scores, weights = (
-        np.array([getattr(p, name) for p in points]) for name in ("human", "score", "weight")
-    )
-    if humans.min() == humans.max():
-        return None
-    slope, intercept = np.polyfit(humans, scores, 1, w=np.sqrt(weights))
-    return float(intercept), float(slope)
+def _columns(row: ResultRow) -> list[np.ndarray]:
+    """Human answers, scores and weights of the row's points."""
+    return [np.array([getattr(p, n) for p in row.points]) for n in ("human", "score", "weight")]
 
 
-def cascades(curves: Sequence[CascadeCurve]) -> Section:
+def cascades(curves: Sequence[CascadeCurve], figures: Figures) -> Section:
     """A panel and a table for each curve."""
-    blocks: list[Block] = []
-    if figure := cascade_figure(curves):
-        blocks.append(figure)
+    panels, tables = [], []
     for curve in curves:
+        place = f"{set_label(curve.set_name, curve.level)}, {curve.dimension}"
+        title = f"{curve.weak}, then {curve.strong}: {place}"
         costs = list(dict.fromkeys(key for point in curve.points for key in point.cost))
         rows: list[Row] = [
             (
@@ -107,19 +166,7 @@ def cascades(curves: Sequence[CascadeCurve]) -> Section:
         ]
         units = [f"{key} for 1,000 rows" for key in costs]
         columns = ("Share deferred", "Spearman ρ", "ρ at random", *units)
-        blocks.append(Table(_title(curve), columns, rows))
-    return Section("cascades", "Cascades", blocks)
-
-
-def _title(curve: CascadeCurve) -> str:
-    label = SetKey(curve.set_name, curve.level).label
-    return f"{curve.weak}, then {curve.strong}: {label}, {curve.dimension}"
-
-
-def cascade_figure(curves: Sequence[CascadeCurve]) -> Figure | None:
-    """A panel for each curve; None if there are none."""
-    panels = []
-    for curve in curves:
+        tables.append(Table(title, columns, rows))
         estimates = [p.spearman for p in curve.points if p.spearman.value is not None]
         ends = [v for e in estimates for v in (e.low, e.value, e.high) if v is not None]
         ends += [p.at_random for p in curve.points if estimates and p.at_random is not None]
@@ -130,7 +177,7 @@ def cascade_figure(curves: Sequence[CascadeCurve]) -> Figure | None:
         ]
         panels.append(
             Plot(
-                title=_title(curve),
+                title=title,
                 x=Axis("share deferred", (0.0, 1.0)),
                 y=Axis("Spearman ρ", padded(ends or [0.0])),
                 marks=[
@@ -138,23 +185,70 @@ def cascade_figure(curves: Sequence[CascadeCurve]) -> Figure | None:
                     Line([(p.share, p.at_random) for p in curve.points], "trend dashed"),
                     Line([(p.share, p.spearman.value) for p in curve.points], "trend"),
                 ],
-                description=f"Spearman by share deferred, {_title(curve)}",
+                description=f"Spearman by share deferred, {title}",
                 count=f"{curve.n:,} rows",
                 missing="" if ends else "undefined",
             )
         )
-    return Figure("Cascades", panels) if panels else None
+    blocks: list[Block] = [*tables]
+    if panels:
+        figures["cascades"] = Figure("Cascades", panels)
+        blocks.insert(0, figures["cascades"])
+    return Section("cascades", "Cascades", blocks)
 
 
-@dataclass(frozen=True, slots=True)
-class Bin:
-    """Rows with similar scores: means on the scale of people's answers, and their number and
-    weight."""
+def calibration(view: View, figures: Figures) -> Section:
+    """For each set a panel a dimension, the first set in sight."""
+    colours = {judge: min(i, OTHER_INDEX) for i, judge in enumerate(view.judges)}
+    legend = list(colours.items())
+    folds: list[Block] = []
+    for name, text in view.labels.items():
+        panels = [
+            calibration_panel(f"{text}: {dimension}", rows, colours)
+            for dimension in view.dimensions(name)
+            if (rows := [row for row in view.rows(name, dimension) if row.points])
+        ]
+        if panels:
+            title = f"{text}: calibration"
+            figures[f"calibration-{view.slugs[name]}"] = Figure(title, panels, legend=legend)
+            folds.append(Fold(text, [Figure(title, panels)], is_open=not folds))
+    blocks = [Strip(legend, "Judges", folds)] if folds else []
+    return Section("calibration", "Calibration", blocks)
 
-    score: float
-    human: float
-    n: int
-    weight: float
+
+def calibration_panel(title: str, rows: Sequence[ResultRow], colours: Mapping[str, int]) -> Plot:
+    """Mean human answer by mean score of each bin, a line a judge."""
+    binned = {row.judge: bins(row) for row in rows}
+    values = [v for parts in binned.values() for score, human, *_ in parts for v in (score, human)]
+    span = (-0.04, 1.04) if rows[0].kind == "binary" else padded(values or [0.0])
+    marks: list[Line | list[Dot]] = [Line([(span[0], span[0]), (span[1], span[1])], "ideal")]
+    gaps = []
+    for row in rows:
+        judge, parts, colour = row.judge, binned[row.judge], colours[row.judge]
+        text = off_scale(row) or number(gap(parts))
+        if parts:
+            largest = max(n for *_, n, _ in parts)
+            marks.append(Line([(score, human) for score, human, *_ in parts], colour=colour))
+            dots = []
+            for score, human, n, _ in parts:
+                tooltip = f"{judge}: score {number(score)}, people {number(human)}, {n:,} rows"
+                dots.append(
+                    Dot(score, human, colour, tooltip, 1.5 + 3 * (n / largest) ** 0.5, "bin")
+                )
+            marks.append(dots)
+            scale = row.judge_scale
+            if row.kind != "binary" and scale is not None and scale != row.human_scale:
+                text += f" (from {scale[0]:g}–{scale[1]:g})"
+        gaps.append((judge, colour, text))
+    return Plot(
+        title=title,
+        x=Axis("mean score of the judge", span),
+        y=Axis("mean human answer", span),
+        marks=marks,
+        description=f"Calibration on {title}",
+        gaps=gaps,
+        missing="" if any(binned.values()) else "No judge answers on this scale.",
+    )
 
 
 def bins(row: ResultRow) -> list[Bin]:
@@ -162,9 +256,7 @@ def bins(row: ResultRow) -> list[Bin]:
     cannot be put on it (``off_scale``). Equal scores share a bin."""
     if off_scale(row) is not None:
         return []
-    score, human, weight = (
-        np.array([getattr(p, name) for p in row.points]) for name in ("score", "human", "weight")
-    )
+    human, score, weight = _columns(row)
     judge, people = row.judge_scale, row.human_scale
     if row.kind == "binary":
         member = np.clip((score * _BINARY_BINS).astype(int), 0, _BINARY_BINS - 1)
@@ -181,21 +273,17 @@ def bins(row: ResultRow) -> list[Bin]:
             parts.append(parts[-1] + full)
             filled = count if full else filled + count
         member = np.array(parts[1:])[same]
-    return [
-        Bin(
-            float(sum(weight[part] * score[part]) / total),
-            float(sum(weight[part] * human[part]) / total),
-            int(part.sum()),
-            total,
-        )
-        for part in (member == number for number in np.unique(member))
-        if (total := float(sum(weight[part])))
-    ]
+    found = []
+    for part in (member == place for place in np.unique(member)):
+        total = float(sum(weight[part]))
+        means = [float(sum(weight[part] * side[part]) / total) for side in (score, human)]
+        found.append((means[0], means[1], int(part.sum()), total))
+    return found
 
 
 def gap(parts: Sequence[Bin]) -> float:
     """Returns the mean distance between score and human answer over bins, by rows (ECE)."""
-    return sum(b.weight * abs(b.score - b.human) for b in parts) / sum(b.weight for b in parts)
+    return sum(w * abs(score - human) for score, human, _, w in parts) / sum(w for *_, w in parts)
 
 
 def off_scale(row: ResultRow) -> str | None:
@@ -211,73 +299,3 @@ def off_scale(row: ResultRow) -> str | None:
     low, high = padded(row.judge_scale, 0.1)
     inside = sum(low <= p.score <= high for p in row.points) >= 0.95 * len(row.points)
     return None if inside else "its scores leave its own scale"
-
-
-def calibration(view: View) -> Section:
-    """Headline dimensions in sight, the others folded by set."""
-    headlines = dict(view.headlines())
-    panels = _panels(view, list(headlines.items()))
-    blocks: list[Block] = [Figure("Calibration panels", panels)] if panels else []
-    for key in view.sets:
-        others = [(key, d) for d in view.dimensions(key) if d != headlines.get(key)]
-        if more := _panels(view, others):
-            name = f"{key.label}: {len(others)} more dimensions"
-            blocks.append(Fold(name, [Figure(name, more)], is_open=not panels))
-    if blocks:
-        blocks = [Strip(list(_colours(view).items()), "Judges", blocks)]
-    return Section("calibration", "Calibration", blocks)
-
-
-def calibration_figure(view: View, key: SetKey) -> Figure | None:
-    """A panel for each dimension of a set; None if no row has points."""
-    panels = _panels(view, [(key, dimension) for dimension in view.dimensions(key)])
-    legend = list(_colours(view).items())
-    return Figure(f"{key.label}: calibration", panels, legend=legend) if panels else None
-
-
-def _colours(view: View) -> dict[str, int]:
-    return {judge: min(i, OTHER_INDEX) for i, judge in enumerate(view.judges)}
-
-
-def _panels(view: View, wanted: Sequence[tuple[SetKey, str]]) -> list[Plot]:
-    return [
-        calibration_panel(f"{key.label}: {dimension}", rows, _colours(view))
-        for key, dimension in wanted
-        if (rows := [row for row in view.rows(key, dimension) if row.points])
-    ]
-
-
-def calibration_panel(title: str, rows: Sequence[ResultRow], colours: Mapping[str, int]) -> Plot:
-    """Mean human answer by mean score of each bin, a line a judge."""
-    binned = {row.judge: bins(row) for row in rows}
-    values = [v for parts in binned.values() for b in parts for v in (b.score, b.human)]
-    span = (-0.04, 1.04) if rows[0].kind == "binary" else padded(values or [0.0])
-    marks: list[Line | list[Dot]] = [Line([(span[0], span[0]), (span[1], span[1])], "ideal")]
-    gaps = []
-    for row in rows:
-        judge, parts, colour = row.judge, binned[row.judge], colours[row.judge]
-        text = off_scale(row) or number(gap(parts))
-        if parts:
-            largest = max(b.n for b in parts)
-            marks.append(Line([(b.score, b.human) for b in parts], colour=colour))
-            dots = []
-            for b in parts:
-                tooltip = (
-                    f"{judge}: score {number(b.score)}, people {number(b.human)}, {b.n:,} rows"
-                )
-                radius = 1.5 + 3 * (b.n / largest) ** 0.5
-                dots.append(Dot(b.score, b.human, colour, tooltip, radius, "bin"))
-            marks.append(dots)
-            scale = row.judge_scale
-            if row.kind != "binary" and scale is not None and scale != row.human_scale:
-                text += f" (from {scale[0]:g}–{scale[1]:g})"
-        gaps.append((judge, colour, text))
-    return Plot(
-        title=title,
-        x=Axis("mean score of the judge", span),
-        y=Axis("mean human answer", span),
-        marks=marks,
-        description=f"Calibration on {title}",
-        gaps=gaps,
-        missing="" if any(binned.values()) else "No judge answers on this scale.",
-    )

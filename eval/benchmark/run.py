@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from urllib.parse import quote
 
 from medal_judges.errors import (
@@ -30,7 +31,6 @@ from medal_judges.inference.judge_choice import cached_answers, choose_judge
 from medal_judges.inference.predictions import judge_once
 from medal_judges.inference.ray_judge import opened
 from medal_judges.inference.scoring import ScoreOptions
-from medal_judges.models.base.judge import Judge
 from medal_judges.reading.options import DEFAULT_READING
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
@@ -48,22 +48,13 @@ class BenchmarkSet:
     compared, set's name -> judge's name. ``left_out``: rows of the source outside the set.
     ``published``: judgements by labeller."""
 
-    config: SetConfig | InjectedConfig
     rows: tuple[LabelledDialogue, ...]
     data: str
     dimensions: Mapping[str, str]
+    level: str = "dialogue"
     left_out: tuple[LabelledDialogue, ...] = ()
     published: Mapping[str, Sequence[Judgement]] = field(default_factory=dict)
     weights: Weights = "none"
-
-    @property
-    def level(self) -> str:
-        return self.config.level if isinstance(self.config, SetConfig) else "dialogue"
-
-    @property
-    def weighted_data(self) -> str:
-        """``data`` with the weights: figures with and without weights are not comparable."""
-        return self.data if self.weights == "none" else f"{self.data}, {self.weights} weights"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +75,8 @@ class Answers:
 
 @dataclass(slots=True)
 class BenchmarkRun:
-    """Loaded sets and the answers by set. ``notes``: what was skipped and why; ``left_out``: the
-    same by name of set or judge; ``cached``: answers from the cache, by judge."""
+    """Loaded sets and the answers by set. ``notes``: what was skipped and why; ``cached``: answers
+    from the cache, by judge."""
 
     config: BenchmarkConfig
     sets: dict[str, BenchmarkSet] = field(default_factory=dict)
@@ -93,46 +84,7 @@ class BenchmarkRun:
     answers: dict[str, list[Answers]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     weighting: list[str] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
     cached: list[str] = field(default_factory=list)
-
-    @property
-    def total(self) -> int:
-        """Rows to judge: all judges on all sets."""
-        rows = sum(len(one.rows) for one in (*self.sets.values(), *self.injected.values()))
-        return rows * len(self.config.judges)
-
-    def asked(self, own: Mapping[str, str]) -> dict[str, tuple[BenchmarkSet, dict[str, str]]]:
-        """Returns each set with its dimensions -> the judge's, which ``own`` overrides."""
-        return {
-            name: (one, {d: own.get(d, judged) for d, judged in one.dimensions.items()})
-            for name, one in (self.sets | self.injected).items()
-        }
-
-    def add(self, name: str, answers: Answers) -> None:
-        self.answers.setdefault(name, []).append(answers)
-
-    def available(
-        self,
-        config: JudgeConfig | PredictionConfig,
-        name: str,
-        names: Mapping[str, str],
-        has: Collection[str],
-    ) -> list[str]:
-        """Returns the dimensions of the set that the judge has; the others become a note. Raises
-        ConfigError if the judge's own mapping names a dimension that it lacks."""
-        if unknown := [own for own in config.dimensions.values() if own not in has]:
-            raise ConfigError(
-                f"judge {config.name!r} has no dimension {unknown[0]!r}",
-                hint=f"its `dimensions` in the benchmark's file name it; it has: {', '.join(has)}",
-            )
-        wanted = list(dict.fromkeys(names.values()))
-        if missing := [dimension for dimension in wanted if dimension not in has]:
-            self.notes.append(
-                f"judge {config.name} has no {', '.join(missing)}: not shown on {name} "
-                f"(it has {', '.join(has)}; set `dimensions: {{{missing[0]}: NAME}}`)"
-            )
-        return [dimension for dimension in wanted if dimension in has]
 
 
 def load_set(
@@ -143,6 +95,11 @@ def load_set(
     Raises SourceError or DataError if another one is missing, and ConfigError if no row is left or
     none has a dimension that ``config`` names.
     """
+    from medal_judges.data_prep.sources.abceval import (
+        lift_to_dialogues,
+        published_judgements,
+        to_issues,
+    )
     from medal_judges.data_prep.sources.registry import load_spec
 
     options = config.read_options if isinstance(config, SetConfig) else DEFAULT_READING
@@ -160,42 +117,35 @@ def load_set(
             )
         issues = dict.fromkeys(row.extra.get("planted", {}).get("issue") for row in rows)
         dimensions = {issue: issue for issue in issues if issue}
-        return BenchmarkSet(config, tuple(rows), f"{config.name}@{data_hash(rows)}", dimensions)
-    from medal_judges.data_prep.sources.abceval import (
-        lift_to_dialogues,
-        published_judgements,
-        to_issues,
-    )
-
-    viewed = rows if config.view == "rows" else [to_issues(row) for row in rows]
+        return BenchmarkSet(tuple(rows), f"{config.name}@{data_hash(rows)}", dimensions)
     if config.view == "abceval_issues_by_dialogue":
-        viewed = list(lift_to_dialogues(viewed))
-    kept = [
+        rows = list(lift_to_dialogues(map(to_issues, rows)))
+    chosen = [
         row
-        for row in viewed
+        for row in rows
         if row.level == config.level
         and row.dialogue.chatbot not in config.exclude_chatbots
         and not (config.exclude_overlaps and row.extra.get("overlaps"))
     ]
-    if not kept:
+    if not chosen:
         raise ConfigError(
             f"set {config.name!r}: no row of {config.source} at level {config.level} is left",
             hint="level is dialogue or turn; exclude_chatbots and exclude_overlaps remove rows",
         )
-    known = dict.fromkeys(name for row in kept for name in row.labels)
+    known = dict.fromkeys(name for row in chosen for name in row.labels)
     for name in config.dimensions:
         if name not in known:
             raise ConfigError(
                 f"set {config.name!r} has no dimension {name!r}", hint=f"it has: {', '.join(known)}"
             )
-    names = {row.id for row in kept}
+    ids = {row.id for row in chosen}
     return BenchmarkSet(
-        config,
-        tuple(kept),
-        f"{config.name}@{data_hash(kept)}",
+        tuple(chosen),
+        f"{config.name}@{data_hash(chosen)}",
         config.dimensions,
-        tuple(row for row in viewed if row.id not in names),
-        {labeller: tuple(published_judgements(viewed, labeller)) for labeller in config.published},
+        config.level,
+        tuple(row for row in rows if row.id not in ids),
+        {labeller: tuple(published_judgements(rows, labeller)) for labeller in config.published},
     )
 
 
@@ -207,35 +157,35 @@ def data_hash(rows: Sequence[LabelledDialogue]) -> str:
 def prepare(config: BenchmarkConfig, *, offline: bool | None = None) -> BenchmarkRun:
     """Loads the sets; missing optional ones become notes. Raises ConfigError if no set has rows
     with weights but ``config`` wants them, and for a mapped dimension that no set has."""
+    check_published(config)
     run = BenchmarkRun(config)
-    named: list[SetConfig | InjectedConfig] = [*config.sets, *config.injected]
-    for one in named:
+    for one in config.sets:
         loaded = load_set(one, offline=offline)
         if isinstance(loaded, str):
-            kind = "set" if isinstance(one, SetConfig) else "injected set"
-            run.notes.append(f"{kind} {one.name} left out: {loaded}")
-            if isinstance(one, SetConfig):
-                run.left_out[one.name] = loaded
-        elif isinstance(one, SetConfig):
-            weights, note = weighting_note(loaded.rows, config.weights, f"set {one.name}")
-            run.sets[one.name] = replace(loaded, weights=weights)
-            run.weighting += [note] if note else []
+            run.notes.append(f"set {one.name} left out: {loaded}")
+            continue
+        weights, note = weighting_note(loaded.rows, config.weights, f"set {one.name}")
+        run.sets[one.name] = replace(loaded, weights=weights)
+        run.weighting += [note] if note else []
+    for planted in config.injected:
+        loaded = load_set(planted, offline=offline)
+        if isinstance(loaded, str):
+            run.notes.append(f"injected set {planted.name} left out: {loaded}")
         else:
-            run.injected[one.name] = loaded
-    check_published(config)
-    asked = {name for one in config.sets for name in one.dimensions}
-    asked |= {issue for data in run.injected.values() for issue in data.dimensions}
-    mapped = [(one.name, name) for one in config.judges for name in one.dimensions]
-    mapped += [(one.name, name) for one in config.predictions for name in one.dimensions]
-    for judge, name in mapped:
-        if name not in asked and len(run.injected) == len(config.injected):
+            run.injected[planted.name] = loaded
+    run.answers = {name: [] for name in run.sets | run.injected}
+    known = {name for one in config.sets for name in one.dimensions}
+    known |= {issue for data in run.injected.values() for issue in data.dimensions}
+    mapping: list[JudgeConfig | PredictionConfig] = [*config.judges, *config.predictions]
+    for judge, name in ((one.name, name) for one in mapping for name in one.dimensions):
+        if name not in known and len(run.injected) == len(config.injected):
             raise ConfigError(
                 f"judge {judge!r} maps the dimension {name!r}, which no set has",
                 hint=f"dimensions map the set's name to the judge's; the sets have: "
-                f"{', '.join(sorted(asked))}",
+                f"{', '.join(sorted(known))}",
             )
     if config.weights != "none":
-        if not any(data.weights != "none" for data in run.sets.values()):
+        if all(data.weights == "none" for data in run.sets.values()):
             raise ConfigError(
                 f"--weights {config.weights}: no set has rows with weights",
                 hint="medal curate writes them into curation.weight of its rows",
@@ -251,7 +201,9 @@ def judge_all(run: BenchmarkRun, options: BenchmarkOptions, progress: Progress) 
     Loads one judge at a time. A missing optional one becomes a note. Raises JudgeLoadError,
     NotAvailableError or MissingExtraError for any other.
     """
+    everything = run.sets | run.injected
     for config in run.config.judges:
+        folder = run.config.output_dir / "predictions" / file_name(config.name)
         choice = choose_judge(config.path, revision=config.revision, device=run.config.device)
         try:
             if choice.speaks and run.config.llm is not None:
@@ -261,59 +213,71 @@ def judge_all(run: BenchmarkRun, options: BenchmarkOptions, progress: Progress) 
                 choice = choice.spending(no_cache=True)
             workers = 1 if choice.pays else run.config.workers
             with opened(choice, workers, run.config.device) as judge:
-                _judge_sets(run, config, judge, options, choice.speaks, progress)
+                has = {dimension.name: dimension for dimension in judge.dimensions}
+                for name, data in everything.items():
+                    names, dimensions = _dimensions(run, config, name, data, has)
+                    if not dimensions:
+                        progress(config.name, name, len(data.rows))
+                        continue
+                    judgements = judge_once(
+                        judge,
+                        [row.dialogue for row in data.rows],
+                        folder / f"{file_name(name)}.jsonl",
+                        ScoreOptions(
+                            level="dialogue" if data.level == "dialogue" else "last",
+                            dimensions=tuple(dimensions),
+                            retry_failed=options.retry_failed,
+                            overwrite=options.no_cache and choice.speaks,
+                        ),
+                        data=data.data,
+                        progress=partial(progress, config.name, name),
+                    )
+                    scales = {d: (has[d].low, has[d].high) for d in dimensions}
+                    signature = str(judge.signature())
+                    run.answers[name].append(
+                        Answers(config.name, signature, judgements, names, scales)
+                    )
                 if line := cached_answers([judge]):
                     run.cached.append(f"{config.name}: {line}")
         except (JudgeLoadError, MissingExtraError, NotAvailableError) as error:
             if not config.optional:
                 raise
             run.notes.append(f"judge {config.name} left out: {error.message}")
-            run.left_out[config.name] = error.message
     for name, data in run.sets.items():
-        for labeller, judgements in data.published.items():
+        for labeller, published in data.published.items():
             who = f"{labeller} (published)", f"judge:{labeller}"
-            run.add(name, Answers(*who, judgements, data.dimensions))
+            run.answers[name].append(Answers(*who, published, data.dimensions))
     for file in run.config.predictions:
-        asked = run.asked(file.dimensions)
-        if file.set in asked:
-            judgements = tuple(read_judgements(file.path))
-            signature = judgements[0].judge if judgements else f"judge:{file.name}"
-            names = asked[file.set][1]
-            answers = Answers(file.name, signature, judgements, names, file.scales)
-            run.available(file, file.set, names, answers.dimensions)
-            run.add(file.set, answers)
+        if file.set in everything:
+            read = tuple(read_judgements(file.path))
+            signature = read[0].judge if read else f"judge:{file.name}"
+            answers = Answers(file.name, signature, read, {})
+            names, _ = _dimensions(run, file, file.set, everything[file.set], answers.dimensions)
+            run.answers[file.set].append(replace(answers, names=names))
 
 
-def _judge_sets(
+def _dimensions(
     run: BenchmarkRun,
-    config: JudgeConfig,
-    judge: Judge,
-    options: BenchmarkOptions,
-    speaks: bool,
-    progress: Progress,
-) -> None:
-    has = {dimension.name: dimension for dimension in judge.dimensions}
-    folder = run.config.output_dir / "predictions" / file_name(config.name)
-    for name, (data, names) in run.asked(config.dimensions).items():
-        dimensions = run.available(config, name, names, has)
-        if not dimensions:
-            progress(config.name, name, len(data.rows))
-            continue
-        judgements = judge_once(
-            judge,
-            [row.dialogue for row in data.rows],
-            folder / f"{file_name(name)}.jsonl",
-            ScoreOptions(
-                level="dialogue" if data.level == "dialogue" else "last",
-                dimensions=tuple(dimensions),
-                retry_failed=options.retry_failed,
-                overwrite=options.no_cache and speaks,
-            ),
-            data=data.data,
-            progress=lambda n, name=name: progress(config.name, name, n),  # type: ignore[misc]
+    config: JudgeConfig | PredictionConfig,
+    name: str,
+    data: BenchmarkSet,
+    has: Collection[str],
+) -> tuple[dict[str, str], list[str]]:
+    """Returns the set's dimensions -> the judge's, and those of the judge's that it has; the others
+    become a note. Raises ConfigError if the judge's own mapping names a dimension that it lacks."""
+    if unknown := [own for own in config.dimensions.values() if own not in has]:
+        raise ConfigError(
+            f"judge {config.name!r} has no dimension {unknown[0]!r}",
+            hint=f"its `dimensions` in the benchmark's file name it; it has: {', '.join(has)}",
         )
-        scales = {d: (has[d].low, has[d].high) for d in dimensions}
-        run.add(name, Answers(config.name, str(judge.signature()), judgements, names, scales))
+    names = {d: config.dimensions.get(d, judged) for d, judged in data.dimensions.items()}
+    wanted = list(dict.fromkeys(names.values()))
+    if missing := [dimension for dimension in wanted if dimension not in has]:
+        run.notes.append(
+            f"judge {config.name} has no {', '.join(missing)}: not shown on {name} "
+            f"(it has {', '.join(has)}; set `dimensions: {{{missing[0]}: NAME}}`)"
+        )
+    return names, [dimension for dimension in wanted if dimension in has]
 
 
 def file_name(name: str) -> str:

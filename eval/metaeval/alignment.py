@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.rating import mean
 from medal_judges.stats.correlation import Floats
+from medal_judges.stats.intervals import Clusters, choose_clusters
 from medal_judges.stats.weights import Weights, row_weights
 
 Key = tuple[str, int | None]
@@ -41,12 +43,12 @@ class Aligned:
         return [row.dialogue.chatbot for row in self.rows]
 
     @property
-    def groups(self) -> list[str]:
-        return [row.group for row in self.rows]
+    def clusters(self) -> Clusters:
+        return choose_clusters(self.chatbots, [row.group for row in self.rows])
 
-    def part(self, chosen: Sequence[int]) -> Aligned:
+    def part(self, chosen: Iterable[int]) -> Aligned:
         """Returns a selection of the scored rows; ``total`` is their number."""
-        index = list(chosen)
+        index = [int(i) for i in chosen]
         return Aligned(
             tuple(self.rows[i] for i in index),
             tuple(self.judgements[i] for i in index),
@@ -74,48 +76,11 @@ def align(
     rows, and for two rows or judgements of one (id, turn).
     """
     listed = list(rows)
-    judged = _by_key(listed, judgements, {(row.id, row.turn) for row in left_out})
-    pairs: list[tuple[LabelledDialogue, Judgement, float, float]] = []
-    total = 0
-    for row in listed:
-        rating = row.rating(dimension)
-        human = None if rating is None else mean(rating)
-        if human is None:
-            continue
-        total += 1
-        judgement = judged.get((row.id, row.turn))
-        score = judgement.scores.get(judge_dimension or dimension) if judgement else None
-        if judgement is not None and score is not None:
-            pairs.append((row, judgement, human, float(score)))
-    kept = [row for row, *_ in pairs]
-    return Aligned(
-        tuple(kept),
-        tuple(judgement for _, judgement, *_ in pairs),
-        answer_matrix(kept, dimension),
-        np.array([human for *_, human, _ in pairs], dtype=np.float64),
-        np.array([score for *_, score in pairs], dtype=np.float64),
-        total,
-        row_weights(kept, weights),
-    )
-
-
-def answer_matrix(rows: Sequence[LabelledDialogue], dimension: str) -> Floats:
-    """Returns the raw answers, shape (rows, annotators), NaN if not given."""
-    width = max((len(row.labels[dimension]) for row in rows), default=1)
-    values = np.full((len(rows), width), np.nan)
-    for i, row in enumerate(rows):
-        given = row.labels[dimension]
-        values[i, : len(given)] = [np.nan if value is None else value for value in given]
-    return values
-
-
-def _by_key(
-    rows: Sequence[LabelledDialogue], judgements: Iterable[Judgement], ignored: set[Key]
-) -> dict[Key, Judgement]:
-    keys = Counter((row.id, row.turn) for row in rows)
+    keys = Counter((row.id, row.turn) for row in listed)
     if twice := [key for key, count in keys.items() if count > 1]:
         raise MedalError(f"rows that occur twice in the set: {_names(twice)}")
-    turn_of = {row.id: row.turn for row in rows}
+    ignored = {(row.id, row.turn) for row in left_out}
+    turn_of = {row.id: row.turn for row in listed}
     judged: dict[Key, Judgement] = {}
     unknown: list[Key] = []
     for judgement in judgements:
@@ -135,7 +100,38 @@ def _by_key(
             f"{len(unknown)} judgements of rows that are not in the set: {_names(unknown)}",
             hint="was another file judged, or another level? (--level last for turn-level sets)",
         )
-    return judged
+    scored: list[LabelledDialogue] = []
+    found: list[tuple[Judgement, float, float]] = []
+    total = 0
+    for row in listed:
+        rating = row.rating(dimension)
+        human = None if rating is None else mean(rating)
+        if human is None:
+            continue
+        total += 1
+        if (one := judged.get((row.id, row.turn))) is not None:
+            score = one.scores.get(judge_dimension or dimension)
+            if score is not None:
+                scored.append(row)
+                found.append((one, human, float(score)))
+    return Aligned(
+        tuple(scored),
+        tuple(judgement for judgement, *_ in found),
+        answer_matrix(scored, dimension),
+        np.array([human for _, human, _ in found], dtype=np.float64),
+        np.array([score for *_, score in found], dtype=np.float64),
+        total,
+        row_weights(scored, weights),
+    )
+
+
+def answer_matrix(rows: Sequence[LabelledDialogue], dimension: str) -> Floats:
+    """Returns the raw answers, shape (rows, annotators), NaN if not given."""
+    if not rows:
+        return np.full((0, 1), np.nan)
+    columns = list(zip_longest(*(row.labels[dimension] for row in rows)))
+    values: Floats = np.array(columns, dtype=np.float64).reshape(-1, len(rows)).T
+    return values
 
 
 def _names(keys: Sequence[Key]) -> str:

@@ -6,16 +6,12 @@ Finch et al. (2023): a majority vote would hide disagreement between people.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from medal_judges.stats.correlation import Floats, Statistic, ratio
 from medal_judges.stats.estimate import Estimate, undefined
 
 THRESHOLD = 0.5
-METRICS = ("f1_present", "f1_absent", "precision", "recall", "accuracy")
-_CELLS = ("tp", "fp", "fn", "tn")
 _REASONS = {
     "f1_present": "neither people nor judge ever say present",
     "f1_absent": "neither people nor judge ever say absent",
@@ -23,6 +19,7 @@ _REASONS = {
     "recall": "people never say present",
     "accuracy": "no labels",
 }
+METRICS = tuple(_REASONS)
 
 
 def classification(score: Floats, labels: Floats) -> dict[str, Estimate]:
@@ -56,7 +53,22 @@ def not_classifiable(score: Floats, labels: Floats) -> str | None:
 def classification_statistic(score: Floats, labels: Floats) -> Statistic:
     """Returns the figures of ``classification`` as a function of row weights."""
     cells = confusion_cells(score, labels)
-    return lambda weights: figures({name: weights @ cell for name, cell in cells.items()})
+
+    def statistic(weights: Floats) -> dict[str, Floats]:
+        tp, fp, fn, tn = (weights @ cell for cell in cells.values())
+        metrics = {
+            "f1_present": ratio(2 * tp, 2 * tp + fp + fn),
+            "f1_absent": ratio(2 * tn, 2 * tn + fp + fn),
+            "precision": ratio(tp, tp + fp),
+            "recall": ratio(tp, tp + fn),
+            "accuracy": ratio(tp + tn, tp + fp + fn + tn),
+        }
+        return {
+            name: ratio(np.where(np.isfinite(v), v, 0.0).sum(axis=1), np.isfinite(v).sum(axis=1))
+            for name, v in metrics.items()
+        }
+
+    return statistic
 
 
 def confusion_cells(score: Floats, labels: Floats) -> dict[str, Floats]:
@@ -65,33 +77,10 @@ def confusion_cells(score: Floats, labels: Floats) -> dict[str, Floats]:
     labels = labels[:, np.isfinite(labels).any(axis=0)]
     given = np.isfinite(labels)
     people, judge = labels >= THRESHOLD, (score >= THRESHOLD)[:, None]
-    cells = (people & judge, ~people & judge, people & ~judge, ~people & ~judge)
-    return {
-        name: (cell & given).astype(np.float64) for name, cell in zip(_CELLS, cells, strict=True)
+    cells = {
+        "tp": people & judge,
+        "fp": ~people & judge,
+        "fn": people & ~judge,
+        "tn": ~people & ~judge,
     }
-
-
-def figures(cells: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Returns the figures of counts of shape (samples, annotators), each a mean over the annotators
-    against whom it is defined, shape (samples,)."""
-    tp, fp, fn, tn = (cells[name] for name in _CELLS)
-    metrics = {
-        "f1_present": ratio(2 * tp, 2 * tp + fp + fn),
-        "f1_absent": ratio(2 * tn, 2 * tn + fp + fn),
-        "precision": ratio(tp, tp + fp),
-        "recall": ratio(tp, tp + fn),
-        "accuracy": ratio(tp + tn, tp + fp + fn + tn),
-    }
-    return {
-        name: ratio(np.where(np.isfinite(v), v, 0.0).sum(axis=1), np.isfinite(v).sum(axis=1))
-        for name, v in metrics.items()
-    }
-
-
-def counts(score: Floats, labels: Floats) -> dict[str, int]:
-    """Returns tp, fp, fn, tn summed over annotators, and ``judge_present``, the number of rows that
-    the judge marks."""
-    if not_classifiable(score, labels):
-        return {}
-    summed = {name: int(cell.sum()) for name, cell in confusion_cells(score, labels).items()}
-    return summed | {"judge_present": int((score >= THRESHOLD).sum())}
+    return {name: (cell & given).astype(np.float64) for name, cell in cells.items()}

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from medal_judges.eval.metaeval.alignment import Aligned, align
-from medal_judges.eval.metaeval.ceiling import against_ceiling
+from medal_judges.eval.metaeval.ceiling import against_ceiling, noise_free
 from medal_judges.eval.metaeval.classification import (
     METRICS,
+    THRESHOLD,
     classification,
     classification_statistic,
-    counts,
+    confusion_cells,
     not_classifiable,
 )
-from medal_judges.eval.metaeval.rater_model import noise_free
 from medal_judges.records.contributions import Contributions
 from medal_judges.records.dimension import Kind
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.rating import Scale
-from medal_judges.records.signature import Signature
 from medal_judges.stats.correlation import correlation_statistic, correlations, undefined_reason
 from medal_judges.stats.estimate import Estimate, undefined
-from medal_judges.stats.intervals import choose_clusters, with_intervals
+from medal_judges.stats.intervals import with_intervals
+from medal_judges.stats.system_agreement import (
+    MIN_ROWS,
+    MIN_SYSTEMS,
+    split_half,
+    system_agreement,
+    system_means,
+)
 from medal_judges.stats.weights import Weights, revalued, weighted
 
 Figures = Mapping[str, Estimate]
@@ -56,7 +64,7 @@ class ResultRow:
     ``ceiling``: one annotator against the others, ``like_for_like``: the judge against the same
     others, on the ``ceiling_rows`` rows with two answers or more; ``ceiling_difference``: the
     headline figure of the judge minus the annotator's. ``noise_free``: the headline figures without
-    annotator noise (rater_model.py). ``clusters``: what intervals leave out. Below
+    annotator noise (ceiling.py). ``clusters``: what intervals leave out. Below
     ``min_coverage`` there is no headline. Scales are (lowest, highest), None if not stated.
     """
 
@@ -114,6 +122,25 @@ class Disagreement:
 
 
 @dataclass(frozen=True, slots=True)
+class SystemAgreement:
+    """Whether one judge orders chatbots as people do, on one set and dimension, over ``systems``
+    chatbots with 5 scored rows or more.
+
+    ``figures``: ``pairwise_accuracy`` and ``soft_pairwise_accuracy``; ``split_half``: the same of
+    one half of people's rows against the other half.
+    """
+
+    judge: str
+    set_name: str
+    level: str
+    dimension: str
+    systems: int
+    rows: int
+    figures: Figures
+    split_half: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class JudgedRows:
     """The figures of a judge on a set and dimension, and the rows behind them."""
 
@@ -137,23 +164,20 @@ def evaluate(
     dimension: str,
     judge_dimension: str | None = None,
     *,
-    judge: str = "",
-    signature: str = "",
-    set_name: str = "",
-    level: str = "dialogue",
-    min_coverage: float = 0.98,
     left_out: Iterable[LabelledDialogue] = (),
-    judge_scale: Scale | None = None,
     weights: Weights = "none",
+    **about: Any,
 ) -> JudgedRows:
     """Returns the agreement of one judge with people, with intervals, slices and the human ceiling.
 
-    ``judge_dimension``: the judge's name for ``dimension``. The human answer is the mean over
-    annotators; F1 is computed against each annotator. Raises MedalError as ``align``.
+    ``judge_dimension``: the judge's name for ``dimension``. ``about``: ``judge``, ``signature``,
+    ``set_name``, ``level``, ``min_coverage`` and ``judge_scale`` of the ResultRow. The human answer
+    is the mean over annotators; F1 is computed against each. Raises MedalError as ``align``.
     """
     aligned = align(
         rows, judgements, dimension, judge_dimension, left_out=left_out, weights=weights
     )
+    score, values = aligned.score, aligned.values
     kind = kind_of(rows, dimension)
     parts: dict[str, list[int]] = {}
     for i, row in enumerate(aligned.rows):
@@ -162,15 +186,17 @@ def evaluate(
             parts.setdefault(f"chatbot:{row.dialogue.chatbot}", []).append(i)
     slices = {name: aligned.part(parts[name]) for name in sorted(parts)}
     sliced = {name: against_ceiling(part, kind, whole=False) for name, part in slices.items()}
-    binary = kind == "binary" and bool(aligned.rows)
+    counts = {}
+    if kind == "binary" and aligned.rows and not not_classifiable(score, values):
+        cells = confusion_cells(score, values)  # summed over annotators
+        counts = {name: int(cell.sum()) for name, cell in cells.items()}
+        counts["judge_present"] = int((score >= THRESHOLD).sum())
     scales = {row.scales.get(dimension) for row in rows if dimension in row.labels}
-    counted = np.ones(len(aligned.rows)) if aligned.weights is None else aligned.weights
-    columns = zip(aligned.rows, aligned.human, aligned.score, counted.tolist(), strict=True)
+    row_weights = np.ones(len(score)) if aligned.weights is None else aligned.weights
+    columns = zip(aligned.rows, aligned.human, score, row_weights.tolist(), strict=True)
+    named = {"judge": "", "signature": "", "set_name": "", "level": "dialogue"}
     result = ResultRow(
-        judge=judge,
-        signature=signature,
-        set_name=set_name,
-        level=level,
+        **named | about,
         dimension=dimension,
         kind=kind,
         n=aligned.total,
@@ -189,15 +215,13 @@ def evaluate(
         slice_ceilings={name: one["ceiling"] for name, one in sliced.items()},
         slice_like_for_like={name: one["like_for_like"] for name, one in sliced.items()},
         slice_sizes={name: len(part.rows) for name, part in slices.items()},
-        counts=counts(aligned.score, aligned.values) if binary else {},
+        counts=counts,
         points=[
             Point(r.id, r.turn, float(h), float(s), r.dialogue.lang, r.dialogue.chatbot, r.group, w)
             for r, h, s, w in columns
         ],
-        clusters=choose_clusters(aligned.chatbots, aligned.groups).unit,
-        min_coverage=min_coverage,
+        clusters=aligned.clusters.unit,
         human_scale=scales.pop() if len(scales) == 1 else None,
-        judge_scale=judge_scale,
     )
     return JudgedRows(result, aligned)
 
@@ -210,7 +234,7 @@ def figures(aligned: Aligned, kind: Kind) -> dict[str, Estimate]:
         names = (*(METRICS if binary else ()), "spearman", "pearson", "kendall", "within_system")
         reason = "no row was scored" if aligned.total else "no row has a human answer"
         return undefined(names, reason)
-    clusters = choose_clusters(aligned.chatbots, aligned.groups)
+    clusters = aligned.clusters
     found: dict[str, Estimate] = {}
     if binary:
         found = classification(score, values)
@@ -222,12 +246,6 @@ def figures(aligned: Aligned, kind: Kind) -> dict[str, Estimate]:
         statistic = weighted(correlation_statistic(human, score, aligned.chatbots), aligned.weights)
         graded = with_intervals(revalued(graded, statistic, aligned.weights), statistic, clusters)
     return found | graded
-
-
-def comparable_signature(judge_signature: str, data: str, dimension: str) -> str:
-    """Returns the judge's signature with the data and dimension of a figure."""
-    signature = Signature.parse(judge_signature)
-    return str(replace(signature, data=data, dimension=dimension))
 
 
 def disagreements(judged: JudgedRows, judge_dimension: str, top: int = 6) -> list[Disagreement]:
@@ -258,3 +276,28 @@ def disagreements(judged: JudgedRows, judge_dimension: str, top: int = 6) -> lis
         )
         for i in map(int, order[:top])
     ]
+
+
+def system_agreements(judged: Sequence[JudgedRows]) -> list[SystemAgreement]:
+    """Returns a record for each judge, set and dimension with enough named chatbots and rows."""
+    halves: dict[tuple[str, str, str, int], Mapping[str, float]] = {}
+    found = []
+    for one in judged:
+        row, bots = one.row, one.aligned.chatbots
+        sizes = Counter(bot for bot in bots if bot is not None)
+        names = sorted(bot for bot, size in sizes.items() if size >= MIN_ROWS)
+        if len(names) < MIN_SYSTEMS or row.under_floor:
+            continue
+        chosen = one.aligned.part(i for i, bot in enumerate(bots) if bot in names)
+        systems = np.array([names.index(bot or "") for bot in chosen.chatbots])
+        groups = [each.group for each in chosen.rows]
+        people, judge = (
+            system_means(values, systems, groups, chosen.weights)
+            for values in (chosen.human, chosen.score)
+        )
+        key = (row.set_name, row.level, row.dimension, len(chosen.rows))
+        if key not in halves:  # depends on the rows, not on the judge
+            halves[key] = split_half(chosen.human, systems, groups)
+        about = (row.judge, row.set_name, row.level, row.dimension, len(names), len(chosen.rows))
+        found.append(SystemAgreement(*about, system_agreement(people, judge), halves[key]))
+    return found

@@ -19,7 +19,7 @@ from medal_judges.config import Config
 from medal_judges.models.llm.protocol import Completion
 
 Scale = tuple[float, float]
-AnswerFormat = Literal["json", "number", "word", "none"]
+AnswerFormat = Literal["json", "number", "none"]
 Step = Literal["schema", "json", "line", "again"]
 
 MOST_CHARACTERS = 100_000  # of an answer; a longer one is not read

@@ -22,7 +22,7 @@ from medal_judges.models.prompted.answers import AnswerFormat, AnswerShape, Scal
 from medal_judges.records.dialogue import Turn
 from medal_judges.records.signature import content_hash
 
-ANSWER = "answer"  # in a layout: the part answer_json, answer_number or answer_word
+ANSWER = "answer"  # in a layout: the part answer_json or answer_number
 AGAIN = "again"  # the part for a second question
 FENCE_NOTE = "note"
 # An opening bracket or a look-alike before a letter, a slash, or the bar and marks of chat

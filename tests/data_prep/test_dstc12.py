@@ -12,7 +12,6 @@ from medal_judges.data_prep.sources.dstc12 import (
     TABLE,
     TRAIN_SCALES,
     halve,
-    nearest_whole,
     to_dstc12,
 )
 from medal_judges.data_prep.sources.leaks import check_leaks
@@ -65,10 +64,6 @@ def test_fed_names_its_depth_otherwise() -> None:
 
 def test_half_of_a_dimension_is_missing_where_one_of_two_parts_is() -> None:
     assert to_dstc12(row("a", {"informative": (1, 2)}, low=0)).labels == {}
-
-
-def test_a_half_is_rounded_up() -> None:
-    assert [nearest_whole(v) for v in (0.5, 1.5, 2.49, -0.5)] == [1, 2, 2, 0]
 
 
 def test_every_dimension_is_halved_however_unequal_the_coverage() -> None:

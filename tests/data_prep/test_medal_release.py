@@ -101,7 +101,7 @@ def test_missing_names_and_one_turn_rows() -> None:
     assert parse_dialogue(line_of_released(released_row("en", models=[None] * 3))).models == {}
     one = labelled_of_released(released_row("pt", turns=1))
     assert one.dialogue.models == {"user": USER} and one.dialogue.assistant_turns == ()
-    assert "no assistant turn" in audit([one]).problems
+    assert "no assistant turn" in audit([one])[1]
     no_models = {k: v for k, v in released_row("zh", 4).items() if k != "models"}
     row = labelled_of_released(no_models)
     assert (row.dialogue.lang, row.group, row.dialogue.models) == ("zh", "medal-4", {})
@@ -124,10 +124,41 @@ def test_a_damaged_row_is_told_by_its_field(fields: dict[str, Any], problem: str
     bad = released_row("en") | fields
     with pytest.raises(RecordError, match=problem):
         parse_dialogue(line_of_released(bad))
-    with pytest.raises(DataError, match=f"Johndfm/medal:2: field '{problem}"):
+    with pytest.raises(DataError, match=f"Johndfm/medal: field '{problem}"):
         list(medal_rows([released_row("en"), bad]))
     reading = ReadingReport()
     assert len(list(medal_rows([released_row("en"), bad], reading))) == 1 and reading.count == 1
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem"),
+    [
+        ('{"unsafe": ', "valid JSON"),
+        ([1], "an object of dimension"),
+        ({"unsafe": 2}, "a number from 0 to 1"),
+        ({"unsafe": "maybe"}, "a number from 0 to 1"),
+        ({"unsafe": True}, "a number from 0 to 1"),
+        ({"overall_quality_rating": float("nan")}, "a number from 1 to 5"),
+    ],
+)
+def test_labels_that_are_none(labels: object, problem: str) -> None:
+    with pytest.raises(DataError, match=f"Johndfm/medal: field .*{problem}"):
+        list(medal_rows([released_row("en", labels=labels)]))
+
+
+def test_labels_as_text_bare_or_with_comments() -> None:
+    stated = {
+        "unsafe": {"label": 0, "comment": ""},
+        "repetitive": {"label": 1, "comment": "says it twice"},
+        "overall_quality_rating": {"label": 4, "comment": "fine"},
+    }
+    bare = {"unsafe": 0, "repetitive": "1", "overall_quality_rating": 4, "incoherent": None}
+    for labels in (stated, json.dumps(stated), bare):
+        (row,) = medal_rows([released_row("en", labels=labels)])
+        assert row.labels == {"unsafe": (0.0,), "repetitive": (1.0,), "overall": (4.0,)}
+        assert row.scales["overall"] == (1.0, 5.0) and row.rating("incoherent") is None
+        comments = {} if labels is bare else {"repetitive": "says it twice", "overall": "fine"}
+        assert row.extra["comments"] == comments
 
 
 def test_the_line_format_is_read_from_the_hub_too() -> None:
@@ -144,7 +175,7 @@ def test_the_line_format_is_read_from_the_hub_too() -> None:
     }
     (row,) = medal_rows([line])
     assert row.labels == {"overall": (4.0, 5.0)} and row.group == "ctx-1"
-    assert row.split == "validation" and row.extra == {"form": "line"}
+    assert row.split == "validation" and row.extra == {}
     first, second = medal_rows([line, line])  # one dialogue in two configurations
     assert (first.id, second.id) == ("ctx-1-zh--u--b", "ctx-1-zh--u--b#2")
     assert first.group == second.group
@@ -166,9 +197,9 @@ def test_clipped_letters_are_told_by_language(lang: str) -> None:
         for turn in row["dialogue"]:
             turn["content"] = turn["content"].strip("user: ")
     chinese = [released_row("zh", n) for n in range(120)]
-    found = audit(medal_rows([*cut, *chinese])).languages
+    found = audit(medal_rows([*cut, *chinese]))[0]
     assert found[lang].clipped is True and found["zh"].clipped is None
-    assert audit(medal_rows(whole)).languages[lang].clipped is False
+    assert audit(medal_rows(whole))[0][lang].clipped is False
 
 
 @pytest.mark.parametrize(

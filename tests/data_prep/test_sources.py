@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import os
@@ -12,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from medal_judges.data_prep.sources.cache import sha256
 from medal_judges.data_prep.sources.chitchat import read_chitchat
-from medal_judges.data_prep.sources.dstc9 import read_dstc9
 from medal_judges.data_prep.sources.registry import SOURCES, load_spec
-from medal_judges.data_prep.sources.xdial import read_xdial_dialogues
+from medal_judges.data_prep.sources.source import sha256
 from medal_judges.errors import SourceError
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Dialogue, Turn
@@ -106,66 +103,6 @@ def test_specs_pick_part_level_and_split() -> None:
         f"{DATA}/fed_dialogue.jsonl.gz:test": 125,
     }
     assert {spec: len(load_spec(spec)) for spec in counts} == counts
-
-
-# --- forms whose files are not at hand: fixtures in our own words ---
-
-
-def test_dstc9_form(tmp_path: Path) -> None:
-    data = {
-        "contexts": [["Hello", " Hi ", "Do you ski?"], ["One", "Two", "Three", "Four"]],
-        "responses": ["Only downhill.", "Five"],
-        "scores": [4.5, 2],
-        "models": ["bot a", "bot b"],
-    }
-    path = tmp_path / "dstc9_data.json"
-    path.write_text(json.dumps(data))
-    first, second = read_dstc9(path)
-    assert [t.role for t in first.dialogue.turns] == ["user", "assistant"] * 2
-    assert [t.role for t in second.dialogue.turns] == ["assistant", "user"] * 2 + ["assistant"]
-    assert first.dialogue.turns[1].content == "Hi"
-    assert (first.labels, first.scales) == ({"overall": (4.5,)}, {"overall": (1.0, 5.0)})
-    assert (first.dialogue.chatbot, first.aggregated, first.group) == ("bot a", True, "dstc9-0000")
-    assert first.split in ("train", "validation", "test")
-    path.write_text(json.dumps({"contexts": [], "responses": []}))
-    with pytest.raises(SourceError, match=r"lacks \['models', 'scores'\]"):
-        list(read_dstc9(path))
-
-
-def write_csv(path: Path, rows: list[dict[str, object]]) -> Path:
-    with open(path, "w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
-
-
-LANGUAGES = (
-    "arabic", "chinese", "english", "french", "german", "hindi", "japanese", "korean", "russian",
-    "spanish",
-)  # fmt: skip
-
-
-def test_xdial_empty_messages_and_copied_translations(tmp_path: Path) -> None:
-    one = {f"{name}_dial": f"\n{name} a\n{name} b\n{name} c\n{name} d" for name in LANGUAGES}
-    one |= {"english_dial": "\na\n<EMPTY>\nc\nChatbot:", "german_dial": "\na\n<LEER>\nc\nBot:"}
-    two = {f"{name}_dial": f"\n{name} x\n{name} y" for name in LANGUAGES}
-    two |= {"german_dial": one["german_dial"], "french_dial": "\nx"}
-    path = write_csv(tmp_path / "x.csv", [one | {"ratings": 4}, two | {"ratings": 2.5}])
-    rows = {
-        row.id: row
-        for row in read_xdial_dialogues(path, set_name="s", scale=(1.0, 5.0), last="assistant")
-    }
-    assert len(rows) == 20 and next(iter(rows)) == "xdial-s-ar-0000"
-    for lang in ("en", "de", "ko"):
-        contents = [t.content for t in rows[f"xdial-s-{lang}-0000"].dialogue.turns]
-        assert contents[1] == contents[3] == "" and contents[0] and contents[2]
-        assert rows[f"xdial-s-{lang}-0000"].extra["defects"] == ["empty_turn"]
-    assert rows["xdial-s-de-0001"].extra == {
-        "parallel_id": "xdial-s-0001",
-        "overlaps": "s-dial-0001",
-    }  # not the same as row 0 once that one's empty messages are empty
-    assert [t.content for t in rows["xdial-s-fr-0001"].dialogue.turns] == ["x"]
 
 
 # --- chitchat ---

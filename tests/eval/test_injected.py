@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
 from medal_judges.eval.benchmark.injected import (
-    InjectedResult,
+    Result,
     area,
     injected_results,
     weighted_f1,
@@ -44,16 +44,13 @@ def judged(id: str, score: float, contributions: tuple[float, ...] = ()) -> Judg
     return Judgement(id, "j", {ISSUE: score}, contributions=given)
 
 
-def result(
-    scores: dict[tuple[int, str], float], **contributions: tuple[float, ...]
-) -> InjectedResult:
+def result(scores: dict[tuple[int, str], float], **contributions: tuple[float, ...]) -> Result:
     rows = [row(number, kind) for number, kind in scores]
     judgements = [
         judged(f"{n}.{kind}", score, contributions.get(kind, ()))
         for (n, kind), score in scores.items()
     ]
-    (found,) = injected_results(rows, judgements)
-    return found
+    return injected_results(rows, judgements)[ISSUE]
 
 
 def value(figure: Estimate) -> float:
@@ -62,7 +59,7 @@ def value(figure: Estimate) -> float:
 
 
 def test_a_small_case_by_hand() -> None:
-    found = result(
+    figures, _, scored = result(
         {
             (0, "planted"): 0.9,
             (1, "planted"): 0.6,
@@ -75,7 +72,6 @@ def test_a_small_case_by_hand() -> None:
         },
         planted=(9.0, 0.1, 9.0, 0.4),
     )
-    figures = found.figures
     assert value(figures["f1_clean"]) == pytest.approx(2 * 2 / (3 + 3))
     assert value(figures["auc_clean"]) == pytest.approx(5 / 6)
     assert value(figures["auc_control"]) == pytest.approx((3 + 1.5 + 1) / 9)
@@ -86,7 +82,7 @@ def test_a_small_case_by_hand() -> None:
     # user turns have the largest numbers and do not count
     assert value(figures["localisation"]) == 1.0
     assert value(figures["localisation_chance"]) == 0.5
-    assert found.scored == {"planted": 3, "innocent": 3, "clean": 2}
+    assert scored == {"planted": 3, "innocent": 3, "clean": 2}
 
 
 def test_auc_and_f1_agree_with_scikit_learn_under_weights() -> None:
@@ -102,7 +98,7 @@ def test_auc_and_f1_agree_with_scikit_learn_under_weights() -> None:
 
 
 def test_undefined_figures_are_none_with_a_reason() -> None:
-    found = result({(0, "planted"): 0.9})
+    found, _, _ = result({(0, "planted"): 0.9})
     for name, reason in {
         "auc_clean": "no scored clean rows",
         "auc_control": "no scored control rows",
@@ -110,20 +106,20 @@ def test_undefined_figures_are_none_with_a_reason() -> None:
         "false_alarms": "no scored clean rows",
         "localisation": "the judge gives no contributions by turn",
     }.items():
-        assert found.figures[name].value is None
-        assert found.figures[name].reason == reason
-    assert value(found.figures["recall"]) == 1.0
-    assert found.figures["recall"].low is None  # one row
+        assert found[name].value is None
+        assert found[name].reason == reason
+    assert value(found["recall"]) == 1.0
+    assert found["recall"].low is None  # one row
 
 
 def test_unscored_and_missing_rows_are_counted_not_guessed() -> None:
     rows = [row(n, kind) for n in range(3) for kind in ("planted", "innocent", "clean")]
     judgements = [unscored("0.planted", "j", [ISSUE], "no"), judged("1.planted", 0.7)]
     judgements.append(Judgement("1.planted", "j", {ISSUE: 0.1}, turn=1))  # of a turn: passed over
-    (found,) = injected_results(rows, judgements)
-    assert found.rows == {"planted": 3, "innocent": 3, "clean": 3}
-    assert found.scored == {"planted": 1, "innocent": 0, "clean": 0}
-    assert value(found.figures["recall"]) == 1.0
+    found, there, scored = injected_results(rows, judgements)[ISSUE]
+    assert there == {"planted": 3, "innocent": 3, "clean": 3}
+    assert scored == {"planted": 1}
+    assert value(found["recall"]) == 1.0
 
 
 def test_issues_share_the_clean_rows() -> None:
@@ -132,17 +128,19 @@ def test_issues_share_the_clean_rows() -> None:
     judgements = [judged("0.planted", 0.2), judged("1.planted", 0.8)]
     judgements += [judged("0.clean", 0.4), judged("2.clean", 0.1)]
     judgements.append(Judgement("3.planted", "j", {"repetitive": 1.0}))
-    unsafe, repetitive = injected_results(rows, judgements)
-    assert (unsafe.issue, repetitive.issue) == ("unsafe", "repetitive")
-    assert value(unsafe.figures["auc_clean"]) == 0.75  # of four pairs one is the wrong way round
-    assert repetitive.rows["clean"] == 2 and repetitive.scored["clean"] == 0
+    found = injected_results(rows, judgements)
+    assert list(found) == ["unsafe", "repetitive"]
+    assert (
+        value(found["unsafe"][0]["auc_clean"]) == 0.75
+    )  # of four pairs one is the wrong way round
+    assert found["repetitive"][1]["clean"] == 2 and found["repetitive"][2]["clean"] == 0
 
 
 def test_intervals_go_by_group_and_are_always_the_same() -> None:
     rng = np.random.default_rng(1)
     scores = {(n, kind): float(rng.random()) for n in range(40) for kind in ("planted", "clean")}
     one, again = result(scores), result(scores)
-    estimate = one.figures["auc_clean"]
+    estimate = one[0]["auc_clean"]
     assert one == again
     assert estimate.low is not None and estimate.high is not None and estimate.value is not None
     assert 0.1 < estimate.high - estimate.low < 0.4
@@ -151,6 +149,5 @@ def test_intervals_go_by_group_and_are_always_the_same() -> None:
     # the same rows ten times over, in the same groups, tell no more than once
     rows = [row(n, kind) for n, kind in scores for _ in range(10)]
     judgements = [judged(f"{n}.{kind}", score) for (n, kind), score in scores.items()]
-    (tenfold,) = injected_results(rows, judgements)
-    wide = tenfold.figures["auc_clean"]
+    wide = injected_results(rows, judgements)[ISSUE][0]["auc_clean"]
     assert wide.low == pytest.approx(estimate.low) and wide.high == pytest.approx(estimate.high)

@@ -58,16 +58,6 @@ def test_the_mapping_of_a_judge_that_runs_here(folder: Path) -> None:
     assert [p["score"] for p in overall["points"]] == [p["score"] for p in repeats["points"]]
 
 
-def test_scales_of_judges_and_of_judgements_made_elsewhere(folder: Path) -> None:
-    theirs(folder)
-    with_mapping(folder, ", dimensions: {overall: quality}, scales: {quality: [0, 100]}")
-    assert medal().exit_code == 0
-    found = {(r["judge"], r["dimension"]): r for r in results(folder)["rows"]}
-    assert found["counting", "overall"]["judge_scale"] == [1, 5]
-    assert found["theirs", "overall"]["judge_scale"] == [0, 100]
-    assert {tuple(row["human_scale"]) for row in found.values()} == {(1, 5), (0, 1)}
-
-
 def test_what_is_not_mapped_and_not_there_is_told(folder: Path) -> None:
     theirs(folder)
     with_mapping(folder, ", dimensions: {overall: quality}")

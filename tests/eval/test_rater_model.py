@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from medal_judges.cli import app
-from medal_judges.eval.agreement.agreement import agreements
-from medal_judges.eval.metaeval.metaeval import evaluate
-from medal_judges.eval.metaeval.rater_model import (
-    PEOPLE,
-    POSITIONS,
-    AnswerMatrix,
-    annotator_figures,
+from medal_judges.eval.agreement.agreement import POSITIONS, agreements
+from medal_judges.eval.metaeval.ceiling import (
     graded_noise_free,
-    issue_model,
     issue_noise_free,
     leanings,
 )
+from medal_judges.eval.metaeval.metaeval import evaluate
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.intervals import Clusters
-from medal_judges.storage.jsonl import write_records
 
 RUNS, TRUE = 40, 0.6
 
@@ -35,20 +26,20 @@ def conversations(count: int) -> Clusters:
     return Clusters("conversation", tuple(map(str, range(count))))
 
 
-def graded(seed: int, rows: int, people: int = 0) -> tuple[AnswerMatrix, Floats]:
+def graded(seed: int, rows: int, people: int = 0) -> tuple[Floats, Floats]:
     """(Answers with as much noise as signal, scores that correlate at TRUE with the quality): three
     a row, by positions or by three of ``people`` who lean."""
     draw = np.random.default_rng(seed)
     quality = draw.normal(size=rows)
     score = TRUE * quality + np.sqrt(1 - TRUE**2) * draw.normal(size=rows)
     if not people:
-        return AnswerMatrix(quality[:, None] + draw.normal(size=(rows, 3)), POSITIONS, (), 3), score
+        return quality[:, None] + draw.normal(size=(rows, 3)), score
     lean = draw.normal(size=people)
     values = np.full((rows, people), np.nan)
     for i in range(rows):
         who = draw.choice(people, 3, replace=False)
         values[i, who] = quality[i] + lean[who] + draw.normal(size=3)
-    return AnswerMatrix(values, PEOPLE, tuple(map(str, range(people))), people), score
+    return values, score
 
 
 @pytest.mark.parametrize("people", [0, 6])
@@ -56,9 +47,9 @@ def test_correlation_without_noise_is_the_true_one_where_the_plain_one_is_not(pe
     plain, free, held = [], [], 0
     for seed in range(RUNS):
         answers, score = graded(seed, 120, people)
-        estimate = graded_noise_free(answers, score, conversations(120))["pearson"]
+        estimate = graded_noise_free(answers, people > 0, score, conversations(120))["pearson"]
         assert estimate.value is not None
-        plain.append(np.corrcoef(np.nanmean(answers.values, axis=1), score)[0, 1])
+        plain.append(np.corrcoef(np.nanmean(answers, axis=1), score)[0, 1])
         free.append(estimate.value)
         held += estimate.low is not None and estimate.low <= TRUE <= (estimate.high or 0)
     assert np.mean(plain) < TRUE - 0.08
@@ -70,11 +61,11 @@ def test_leanings_are_those_of_least_squares() -> None:
     import statsmodels.api as sm
 
     answers, _ = graded(3, 40, people=5)
-    at, who = np.nonzero(np.isfinite(answers.values))
+    at, who = np.nonzero(np.isfinite(answers))
     design = np.column_stack([np.eye(40)[at], np.eye(5)[who][:, 1:]])
-    fitted = sm.OLS(answers.values[at, who], design).fit().params[40:]
+    fitted = sm.OLS(answers[at, who], design).fit().params[40:]
     expected = np.array([0.0, *fitted])
-    assert leanings(answers.values) == pytest.approx(expected - expected.mean(), abs=1e-9)
+    assert leanings(answers) == pytest.approx(expected - expected.mean(), abs=1e-9)
 
 
 def test_annotators_without_a_name_are_not_one_person() -> None:
@@ -100,19 +91,7 @@ def test_annotators_without_a_name_are_not_one_person() -> None:
             for i in range(20)
         ]
         (agreed,) = agreements(rows)
-        assert (agreed.columns, list(agreed.each)) == (POSITIONS, [])
-
-
-def test_annotators_by_hand() -> None:
-    """Strict answers one less than the others throughout: perfect, but for the leaning."""
-    quality = np.tile(np.arange(1.0, 6.0), 4)
-    values = np.column_stack([quality + 1, quality, quality + 1])
-    people = AnswerMatrix(values, PEOPLE, ("kind", "strict", "third"), 3)
-    figures = annotator_figures(people, "ordinal", [str(i) for i in range(20)])
-    assert [one.figures["leaning"].value for one in figures] == pytest.approx(
-        [1 / 3, -2 / 3, 1 / 3]
-    )
-    assert [one.figures["reliability"].value for one in figures] == pytest.approx([1.0] * 3)
+        assert agreed.columns == POSITIONS
 
 
 def issues(seed: int, rows: int, answers: int) -> tuple[Floats, Floats]:
@@ -125,20 +104,12 @@ def issues(seed: int, rows: int, answers: int) -> tuple[Floats, Floats]:
     return people.astype(float), judge.astype(float)
 
 
-@pytest.mark.parametrize(("columns", "answers"), [(POSITIONS, 2), (PEOPLE, 4)])
-def test_f1_without_noise_is_the_true_one(columns: str, answers: int) -> None:
+@pytest.mark.parametrize(("named", "answers"), [(False, 2), (True, 4)])
+def test_f1_without_noise_is_the_true_one(named: bool, answers: int) -> None:
     values = [issues(seed, 800, answers) for seed in range(4)]
-    free = [
-        issue_noise_free(AnswerMatrix(people, columns, ("a", "b", "c", "d"), answers), judge)
-        for people, judge in values
-    ]
+    free = [issue_noise_free(people, named, judge) for people, judge in values]
     present = 2 * 0.25 * 0.8 / (2 * 0.25 * 0.8 + 0.75 * 0.15 + 0.25 * 0.2)
     assert np.mean([one["f1_present"].value for one in free]) == pytest.approx(present, abs=0.05)
-    model = issue_model(values[0][0], alike=answers if columns == POSITIONS else 0)
-    if columns == PEOPLE:
-        assert not isinstance(model, str)
-        assert model.rates[:, 0] == pytest.approx([0.7] * 4, abs=0.15)
-        assert model.rates[:, 1] == pytest.approx([0.9] * 4, abs=0.06)
 
 
 def labelled(number: int, values: list[float], name: str = "overall") -> LabelledDialogue:
@@ -166,20 +137,6 @@ def test_a_benchmark_has_the_figure_beside_the_plain_one() -> None:
     row = evaluate(rows, judged, "overall").row
     plain, free = row.metrics["spearman"].value, row.noise_free["spearman"].value
     assert plain is not None and free is not None and plain < free < 1.1
-
-
-def test_agreement_shows_each_annotator(tmp_path: Path) -> None:
-    people, _ = issues(2, 60, 3)
-    rows = [labelled(i, each, "repetitive") for i, each in enumerate(people.tolist())]
-    file = tmp_path / "rows.jsonl"
-    write_records(file, rows)
-    done = CliRunner().invoke(app, ["agreement", str(file), "--out", str(tmp_path / "out")])
-    assert done.exit_code == 0, done.output
-    assert "Annotators: Issues" in done.output and "bob" in done.output
-    page = (tmp_path / "out" / "agreement.html").read_text(encoding="utf-8")
-    assert 'id="annotators"' in page and "sensitivity" in page
-    each = agreements(rows)[0].each
-    assert [one.name for one in each] == ["ann", "bob", "cy"] and each[0].answers == 60
 
 
 @pytest.mark.skipif("MEDAL_JUDGES_DATA" not in os.environ, reason="needs MEDAL_JUDGES_DATA")

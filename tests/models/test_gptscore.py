@@ -13,8 +13,8 @@ from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import ScoreRequest, requests_at
 from medal_judges.models.base.saving import load_judge
 from medal_judges.models.llm.local.model import LocalModel
-from medal_judges.models.llm.protocol import Completion, LanguageModel, Message, TokenChoice
-from medal_judges.models.prompted.gptscore import GPTScoreJudge, first_token_logprobs
+from medal_judges.models.llm.protocol import LanguageModel, Message
+from medal_judges.models.prompted.gptscore import GPTScoreJudge
 from medal_judges.records.dialogue import Dialogue, Turn
 
 TALK = ["Hi! I hiked in the Alps.", "How lovely, which route?", "Around Mont Blanc.", "Great!"]
@@ -88,43 +88,9 @@ def test_turns_of_a_dialogue_equal_single_ones(smollm2: LocalModel) -> None:
         assert judged.scores == pytest.approx(alone.scores, abs=1e-4)
 
 
-def test_an_api_is_asked_for_one_word(closed_model: Any, smollm2: LocalModel) -> None:
-    closed = closed_model(alternatives=True)
-    judge = load(closed, dimensions=["overall"])
-    (judged,) = judge.score([dialogue()])
-    (request,) = closed.asked
-    assert request.messages[0].content.endswith("Reply with Yes or No and nothing else.")
-    (reply,) = smollm2.chat([request])
-    told = {k.strip(): v for k, v in reply.tokens[0].alternatives.items()}
-    if "Yes" in told:
-        assert judged.details["overall"]["raw"] >= told["Yes"]
-        assert judged.scored
-    else:
-        assert "'Yes' is not among" in (judged.failure or "")
-    assert judged.usage["input_tokens"] > 0
-    with pytest.raises(ConfigError, match="do not include the end of the turn"):
-        load(closed, score_eos=True)
-    (silent,) = load(closed_model(alternatives=False)).score([dialogue()])
-    assert silent.scores == {"overall": None, "understandability": None}
-    assert "overall: the model reports no alternatives" in (silent.failure or "")
-
-
-@pytest.mark.parametrize(
-    ("alternatives", "found"),
-    [
-        ({"Yes": 0.4, " yes": 0.2, "No": 0.3}, [0.6, 0.3]),
-        ({"Yes": 1.0}, "'No' is not among the 1 likeliest first tokens"),
-        ({}, "the model reports no alternatives to its first token"),
-    ],
-)
-def test_first_token_by_hand(alternatives: dict[str, float], found: Any) -> None:
-    told = {text: math.log(p) for text, p in alternatives.items()}
-    reply = Completion("Yes", tokens=(TokenChoice("Yes", told.get("Yes", 0.0), told),))
-    got = first_token_logprobs(reply, ["Yes", "No"])
-    if isinstance(found, str):
-        assert got == found
-    else:
-        assert got == pytest.approx([math.log(p) for p in found])
+def test_a_model_without_likelihoods_is_refused(closed_model: Any) -> None:
+    with pytest.raises(ConfigError, match="does not return log-probabilities"):
+        load(closed_model(alternatives=True))
 
 
 def test_a_placeholder_without_a_value_is_named_at_once(smollm2: LocalModel, tmp_path: Any) -> None:

@@ -1,4 +1,4 @@
-"""G-Eval and GPTScore through the API backend, against a real server with the embedded model."""
+"""G-Eval through the API backend, against a real server with the embedded model."""
 
 from __future__ import annotations
 
@@ -53,9 +53,6 @@ def test_the_same_numbers_as_without_a_server(smollm2: LocalModel) -> None:
         assert remote.distributions["engagingness"] == pytest.approx(
             here.distributions["engagingness"], abs=1e-3
         )
-        yes = load_judge("configs/judges/gptscore.yaml", **asked)
-        (replied,) = yes.score([TALK])
-        assert replied.scored or "is not among" in (replied.failure or "")
 
 
 WITHOUT = [

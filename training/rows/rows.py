@@ -9,9 +9,9 @@ from itertools import chain
 import numpy as np
 
 from medal_judges.data_prep.perturbation.injection import ISSUES, injected_set
-from medal_judges.data_prep.sources.cache import sha256
 from medal_judges.data_prep.sources.leaks import check_leaks
 from medal_judges.data_prep.sources.registry import files_of, source_of, stream_spec
+from medal_judges.data_prep.sources.source import sha256
 from medal_judges.errors import ConfigError, SourceError
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.lora.config import LoraConfig

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import typer
@@ -20,11 +18,10 @@ from medal_judges.reading.report import reading_report
 def agreement(options: AgreementOptions) -> None:
     """Percent agreement, Krippendorff's alpha and Spearman, per dimension and language.
 
-    With --out: agreement.html, agreement.json, figures.csv, percent.csv, alpha.csv, spearman.csv.
+    With --out: agreement.html, agreement.json, percent.csv, alpha.csv, spearman.csv.
     """
     from medal_judges.data_prep.sources.registry import load_spec
-    from medal_judges.eval.agreement.agreement import agreements
-    from medal_judges.eval.agreement.report import print_agreement, write_agreement
+    from medal_judges.eval.agreement.agreement import agreements, print_agreement, write_agreement
     from medal_judges.eval.benchmark.run import data_hash
     from medal_judges.stats.intervals import METHOD
     from medal_judges.stats.weights import required_weights
@@ -56,8 +53,6 @@ def agreement(options: AgreementOptions) -> None:
         what = f"several answers of one labeller ({'; '.join(labellers)}), not of several people"
         facts.append(("Answers", what))
     facts.append(("Intervals", METHOD))
-    with suppress(PackageNotFoundError):  # the reason of each alpha says what to install
-        facts.append(("Alpha", f"package krippendorff {version('krippendorff')}"))
     facts.append(("medal-judges", __version__))
     facts += [("Weights", note)] if note else []
     typer.echo(write_agreement(figures, f"Agreement: {name}", facts, out))

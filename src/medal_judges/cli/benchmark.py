@@ -24,7 +24,12 @@ def benchmark(options: BenchmarkOptions) -> None:
         run, figures = run_benchmark(options, bar)
     print_benchmark(figures, [*run.weighting, *run.notes, *run.cached])
     typer.echo(str(run.config.output_dir / "report.html"))
-    if under := figures.under_floor():
+    under = [
+        f"{row.judge} on {row.set_name}, {row.dimension}: {row.coverage:.1%}"
+        for row in figures.rows
+        if row.under_floor
+    ]
+    if under:
         raise CoverageError(
             "coverage is below the minimum, so these rows have no headline figure:\n    "
             + "\n    ".join(under),

@@ -42,7 +42,6 @@ app.command("translate", example="medal data translate dialogues.jsonl --to de -
 app.command("compare-native", example="medal data compare-native dialogues.jsonl translated.jsonl")(
     compare_native
 )
-_FORMS = {"medal-released": "MEDAL's released form", "line": "the line format"}
 
 
 class SourceOptions(Config):
@@ -144,8 +143,7 @@ def show(options: ShowOptions) -> None:
     splits = Counter(row.split or "no split" for row in rows)
     shares = ", ".join(f"{name} {count}" for name, count in sorted(splits.items()))
     console.print(f"{len(rows)} rows; {shares}" if rows else "no rows")
-    if forms := Counter(str(row.extra["form"]) for row in rows if row.extra.get("form")):
-        console.print(_forms_line(forms))
+    console.print(_forms_line(reading.forms))
     for row in rows[: options.n]:
         labels = ", ".join(
             f"{name} {' '.join('–' if v is None else f'{v:g}' for v in values)}"
@@ -158,8 +156,8 @@ def show(options: ShowOptions) -> None:
 
 def _local_file(part: SourceFile) -> str:
     """The part's file on this machine, and whether its checksum is the expected one."""
-    from medal_judges.data_prep.sources.cache import sha256
     from medal_judges.data_prep.sources.registry import find_local
+    from medal_judges.data_prep.sources.source import sha256
 
     path = find_local(part)
     if path is None:
@@ -172,16 +170,16 @@ def _local_file(part: SourceFile) -> str:
 
 
 def _forms_line(forms: Mapping[str, int]) -> str:
-    counts = (f"{_FORMS.get(form, form)} {count}" for form, count in forms.items())
-    return f"form of the rows: {', '.join(counts) or 'no rows'}"
+    counts = ", ".join(f"{form} {count}" for form, count in forms.items())
+    return f"form of the rows: {counts or 'no rows'}"
 
 
 @app.command(example="medal data fetch fed")
 @from_options
 def fetch(options: SourceOptions) -> None:
     """Download a source's public files into the cache and check their SHA-256."""
-    from medal_judges.data_prep.sources.cache import fetch as fetch_part
     from medal_judges.data_prep.sources.registry import get_source, parse_spec
+    from medal_judges.data_prep.sources.source import fetch as fetch_part
 
     spec = parse_spec(options.name)
     if spec.is_file:
@@ -210,16 +208,14 @@ def audit_source(options: ReadSourceOptions) -> None:
     rows = load_spec(
         options.name, offline=options.offline or None, reading=reading, options=options.reading
     )
-    audited = audit(rows)
+    languages, problems = audit(rows)
     console = wide_console()
-    console.print(_forms_line(reading.forms or audited.forms))
+    console.print(_forms_line(reading.forms))
     table = Table("language", "dialogues", "turns", "edges u s e r", "expected", "clipped")
-    for lang, one in sorted(audited.languages.items()):
+    for lang, one in sorted(languages.items()):
         verdict = {True: "YES", False: "no", None: "unknown"}[one.clipped]
-        edges = f"{one.hits} of {one.edges}"
-        table.add_row(
-            lang, str(one.dialogues), str(one.turns), edges, f"{one.expected:.0f}", verdict
-        )
+        counts = str(one.dialogues), str(one.turns), f"{one.hits} of {one.edges}"
+        table.add_row(lang, *counts, f"{one.expected:.0f}", verdict)
     console.print(table)
     console.print(
         "clipped: turns that end in a letter rarely end in u, s, e or r, because MEDAL's code "
@@ -227,8 +223,8 @@ def audit_source(options: ReadSourceOptions) -> None:
     )
     table = Table("finding", "rows")
     table.add_column("examples", overflow="fold")
-    for problem, count in audited.problems.most_common():
-        table.add_row(problem, str(count), ", ".join(audited.examples[problem]))
+    for problem, ids in sorted(problems.items(), key=lambda found: -len(found[1])):
+        table.add_row(problem, str(len(ids)), ", ".join(ids[:3]))
     console.print(table)
     reading.show()
     reading.require_rest()

@@ -1,8 +1,8 @@
 """Krippendorff's alpha as a function of row weights: many samples in a few products.
 
-The figure itself comes from the package krippendorff (ceiling.py). The coincidences of a row are
-counted once, and a sample is a weighted sum of them (Krippendorff
-2011, "Computing Krippendorff's Alpha-Reliability", part C to E).
+The coincidences of a row are counted once, and a sample is a weighted sum of them (Krippendorff
+2011, "Computing Krippendorff's Alpha-Reliability", part C to E). Tests compare it with the package
+krippendorff, which knows no weights.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from tests.pages import page_text
 
 from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.benchmark.page import write_report
-from medal_judges.eval.benchmark.plots import Bin, bins, gap, off_scale, trend
+from medal_judges.eval.benchmark.plots import bins, gap, off_scale
 from medal_judges.eval.metaeval.metaeval import Point, ResultRow
 from medal_judges.records.rating import Scale
 from medal_judges.report.figure import OTHER_INDEX, index_by_frequency
@@ -42,19 +42,10 @@ def test_figures_equal_the_records(report: Path, benchmark_record: Benchmark) ->
     assert next(lines, None) is None
 
 
-def test_points_slices_and_counts_equal_the_records(
-    report: Path, benchmark_record: Benchmark
-) -> None:
+def test_slices_equal_the_records(report: Path, benchmark_record: Benchmark) -> None:
     rows = benchmark_record.rows
-    points = [p for row in rows for p in row.points]
-    written = _read(report, "points")
-    assert [line["id"] for line in written] == [p.id for p in points]
-    assert [float(line["score"]) for line in written] == [p.score for p in points]
-    assert {line["turn"] for line in written} == {""}
     sliced = [e.value for row in rows for part in row.slices.values() for e in part.values()]
     assert [line["value"] for line in _read(report, "slices")] == [_text(v) for v in sliced]
-    counts = [count for row in rows for count in row.counts.values()]
-    assert [int(line["n"]) for line in _read(report, "counts")] == counts
 
 
 def test_every_set_has_its_pictures(report: Path, benchmark_record: Benchmark) -> None:
@@ -63,7 +54,7 @@ def test_every_set_has_its_pictures(report: Path, benchmark_record: Benchmark) -
     pictures = {path.stem: path for path in (report / "figures").glob("*.png")}
     for ending in ("pdf", "svg"):
         assert {path.stem for path in (report / "figures").glob(f"*.{ending}")} == set(pictures)
-    names = ("leaderboard", "scatter", "heatmap", "calibration")
+    names = ("leaderboard", "scatter", "calibration")
     sets = ("fed", "dialogue-eval", "medal")
     assert set(pictures) == {f"{name}-{slug}" for name in names for slug in sets}
     for path in pictures.values():
@@ -86,17 +77,17 @@ def _row(
 
 def test_bins_of_graded_answers_are_equal_and_split_no_tie() -> None:
     row = _row([(float(i % 5), float(i)) for i in range(80)], people=(0, 80), judge=(0, 80))
-    assert [b.n for b in bins(row)] == [10] * 8
-    assert bins(row)[0] == Bin(4.5, 2.0, 10, 10)
+    assert [n for *_, n, _ in bins(row)] == [10] * 8
+    assert bins(row)[0] == (4.5, 2.0, 10, 10)
     tied = bins(_row([(1.0, 2.0)] * 30 + [(2.0, 3.0)] * 10))
-    assert tied == [Bin(2.0, 1.0, 30, 30), Bin(3.0, 2.0, 10, 10)]
+    assert tied == [(2.0, 1.0, 30, 30), (3.0, 2.0, 10, 10)]
     assert gap(tied) == 1.0
 
 
 def test_bins_of_issues_are_tenths() -> None:
     row = _row([(0.0, 0.05), (1.0, 0.08), (1.0, 0.95), (1.0, 1.0)], "binary")
-    assert [(b.human, b.n) for b in bins(row)] == [(0.5, 2), (1.0, 2)]
-    assert [b.score for b in bins(row)] == pytest.approx([0.065, 0.975])
+    assert [(human, n) for _, human, n, _ in bins(row)] == [(0.5, 2), (1.0, 2)]
+    assert [score for score, *_ in bins(row)] == pytest.approx([0.065, 0.975])
 
 
 def test_a_length_in_words_is_not_on_the_scale() -> None:
@@ -113,7 +104,7 @@ def test_a_judge_from_1_to_5_is_put_on_peoples_1_to_10_before_its_gap_is_taken()
     same = [(1.0, 1.0), (4.0, 7 / 3), (7.0, 11 / 3), (10.0, 5.0)] * 5
     row = _row(same, people=(1, 10))
     assert gap(bins(row)) == pytest.approx(0)
-    assert [b.score for b in bins(row)] == pytest.approx([1, 4, 7, 10])
+    assert [score for score, *_ in bins(row)] == pytest.approx([1, 4, 7, 10])
     # what is 0.2 of a step too high from 1 to 5 is 9/4 of that from 1 to 10
     high = _row([(h, s + 0.2) for h, s in same], people=(1, 10))
     assert gap(bins(high)) == pytest.approx(0.2 * 9 / 4)
@@ -121,10 +112,7 @@ def test_a_judge_from_1_to_5_is_put_on_peoples_1_to_10_before_its_gap_is_taken()
     assert "0.45 (from 1–5)" in page
 
 
-def test_trend_and_thinning() -> None:
-    points = _row([(float(x), 2.0 * x + 1) for x in range(5)]).points
-    assert trend(points) == pytest.approx((1.0, 2.0))
-    assert trend(_row([(1.0, 2.0), (1.0, 3.0)]).points) is None
+def test_thinning() -> None:
     many = _row([(0.0, float(i)) for i in range(2 * MAX_DRAWN + 1)]).points
     assert len(thinned(many)) <= MAX_DRAWN and len(thinned(many[:MAX_DRAWN])) == MAX_DRAWN
     assert thinned([]) == []

@@ -16,7 +16,6 @@ _LOG_IN = "hf auth login, or set HF_TOKEN"
 _PUBLISHED = {".json", ".safetensors", ".md", ".txt", ".model", ".yaml", ".jinja", ".csv"}
 _LEFT_OUT = {"checkpoints", "judgements", "log", "logs", "runs"}
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
-EVAL_RESULTS = ".eval_results"  # the Hub's folder for results of an evaluation
 _FOLDERS = {"configs", "judges", "runs"}  # of this project, so never the owner of a repository
 _COMPARED = 200  # names of an author that are compared with a missing one
 
@@ -95,7 +94,7 @@ def judge_files(folder: Path) -> list[Path]:
         for path, parts in files.items()
         if parts[0] not in _LEFT_OUT
         and path.suffix in _PUBLISHED
-        and not any(part.startswith(".") for part in parts if part != EVAL_RESULTS)
+        and not any(part.startswith(".") for part in parts)
     ]
 
 
@@ -146,7 +145,7 @@ def push_folder(
             commit_message=message or f"Judge {folder.name}",
             allow_patterns=[p.relative_to(folder).as_posix() for p in files],
             # Files of an earlier judge must not look like a part of this one.
-            delete_patterns=["*.safetensors", "*.json", f"{EVAL_RESULTS}/*.yaml"],
+            delete_patterns=["*.safetensors", "*.json"],
         )
         if revision:
             api.create_tag(repo, tag=revision, revision=commit.oid)

@@ -363,19 +363,9 @@ class UnusableError(ValueError):
     """An answer cannot be used; the text says why, for the model and for the record."""
 
 
-@dataclass(frozen=True, slots=True)
-class JsonQuestion:
-    """``values`` fill the prompt's placeholders; ``properties`` are those of the answer's schema,
-    all required. ``read`` returns the answer's value or raises UnusableError."""
-
-    values: Mapping[str, str | None]
-    properties: Mapping[str, object]
-    read: Callable[[Mapping[str, object]], Any]
-
-
 class JsonJob(ABC):
-    """One question after the other, each up to ``tries`` times. ``values`` are the usable answers
-    so far, ``reason`` says why the last answer was not, ``tries`` counts the answers."""
+    """One question, asked up to ``tries`` times. ``value`` is the usable answer, ``reason`` says
+    why the last answer was not usable, ``tries`` counts the answers."""
 
     def __init__(self, id: str) -> None:
         self.id = id
@@ -383,19 +373,24 @@ class JsonJob(ABC):
 
     def restart(self) -> None:
         """Forget all answers."""
-        self.values: list[Any] = []
-        self.tries = self.attempt = 0
+        self.value: Any = None
+        self.tries = 0
         self.reason: str | None = None
         self.failed = False
 
-    @abstractmethod
-    def question(self) -> JsonQuestion | None:
-        """The question that follows ``values``; None if nothing is left to ask."""
-
     @property
     def stage(self) -> str:
-        """Number of the question and of the attempt, from 0."""
-        return f"{len(self.values)}:{self.attempt}"
+        """Number of the attempt, from 0."""
+        return f"0:{self.tries}"
+
+    @abstractmethod
+    def question(self) -> tuple[Mapping[str, str | None], Mapping[str, object]]:
+        """The values of the prompt's placeholders, and the properties of the answer's schema, all
+        of which are required."""
+
+    @abstractmethod
+    def read(self, fields: Mapping[str, object]) -> Any:
+        """The answer's value. Raises UnusableError."""
 
 
 class JsonRunner(JobRunner[JsonJob]):
@@ -467,7 +462,7 @@ class JsonRunner(JobRunner[JsonJob]):
         for job in self.jobs.values():
             if job.failed:
                 job.restart()
-        left = [job for job in self.jobs.values() if job.question() is not None]
+        left = [job for job in self.jobs.values() if job.value is None]
         self.earlier = self.over = len(self.jobs) - len(left)
         self._left = iter([job for job in left if job.id not in self.active])
         self.run(None if progress is None else lambda: progress(self.over))
@@ -482,26 +477,21 @@ class JsonRunner(JobRunner[JsonJob]):
         job = self.jobs[id]
         if job.failed:  # an earlier run tried it again
             job.restart()
-        return None if job.question() is None else job
+        return job if job.value is None else None
 
     def fill(self) -> None:
         while len(self.active) < self.config.at_once and (job := next(self._left, None)):
             self.active[job.id] = job
 
     def apply(self, job: JsonJob, answer: Answer) -> None:
-        question = job.question()
-        assert question is not None
         job.tries += 1
-        job.attempt += 1
         try:
-            job.values.append(question.read(json_object(answer.answer)))
+            job.value, job.reason = job.read(json_object(answer.answer)), None
         except UnusableError as error:
             cut = " (the answer was truncated at its token limit)" if answer.cut else ""
             job.reason = f"{error}{cut}"
-            job.failed = job.attempt == self.config.tries
-        else:
-            job.attempt, job.reason = 0, None
-        if job.failed or job.question() is None:
+            job.failed = job.tries == self.config.tries
+        if job.failed or job.reason is None:
             del self.active[job.id]
             self.over += 1
 
@@ -509,27 +499,21 @@ class JsonRunner(JobRunner[JsonJob]):
         return self.name
 
     def request(self, job: JsonJob) -> ChatRequest:
-        question = job.question()
-        assert question is not None
-        return self.asking(question, job.reason, job.attempt)
-
-    def asking(
-        self, question: JsonQuestion, reason: str | None = None, attempt: int = 0
-    ) -> ChatRequest:
         """The request of one attempt; each has another seed."""
+        values, properties = job.question()
         schema = {
             "type": "object",
-            "properties": question.properties,
-            "required": list(question.properties),
+            "properties": properties,
+            "required": list(properties),
             "additionalProperties": False,
         }
-        again = [] if reason is None else [{"reason": reason}]
+        again = [] if job.reason is None else [{"reason": job.reason}]
         return ChatRequest(
-            tuple(self.prompt.messages(question.values, again=again)),
+            tuple(self.prompt.messages(values, again=again)),
             max_tokens=self.config.max_tokens,
             temperature=self.config.temperature,
             top_p=self.config.top_p,
-            seed=self.config.seed + attempt,
+            seed=self.config.seed + job.tries,
             schema=schema if self.config.enforce else None,
         )
 
@@ -537,10 +521,10 @@ class JsonRunner(JobRunner[JsonJob]):
         """Why ``job`` has no result; None if it has one."""
         return self.waiting.get(job.id) or job.reason
 
-    def estimate(self, questions: Iterable[JsonQuestion], dialogues: int) -> DryRun:
-        """The most that ``questions`` take if each first answer is usable, without cached ones."""
+    def estimate(self, jobs: Sequence[JsonJob], dialogues: int) -> DryRun:
+        """The most that ``jobs`` take if each first answer is usable, without cached ones."""
         counting = CountingModel(self.agents.get(self.name))
-        counting.chat([self.asking(question) for question in questions])
+        counting.chat([self.request(job) for job in jobs])
         return DryRun(dialogues, counting.counted())
 
 

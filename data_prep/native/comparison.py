@@ -15,7 +15,6 @@ from medal_judges.data_prep.jobs import (
     Agents,
     JsonJob,
     JsonJobsConfig,
-    JsonQuestion,
     JsonRunner,
     UnusableError,
 )
@@ -110,9 +109,7 @@ class PairQuestion(JsonJob):
         self.pair, self.native_first = pair, native_first
         self.asked = config.criteria[criterion]
 
-    def question(self) -> JsonQuestion | None:
-        if self.values:
-            return None
+    def question(self) -> tuple[Mapping[str, str | None], Mapping[str, object]]:
         pair = self.pair
         shown = [transcript(row.dialogue.turns) for row in (pair.native, pair.translated)]
         first, second = shown if self.native_first else reversed(shown)
@@ -130,9 +127,9 @@ class PairQuestion(JsonJob):
             "reason": {"type": "string"},
             "better": {"type": "string", "enum": ["A", "B"]},
         }
-        return JsonQuestion(values, properties, self._read)
+        return values, properties
 
-    def _read(self, fields: Mapping[str, object]) -> Answer:
+    def read(self, fields: Mapping[str, object]) -> Answer:
         better, reason = fields.get("better"), fields.get("reason")
         if not isinstance(better, str):
             raise UnusableError("the entry 'better' is missing or no text")
@@ -198,9 +195,7 @@ class Comparer(JsonRunner):
         by, questions = self.by(), self.questions(pairs)
         self.finish(questions, out, by, overwrite=overwrite, progress=progress)
         answers: list[Answer] = [
-            each.values[0]
-            if each.values
-            else {"choice": None, "reason": "", "failure": self.failure(each)}
+            each.value or {"choice": None, "reason": "", "failure": self.failure(each)}
             for each in questions
         ]
         asked = [(name, pair) for name in self.config.criteria for pair in pairs]

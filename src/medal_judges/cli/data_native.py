@@ -91,10 +91,9 @@ def translate(options: TranslateOptions) -> None:
             continue
         skipped += row.dialogue.lang != "en"
         if row.dialogue.lang == "en":
-            translations += [Translation(row, lang, check, whole=translator.whole) for lang in to]
+            translations += [Translation(row, lang, check) for lang in to]
     if options.dry_run:
-        questions = (question for each in translations for question in each.planned())
-        typer.echo(translator.estimate(questions, len(translations)).text())
+        typer.echo(translator.estimate(translations, len(translations)).text())
         return
     with only_run(out), ProgressBar("translating", len(translations)) as bar:
         failures = translator.translate(
@@ -130,9 +129,7 @@ def compare_native(options: CompareOptions) -> None:
     reading.show()
     comparer = Comparer(config, max_cost=options.max_cost)
     if options.dry_run:
-        asked = (each.question() for each in comparer.questions(pairs))
-        questions = [question for question in asked if question is not None]
-        typer.echo(comparer.estimate(questions, len(pairs)).text())
+        typer.echo(comparer.estimate(comparer.questions(pairs), len(pairs)).text())
         return
     total = 2 * len(pairs) * len(config.criteria)
     with only_run(out), ProgressBar("comparing", total, unit="answers") as bar:

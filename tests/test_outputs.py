@@ -194,7 +194,6 @@ WITHOUT = """
 import sys
 sys.modules["fcntl"] = None  # as on Windows
 from pathlib import Path
-import medal_judges.models.llm.server.batch
 from medal_judges.data_prep.generation.outputs import Outputs
 from medal_judges.errors import MedalError
 record = {"version": "1", "settings": {"seed": 0}, "agents": {}, "contexts": {}}
@@ -208,7 +207,7 @@ Outputs(Path(sys.argv[1]), record).close()
 """
 
 
-def test_generation_and_batches_do_without_fcntl(tmp_path: Path) -> None:
+def test_generation_does_without_fcntl(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT, str(tmp_path)], capture_output=True, text=True
     )

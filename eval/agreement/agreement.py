@@ -26,9 +26,9 @@ from medal_judges.reading.options import DEFAULT_READING, ReadOptions
 from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.console import print_tables, rich_table, wide_console
-from medal_judges.report.numbers import interval, label, number
+from medal_judges.report.numbers import label
 from medal_judges.report.page import Section, counted, facts_section, write_page
-from medal_judges.report.table import Cell, Heat, Row, Table, write_csv
+from medal_judges.report.table import Row, Table, write_csv
 from medal_judges.stats.alpha import alpha_statistic, no_interval
 from medal_judges.stats.correlation import MIN_ROWS, Floats, ratio, weighted_spearman
 from medal_judges.stats.estimate import Estimate, undefined
@@ -239,20 +239,8 @@ def write_agreement(
             heads[one.dimension] += " ±1" if graded and one.lang == langs[0] else ""
         plain = ((lang, *(at[lang, name].value for name in names)) for lang in langs)
         write_csv(folder / f"{anchor}.csv", ("lang", *names), plain)
-        rows: list[Row] = []
-        for lang in langs:
-            cells: list[Cell] = [lang]
-            for estimate in (at[lang, name] for name in names):
-                value, reason = estimate.value, estimate.reason
-                if value is None:
-                    cells.append(estimate)
-                else:
-                    below = estimate if reason or interval(estimate) else None
-                    sign = "neg" if value < 0 else "pos"
-                    heat = Heat(number(value), abs(value), sign, reason or "", value, below)  # type: ignore[arg-type]
-                    cells.append(heat)
-            rows.append(cells)
-        grid = Table(f"{title} by language", ("Language", *heads.values()), rows, style="heat")
+        rows: list[Row] = [(lang, *(at[lang, name] for name in names)) for lang in langs]
+        grid = Table(f"{title} by language", ("Language", *heads.values()), rows)
         unnamed = anchor == "spearman" and any(one.columns == POSITIONS for one in agreements)
         note = [_POSITIONS_NOTE] if unnamed else []
         sections.append(Section(anchor, title, [*note, grid]))
@@ -314,12 +302,8 @@ def print_agreement(agreements: Sequence[Agreement]) -> None:
     """Prints the page's tables, α with its interval, and notes on them."""
     printed = ("Dimension", "with 2+ answers", "annotators", "mean answer", "exact", "±1", "α", "ρ")
     wide_console().print(rich_table(_figure_table(agreements), printed, intervals=("α",)))
-    notes = [
-        "α: nominal for issues, ordinal for graded dimensions; ceiling: one annotator against the "
-        "others; the mean answer of an issue is the share of answers that mark it"
-    ]
-    if any(one.columns == POSITIONS for one in agreements):
-        notes.append(_POSITIONS_NOTE)
+    unnamed = any(one.columns == POSITIONS for one in agreements)
+    notes = [_POSITIONS_NOTE] if unnamed else []
     reasons: dict[str, list[str]] = {}
     for one in agreements:
         if reason := one.figures["alpha"].reason:

@@ -128,7 +128,7 @@ def print_benchmark(benchmark: Benchmark, notes: Sequence[str]) -> None:
         for binary in (False, True):
             if dimensions := view.dimensions(name, binary=binary):
                 table = dimension_table(view, name, dimensions)
-                columns = [c for c in table.columns if c not in ("minus ceiling", "Counts")]
+                columns = [c for c in table.columns if c != "minus ceiling"]
                 console.print(rich_table(table, columns, intervals=columns[:2]))
     for table in benchmark.tables:
         if table.title == PUBLISHED:  # the page also has those that this run did not measure

@@ -24,9 +24,10 @@ from medal_judges.eval.benchmark.plots import (
 from medal_judges.eval.metaeval.metaeval import ResultRow, SystemAgreement
 from medal_judges.report.chat import TURN_KEY, account, chat_html
 from medal_judges.report.figure import Figure
-from medal_judges.report.numbers import checked, interval, label, number
+from medal_judges.report.numbers import checked, label
 from medal_judges.report.page import (
     Block,
+    Facts,
     Fold,
     Section,
     Sheet,
@@ -40,7 +41,6 @@ from medal_judges.report.svg import rank_svg
 from medal_judges.report.table import (
     Cell,
     Figured,
-    Heat,
     IntervalBar,
     Percent,
     Pin,
@@ -54,10 +54,6 @@ from medal_judges.stats.intervals import MIN_ROWS
 GRADED = ("spearman", "within_system", "pearson", "kendall")
 BINARY = ("f1_present", "f1_absent", "precision", "recall", "accuracy")
 _BRIEF = ("precision", "recall", "accuracy")  # their intervals are tooltips
-_SCALE_KEY = Markup(
-    '<p class="scalekey" aria-hidden="true"><span>−1</span><i></i><span>0</span><i></i>'
-    "<span>+1</span></p>"
-)
 _LIKE_FOR_LIKE = (
     "○: like for like, the judge against the same annotators as the human ceiling, on the same "
     "rows; only ○ and the ceiling are comparable."
@@ -66,7 +62,6 @@ _ORDERS = {
     "pairwise_accuracy": "Pairwise accuracy",
     "soft_pairwise_accuracy": "Soft pairwise accuracy",
 }
-_LONG = 40  # longer further tables are folded
 _ROW = ("judge", "set", "level", "dimension", "kind")
 _ESTIMATE = ("value", "low", "high", "p_value", "reason")
 
@@ -78,12 +73,6 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
     """
     rows = benchmark.rows
     view = View(rows)
-    further: list[Block] = [
-        table
-        if len(table.rows) <= _LONG
-        else Fold(f"{table.title}: {len(table.rows)} lines", [table])
-        for table in benchmark.tables
-    ]
     cards: list[Block] = [TURN_KEY] if benchmark.disagreements else []
     for judge in dict.fromkeys([*view.judges, *(d.judge for d in benchmark.disagreements)]):
         drawn = [
@@ -101,23 +90,20 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
         if drawn:
             body = Markup('<div class="cards">{}</div>').format(Markup("").join(drawn))
             cards.append(Fold(f"{judge}: {len(drawn)} dialogues", [body], is_open=len(cards) == 1))
+    signed = list(dict.fromkeys((row.judge, row.signature) for row in rows))
     signatures: list[Block] = []
-    for judge in view.judges:
-        own = dict.fromkeys(row.signature for row in rows if row.judge == judge)
-        items = Markup("").join(Markup("<li><code>{}</code></li>").format(each) for each in own)
-        listed = Markup('<ul class="signatures">{}</ul>').format(items)
-        signatures.append(Fold(f"{judge}: {counted([(len(own), 'signature')])}", [listed]))
+    if signed:
+        signatures = [Fold(counted([(len(signed), "signature")]), [Facts(signed)])]
     figures: Figures = {}
     heading = "Where judge and people differ most"
     sections = [
         leaderboard(view, figures),
         systems(benchmark.systems),
         scatter(view, figures),
-        heat_maps(view, figures),
         calibration(view, figures),
         slices(view, "lang", "Language"),
         slices(view, "chatbot", "Chatbot"),
-        Section("tables", "Further tables", further),
+        Section("tables", "Further tables", folded(benchmark.tables, 3)),
         cascades(benchmark.cascades, figures),
         Section("disagreements", heading, cards, link="Disagreements"),
         facts_section(benchmark.facts),
@@ -139,16 +125,10 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
         "slices": ((*_ROW, "slice", "n", "metric", *_ESTIMATE), sliced),
         **{f"table-{slug}": one for slug, one in zip(slugs, benchmark.tables, strict=True)},
     }
-    counts = [
-        (len(view.judges), "judge"),
-        (len(view.labels), "set"),
-        (len({row.dimension for row in rows}), "dimension"),
-        (len({point.lang for row in rows for point in row.points}), "language"),
-    ]
     return write_page(
         output_dir / "report.html",
         benchmark.title,
-        counted((n, name) for n, name in counts if n),
+        counted([(len(view.judges), "judge"), (len(view.labels), "set")]),
         sections,
         foot=Section("signatures", "Signatures", signatures),
         leads=__package__,
@@ -240,10 +220,10 @@ def _matrix(view: View) -> Table:
 
 def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
     """Judges of one set on dimensions that are all graded or all issues, a group of rows each; the
-    headline figure as text and as a bar, for issues with the counts behind the figures."""
+    headline figure as text and as a bar."""
     binary = view.rows(name, dimensions[0])[0].kind == "binary"
     metrics = BINARY if binary else GRADED
-    main = metrics[0]
+    main, span = metrics[0], (0.0 if binary else -1.0, 1.0)
     rows: list[Row] = []
     headings: dict[int, str] = {}
     pinned: dict[int, Pin] = {}
@@ -252,18 +232,9 @@ def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
             headings[len(rows)] = dimension
         judged = sorted(view.rows(name, dimension), key=lambda row: _order(ranking(row, main)))
         ceilings = [human_ceiling(judged, metric) for metric in metrics]
-        span = (0.0, 1.0)
-        if not binary:  # from zero, or the lowest interval below it, in tenths
-            each = [
-                shown(r, main, source) for r in judged for source in ("metrics", "like_for_like")
-            ]
-            lows = [e.value if e.low is None else e.low for e in (*each, ceilings[0])]
-            low = min((v for v in lows if v is not None), default=0.0)
-            span = (min(0.0, int(low * 10 - 0.999) / 10), 1.0)
         top = _best([ranking(row, main) for row in judged])
         for row in judged:
             headline, like = shown(row, main), shown(row, main, "like_for_like")
-            counts = " · ".join(f"{name}\u00a0{count:,}" for name, count in row.counts.items())
             coverage: Cell = Estimate(None, reason="no rows with a human answer")
             if row.coverage is not None:
                 badge = "under floor" if row.under_floor else ""
@@ -276,7 +247,6 @@ def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
                 Figured(like if like.value is None else row.ceiling_difference),
                 Figured(headline if row.under_floor else row.noise_free.get(main)),
                 *(Figured(shown(row, metric), brief=metric in _BRIEF) for metric in metrics[1:]),
-                *((counts,) if binary else ()),
                 row.n,
                 coverage,
             ))  # fmt: skip
@@ -285,46 +255,14 @@ def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
         bar = IntervalBar(Estimate(None), span, ceilings[0].value)
         others = [Figured(ceiling, brief=binary) for ceiling in ceilings]
         answered = max(row.ceiling_rows for row in judged) or ""
-        empty = ("",) if binary else ()
-        rows.append(
-            ("human ceiling", "", bar, others[0], "", "", *others[1:], *empty, answered, "")
-        )
+        rows.append(("human ceiling", "", bar, others[0], "", "", *others[1:], answered, ""))
     heads = [label(metric) for metric in metrics]
     columns = ("Judge", heads[0], "", "Like for like", "minus ceiling", "Noise-free", *heads[1:],
-               *(("Counts",) if binary else ()), "n", "Coverage")  # fmt: skip
+               "n", "Coverage")  # fmt: skip
     title = view.labels[name]
     if binary or len(dimensions) == 1:
         title += f": {'issues' if binary else dimensions[0]}"
     return Table(title, columns, rows, headings=headings, pinned=pinned)
-
-
-def heat_maps(view: View, figures: Figures) -> Section:
-    """Dimensions by judge, with the human ceiling, for each set with several dimensions."""
-    blocks: list[Block] = []
-    for name in view.labels:
-        rows: list[Row] = []
-        for dimension in view.dimensions(name):
-            judged = view.rows(name, dimension)
-            metric = primary_metric(judged[0].kind)
-            head = Markup('{} <span class="metric">{}</span>').format(dimension, label(metric))
-            cells: list[Cell] = [head]
-            each = [shown(view.row(judge, name, dimension), metric) for judge in view.judges]
-            for estimate in (*each, human_ceiling(judged, metric)):
-                value = estimate.value
-                if value is None:
-                    cells.append(estimate)
-                else:
-                    sign = "neg" if value < 0 else "pos"
-                    heat = Heat(number(value), abs(value), sign, interval(estimate), value)  # type: ignore[arg-type]
-                    cells.append(heat)
-            rows.append(cells)
-        if len(rows) > 1:
-            columns = ("Dimension", *view.judges, "human ceiling")
-            title = f"{view.labels[name]}: dimensions by judge"
-            blocks.append(table := Table(title, columns, rows, style="heat ceiled"))
-            figures[f"heatmap-{view.slugs[name]}"] = Figure(title, [table])
-    blocks = [_SCALE_KEY, *blocks] if blocks else []
-    return Section("dimensions", "Dimensions by judge", blocks, link="Dimensions")
 
 
 def slices(view: View, part: str, title: str) -> Section:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from medal_judges.eval.metaeval.cascade import CascadeCurve
+from medal_judges.eval.metaeval.comparison import CascadeCurve
 from medal_judges.eval.metaeval.metaeval import ResultRow
 from medal_judges.records.rating import rescale
 from medal_judges.records.signature import Signature, require_comparable
@@ -198,31 +198,21 @@ def cascades(curves: Sequence[CascadeCurve], figures: Figures) -> Section:
 
 
 def calibration(view: View, figures: Figures) -> Section:
-    """Headline dimensions in sight, the others folded by set."""
+    """For each set a panel a dimension, the first set in sight."""
     colours = {judge: min(i, OTHER_INDEX) for i, judge in enumerate(view.judges)}
     legend = list(colours.items())
-    heads: list[Plot] = []
-    folds: list[tuple[str, list[Plot]]] = []
+    folds: list[Block] = []
     for name, text in view.labels.items():
-        dimensions = view.dimensions(name)
-        panels = {
-            dimension: calibration_panel(f"{text}: {dimension}", rows, colours)
-            for dimension in dimensions
+        panels = [
+            calibration_panel(f"{text}: {dimension}", rows, colours)
+            for dimension in view.dimensions(name)
             if (rows := [row for row in view.rows(name, dimension) if row.points])
-        }
-        if not panels:
-            continue
-        title = f"{text}: calibration"
-        figures[f"calibration-{view.slugs[name]}"] = Figure(title, [*panels.values()], "", legend)
-        headline = view.headlines.get(name)
-        heads += [panel for dimension, panel in panels.items() if dimension == headline]
-        if more := [panel for dimension, panel in panels.items() if dimension != headline]:
-            folds.append(
-                (f"{text}: {len(dimensions) - (headline is not None)} more dimensions", more)
-            )
-    blocks: list[Block] = [Figure("Calibration panels", heads)] if heads else []
-    blocks += [Fold(text, [Figure(text, more)], is_open=not heads) for text, more in folds]
-    blocks = [Strip(legend, "Judges", blocks)] if blocks else []
+        ]
+        if panels:
+            title = f"{text}: calibration"
+            figures[f"calibration-{view.slugs[name]}"] = Figure(title, panels, legend=legend)
+            folds.append(Fold(text, [Figure(title, panels)], is_open=not folds))
+    blocks = [Strip(legend, "Judges", folds)] if folds else []
     return Section("calibration", "Calibration", blocks)
 
 

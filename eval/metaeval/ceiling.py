@@ -38,6 +38,7 @@ from medal_judges.stats.correlation import (
     Floats,
     Statistic,
     correlation_statistic,
+    ratio,
     undefined_reason,
     weighted_spearman,
 )
@@ -70,11 +71,8 @@ def against_ceiling(aligned: Aligned, kind: Kind, *, whole: bool = True) -> dict
     values, score, weights, clusters = shared.values, shared.score, shared.weights, shared.clusters
     bots = [] if binary else shared.chatbots
     person = human_ceiling(values, kind, clusters, bots, weights=weights)
-    judge_reason = (
-        not_classifiable(score, values) if binary else undefined_reason(shared.human, score)
-    )
-    if judge_reason:
-        judge = undefined(METRICS if binary else CORRELATIONS, judge_reason)
+    if why := not_classifiable(score, values) if binary else undefined_reason(shared.human, score):
+        judge = undefined(METRICS if binary else CORRELATIONS, why)
     else:
         judge = human_ceiling(values, kind, clusters, bots, judge=score, weights=weights)
     if not whole:
@@ -82,10 +80,9 @@ def against_ceiling(aligned: Aligned, kind: Kind, *, whole: bool = True) -> dict
             "ceiling": {headline: person[headline]},
             "like_for_like": {headline: judge[headline]},
         }
-    lacking = [side[headline] for side in (judge, person) if side[headline].value is None]
-    if lacking:
-        difference = Estimate(None, reason=lacking[0].reason)
-    else:
+    sides = (judge[headline], person[headline])
+    difference = next((side for side in sides if side.value is None), None)
+    if difference is None:
         one, two = (ceiling_statistic(values, kind, judge=by) for by in (score, None))
         assert one is not None and two is not None  # their figures are defined
         one, two = weighted(one, weights), weighted(two, weights)
@@ -162,10 +159,8 @@ def ceiling_statistic(
         for name in each[0]:
             values = np.array([one[name] for one in each])
             defined = np.where(np.isfinite(values), sizes, 0.0)
-            out = np.full(values.shape[1], np.nan)
             total = (defined * np.where(defined > 0, values, 0.0)).sum(axis=0)
-            np.divide(total, defined.sum(axis=0), out=out, where=defined.sum(axis=0) > 0)
-            means[name] = out
+            means[name] = ratio(total, defined.sum(axis=0))
         return means
 
     return statistic if parts else None

@@ -11,7 +11,7 @@ import pytest
 from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.benchmark.page import write_report
-from medal_judges.eval.metaeval.cascade import CascadeCurve, cascade_curve
+from medal_judges.eval.metaeval.comparison import CascadeCurve, cascade_curve
 from medal_judges.eval.metaeval.metaeval import JudgedRows, evaluate
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement

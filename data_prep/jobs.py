@@ -13,7 +13,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -394,8 +394,9 @@ class JsonJob(ABC):
 
 
 class JsonRunner(JobRunner[JsonJob]):
-    """Runs JsonJobs on one model by the prompt file ``prompt``; an unusable answer is requested
-    again with the reason. The prompt's placeholders are ``placeholders`` and ``reason``.
+    """Runs JsonJobs on one model by the config's prompt file; an unusable answer is requested again
+    with the reason. The prompt's placeholders are ``placeholders`` and ``reason``. The signature
+    ``by`` includes ``what`` the jobs do and the texts ``prompts`` that fill placeholders.
 
     Raises ConfigError for a prompt file that does not fit.
     """
@@ -403,31 +404,33 @@ class JsonRunner(JobRunner[JsonJob]):
     def __init__(
         self,
         config: JsonJobsConfig,
-        prompt: str,
+        what: str,
         placeholders: Collection[str],
         *,
+        prompts: object = None,
         agents: Agents | None = None,
         max_cost: float | None = None,
     ) -> None:
-        self.config, self.name = config, config.llm.model
-        self.prompt = load_prompt(prompt, {*placeholders, "reason"})
+        self.config, self.name, self.what, self.prompts = config, config.llm.model, what, prompts
+        self.prompt = load_prompt(config.prompt, {*placeholders, "reason"})
         self.jobs: dict[str, JsonJob] = {}
         self.earlier = self.over = 0  # jobs that earlier runs finished; all that are over
         self._left: Iterator[JsonJob] = iter(())
         agents = agents or Agents({self.name: config.llm})
         super().__init__(Journal(Path()), agents, max_cost=max_cost, failures=1)
 
-    def signature(self, judge: str, *settings: object, prompts: object = None) -> str:
-        """What an answer depends on: the model, its decoding, ``settings`` and the prompt."""
+    @property
+    def by(self) -> str:
+        """The signature: the model, its decoding and the prompt."""
         decoding = {"tries", "temperature", "top_p", "max_tokens", "enforce"}
         llm = self.agents.get(self.name)
         signature = Signature(
-            judge=judge,
+            judge=self.what,
             revision=content_hash(
-                [self.config.model_dump(include=decoding), *settings, dict(llm.fingerprint())]
+                [self.config.model_dump(include=decoding), dict(llm.fingerprint())]
             ),
             base=llm.name,
-            prompt=content_hash([self.prompt.model_dump(), prompts]),
+            prompt=content_hash([self.prompt.model_dump(), self.prompts]),
             seed=self.config.seed,
             version=__version__,
         )
@@ -435,35 +438,33 @@ class JsonRunner(JobRunner[JsonJob]):
 
     def finish(
         self,
-        jobs: Iterable[JsonJob],
+        jobs: Sequence[JsonJob],
         out: Path,
-        by: str,
         *,
         overwrite: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Run ``jobs``, resuming from the journal of the file ``out``; ``by`` is the signature of
-        all its answers. Jobs that failed in an earlier run are tried again. ``progress`` is called
-        with the number of jobs that are over.
+        """Run ``jobs``, resuming from the journal of the file ``out``. Jobs that failed in an
+        earlier run are tried again. ``progress`` is called with the number of jobs that are over.
 
         Raises MedalError if ``out`` has answers by another signature, or no journal.
         """
-        self.journal, self.made_by = Journal(beside(out, "answers")), by
+        self.journal, self.made_by = Journal(beside(out, "answers")), self.by
         if overwrite:
             self.journal.path.unlink(missing_ok=True)
         elif out.exists() and not self.journal.path.exists():
             problem = f"{out} exists, but not {self.journal.path.name}, which a resume needs"
             raise MedalError(problem, hint=_AGAIN)
-        for job in jobs:
-            if job.id in self.jobs:
-                raise MedalError(f"two jobs have the id {job.id!r}", hint="leave one of them out")
-            self.jobs[job.id] = job
+        self.jobs = {job.id: job for job in jobs}
+        if len(self.jobs) < len(jobs):
+            twice = next(id for id, n in Counter(job.id for job in jobs).items() if n > 1)
+            raise MedalError(f"two jobs have the id {twice!r}", hint="leave one of them out")
         self.replay()
-        for job in self.jobs.values():
+        for job in jobs:
             if job.failed:
                 job.restart()
-        left = [job for job in self.jobs.values() if job.value is None]
-        self.earlier = self.over = len(self.jobs) - len(left)
+        left = [job for job in jobs if job.value is None]
+        self.earlier = self.over = len(jobs) - len(left)
         self._left = iter([job for job in left if job.id not in self.active])
         self.run(None if progress is None else lambda: progress(self.over))
 

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from medal_judges.data_prep.jobs import (
-    Agents,
     JsonJob,
     JsonJobsConfig,
     JsonRunner,
@@ -101,9 +101,7 @@ class Translation(JsonJob):
             self.row.dialogue,
             id=self.id,
             lang=self.lang,
-            turns=tuple(
-                replace(t, content=c) for t, c in zip(self.source, self.value, strict=True)
-            ),
+            turns=tuple(replace(turn, content=text) for turn, text in pairs),
             source="medal-translated",
             meta={},
         )
@@ -112,61 +110,48 @@ class Translation(JsonJob):
         )
 
 
-class Translator(JsonRunner):
-    """Translates by ``config.llm``."""
+def translator(config: TranslateConfig, **options: Any) -> JsonRunner:
+    """The runner that translates; ``options`` as for JsonRunner."""
+    return JsonRunner(config, "translation", ("language", "dialogue"), **options)
 
-    def __init__(
-        self,
-        config: TranslateConfig,
-        *,
-        agents: Agents | None = None,
-        max_cost: float | None = None,
-    ) -> None:
-        placeholders = ("language", "dialogue")
-        super().__init__(config, config.prompt, placeholders, agents=agents, max_cost=max_cost)
 
-    def by(self) -> str:
-        """The signature in every translated row."""
-        return self.signature("translation (whole)")
+def translate(
+    runner: JsonRunner,
+    translations: Sequence[Translation],
+    out: Path,
+    *,
+    overwrite: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Counter[str]:
+    """Write the translations to ``out``, after rows of earlier runs, and those that failed to
+    ``x.failed.jsonl`` with the reason; returns the reasons. The next run tries these again.
 
-    def translate(
-        self,
-        translations: Sequence[Translation],
-        out: Path,
-        *,
-        overwrite: bool = False,
-        progress: Callable[[int], None] | None = None,
-    ) -> Counter[str]:
-        """Write the translations to ``out``, after rows of earlier runs, and those that failed to
-        ``x.failed.jsonl`` with the reason; returns the reasons. The next run tries these again.
-
-        Raises MedalError if ``out`` holds rows of another translator.
-        """
-        by = self.by()
-        self.finish(translations, out, by, overwrite=overwrite, progress=progress)
-        good: list[LabelledDialogue] = []
-        if out.exists() and not overwrite:
-            records = Journal(out).records(parse_labelled)
-            good = [row for row in records if row.id not in self.jobs]
-        failed = []
-        for each in translations:
-            reason = self.failure(each)
-            if reason is None:
-                good.append(each.result(by))
-                continue
-            extra = {
-                "translated_from": each.row.id,
-                "to": each.lang,
-                "failure": reason,
-                "tries": each.tries,
-            }
-            dialogue = replace(each.row.dialogue, id=each.id)
-            failed.append(replace(each.row, dialogue=dialogue, labels={}, scales={}, extra=extra))
-        write_records(out, good)
-        beside(out, "failed").unlink(missing_ok=True)
-        if failed:
-            write_records(beside(out, "failed"), failed)
-        return Counter(str(row.extra["failure"]) for row in failed)
+    Raises MedalError if ``out`` holds rows of another translator.
+    """
+    runner.finish(translations, out, overwrite=overwrite, progress=progress)
+    good: list[LabelledDialogue] = []
+    if out.exists() and not overwrite:
+        records = Journal(out).records(parse_labelled)
+        good = [row for row in records if row.id not in runner.jobs]
+    failed = []
+    for each in translations:
+        reason = runner.failure(each)
+        if reason is None:
+            good.append(each.result(runner.made_by))
+            continue
+        extra = {
+            "translated_from": each.row.id,
+            "to": each.lang,
+            "failure": reason,
+            "tries": each.tries,
+        }
+        dialogue = replace(each.row.dialogue, id=each.id)
+        failed.append(replace(each.row, dialogue=dialogue, labels={}, scales={}, extra=extra))
+    write_records(out, good)
+    beside(out, "failed").unlink(missing_ok=True)
+    if failed:
+        write_records(beside(out, "failed"), failed)
+    return Counter(str(row.extra["failure"]) for row in failed)
 
 
 def require_targets(languages: Sequence[str], source: str = "en") -> None:

@@ -78,7 +78,7 @@ def test_a_dry_run_counts_what_the_protocol_asks(tmp_path: Path, tiny_llama: Pat
     out = tmp_path / "out"
     path = small(tmp_path / "c.yaml", tiny_llama, out)
     config = load_config(GenerateConfig, path)
-    costs = estimate(config, Assumed(acceptance=1, chatbot_words=3))
+    costs = estimate(config, assumed=Assumed(acceptance=1, chatbot_words=3))
     # Every try accepted: 2 first messages, then reply, message, reply in each of 2 dialogues.
     assert [costs[f"{kind}:tiny"].requests for kind in ("user", "judge", "chatbot")] == [4, 4, 4]
     first_reply = [Message("system", "Chat."), Message("user", " ".join(["words"] * 23))]
@@ -86,7 +86,7 @@ def test_a_dry_run_counts_what_the_protocol_asks(tmp_path: Path, tiny_llama: Pat
     read = 2 * prompt_tokens_above(first_reply) + 2 * prompt_tokens_above(first_reply + later)
     assert costs["chatbot:tiny"].input == read
     assert all(c.money == 0 for c in costs.values()) and not out.exists()
-    nothing = estimate(config, Assumed(acceptance=0))
+    nothing = estimate(config, assumed=Assumed(acceptance=0))
     none = {agent: cost.requests for agent, cost in nothing.items()}
     assert none == {"user:tiny": 6, "judge:tiny": 6, "chatbot:tiny": 0}
 
@@ -115,7 +115,7 @@ def test_a_dry_run_keeps_to_the_chatbots_and_knows_what_a_batch_saves(
     ]
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
     sure = Assumed(acceptance=1)
-    costs = estimate(load_config(GenerateConfig, path), sure)
+    costs = estimate(load_config(GenerateConfig, path), assumed=sure)
     paid, batched = costs["chatbot:paid"], costs["chatbot:batched"]
     assert (paid.requests, paid.input) == (batched.requests, batched.input)
     assert paid.money and batched.money == pytest.approx(paid.money / 2)

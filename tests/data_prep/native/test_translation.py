@@ -22,8 +22,9 @@ from medal_judges.data_prep.jobs import UnusableError, beside, json_object
 from medal_judges.data_prep.native.translation import (
     TranslateConfig,
     Translation,
-    Translator,
     require_targets,
+    translate,
+    translator,
 )
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.llm.cost import CostLimitError
@@ -53,10 +54,10 @@ class Run:
     ) -> None:
         self.agents = agents or one_agent(answer)
         plain = load_config(TranslateConfig, "native/translate", ["llm=fake"])
-        by = Translator(plain.model_copy(update=settings), agents=self.agents)
+        by = translator(plain.model_copy(update=settings), agents=self.agents)
         jobs = [Translation(r, lang, check) for r in rows for lang in langs]
-        self.failures: Counter[str] = by.translate(jobs, out)
-        self.by, self.earlier = by.by(), by.earlier
+        self.failures: Counter[str] = translate(by, jobs, out)
+        self.by, self.earlier = by.by, by.earlier
         self.rows = list(read_labelled(out))
         self.prompts = prompts(self.agents.bodies)
 

@@ -463,15 +463,14 @@ class JsonRunner(JobRunner[JsonJob]):
             if job.id in self.jobs:
                 raise MedalError(f"two jobs have the id {job.id!r}", hint="leave one of them out")
             self.jobs[job.id] = job
-        with self.journal.stay_open():
-            self.replay()
-            for job in self.jobs.values():
-                if job.failed:
-                    job.restart()
-            left = [job for job in self.jobs.values() if job.question() is not None]
-            self.earlier = self.over = len(self.jobs) - len(left)
-            self._left = iter([job for job in left if job.id not in self.active])
-            self.run(None if progress is None else lambda: progress(self.over))
+        self.replay()
+        for job in self.jobs.values():
+            if job.failed:
+                job.restart()
+        left = [job for job in self.jobs.values() if job.question() is not None]
+        self.earlier = self.over = len(self.jobs) - len(left)
+        self._left = iter([job for job in left if job.id not in self.active])
+        self.run(None if progress is None else lambda: progress(self.over))
 
     def replays(self, answer: Answer) -> bool:
         if answer.by != self.made_by:

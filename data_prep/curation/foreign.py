@@ -11,7 +11,6 @@ from medal_judges.errors import ConfigError
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.languages import UNKNOWN_LANGUAGE, base_language
 
-DEFAULT = "curate/foreign_language"
 _LONGEST = 4000  # characters of a comment; a sentence is expected
 _CLAUSE = re.compile(r"[.;:!?\n]+|,|\b(?:but|although|though|while|whereas)\b", re.IGNORECASE)
 _WORD = re.compile(r"[\w'’]+")
@@ -37,16 +36,14 @@ class ForeignLanguage:
 
     def __init__(self, keywords: ForeignKeywords) -> None:
         self.keywords = keywords
-        self._phrases = [_compiled(rf"\b(?:{text})") for text in keywords.phrases]
-        self._named = lru_cache(maxsize=None)(self._patterns)
-        self._named("en")  # reports a bad pattern at once
+        self._patterns = lru_cache(maxsize=None)(self._patterns_of)
+        self._patterns("en")  # reports a bad pattern at once
 
     def match(self, row: LabelledDialogue) -> tuple[str, str] | None:
         """(the text that matched, comment) for a row to leave out, else None; None also if the
         judge did not call the row uninterpretable."""
         for comment in self._comments(row) or ():
-            keyword = self.find(comment, row.dialogue.lang)
-            if keyword is not None:
+            if (keyword := self.find(comment, row.dialogue.lang)) is not None:
                 return keyword, comment
         return None
 
@@ -57,15 +54,13 @@ class ForeignLanguage:
     def find(self, comment: str, lang: str) -> str | None:
         """The keyword in a comment on a dialogue in ``lang``, None if there is none."""
         text, keywords = comment[:_LONGEST], self.keywords
-        for pattern in (*self._phrases, *self._named(lang)):
+        for pattern in self._patterns(lang):
             for hit in pattern.finditer(text):
                 before = _CLAUSE.split(text[: hit.start()])[-1]
-                if set(_words(before)[-_REACH:]) & set(keywords.negations):
-                    continue
                 after = _CLAUSE.split(text[hit.end() :])[0]
                 words = set(_words(before + hit.group() + after))
                 of_user = words & set(keywords.user) and not words & set(keywords.assistant)
-                if not of_user:  # else it is about the user's words
+                if not of_user and not set(_words(before)[-_REACH:]) & set(keywords.negations):
                     return hit.group().strip()
         return None
 
@@ -80,35 +75,34 @@ class ForeignLanguage:
         texts = (comments.get(name) for name in self.keywords.comments)
         return [text for text in texts if isinstance(text, str) and text.strip()]
 
-    def _patterns(self, lang: str) -> list[re.Pattern[str]]:
-        """The patterns with names of languages other than ``lang``; none if that is unknown."""
-        if lang == UNKNOWN_LANGUAGE:
-            return []
-        own, keywords = base_language(lang), self.keywords
-        names = [name for code, all_ in keywords.languages.items() if code != own for name in all_]
-        foreign, topic = (
-            rf"{start}(?:{'|'.join(map(re.escape, words)) or '(?!)'})\b"
-            for start, words in ((r"\b", names), ("[ -]", keywords.topics))
-        )
-        filled = (
-            text.replace("{foreign}", foreign).replace("{topic}", topic) for text in keywords.named
-        )
-        return [_compiled(text) for text in filled]
+    def _patterns_of(self, lang: str) -> list[re.Pattern[str]]:
+        """The phrases, and the patterns with names of languages other than ``lang`` if that is
+        known."""
+        keywords = self.keywords
+        texts = [rf"\b(?:{text})" for text in keywords.phrases]
+        if lang != UNKNOWN_LANGUAGE:
+            own = base_language(lang)
+            names = [n for code, all_ in keywords.languages.items() if code != own for n in all_]
+            foreign, topic = (
+                rf"{start}(?:{'|'.join(map(re.escape, words)) or '(?!)'})\b"
+                for start, words in ((r"\b", names), ("[ -]", keywords.topics))
+            )
+            for text in keywords.named:
+                texts.append(text.replace("{foreign}", foreign).replace("{topic}", topic))
+        patterns = []
+        for text in texts:
+            try:
+                patterns.append(re.compile(text, re.IGNORECASE))
+            except re.error as error:
+                problem = f"keyword pattern {text!r} is not a regular expression: {error}"
+                raise ConfigError(problem) from error
+        return patterns
 
 
-def load_foreign(path: str = DEFAULT) -> ForeignLanguage:
+def load_foreign(path: str = "curate/foreign_language") -> ForeignLanguage:
     """The filter of a keyword file. Raises ConfigError."""
     return ForeignLanguage(load_config(ForeignKeywords, path))
 
 
 def _words(text: str) -> list[str]:
     return [word.lower().replace("’", "'") for word in _WORD.findall(text)]
-
-
-def _compiled(text: str) -> re.Pattern[str]:
-    try:
-        return re.compile(text, re.IGNORECASE)
-    except re.error as error:
-        raise ConfigError(
-            f"keyword pattern {text!r} is not a regular expression: {error}"
-        ) from error

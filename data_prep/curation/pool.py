@@ -6,15 +6,12 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import model_validator
-
 from medal_judges.config import Config, option
-from medal_judges.data_prep.curation.foreign import ForeignLanguage, load_foreign
+from medal_judges.data_prep.curation.foreign import ForeignLanguage
 from medal_judges.data_prep.sources.registry import stream_spec
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.reading.options import ReadOptions
@@ -23,8 +20,25 @@ from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.labelled import LabelledDialogue
 
 Policy = Literal["balanced", "random"]
-Aggregate = Literal["majority", "any", "all"]
 CLEAN = "clean"  # the category of dialogues without an issue
+
+
+class CurateOptions(Config):
+    """The options of ``medal curate``."""
+
+    files: tuple[str, ...] = option(
+        argument=True, metavar="IN...", help="Labelled dialogues: files, or medal."
+    )
+    out: Path = option(help="Folder to write: the selection and its report.")
+    n: int = option(100, ge=1, help="Dialogues per language.")
+    policy: Policy = option("balanced", help="How dialogues are chosen.")
+    lang: tuple[str, ...] = option((), help="ISO 639-1 code; may be repeated. Default: all.")
+    keywords: str = option("curate/foreign_language", help="YAML of the foreign-language filter.")
+    keep_foreign: bool = option(False, help="Do not filter by the judge's comments.")
+    rubric: str = option("medal", help="Shipped name or YAML file: issues and overall.")
+    seed: int = option(0, ge=0, help="Seed of every random draw.")
+    overwrite: bool = option(False, help="Start again from the beginning; replaces OUT.")
+    reading: ReadOptions = ReadOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,35 +65,13 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A dialogue that is no candidate; ``keyword`` is what matched in ``comment``."""
-
-    id: str
-    lang: str
-    reason: Literal["foreign_language", "missing_label"]
-    detail: str
-    keyword: str | None = None
-    comment: str | None = None
-
-    def to_record(self) -> dict[str, Any]:
-        """One line of left_out.jsonl."""
-        return {key: value for key, value in asdict(self).items() if value is not None}
-
-
-@dataclass(frozen=True, slots=True)
 class LabelRules:
-    """How labels become a candidate's categories and level.
-
-    ``issues`` are selected by; ``faults`` (``other``) only stop a dialogue from being clean.
-    ``aggregate`` says when an issue with several answers is present: at least half of them
-    (``majority``; a tie counts, since issues are rare), one (``any``) or ``all``. Several overall
-    scores become the level nearest to their mean, the lower of two equally near.
-    """
+    """How labels become a candidate's categories and level. ``issues`` are selected by; ``faults``
+    (``other``) only stop a dialogue from being clean."""
 
     issues: tuple[str, ...]
     faults: tuple[str, ...]
     overall: Dimension
-    aggregate: Aggregate = "majority"
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -91,22 +83,18 @@ class LabelRules:
         """The whole numbers of the overall scale, even if it is continuous."""
         return tuple(range(math.ceil(self.overall.low), math.floor(self.overall.high) + 1))
 
-    def read(self, row: LabelledDialogue) -> Candidate | LeftOut:
-        """The row as a candidate; left out if a label is missing."""
-        asked = (*self.issues, self.overall.name)
-        if missing := [name for name in asked if not _given(row, name)]:
-            detail = f"no answer for {', '.join(missing)}"
-            return LeftOut(row.id, row.dialogue.lang, "missing_label", detail)
-        return self.unchecked(row)
+    def missing(self, row: LabelledDialogue) -> list[str]:
+        """The labels that a balanced selection needs and the row lacks."""
+        return [name for name in (*self.issues, self.overall.name) if not _given(row, name)]
 
-    def unchecked(self, row: LabelledDialogue) -> Candidate:
-        """The row as a candidate with the labels it has, for policies that need none."""
+    def read(self, row: LabelledDialogue) -> Candidate:
+        """The row as a candidate with the labels it has. An issue is present if at least half of
+        several answers say so (a tie counts, since issues are rare); several overall scores become
+        the level nearest to their mean, the lower of two equally near."""
         present = []
         for name in (*self.issues, *self.faults):
             values = _given(row, name)
-            share = sum(value >= 0.5 for value in values) / max(1, len(values))
-            least = {"majority": 0.5, "any": 1e-9, "all": 1.0}[self.aggregate]
-            present += [name] if values and share >= least else []
+            present += [name] if sum(v >= 0.5 for v in values) >= max(1, len(values)) / 2 else []
         categories = [name for name in present if name in self.issues]
         if not present and all(_given(row, name) for name in self.issues):
             categories = [CLEAN]
@@ -126,15 +114,14 @@ def _given(row: LabelledDialogue, name: str) -> list[float]:
     return [value for value in row.labels.get(name, ()) if value is not None]
 
 
-def label_rules(rubric: str = "medal", aggregate: Aggregate = "majority") -> LabelRules:
+def label_rules(rubric: str = "medal") -> LabelRules:
     """The rules of a rubric's issues and its ``overall``. Raises ConfigError."""
     dimensions = {d.name: d for d in load_rubric(rubric)}
-    overall = dimensions.get("overall")
-    if overall is None:
+    if "overall" not in dimensions:
         raise ConfigError(f"rubric {rubric}: curation needs a dimension 'overall'")
     issues = [name for name, d in dimensions.items() if d.is_issue]
     selected_by = tuple(name for name in issues if name != "other")
-    return LabelRules(selected_by, tuple({*issues} & {"other"}), overall, aggregate)
+    return LabelRules(selected_by, tuple({*issues} & {"other"}), dimensions["overall"])
 
 
 def shuffled(candidates: Iterable[Candidate], seed: int) -> list[Candidate]:
@@ -149,62 +136,18 @@ def draw(seed: int, key: str) -> float:
     return int.from_bytes(digest[:7], "big") / 2**56
 
 
-class CurateOptions(Config):
-    """The options of ``medal curate``. Raises ConfigError for options that do not fit."""
-
-    files: tuple[str, ...] = option(
-        argument=True, metavar="IN...", help="Labelled dialogues: files, or medal."
-    )
-    out: Path = option(help="Folder to write: the selection and its report.")
-    n: int = option(100, ge=1, help="Dialogues per language.")
-    policy: Policy = option("balanced", help="How dialogues are chosen.")
-    lang: tuple[str, ...] = option((), help="ISO 639-1 code; may be repeated. Default: all.")
-    aggregate: Aggregate = option(
-        "majority", help="How many of several answers make an issue present."
-    )
-    keywords: str = option("curate/foreign_language", help="YAML of the foreign-language filter.")
-    keep_foreign: bool = option(False, help="Do not filter by the judge's comments.")
-    max_per_context: int | None = option(
-        None, ge=1, help="With --policy balanced. Default: no limit."
-    )
-    rubric: str = option("medal", help="Shipped name or YAML file: issues and overall.")
-    seed: int = option(0, ge=0, help="Seed of every random draw.")
-    overwrite: bool = option(False, help="Start again from the beginning; replaces OUT.")
-    reading: ReadOptions = ReadOptions()
-
-    @model_validator(mode="after")
-    def _fits(self) -> CurateOptions:
-        if self.max_per_context is not None and self.policy != "balanced":
-            raise ConfigError("--max-per-context needs --policy balanced")
-        return self
-
-    @cached_property
-    def rules(self) -> LabelRules:
-        """The rules of the rubric."""
-        return label_rules(self.rubric, self.aggregate)
-
-    @cached_property
-    def foreign(self) -> ForeignLanguage | None:
-        """The foreign-language filter, if it is used."""
-        return None if self.keep_foreign else load_foreign(self.keywords)
-
-
-@dataclass(slots=True)
-class LabelledPool:
-    """Candidates, and what was left out. ``silent`` counts rows called uninterpretable without a
-    comment, which the filter cannot judge."""
-
-    candidates: list[Candidate] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
-    silent: int = 0
-
-
-def read_pool(options: CurateOptions, report: ReadingReport) -> LabelledPool:
-    """Candidates of all rows in the languages of ``options``.
+def read_pool(
+    options: CurateOptions,
+    rules: LabelRules,
+    foreign: ForeignLanguage | None,
+    report: ReadingReport,
+) -> tuple[list[Candidate], list[dict[str, Any]], int]:
+    """Candidates of all rows in the languages of ``options``; the lines of left_out.jsonl; and how
+    many rows are called uninterpretable without a comment, which the filter cannot judge.
 
     Raises DataError for an id that occurs twice and for a pool without a candidate.
     """
-    pool, where, foreign = LabelledPool(), ", ".join(options.files), options.foreign
+    candidates, left_out, silent = [], [], 0
     seen: set[str] = set()
     present: set[str] = set()
     for spec in options.files:
@@ -216,26 +159,25 @@ def read_pool(options: CurateOptions, report: ReadingReport) -> LabelledPool:
             present.add(lang)
             if options.lang and lang not in options.lang:
                 continue
+            out: dict[str, Any] = {"id": row.id, "lang": lang}
             if foreign is not None and (matched := foreign.match(row)):
-                detail = "the judge's comment speaks of another language"
-                pool.left_out.append(LeftOut(row.id, lang, "foreign_language", detail, *matched))
+                out |= {"reason": "foreign_language"}
+                out |= {"detail": "the judge's comment speaks of another language"}
+                left_out.append(out | {"keyword": matched[0], "comment": matched[1]})
                 continue
-            pool.silent += foreign is not None and foreign.is_silent(row)
-            balanced = options.policy == "balanced"
-            found = options.rules.read(row) if balanced else options.rules.unchecked(row)
-            if isinstance(found, LeftOut):
-                pool.left_out.append(found)
-            else:
-                pool.candidates.append(found)
-    pool.left_out.sort(key=lambda out: (out.lang, out.id))
-    if pool.candidates:
-        return pool
+            silent += foreign is not None and foreign.is_silent(row)
+            if options.policy == "balanced" and (missing := rules.missing(row)):
+                detail = f"no answer for {', '.join(missing)}"
+                left_out.append(out | {"reason": "missing_label", "detail": detail})
+                continue
+            candidates.append(rules.read(row))
+    if candidates:
+        return candidates, sorted(left_out, key=lambda out: (out["lang"], out["id"])), silent
     hint = f"languages there: {', '.join(sorted(present))}" if present else None
-    problem = (
-        f"no dialogue in {', '.join(options.lang)}" if present else "no dialogue to select from"
-    )
-    if pool.left_out:
-        reason = Counter(f"{out.reason}: {out.detail}" for out in pool.left_out).most_common(1)[0]
-        problem = f"all {len(pool.left_out)} dialogues left out ({reason[0]})"
+    asked = f" in {', '.join(options.lang)}" if present else " to select from"
+    problem = f"no dialogue{asked}"
+    if left_out:
+        reason = Counter(f"{out['reason']}: {out['detail']}" for out in left_out).most_common(1)[0]
+        problem = f"all {len(left_out)} dialogues left out ({reason[0]})"
         hint = "label the dialogues first (medal label), or choose a policy that needs no labels"
-    raise DataError(where, None, problem, hint=hint)
+    raise DataError(", ".join(options.files), None, problem, hint=hint)

@@ -1,5 +1,5 @@
 """A curation: the selection of each language, how even it is beside its pool and beside random
-samples of the same size, and its report (terminal, curation.json, counts.csv, page)."""
+samples of the same size, and its report (terminal, curation.json, page)."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from markupsafe import Markup
 
 from medal_judges import __version__
+from medal_judges.data_prep.curation.foreign import load_foreign
 from medal_judges.data_prep.curation.pool import (
     Candidate,
     CurateOptions,
-    LabelledPool,
     LabelRules,
+    label_rules,
+    read_pool,
     shuffled,
 )
-from medal_judges.data_prep.curation.selection import LanguageSelection, covered_share, select
+from medal_judges.data_prep.curation.selection import Selected, select
 from medal_judges.data_prep.sources.registry import stream_spec
 from medal_judges.reading.report import ReadingReport
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
 from medal_judges.report.console import print_tables
-from medal_judges.report.numbers import number
 from medal_judges.report.page import Block, Fold, Section, facts_section, write_page
-from medal_judges.report.table import Cell, Heat, Table, write_csv
+from medal_judges.report.table import Cell, Heat, Table
+from medal_judges.stats.correlation import Floats
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.weights import effective_size
 from medal_judges.storage.files import atomic_write
 
-Floats = npt.NDArray[np.float64]
-RANDOM_SAMPLES = 200  # their mean stands beside the selection
-_MET = 0.9  # of an even share counts as reached
-FACTORS = {"category": "Issues", "level": "Overall score", "chatbot": "Chatbots", "user": "Users"}
+RANDOM_SAMPLES = 200  # their mean is shown beside the selection
+_REACHED = 0.9  # of an even share
+_FACTORS = {"category": "Issues", "level": "Overall score", "chatbot": "Chatbots", "user": "Users"}
 _LISTED = 300  # left-out rows on the page; left_out.jsonl has all
 _EVENNESS = (
     "Entropy of the counts over that of equal counts, over the values that the pool has: 1 is "
@@ -53,45 +53,56 @@ _EFFECTIVE = "as many equally weighted dialogues say as much about the pool"
 
 @dataclass(frozen=True, slots=True)
 class Curation:
-    """The selection of each language and its balance (see ``language_balance``)."""
+    """The selection of each language and its balance: sizes, ``contexts`` (different groups),
+    ``factors`` (see ``factor_balances``), and how many equally weighted dialogues say as much about
+    the pool (``effective``). ``facts`` say how the selection was made, ``left_out`` has the lines
+    of left_out.jsonl, and ``silent`` counts uninterpretable rows without a comment."""
 
     options: CurateOptions
-    pool: LabelledPool
-    selections: Mapping[str, LanguageSelection]
+    facts: Mapping[str, str]
+    left_out: Sequence[Mapping[str, Any]]
+    silent: int
+    selections: Mapping[str, Sequence[Selected]]
     balances: Sequence[dict[str, Any]]
 
-    def facts(self) -> dict[str, Any]:
-        """How the selection was made; without paths."""
-        options, foreign = self.options, "off"
-        if options.foreign is not None:
-            foreign = content_hash(options.foreign.keywords.model_dump())
-        return {
-            "policy": options.policy,
-            "per language": options.n,
-            "seed": options.seed,
-            "aggregation of several answers": options.aggregate,
-            "dialogues of one context": options.max_per_context or "no limit",
-            "foreign-language filter": foreign,
-            "pool": content_hash(sorted(c.id for c in self.pool.candidates)),
-            "version": __version__,
-        }
 
+def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
+    """The selection of each language, languages in alphabetical order.
 
-def curate(pool: LabelledPool, options: CurateOptions) -> Curation:
-    """The selection of each language, languages in alphabetical order."""
+    Raises ConfigError, and DataError for a bad row and for a pool without a candidate.
+    """
+    rules = label_rules(options.rubric)
+    foreign = None if options.keep_foreign else load_foreign(options.keywords)
+    pool, left_out, silent = read_pool(options, rules, foreign, reading)
     selections, balances = {}, []
-    for lang in sorted({c.lang for c in pool.candidates}):
-        candidates = [c for c in pool.candidates if c.lang == lang]
-        selections[lang] = select(
-            options.policy,
-            candidates,
-            options.n,
-            options.rules,
-            seed=options.seed,
-            per_context=options.max_per_context,
+    for lang in sorted({c.lang for c in pool}):
+        candidates = [c for c in pool if c.lang == lang]
+        selections[lang] = select(options.policy, candidates, options.n, rules, seed=options.seed)
+        chosen = [c.candidate for c in selections[lang]]
+        balances.append(
+            {
+                "lang": lang,
+                "pool": len(candidates),
+                "wanted": options.n,
+                "selected": len(chosen),
+                "contexts": len({c.group for c in chosen}),
+                "factors": factor_balances(
+                    lang, candidates, chosen, options.n, rules, seed=options.seed
+                ),
+                "effective": effective_size([c.weight for c in selections[lang]]),
+            }
         )
-        balances.append(language_balance(lang, candidates, selections[lang], options))
-    return Curation(options, pool, selections, balances)
+    facts = {
+        "policy": options.policy,
+        "per language": str(options.n),
+        "seed": str(options.seed),
+        "foreign-language filter": content_hash(foreign.keywords.model_dump())
+        if foreign
+        else "off",
+        "pool": content_hash(sorted(c.id for c in pool)),
+        "version": __version__,
+    }
+    return Curation(options, facts, left_out, silent, selections, balances)
 
 
 def selected_rows(curation: Curation) -> list[LabelledDialogue]:
@@ -99,7 +110,7 @@ def selected_rows(curation: Curation) -> list[LabelledDialogue]:
     extra fields: policy, rank, stage, category, chance, weight, and the size of its pool."""
     options, notes = curation.options, {}
     for balance in curation.balances:
-        for rank, chosen in enumerate(curation.selections[balance["lang"]].chosen, 1):
+        for rank, chosen in enumerate(curation.selections[balance["lang"]], 1):
             note = {
                 "policy": options.policy,
                 "rank": rank,
@@ -122,34 +133,6 @@ def selected_rows(curation: Curation) -> list[LabelledDialogue]:
 # -- balance ---------------------------------------------------------------------------------------
 
 
-def language_balance(
-    lang: str, pool: Sequence[Candidate], selection: LanguageSelection, options: CurateOptions
-) -> dict[str, Any]:
-    """The balance of one language as in curation.json: sizes, ``contexts`` (different groups),
-    ``factors`` (see ``factor_balances``), and wishes without a candidate (``skipped``: category,
-    factor, value, times). ``effective``: that many equally weighted dialogues say as much about the
-    pool; ``covered``: share of the pool whose labels, chatbot and user a chosen dialogue has."""
-    chosen = [c.candidate for c in selection.chosen]
-    balanced = selection.policy == "balanced"
-    skipped = sorted(selection.skipped.items(), key=lambda item: (-item[1], item[0]))
-    factors = factor_balances(
-        lang, pool, chosen, options.n, options.rules, seed=options.seed, aimed=balanced
-    )
-    return {
-        "lang": lang,
-        "pool": len(pool),
-        "wanted": options.n,
-        "selected": len(chosen),
-        "contexts": len({c.group for c in chosen}),
-        "factors": factors,
-        "seeds": sum(c.stage == "seed" for c in selection.chosen),
-        "unseeded": selection.unseeded,
-        "skipped": [(*wish, times) for wish, times in skipped],
-        "covered": covered_share(pool, chosen) if balanced else None,
-        "effective": effective_size([c.weight for c in selection.chosen]),
-    }
-
-
 def factor_balances(
     lang: str,
     pool: Sequence[Candidate],
@@ -158,12 +141,10 @@ def factor_balances(
     rules: LabelRules,
     *,
     seed: int = 0,
-    aimed: bool = True,
 ) -> dict[str, dict[str, Any]]:
     """For categories, overall levels, chatbots and users: for each value the dialogues in the
-    ``pool``, ``selected``, ``at_random`` (mean of random samples) and an even share (``target``),
-    with the reason if it was clearly missed (``unmet``, only if ``wanted`` was ``aimed`` at); the
-    ``evenness`` (see there) and the ``ratio`` of the smallest count to the largest."""
+    ``pool``, ``selected``, ``at_random`` (mean of random samples) and an even share (``target``);
+    and the ``evenness`` (see there)."""
     ordered = shuffled(pool, seed)
     ids = {c.id for c in chosen}
     mine = np.array([c.id in ids for c in ordered], dtype=np.bool_)
@@ -171,13 +152,9 @@ def factor_balances(
     random = np.zeros((RANDOM_SAMPLES, len(ordered)), dtype=np.bool_)
     for sample in random:
         sample[rng.permutation(len(ordered))[: len(chosen)]] = True
-    faulty = np.array([any(name in rules.issues for name in c.categories) for c in ordered])
     values: dict[str, tuple[Sequence[str], list[tuple[str, ...]]]] = {
         "category": (rules.categories, [c.categories for c in ordered]),
-        "level": (
-            [str(level) for level in rules.levels],
-            [() if c.level is None else (str(c.level),) for c in ordered],
-        ),
+        "level": ([str(level) for level in rules.levels], [(str(c.level),) for c in ordered]),
         "chatbot": (sorted({c.chatbot for c in pool}), [(c.chatbot,) for c in ordered]),
         "user": (sorted({c.user for c in pool}), [(c.user,) for c in ordered]),
     }
@@ -186,31 +163,23 @@ def factor_balances(
         has = np.array([[v in its for v in names] for its in own], dtype=np.float64)
         table = has.reshape(-1, len(names))  # which candidate has which value
         counts, drawn, total = mine @ table, random @ table, table.sum(axis=0)
-        spare, target, there = (faulty & ~mine) @ table, wanted / len(names), total > 0
-        rows = []
-        for i, name in enumerate(names):
-            unmet = None
-            if aimed and counts[i] < _MET * target:
-                unmet = "other wishes weighed more" if spare[i] else "no more of it with an issue"
-                unmet = "all there are" if counts[i] == total[i] else unmet
-                unmet = unmet if total[i] else "none in the pool"
-            rows.append(
-                {
-                    "value": name,
-                    "pool": int(total[i]),
-                    "selected": int(counts[i]),
-                    "at_random": float(drawn.mean(axis=0)[i]),
-                    "target": target,
-                    "unmet": unmet,
-                }
-            )
+        there = total > 0
+        rows = [
+            {
+                "value": name,
+                "pool": int(total[i]),
+                "selected": int(counts[i]),
+                "at_random": float(drawn.mean(axis=0)[i]),
+                "target": wanted / len(names),
+            }
+            for i, name in enumerate(names)
+        ]
+        of_random = [e for row in drawn if (e := evenness(row[there])) is not None]
         balances[factor] = {
             "values": rows,
             "evenness": evenness(counts[there]),
-            "evenness_at_random": _mean(evenness(row[there]) for row in drawn),
+            "evenness_at_random": sum(of_random) / len(of_random) if of_random else None,
             "evenness_of_pool": evenness(total[there]),
-            "ratio": _ratio(counts[there]),
-            "ratio_at_random": _mean(_ratio(row[there]) for row in drawn),
         }
     return balances
 
@@ -225,88 +194,95 @@ def evenness(counts: Floats) -> float | None:
     return max(0.0, float(-(shares * np.log(shares)).sum())) / math.log(len(counts))
 
 
-def _ratio(counts: Floats) -> float | None:
-    if len(counts) < 2 or counts.max() <= 0:
-        return None
-    return float(counts.min() / counts.max())
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
-
-
 # -- report ----------------------------------------------------------------------------------------
 
 
 def write_report(curation: Curation, folder: Path) -> None:
-    """Write curation.json (facts, left-out counts, balances), counts.csv and curation.html."""
-    balances = curation.balances
+    """Write curation.json (facts, left-out counts, balances) and curation.html."""
+    balances, listed = curation.balances, curation.left_out
     record = {
-        "facts": curation.facts(),
+        "facts": dict(curation.facts),
         "left_out": [
             {"lang": lang, "reason": reason, "dialogues": count}
             for (lang, reason), count in _left_out_counts(curation)
         ],
-        "uninterpretable_without_comment": curation.pool.silent,
+        "uninterpretable_without_comment": curation.silent,
         "languages": balances,
     }
     text = json.dumps(record, ensure_ascii=False, indent=1) + "\n"
     atomic_write(folder / "curation.json", text)
-    columns = ("lang", "factor", "value", "pool", "selected", "target", "at_random")
-    lines = (
+    rows = [
         (
-            *(b["lang"], name, v["value"], v["pool"], v["selected"]),
-            *(round(v["target"], 2), round(v["at_random"], 2)),
+            *(out["id"], out["lang"], out["detail"]),
+            Markup("<code>{}</code>").format(out.get("keyword", "")),
+            out.get("comment", ""),
         )
+        for out in listed[:_LISTED]
+    ]
+    heads = ("Dialogue", "Language", "Why", "Keyword", "Comment")
+    left = Table(f"{len(rows)} of {len(listed)}", heads, rows)
+    missed = [
+        (b["lang"], _FACTORS[name], _named(v), v["selected"], v["pool"], v["target"])
         for b in balances
-        for name, factor in b["factors"].items()
-        for v in factor["values"]
-    )
-    write_csv(folder / "counts.csv", columns, lines)
-    total, pool = (sum(b[key] for b in balances) for key in ("selected", "pool"))
-    subtitle = f"{total:,} dialogues of {pool:,} · {len(balances)} languages · policy "
+        for name, v in _misses(curation, b)
+    ]
+    columns = ("Language", "Of", "Value", "Selected", "Pool", "Target")
+    unmet: list[Block] = [Table("Less than an even share", columns, missed)] if missed else []
     effective = ", ".join(f"{b['lang']} {b['effective']:.0f}" for b in balances)
-    covered = [f"{b['lang']} {number(b['covered'])}" for b in balances if b["covered"] is not None]
-    facts = {name: str(value) for name, value in curation.facts().items()}
-    facts["effective size by the weights"] = f"{effective}: {_EFFECTIVE}"
-    if covered:
-        facts["share of the pool in cells with a selected dialogue"] = ", ".join(covered)
-    counts = [_counts(balances, name) for name in FACTORS]
-    sections = (
-        Section("evenness", "Evenness", _evenness(balances), _EVENNESS),
-        Section("counts", "Counts", counts, _COUNTS),
-        Section("unmet", "Targets not met", _unmet(balances)),
-        Section("left-out", "Left out", _left_out(curation), _LEFT_OUT),
-        facts_section(facts.items()),
+    facts = {**curation.facts, "effective size by the weights": f"{effective}: {_EFFECTIVE}"}
+    total, pool = (sum(b[key] for b in balances) for key in ("selected", "pool"))
+    write_page(
+        folder / "curation.html",
+        "Curation",
+        f"{total:,} dialogues of {pool:,} · {len(balances)} languages · "
+        f"policy {curation.options.policy}",
+        (
+            Section("evenness", "Evenness", _evenness(balances), _EVENNESS),
+            Section("counts", "Counts", [_counts(balances, name) for name in _FACTORS], _COUNTS),
+            Section("unmet", "Targets not met", [*unmet, *_shortfalls(curation)]),
+            Section(
+                "left-out",
+                "Left out",
+                [Fold(f"{len(listed)} dialogues", [left])] if listed else [],
+                _LEFT_OUT,
+            ),
+            facts_section(facts.items()),
+        ),
     )
-    page = folder / "curation.html"
-    write_page(page, "Curation", subtitle + curation.options.policy, sections)
 
 
 def print_report(curation: Curation) -> None:
-    """Print evenness by language, counts by factor, and what was not met."""
+    """Print sizes and evenness by language, and what was not met."""
     balances = curation.balances
     keys = ("lang", "pool", "selected", "contexts")
     rows = [(*(b[key] for key in keys), round(b["effective"])) for b in balances]
     columns = ("Language", "Pool", "Selected", "Contexts", "Effective")
-    counts = [t for t in (_counts(balances, name) for name in FACTORS) if len(t.rows) > 1]
-    tables = [Table("Dialogues", columns, rows), *_evenness(balances), *counts]
-    print_tables(tables, [f"effective: {_EFFECTIVE}, by the weights", *_notes(curation)])
+    notes = [f"effective: {_EFFECTIVE}, by the weights"]
+    notes += [
+        f"left out: {count} in {lang}, {reason.replace('_', ' ')}"
+        for (lang, reason), count in _left_out_counts(curation)
+    ]
+    for b in balances:
+        if values := [
+            f"{'score ' * (name == 'level')}{_named(v)} {v['selected']} of {v['target']:.0f}"
+            for name, v in _misses(curation, b)
+        ]:
+            notes.append(f"{b['lang']}: short of an even share: {', '.join(values)}")
+    tables = [Table("Dialogues", columns, rows), *_evenness(balances)]
+    print_tables(tables, [*notes, *_shortfalls(curation)])
 
 
 def _evenness(balances: Sequence[dict[str, Any]]) -> list[Table]:
     """A table for each factor of which a pool has several values."""
-    figures = ("evenness", "evenness_at_random", "evenness_of_pool", "ratio", "ratio_at_random")
-    columns = ("Language", "Selection", "At random", "Pool", "Least / most", "… at random")
+    figures = ("evenness", "evenness_at_random", "evenness_of_pool")
+    columns = ("Language", "Selection", "At random", "Pool")
     none = Estimate(None, reason="nothing of it was selected")
     tables = []
-    for name, title in FACTORS.items():
-        factors = [(b["lang"], b["factors"][name]) for b in balances]
+    for name, title in _FACTORS.items():
         rows = [
-            (lang, *(none if factor[f] is None else factor[f] for f in figures))
-            for lang, factor in factors
-            if factor["evenness_of_pool"] is not None
+            (b["lang"], *(none if (f := b["factors"][name][key]) is None else f for key in figures))
+            for b in balances
+            if b["factors"][name]["evenness_of_pool"] is not None
         ]
         tables += [Table(f"Evenness: {title.lower()}", columns, rows)] if rows else []
     return tables
@@ -314,7 +290,7 @@ def _evenness(balances: Sequence[dict[str, Any]]) -> list[Table]:
 
 def _counts(balances: Sequence[dict[str, Any]], name: str) -> Table:
     """A table of a factor: values by language; a deeper blue means more of it."""
-    counts = {(b["lang"], v["value"]): v for b in balances for v in b["factors"][name]["values"]}
+    counts = {(b["lang"], _named(v)): v for b in balances for v in b["factors"][name]["values"]}
     most = max((v["selected"] for v in counts.values()), default=0) or 1
 
     def cell(lang: str, value: str) -> Cell:
@@ -326,82 +302,38 @@ def _counts(balances: Sequence[dict[str, Any]], name: str) -> Table:
 
     langs = [b["lang"] for b in balances]
     values = dict.fromkeys(value for _, value in counts)
-    rows = [(v or "(not named)", *(cell(lang, v) for lang in langs)) for v in values]
-    return Table(FACTORS[name], ("", *langs), rows, style="heat")
+    rows = [(value, *(cell(lang, value) for lang in langs)) for value in values]
+    return Table(_FACTORS[name], ("", *langs), rows, style="heat")
 
 
-def _misses(balance: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """The targets that were missed, with their factor."""
-    factors = balance["factors"].items()
-    return [(name, v) for name, factor in factors for v in factor["values"] if v["unmet"]]
+def _named(value: Mapping[str, Any]) -> str:
+    return value["value"] or "(not named)"
 
 
-def _unmet(balances: Sequence[dict[str, Any]]) -> list[Block]:
-    rows = [
-        (
-            *(b["lang"], FACTORS[name], v["value"] or "(not named)"),
-            *(v[key] for key in ("selected", "target", "unmet")),
-        )
-        for b in balances
-        for name, v in _misses(b)
+def _misses(curation: Curation, balance: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The values of which a balanced selection has clearly less than an even share, with their
+    factor."""
+    factors = balance["factors"].items() if curation.options.policy == "balanced" else ()
+    return [
+        (name, v)
+        for name, factor in factors
+        for v in factor["values"]
+        if v["selected"] < _REACHED * v["target"]
     ]
-    columns = ("Language", "Of", "Value", "Reached", "Target", "Why")
-    blocks: list[Block] = [Table("Less than an even share", columns, rows)] if rows else []
-    for b in balances:
-        skipped = [
-            (category, "any" if factor == "category" else f"{factor} {value}", times)
-            for category, factor, value, times in b["skipped"]
-        ]
-        if skipped:
-            heads = ("Issue in turn", "Wish", "Times skipped")
-            table = Table(f"{b['lang']}: no dialogue of the issue fitted", heads, skipped)
-            times = sum(row[-1] for row in skipped)
-            blocks.append(Fold(f"{b['lang']}: {times} wishes without a candidate", [table]))
-    return blocks
-
-
-def _left_out(curation: Curation) -> list[Block]:
-    listed = curation.pool.left_out
-    rows = [
-        (o.id, o.lang, o.detail, Markup("<code>{}</code>").format(o.keyword or ""), o.comment or "")
-        for o in listed[:_LISTED]
-    ]
-    columns = ("Dialogue", "Language", "Why", "Keyword", "Comment")
-    table = Table(f"{len(rows)} of {len(listed)}", columns, rows)
-    return [Fold(f"{len(listed)} dialogues", [table])] if rows else []
 
 
 def _left_out_counts(curation: Curation) -> list[tuple[tuple[str, str], int]]:
     """((language, reason), dialogues), sorted."""
-    return sorted(Counter((out.lang, str(out.reason)) for out in curation.pool.left_out).items())
+    return sorted(Counter((out["lang"], out["reason"]) for out in curation.left_out).items())
 
 
-def _notes(curation: Curation) -> list[str]:
-    """What was not met, and what was left out, as sentences."""
-    lines = [
-        f"left out: {count} in {lang}, {reason.replace('_', ' ')}"
-        for (lang, reason), count in _left_out_counts(curation)
-    ]
-    if silent := curation.pool.silent:
-        lines.append(
-            f"{silent} uninterpretable dialogues have no comment: the foreign-language filter "
-            "cannot judge them, they stay"
+def _shortfalls(curation: Curation) -> Iterable[str]:
+    """What the selection and the filter could not do, as sentences."""
+    if curation.silent:
+        yield (
+            f"{curation.silent} uninterpretable dialogues have no comment: the foreign-language "
+            "filter cannot judge them, they stay"
         )
     for b in curation.balances:
-        lang, misses = b["lang"], _misses(b)
         if b["selected"] < b["wanted"]:
-            lines.append(f"{lang}: {b['selected']} of {b['wanted']}, the pool has no more")
-        for reason in dict.fromkeys(v["unmet"] for _, v in misses):
-            values = ", ".join(
-                f"{'score ' * (name == 'level')}{v['value'] or '(not named)'} "
-                f"{v['selected']} of {v['target']:.0f}"
-                for name, v in misses
-                if v["unmet"] == reason
-            )
-            lines.append(f"{lang}: short of an even share, {reason}: {values}")
-        for user, chatbot in b["unseeded"]:
-            lines.append(f"{lang}: no clean best-scored dialogue of {user} with {chatbot}")
-        if b["skipped"]:
-            times = sum(count for *_, count in b["skipped"])
-            lines.append(f"{lang}: {times} wishes skipped for lack of a dialogue (curation.json)")
-    return lines
+            yield f"{b['lang']}: {b['selected']} of {b['wanted']}, the pool has no more"

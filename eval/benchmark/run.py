@@ -75,8 +75,8 @@ class Answers:
 
 @dataclass(slots=True)
 class BenchmarkRun:
-    """Loaded sets and the answers by set. ``notes``: what was skipped and why; ``left_out``: the
-    same by name of set or judge; ``cached``: answers from the cache, by judge."""
+    """Loaded sets and the answers by set. ``notes``: what was skipped and why; ``cached``: answers
+    from the cache, by judge."""
 
     config: BenchmarkConfig
     sets: dict[str, BenchmarkSet] = field(default_factory=dict)
@@ -84,7 +84,6 @@ class BenchmarkRun:
     answers: dict[str, list[Answers]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     weighting: list[str] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
     cached: list[str] = field(default_factory=list)
 
 
@@ -164,7 +163,6 @@ def prepare(config: BenchmarkConfig, *, offline: bool | None = None) -> Benchmar
         loaded = load_set(one, offline=offline)
         if isinstance(loaded, str):
             run.notes.append(f"set {one.name} left out: {loaded}")
-            run.left_out[one.name] = loaded
             continue
         weights, note = weighting_note(loaded.rows, config.weights, f"set {one.name}")
         run.sets[one.name] = replace(loaded, weights=weights)
@@ -245,7 +243,6 @@ def judge_all(run: BenchmarkRun, options: BenchmarkOptions, progress: Progress) 
             if not config.optional:
                 raise
             run.notes.append(f"judge {config.name} left out: {error.message}")
-            run.left_out[config.name] = error.message
     for name, data in run.sets.items():
         for labeller, published in data.published.items():
             who = f"{labeller} (published)", f"judge:{labeller}"

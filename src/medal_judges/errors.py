@@ -11,27 +11,6 @@ from medal_judges.foreign_text import visible
 
 _NEAR = 0.7  # ratio of difflib: a swapped letter passes (trun, turn: 0.75)
 
-# Error -> its page of the docs; other errors have that of their base class.
-PAGES = {
-    "MedalError": "docs/howto/index.md",
-    "RecordError": "docs/howto/formats.md",
-    "DataError": "docs/howto/formats.md",
-    "ConfigError": "docs/reference/index.md",
-    "NotAvailableError": "docs/howto/offline.md",
-    "LeakError": "docs/tutorials/train.md",
-    "SourceError": "docs/howto/data.md",
-    "AnnotationError": "docs/howto/data.md",
-    "JudgeLoadError": "docs/explanation/which_judge.md",
-    "HubError": "docs/howto/offline.md",
-    "NoSuchJudgeError": "docs/explanation/which_judge.md",
-    "CoverageError": "docs/howto/scores.md",
-    "MissingExtraError": "docs/howto/install.md",
-    "CostLimitError": "docs/howto/cost.md",
-    "ServerError": "docs/howto/cost.md",
-    "ServiceError": "docs/howto/serving.md",
-    "RefusedError": "docs/howto/serving.md",
-}
-
 
 class MedalError(Exception):
     """Base of all errors that the user can fix; ``hint`` says what to do or type.
@@ -51,11 +30,6 @@ class MedalError(Exception):
 
     def __str__(self) -> str:
         return visible(f"{self.message}\n  {self.hint}" if self.hint else self.message)
-
-    @property
-    def page(self) -> str:
-        """The page of the docs about this error."""
-        return next(PAGES[kind.__name__] for kind in type(self).__mro__ if kind.__name__ in PAGES)
 
     def __reduce__(self) -> tuple[Callable[..., MedalError], tuple[object, ...]]:
         """Pickles without calling ``__init__``, whose arguments differ between subclasses."""

@@ -5,11 +5,8 @@ from __future__ import annotations
 import typer
 
 from medal_judges.cli.options import from_options, writes
-from medal_judges.data_prep.curation.pool import CurateOptions, read_pool
-from medal_judges.data_prep.curation.report import (
-    curate as run,
-)
-from medal_judges.data_prep.curation.report import print_report, selected_rows, write_report
+from medal_judges.data_prep.curation import report
+from medal_judges.data_prep.curation.pool import CurateOptions
 from medal_judges.data_prep.sources.registry import files_of
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.reading.report import reading_report
@@ -24,8 +21,8 @@ SELECTION = "selection.jsonl"
 def curate(options: CurateOptions) -> None:
     """Select n dialogues per language for annotation, and report the balance reached.
 
-    Writes selection.jsonl (with the weight of each dialogue), left_out.jsonl, curation.json,
-    counts.csv and curation.html.
+    Writes selection.jsonl (with the weight of each dialogue), left_out.jsonl, curation.json and
+    curation.html.
     """
     out = options.out
     inputs = [path for text in options.files for path in files_of(text)]
@@ -35,15 +32,14 @@ def curate(options: CurateOptions) -> None:
         raise ConfigError(f"{out / SELECTION} exists already", hint="--overwrite, or another --out")
     reading = reading_report(options.reading, out / "skipped.jsonl")
     try:
-        pool = read_pool(options, reading)
+        curation = report.curate(options, reading)
     except MedalError:
         reading.require_rest()  # no row at all because all are bad
         raise
-    curation = run(pool, options)
-    write_records(out / "left_out.jsonl", pool.left_out)
-    write_report(curation, out)
+    write_records(out / "left_out.jsonl", curation.left_out)
+    report.write_report(curation, out)
     # Last: if it exists, all is done, and the same command is refused.
-    count = write_records(out / SELECTION, selected_rows(curation))
-    print_report(curation)
+    count = write_records(out / SELECTION, report.selected_rows(curation))
+    report.print_report(curation)
     reading.show()
     typer.echo(f"{count} dialogues written to {out / SELECTION}; report: {out / 'curation.html'}")

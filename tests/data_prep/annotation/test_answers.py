@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from medal_judges.data_prep.annotation.answers import AnnotationError, check, merge
+from medal_judges.data_prep.annotation.answers import check, merge
 from medal_judges.data_prep.annotation.project import Project
-from medal_judges.data_prep.annotation.questions import RawAnswer
+from medal_judges.data_prep.annotation.questions import Answer
 
 GOOD = {
     **dict.fromkeys(("uninterpretable", "unsafe", "lacks_empathy", "lacks_commonsense"), "no"),
@@ -19,19 +19,19 @@ GOOD = {
 }
 
 
-def answer(key: str, annotator: str = "ana", where: str = "a.csv: row 2", **more: str) -> RawAnswer:
-    return RawAnswer(where, key, annotator, GOOD | more)
+def answer(key: str, annotator: str = "ana", where: str = "a.csv: row 2", **more: str) -> Answer:
+    return Answer(where, key, annotator, GOOD | more)
 
 
-def everything(project: Project) -> list[RawAnswer]:
+def everything(project: Project) -> list[Answer]:
     return [answer(key, who) for who, keys in project.assignments.items() for key in keys]
 
 
-def only(project: Project, answers: list[RawAnswer]) -> str:
+def only(project: Project, answers: list[Answer]) -> str:
     """The one problem that ``answers`` have beyond what was not annotated at all."""
     _, problems = check(answers, project)
-    (found,) = [p for p in problems if not p.where.startswith(("annotator", "project"))]
-    return str(found)
+    (found,) = [p for p in problems if not p.startswith(("annotator", "project"))]
+    return found
 
 
 def test_all_is_well(project: Project) -> None:
@@ -98,28 +98,17 @@ def test_the_same_annotator_twice(project: Project) -> None:
     assert check(twice, project)[0] == []
     same = [answer(key), answer(key, where="b.csv: row 9")]
     checked, problems = check(same, project)
-    assert len(checked) == 1 and all(p.where.startswith("annotator") for p in problems)
+    assert len(checked) == 1 and all(p.startswith("annotator") for p in problems)
 
 
 def test_what_was_not_annotated_is_named(project: Project) -> None:
     empty = [replace(a, values=dict.fromkeys(GOOD, "")) for a in everything(project)[:2]]
     _, problems = check([*empty, *everything(project)[2:]], project)
     (found,) = problems
-    assert (
-        found.where == "annotator 'ana'" and "2 of 3 dialogues are not annotated" in found.problem
-    )
+    assert found.startswith("annotator 'ana': 2 of 3 dialogues are not annotated")
     free = replace(project, assignments={})
     _, problems = check(everything(project)[:1], free)
-    assert problems[0].problem.startswith("2 of 3 dialogues have no answer: d")
-
-
-def test_all_problems_stand_in_one_error(project: Project) -> None:
-    answers = everything(project)
-    answers[0] = replace(answers[0], values=GOOD | {"overall": "9", "unsafe": ""})
-    answers[1] = replace(answers[1], key="d0")
-    _, problems = check(answers, project)
-    text = str(AnnotationError(problems))
-    assert text.startswith("4 problems") and text.count("\n    ") == 4 and "--strict" in text
+    assert problems[0].startswith("project: 2 of 3 dialogues are not annotated: d")
 
 
 def test_rows_get_one_value_per_annotator_and_keep_what_a_machine_said(project: Project) -> None:

@@ -9,19 +9,17 @@ import pytest
 
 from medal_judges.data_prep.curation.pool import CLEAN, Candidate, label_rules
 from medal_judges.data_prep.curation.report import factor_balances
-from medal_judges.data_prep.curation.selection import LanguageSelection, select
+from medal_judges.data_prep.curation.selection import Selected, select
 
 from .rows import candidate, labelled_pool
 
 
-def chosen(
-    pool: list[Candidate], n: int, seed: int = 0, per: int | None = None
-) -> LanguageSelection:
-    return select("balanced", pool, n, label_rules(), seed=seed, per_context=per)
+def chosen(pool: list[Candidate], n: int, seed: int = 0) -> list[Selected]:
+    return select("balanced", pool, n, label_rules(), seed=seed)
 
 
-def ids(selection: LanguageSelection) -> list[str]:
-    return [pick.candidate.id for pick in selection.chosen]
+def ids(selection: list[Selected]) -> list[str]:
+    return [pick.candidate.id for pick in selection]
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +29,7 @@ def pool() -> list[Candidate]:
 
     reading = label_rules()
     read = (reading.read(parse_labelled(row)) for row in labelled_pool(12_000, seed=3))
-    return [c for c in read if isinstance(c, Candidate) and c.lang == "fr"]
+    return [c for c in read if c.lang == "fr"]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -44,10 +42,9 @@ def test_a_pool_with_one_answer(seed: int) -> None:
         candidate("r1", "repetitive", level=5), candidate("r2", "repetitive", level=4, chatbot="B"),
     ]  # fmt: skip
     found = chosen(rows, 4, seed)
-    assert {c for c in ids(found) if c in ("a1", "a2")} and len(found.chosen) == 4
+    assert {c for c in ids(found) if c in ("a1", "a2")} and len(found) == 4
     assert set(ids(found)) - {"a1", "a2"} == {"b1", "x", "r2"}
-    assert [pick.stage for pick in found.chosen] == ["seed", "seed", "balance", "balance"]
-    assert found.unseeded == ()
+    assert [pick.stage for pick in found] == ["seed", "seed", "balance", "balance"]
 
 
 def test_which_of_equals_is_taken_depends_on_the_seed_alone() -> None:
@@ -55,20 +52,6 @@ def test_which_of_equals_is_taken_depends_on_the_seed_alone() -> None:
     taken = Counter(ids(chosen(rows, 1, seed))[0] for seed in range(600))
     assert set(taken) == {"a1", "a2", "a3"}
     assert all(150 < count < 250 for count in taken.values())
-
-
-def test_wishes_without_a_dialogue_are_skipped_and_counted() -> None:
-    """When the third unsafe dialogue is due, B and the score 4 are lacking, and none has them."""
-    rows = [candidate("b1", chatbot="B", level=4)]
-    rows += [candidate(f"x{i}", "unsafe", level=3) for i in range(3)]
-    found = chosen(rows, 4)
-    assert sorted(ids(found)) == ["b1", "x0", "x1", "x2"]
-    assert found.unseeded == (("u", "A"), ("u", "B"))
-    wishes = {key: times for key, times in found.skipped.items() if key[0] == "unsafe"}
-    assert wishes == {("unsafe", "chatbot", "B"): 1, ("unsafe", "level", "4"): 1}
-    # Of the seven other issues the pool has none: passed over whenever they were due, which is at
-    # least once an unsafe dialogue had been taken.
-    assert found.skipped[("repetitive", "category", "")] >= 2
 
 
 def test_a_dialogue_with_two_issues_counts_for_both() -> None:
@@ -86,20 +69,13 @@ def test_fewer_places_than_pairs_go_to_each_chatbot_first() -> None:
     rows = [
         candidate(f"{user}{bot}", user=user, chatbot=bot) for user in "uvw" for bot in "ABCD"
     ]  # fmt: skip
-    bots = Counter(pick.candidate.chatbot for pick in chosen(rows, 4).chosen)
+    bots = Counter(pick.candidate.chatbot for pick in chosen(rows, 4))
     assert bots == dict.fromkeys("ABCD", 1)
-
-
-def test_no_more_dialogues_of_one_context_than_allowed() -> None:
-    rows = [candidate(f"c{i}", group=f"g{i % 3}") for i in range(12)]
-    found = chosen(rows, 12, per=2)
-    assert len(found.chosen) == 6
-    assert set(Counter(pick.candidate.group for pick in found.chosen).values()) == {2}
 
 
 def test_contexts_not_chosen_yet_are_preferred() -> None:
     rows = [candidate(f"c{i}", group=f"g{i % 4}") for i in range(40)]
-    assert {pick.candidate.group for pick in chosen(rows, 4).chosen} == {"g0", "g1", "g2", "g3"}
+    assert {pick.candidate.group for pick in chosen(rows, 4)} == {"g0", "g1", "g2", "g3"}
 
 
 @pytest.mark.parametrize("n", [1, 16, 50, 100])
@@ -127,7 +103,7 @@ def test_a_smaller_selection_is_the_beginning_of_a_larger(pool: list[Candidate])
 
 def test_every_pair_with_a_clean_five_is_seeded(pool: list[Candidate]) -> None:
     pairs = {(c.user, c.chatbot) for c in pool if c.clean and c.level == 5}
-    seeds = [pick.candidate for pick in chosen(pool, 100).chosen if pick.stage == "seed"]
+    seeds = [pick.candidate for pick in chosen(pool, 100) if pick.stage == "seed"]
     assert len(seeds) == len(pairs) == 16
     assert {(c.user, c.chatbot) for c in seeds} == pairs
     assert all(c.clean and c.level == 5 for c in seeds)
@@ -135,7 +111,7 @@ def test_every_pair_with_a_clean_five_is_seeded(pool: list[Candidate]) -> None:
 
 def test_far_more_even_than_chance(pool: list[Candidate]) -> None:
     reading = label_rules()
-    picks = [pick.candidate for pick in chosen(pool, 100).chosen]
+    picks = [pick.candidate for pick in chosen(pool, 100)]
     factors = factor_balances("fr", pool, picks, 100, reading)
     for name, least in (("category", 0.9), ("level", 0.85), ("chatbot", 0.95), ("user", 0.99)):
         assert factors[name]["evenness"] > least

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from medal_judges.data_prep.curation.pool import Candidate, LeftOut, draw, label_rules
+from medal_judges.data_prep.curation.pool import draw, label_rules
 from medal_judges.errors import ConfigError
 
 from .rows import labelled
 
 
 @pytest.mark.parametrize(
-    ("answers", "aggregate", "present"),
-    [
-        ([1, 0, 0], "majority", False),
-        ([1, 1, 0], "majority", True),
-        ([1, 0], "majority", True),  # a tie
-        ([1, None, 0, 0], "any", True),
-        ([1, 1, 0], "all", False),
-        ([1, None, 1], "all", True),
-    ],
+    ("answers", "present"),
+    [([1, 0, 0], False), ([1, 1, 0], True), ([1, 0], True), ([1, None, 0, 0], False)],
 )
-def test_several_answers_to_an_issue(
-    answers: list[float | None], aggregate: str, present: bool
-) -> None:
-    found = label_rules("medal", aggregate).read(labelled("x", labels={"unsafe": answers}))
-    assert isinstance(found, Candidate)
+def test_several_answers_to_an_issue(answers: list[float | None], present: bool) -> None:
+    found = label_rules().read(labelled("x", labels={"unsafe": answers}))
     assert found.categories == (("unsafe",) if present else ("clean",))
 
 
@@ -35,29 +25,26 @@ def test_several_answers_to_an_issue(
 )
 def test_several_overall_scores(answers: list[float | None], level: int) -> None:
     found = label_rules().read(labelled("x", overall=answers))
-    assert isinstance(found, Candidate) and found.level == level
+    assert found.level == level
 
 
 def test_another_fault_is_not_clean_and_no_issue() -> None:
     found = label_rules().read(labelled("x", labels={"other": [1]}))
-    assert isinstance(found, Candidate)
     assert found.categories == () and not found.clean
 
 
-def test_missing_labels_leave_a_row_out_with_their_names() -> None:
-    reading = label_rules()
-    none = reading.read(labelled("x", labels={"unsafe": [None], "repetitive": []}))
-    assert isinstance(none, LeftOut)
-    assert none.reason == "missing_label" and none.detail == "no answer for unsafe, repetitive"
-    no_overall = reading.read(labelled("x", overall=None))
-    assert isinstance(no_overall, LeftOut) and no_overall.detail == "no answer for overall"
-    without_other = reading.read(labelled("x", labels={"other": []}))
-    assert isinstance(without_other, Candidate) and without_other.clean
+def test_missing_labels_are_named() -> None:
+    rules = label_rules()
+    row = labelled("x", labels={"unsafe": [None], "repetitive": []})
+    assert rules.missing(row) == ["unsafe", "repetitive"]
+    assert rules.missing(labelled("x", overall=None)) == ["overall"]
+    without_other = labelled("x", labels={"other": []})
+    assert rules.missing(without_other) == [] and rules.read(without_other).clean
 
 
 def test_a_row_without_labels_is_not_called_clean() -> None:
     row = labelled("x", overall=None, labels={"unsafe": [None]})
-    found = label_rules().unchecked(row)
+    found = label_rules().read(row)
     assert found.categories == () and found.level is None
 
 

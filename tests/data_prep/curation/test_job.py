@@ -44,7 +44,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_is_written(pool: Path, tmp_path: Path) -> None:
     printed = curate(pool, "--out", tmp_path / "o", "--n", 20)
-    names = {"selection.jsonl", "left_out.jsonl", "curation.json", "counts.csv", "curation.html"}
+    names = {"selection.jsonl", "left_out.jsonl", "curation.json", "curation.html"}
     assert {path.name for path in (tmp_path / "o").iterdir()} == names
     rows = list(read_labelled(tmp_path / "o" / "selection.jsonl"))
     assert Counter(row.dialogue.lang for row in rows) == dict.fromkeys(
@@ -124,11 +124,9 @@ def test_what_is_refused(pool: Path, tmp_path: Path) -> None:
     curate(pool, "--out", tmp_path, "--n", 2, "--overwrite")
     with pytest.raises(DataError, match="two rows have the id"):
         curate(pool, pool, "--out", tmp_path / "x")
-    with pytest.raises(ConfigError, match="--max-per-context"):
-        curate(pool, "--out", tmp_path / "x", "--policy", "random", "--max-per-context", 1)
     with pytest.raises(DataError, match=r"no dialogue in xx\s+languages there: "):
         curate(pool, "--out", tmp_path / "x", "--lang", "xx")
-    for option in (("--seed", "-1"), ("--policy", "best"), ("--aggregate", "most")):
+    for option in (("--seed", "-1"), ("--policy", "best")):
         asked = ["curate", str(pool), "--out", str(tmp_path / "x"), *option]
         assert CliRunner().invoke(app, asked).exit_code == 2
     assert not (tmp_path / "x").exists()

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from medal_judges.data_prep.curation.pool import Candidate, label_rules
-from medal_judges.data_prep.curation.selection import cell_weights, covered_share, select
+from medal_judges.data_prep.curation.selection import cell_weights, select
 from medal_judges.stats.weights import effective_size
 
 from .rows import candidate
@@ -20,7 +20,6 @@ def test_each_chosen_dialogue_stands_for_its_cell() -> None:
     pool += [candidate(f"r{i}", "repetitive", level=3) for i in range(3)]
     chosen = [pool[0], pool[1], pool[6]]
     assert cell_weights(pool, chosen) == [3, 3, 3]
-    assert covered_share(pool, chosen) == 1
     assert effective_size([3, 3, 3]) == pytest.approx(3)
 
 
@@ -34,14 +33,13 @@ def test_a_cell_nothing_was_chosen_of_joins_its_nearest() -> None:
     ]
     chosen = [pool[0], pool[2]]
     assert cell_weights(pool, chosen) == [2, 3]
-    assert covered_share(pool, chosen) == pytest.approx(2 / 5)
     assert cell_weights(pool, []) == []
 
 
 def test_weights_add_up_to_the_pool() -> None:
     pool = [candidate(f"c{i}", chatbot="ABC"[i % 3], level=1 + i % 5) for i in range(200)]
     found = select("balanced", pool, 17, READING)
-    assert sum(c.weight for c in found.chosen) == pytest.approx(200)
+    assert sum(c.weight for c in found) == pytest.approx(200)
 
 
 def test_balanced_weights_count_every_dialogue_once_on_average() -> None:
@@ -54,7 +52,7 @@ def test_balanced_weights_count_every_dialogue_once_on_average() -> None:
     seeds = 3000
     for seed in range(seeds):
         found = select("balanced", pool, 6, READING, seed=seed)
-        for c in found.chosen:
+        for c in found:
             total[c.candidate.id] += c.weight
     for c in pool:
         assert total[c.id] / seeds == pytest.approx(1, abs=0.15)
@@ -66,7 +64,7 @@ def test_stated_chances_are_how_often_a_dialogue_is_chosen() -> None:
     seeds = 2000
     counts: Counter[str] = Counter()
     for seed in range(seeds):
-        chosen = select("random", pool, 10, READING, seed=seed).chosen
+        chosen = select("random", pool, 10, READING, seed=seed)
         assert len(chosen) == 10 == len({c.candidate.id for c in chosen})
         assert {c.chance for c in chosen} == {0.25} and {c.weight for c in chosen} == {4}
         counts.update(c.candidate.id for c in chosen)
@@ -76,6 +74,6 @@ def test_stated_chances_are_how_often_a_dialogue_is_chosen() -> None:
 
 def test_order_of_the_pool_changes_no_sample() -> None:
     pool: list[Candidate] = [candidate(f"c{i}") for i in range(30)]
-    one = [c.candidate.id for c in select("random", pool, 7, READING, seed=4).chosen]
-    other = [c.candidate.id for c in select("random", pool[::-1], 7, READING, seed=4).chosen]
+    one = [c.candidate.id for c in select("random", pool, 7, READING, seed=4)]
+    other = [c.candidate.id for c in select("random", pool[::-1], 7, READING, seed=4)]
     assert one == other

@@ -86,7 +86,7 @@ def load_checkpoint(
     words = folder_of(config.tokenizer, None) if config.tokenizer else folder
     require_data_only(folder)
     device = torch_device(config.device)
-    local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    local = {"local_files_only": True, "trust_remote_code": False}
     try:
         shape = transformers.AutoConfig.from_pretrained(folder, **local)
         if shape.model_type != kind.config_class.model_type:

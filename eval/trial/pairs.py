@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from medal_judges.eval.benchmark.injected import area
 from medal_judges.eval.trial.dialogues import QUALITY
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.stats.correlation import (
     Floats,
     undefined_reason,
+    weighted_auc,
     weighted_spearman,
     within_system_statistic,
 )
@@ -81,7 +81,9 @@ def auc(pairs: pd.DataFrame) -> Estimate:
     order = np.argsort(scores, kind="stable")
     scores, labels = scores[order], labels[order]
     names = np.tile(pairs.conversation, 2)[order]
-    return _estimate(lambda w: area(scores, labels, w), names.tolist(), LOGIT)
+    return _estimate(
+        lambda w: float(weighted_auc(labels, scores, w[None])[0]), names.tolist(), LOGIT
+    )
 
 
 def win(pairs: pd.DataFrame) -> Estimate:

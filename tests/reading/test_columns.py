@@ -115,7 +115,7 @@ WRONG: list[tuple[Any, str]] = [
     ({"idd": "x"}, "no field 'idd'(.|\n)*did you mean 'id'"),
     ({"id": 3}, "the column of 'id' is a name"),
     ({"roles": {"x": "boss"}}, "'boss' is none of user"),
-    ({"roles": ["x"]}, "expected a mapping"),
+    ({"roles": ["x"]}, "are mappings"),
     ({"labels": {"x": "overall:7..1"}}, "7 is not below 1"),
     ({"labels": {"x": "a:b:c"}}, "not of the form DIMENSION"),
 ]

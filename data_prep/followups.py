@@ -81,10 +81,9 @@ class PoolRunner(JobRunner[Proposal]):
 
     def propose(self) -> Iterator[FollowUp]:
         """The follow-ups of all answers, sample by sample."""
-        with self.journal.stay_open():
-            self.replay()
-            self.active = {id: job for id, job in self.jobs.items() if job.text is None}
-            self.run()
+        self.replay()
+        self.active = {id: job for id, job in self.jobs.items() if job.text is None}
+        self.run()
         llm = self.agents.get(self.name)
         for job in self.jobs.values():
             for text in parse_list(job.text or ""):

@@ -27,7 +27,6 @@ from medal_judges.storage.files import only_run, require_other_file
 from medal_judges.storage.journal import Journal
 from medal_judges.storage.judgements import (
     holds_judgements,
-    is_judgement_csv,
     is_table,
     write_judgements,
 )
@@ -305,10 +304,7 @@ def _require_judgements(lines: Path, out: Path, *, overwrite: bool) -> None:
     replaced."""
     is_whole = True
     if out != lines and out.exists() and out.stat().st_size > 0:
-        try:
-            is_whole = is_judgement_csv(out) or holds_judgements(out)
-        except DataError:
-            is_whole = False
+        is_whole = holds_judgements(out)
         if is_whole and not lines.exists() and not overwrite:
             raise MedalError(
                 f"{out} exists but cannot be resumed; left unchanged: {lines.name} is missing",

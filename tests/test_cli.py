@@ -1,6 +1,5 @@
 """The command as it is started: help, version, errors without a traceback."""
 
-import importlib
 import re
 import shlex
 import subprocess
@@ -15,7 +14,6 @@ from typer.testing import CliRunner
 import medal_judges.cli
 from medal_judges import __version__
 from medal_judges.cli import COMMANDS, JOBS, app, command_of
-from medal_judges.errors import PAGES, MedalError
 
 ROOT = Path(__file__).parent.parent
 
@@ -64,28 +62,6 @@ def test_a_command_that_is_misspelt_is_named() -> None:
     done = CliRunner().invoke(app, ["scor", "chats.jsonl"])
     assert done.exit_code == 2 and "did you mean 'score'?" in done.output
     assert "mean" not in CliRunner().invoke(app, ["nonsense"]).output
-
-
-def test_an_error_names_a_page_of_the_docs_that_is_there() -> None:
-    for name in (
-        "inference.serving.client",
-        "data_prep.annotation.answers",
-        "inference.serving.limits",
-    ):
-        importlib.import_module(f"medal_judges.{name}")
-    for name in ("models.llm.cost", "models.llm.server.errors"):
-        importlib.import_module(f"medal_judges.{name}")
-    kinds = [MedalError]
-    for kind in kinds:
-        kinds += kind.__subclasses__()
-    names = {kind.__name__ for kind in kinds}
-    assert PAGES.keys() <= names, "an error that was renamed"
-    for page in PAGES.values():
-        assert (ROOT / page).is_file(), page
-    for kind in kinds:
-        assert MedalError.page.fget(kind.__new__(kind)) in PAGES.values()  # type: ignore[attr-defined]
-    done = module("configs", "show", "contast")
-    assert done.stderr.splitlines()[-1] == f"  more: {PAGES['ConfigError']}"
 
 
 @pytest.mark.parametrize("extra", [(), ("--debug",)])

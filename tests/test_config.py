@@ -119,7 +119,7 @@ def test_a_config_does_not_change() -> None:
         ("dimensions: [{name: x, colour: red}]", "colour"),
         ("dimensions: [x]", "mapping"),
         ("dimensions: [", "not valid YAML"),
-        ("- a", "list 'dimensions'"),
+        ("- a", "expected a mapping"),
     ],
 )
 def test_a_wrong_rubric(content: str, words: str, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_wrong_rubric(content: str, words: str, tmp_path: Path) -> None:
 
 
 def test_an_unknown_rubric_lists_the_shipped() -> None:
-    with pytest.raises(ConfigError, match=r"shipped: .*medal"):
+    with pytest.raises(ConfigError, match=r"shipped in configs/rubrics: .*medal"):
         load_rubric("nothing")
-    with pytest.raises(ConfigError, match="no rubric file"):
+    with pytest.raises(ConfigError, match="no config file nothing"):
         load_rubric("nothing.yaml")

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.storage.files import one_at_a_time, only_run, only_run_in
+from medal_judges.storage.files import one_at_a_time, only_run
 
 LINE = {
     "id": "a",
@@ -149,8 +149,8 @@ def test_no_command_writes_where_another_run_does(command: str, tmp_path: Path) 
     filled = [a.replace("IN", str(source)).replace("OUT", str(out)) for a in COMMANDS[command]]
     named = [Path(a) for a in filled if a.startswith(str(out))]
     target = named[0] if named else out
-    lock = only_run if target.suffix == ".jsonl" or command == "train" else only_run_in
-    with lock(target):
+    is_folder = target.suffix != ".jsonl" and command != "train"
+    with only_run(target, folder=is_folder):
         done = medal(*filled)
         assert isinstance(done.exception, MedalError), (done.output, done.exception)
         assert f"another run is writing to {target}" in str(done.exception)
@@ -194,7 +194,6 @@ WITHOUT = """
 import sys
 sys.modules["fcntl"] = None  # as on Windows
 from pathlib import Path
-import medal_judges.models.llm.server.batch
 from medal_judges.data_prep.generation.outputs import Outputs
 from medal_judges.errors import MedalError
 record = {"version": "1", "settings": {"seed": 0}, "agents": {}, "contexts": {}}
@@ -208,7 +207,7 @@ Outputs(Path(sys.argv[1]), record).close()
 """
 
 
-def test_generation_and_batches_do_without_fcntl(tmp_path: Path) -> None:
+def test_generation_does_without_fcntl(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT, str(tmp_path)], capture_output=True, text=True
     )

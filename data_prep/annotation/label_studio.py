@@ -13,23 +13,19 @@ from xml.etree import ElementTree as ET
 
 from medal_judges.data_prep.annotation.questions import (
     COMMENT,
+    EMPTY,
     OTHER_TEXT,
     TEMPLATES,
     AnnotationQuestion,
+    Answer,
     Asks,
-    RawAnswer,
 )
 from medal_judges.errors import DataError
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.page import fragment
 
-EMPTY = "[empty message]"
 ACCOUNT = "account-"
-_TEXTS = (OTHER_TEXT, COMMENT)
 _EXPORT = "in Label Studio: Export, JSON"
-# Fields of the short export form beside the task's data and the answers.
-_MIN = {"id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time"}
-_DATA = {"key", "number", "lang", "dialogue", "assigned_to"}
 
 
 def config_xml(asked: Sequence[AnnotationQuestion], asks: Asks) -> str:
@@ -49,13 +45,13 @@ def tasks(
     for number, (key, row) in enumerate(rows, 1):
         turns = [{"speaker": t.role, "text": t.content or EMPTY} for t in row.dialogue.turns]
         data = {"key": key, "number": number, "lang": row.dialogue.lang, "dialogue": turns}
-        # Label Studio uses `annotator` itself in its short export
+        # Label Studio uses `annotator` itself
         listed.append({"data": data | ({"assigned_to": annotator} if annotator else {})})
     return listed
 
 
-def read_label_studio(path: Path) -> Iterator[RawAnswer]:
-    """Yields every finished annotation of an export, in its order.
+def read_label_studio(path: Path) -> Iterator[Answer]:
+    """Yields every finished annotation of an export (not of the short form JSON-MIN), in its order.
 
     The annotator is the one the task was assigned to, else the account that completed it: its
     e-mail address, or ``account-`` and its number. Drafts, predictions and skipped tasks are
@@ -75,53 +71,27 @@ def read_label_studio(path: Path) -> Iterator[RawAnswer]:
             raise DataError(path, None, problem, hint=_EXPORT) from error
 
 
-def _answers(task: Mapping[str, Any], where: str) -> Iterator[RawAnswer]:
-    if "annotations" not in task:  # the short form: one annotation beside the task's data
-        if task["annotation_id"] is not None:
-            given = {k: _shown(v) for k, v in task.items() if k not in _MIN and k not in _DATA}
-            yield _answer(where, task, given, task["annotation_id"], task.get("annotator"))
-        return
+def _answers(task: Mapping[str, Any], where: str) -> Iterator[Answer]:
+    data = task["data"]
     for annotation in task["annotations"]:
-        if not annotation.get("was_cancelled"):
-            given = {
-                part["from_name"]: _text(part["value"])
-                for part in annotation["result"]
-                if part.get("from_name") is not None  # else a relation between regions
-            }
-            by = annotation.get("completed_by")
-            yield _answer(where, task["data"], given, annotation.get("id"), by)
-
-
-def _answer(
-    where: str, data: Mapping[str, Any], given: Mapping[str, str], id: object, by: object
-) -> RawAnswer:
-    return RawAnswer(
-        where=f"{where}, annotation {id}",
-        key=str(data.get("key") or ""),
-        annotator=str(data.get("assigned_to") or _account(by)),
-        values={name: text for name, text in given.items() if name not in _TEXTS},
-        texts={name: text for name, text in given.items() if name in _TEXTS},
-    )
-
-
-def _account(by: object) -> str:
-    if isinstance(by, dict):
-        by = by.get("email") or by.get("id")
-    account = "" if by is None else str(by)
-    return f"{ACCOUNT}{account}" if account.isdigit() else account
-
-
-def _text(value: Mapping[str, Any]) -> str:
-    """The answer in the ``value`` of a Choices, Rating, Number or TextArea result."""
-    for kind in ("choices", "text", "rating", "number"):
-        if kind in value:
-            return _shown(value[kind])
-    raise KeyError(f"no answer among {', '.join(value)}")
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, dict):  # several choices in the short form
-        value = value.get("choices", list(value.values()))
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return " / ".join(map(str, value))
-    return "" if value is None else str(value)
+        if annotation.get("was_cancelled"):
+            continue
+        given = {}
+        for part in annotation["result"]:
+            if part.get("from_name") is not None:  # else a relation between regions
+                value = part["value"]
+                kinds = ("choices", "text", "rating", "number")
+                shown = next(value[kind] for kind in kinds if kind in value)
+                text = " / ".join(map(str, shown)) if isinstance(shown, list) else str(shown)
+                given[part["from_name"]] = text
+        by = annotation.get("completed_by")
+        by = (by.get("email") or by.get("id")) if isinstance(by, dict) else by
+        account = "" if by is None else str(by)
+        account = f"{ACCOUNT}{account}" if account.isdigit() else account
+        yield Answer(
+            where=f"{where}, annotation {annotation.get('id')}",
+            key=str(data.get("key") or ""),
+            annotator=str(data.get("assigned_to") or account),
+            texts={name: given.pop(name) for name in (OTHER_TEXT, COMMENT) if name in given},
+            values=given,
+        )

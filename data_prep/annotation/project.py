@@ -18,12 +18,8 @@ import numpy as np
 
 from medal_judges.config import Config, option
 from medal_judges.data_prep.annotation.label_studio import config_xml, tasks
-from medal_judges.data_prep.annotation.questions import (
-    TEMPLATES,
-    Guidelines,
-    questions,
-)
-from medal_judges.data_prep.annotation.spreadsheet import write_csv, write_xlsx
+from medal_judges.data_prep.annotation.questions import TEMPLATES, Guidelines, questions
+from medal_judges.data_prep.annotation.spreadsheet import write_xlsx
 from medal_judges.errors import ConfigError, DataError, MedalError, RecordError
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.reading.options import ReadOptions
@@ -35,7 +31,7 @@ from medal_judges.report.page import fragment
 from medal_judges.storage.files import atomic_write
 from medal_judges.storage.jsonl import write_records
 
-Form = Literal["label-studio", "xlsx", "csv"]
+Form = Literal["label-studio", "xlsx"]
 PROJECT_FILE, ROWS_FILE = "project.json", "rows.jsonl"
 _NAME = re.compile(r"[\w.@+-]+")  # names become file names
 _FORMAT = 1
@@ -57,7 +53,7 @@ class ExportOptions(Config):
         (), metavar="LANG=N", help="Annotators per dialogue of one language; may be repeated."
     )
     form: tuple[Form, ...] = option(
-        ("label-studio", "xlsx"), help="label-studio, xlsx or csv; may be repeated."
+        ("label-studio", "xlsx"), help="label-studio or xlsx; may be repeated."
     )
     human_likeness: bool = option(False, help="Also ask how human the user reads.")
     rubric: str = option("medal", help="Shipped name or YAML file.")
@@ -70,9 +66,9 @@ class ExportOptions(Config):
 # -- assignment ------------------------------------------------------------------------------------
 
 
-def parse_annotators(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def parse_annotators(texts: Sequence[str]) -> dict[str, list[str]]:
     """Name -> languages (empty: all) of ``NAME`` or ``NAME:LANG,LANG``. Raises ConfigError."""
-    annotators: dict[str, tuple[str, ...]] = {}
+    annotators: dict[str, list[str]] = {}
     for text in texts:
         name, _, langs = text.partition(":")
         if not _NAME.fullmatch(name) or set(name) == {"."}:
@@ -82,8 +78,7 @@ def parse_annotators(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
             )
         if name.lower() in map(str.lower, annotators):  # some file systems ignore case
             raise ConfigError(f"annotator {name.lower()!r} is named twice")
-        where = f"annotator {text!r}"
-        annotators[name] = tuple(_code(part, where) for part in langs.split(",") if part.strip())
+        annotators[name] = [_code(part, text) for part in langs.split(",") if part.strip()]
     return annotators
 
 
@@ -97,17 +92,15 @@ def parse_numbers(texts: Sequence[str]) -> dict[str, int]:
                 f"--annotators {text!r} is not of the form LANG=N with N from 1",
                 hint="--annotators en=2 --annotators de=1",
             )
-        code = _code(lang, f"--annotators {text!r}")
-        if numbers.setdefault(code, int(number)) != int(number):
-            raise ConfigError(f"--annotators: {code} has two numbers, {numbers[code]} and {number}")
+        numbers[_code(lang, text)] = int(number)
     return numbers
 
 
-def _code(lang: str, where: str) -> str:
+def _code(lang: str, text: str) -> str:
     try:
         return language_code(lang)
     except RecordError as error:
-        raise ConfigError(f"{where}: {lang!r} is not a language code such as 'en'") from error
+        raise ConfigError(f"{text!r}: {lang!r} is not a language code such as 'en'") from error
 
 
 def assign(
@@ -183,20 +176,6 @@ def key_of(id: str) -> str:
     return f"d{content_hash(['annotation', id])}"
 
 
-def keyed(rows: Sequence[LabelledDialogue]) -> dict[str, LabelledDialogue]:
-    """Rows by key. Raises MedalError for no rows, and for rows that judge a single turn."""
-    if not rows:
-        raise MedalError("there is no dialogue to annotate")
-    if turns := [row.id for row in rows if row.level == "turn"]:
-        raise MedalError(
-            f"{len(turns)} rows judge one turn, not a dialogue, such as {turns[0]!r}",
-            hint="only whole dialogues are annotated: give rows of level dialogue",
-        )
-    by_key = {key_of(row.id): row for row in rows}
-    assert len(by_key) == len(rows), "two ids with one key"
-    return by_key
-
-
 def new_project(
     rows: Sequence[LabelledDialogue],
     dimensions: Sequence[Dimension],
@@ -208,9 +187,18 @@ def new_project(
     """The project of ``rows``, assigned to ``annotators`` (``NAME`` or ``NAME:LANG,LANG``) if any.
 
     ``numbers`` (``LANG=N``) override ``per_dialogue`` by language. Raises ConfigError for malformed
-    texts and for a language with too few annotators.
+    texts and for a language with too few annotators, MedalError for no rows and for rows that judge
+    a single turn.
     """
-    by_key = keyed(rows)
+    if not rows:
+        raise MedalError("there is no dialogue to annotate")
+    if turns := [row.id for row in rows if row.level == "turn"]:
+        raise MedalError(
+            f"{len(turns)} rows judge one turn, not a dialogue, such as {turns[0]!r}",
+            hint="only whole dialogues are annotated: give rows of level dialogue",
+        )
+    by_key = {key_of(row.id): row for row in rows}
+    assert len(by_key) == len(rows), "two ids with one key"
     by_lang, people = parse_numbers(numbers), parse_annotators(annotators)
     if by_lang and not people:
         raise ConfigError(
@@ -254,12 +242,9 @@ def export(
             name = f"tasks-{annotator}.json" if annotator else "tasks.json"
             listed = tasks(rows, annotator)
             texts[studio / name] = json.dumps(listed, ensure_ascii=False, indent=1) + "\n"
-        sheet = out / "sheets" / (annotator or "dialogues")
         if "xlsx" in forms:
-            path = sheet.with_name(f"{sheet.name}.xlsx")
+            path = out / "sheets" / f"{annotator or 'dialogues'}.xlsx"
             sheets.append(write_xlsx(path, rows, asked, guidelines, annotator))
-        if "csv" in forms:
-            sheets.append(write_csv(sheet.with_name(f"{sheet.name}.csv"), rows, asked, annotator))
     written = [atomic_write(path, text) for path, text in texts.items()]
     write_records(folder / ROWS_FILE, project.rows.values())
     record = {

@@ -1,9 +1,10 @@
-"""What annotators answer: one question per dimension with its criteria, and their raw answers."""
+"""What annotators answer: one question per dimension with its criteria, and their answers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pydantic import Field
 
@@ -14,6 +15,7 @@ from medal_judges.records.dimension import Dimension, load_rubric
 TEMPLATES = "medal_judges.data_prep.annotation"  # the package with the templates
 YES, NO = "yes", "no"
 OTHER_TEXT, COMMENT = "other_text", "comment"  # free texts beside the dimensions
+EMPTY = "[empty message]"
 
 
 class Entry(Config):
@@ -77,17 +79,17 @@ class AnnotationQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class RawAnswer:
-    """The unchecked answer of one annotator about one dialogue.
+class Answer:
+    """The answer of one annotator about the dialogue ``key``.
 
-    ``where`` names file and row or task. ``values`` has the text entered for each dimension,
-    ``texts`` the free texts (``other_text``, ``comment``).
+    ``where`` names file and row or task. ``values`` has the text entered for each dimension, once
+    checked its level or None; ``texts`` the free texts (``other_text``, ``comment``).
     """
 
     where: str
     key: str
     annotator: str
-    values: Mapping[str, str]
+    values: Mapping[str, Any]
     texts: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -110,8 +112,6 @@ def dimensions_to_ask(rubric: str = "medal", *, human_likeness: bool = False) ->
                 f"rubric {rubric}: {dimension.name!r} is continuous, so there is nothing to choose",
                 hint="make it ordinal, with whole numbers from low to high",
             )
-        if dimension.name in (OTHER_TEXT, COMMENT):
-            raise ConfigError(f"rubric {rubric}: a dimension cannot be called {dimension.name!r}")
     return dimensions
 
 

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from medal_judges.errors import MedalError
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.storage.files import atomic_path, atomic_write, only_run_in
+from medal_judges.storage.files import atomic_path, atomic_write, only_run
 from medal_judges.storage.journal import Journal
 from medal_judges.storage.jsonl import to_line
 
@@ -38,7 +38,7 @@ class Outputs:
         path = folder / RECORD
         with ExitStack() as held:
             folder.mkdir(parents=True, exist_ok=True)
-            held.enter_context(only_run_in(folder))
+            held.enter_context(only_run(folder, folder=True))
             if overwrite and path.exists():
                 _read_record(path)
                 for name in _OWN:
@@ -51,7 +51,6 @@ class Outputs:
                     hint="give another folder with --out DIR, or remove the file yourself",
                 )
             self.write_json(RECORD, record)
-            held.enter_context(self.journal.stay_open())
             self._held = held.pop_all()
 
     @contextmanager

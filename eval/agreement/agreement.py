@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -15,19 +15,19 @@ from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.eval.metaeval.ceiling import (
     MEASUREMENT,
+    answers_by_annotator,
     busiest,
     human_ceiling,
-    krippendorff_alpha,
 )
+from medal_judges.eval.metaeval.classification import METRICS
 from medal_judges.eval.metaeval.metaeval import kind_of
-from medal_judges.eval.metaeval.rater_model import annotator_figures, answers_by_annotator
 from medal_judges.reading.options import DEFAULT_READING, ReadOptions
 from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.console import print_tables, rich_table, wide_console
-from medal_judges.report.numbers import interval, label, number
+from medal_judges.report.numbers import label
 from medal_judges.report.page import Section, counted, facts_section, write_page
-from medal_judges.report.table import Cell, Heat, Row, Table, write_csv
+from medal_judges.report.table import Row, Table, write_csv
 from medal_judges.stats.alpha import alpha_statistic, no_interval
 from medal_judges.stats.correlation import MIN_ROWS, Floats, ratio, weighted_spearman
 from medal_judges.stats.estimate import Estimate, undefined
@@ -37,9 +37,6 @@ from medal_judges.storage.files import atomic_write
 
 ALL = "all"  # every language together
 PEOPLE, POSITIONS = "people", "positions"
-ABOUT = ("dimension", "kind", "lang", "rows", "shared", "pairs", "annotators", "columns", "mean",
-         "measurement")  # fmt: skip
-ESTIMATE = ("value", "low", "high", "reason")
 _POSITIONS_NOTE = (
     "The rows do not name their annotators, so a pair is two positions in the label list. If a "
     "position is not the same person throughout, ρ mixes people; α and percent agreement do not "
@@ -68,10 +65,10 @@ class Agreement:
 
     ``figures``: ``exact`` (share of pairs of answers to one row that are equal), ``adjacent``
     (share at most 1 apart, graded dimensions only), ``alpha`` (Krippendorff's) and ``spearman``
-    (over pairs of annotators); ``ceiling``: one annotator against the others; ``each``: number of
-    answers and figures of the people by name. ``rows`` have an answer, ``shared`` of them two or
-    more, which make ``pairs``. ``columns``: whether annotators are ``people`` by name or
-    ``positions`` in the label list. The ``mean`` of a binary dimension is the share of 1.
+    (over pairs of annotators); ``ceiling``: one annotator against the others. ``rows`` have an
+    answer, ``shared`` of them two or more, which make ``pairs``. ``columns``: whether annotators
+    are ``people`` by name or ``positions`` in the label list. The ``mean`` of a binary dimension is
+    the share of 1.
     """
 
     dimension: str
@@ -86,7 +83,6 @@ class Agreement:
     measurement: str
     figures: Mapping[str, Estimate]
     ceiling: Mapping[str, Estimate]
-    each: Mapping[str, tuple[int, Mapping[str, Estimate]]]
 
 
 def agreements(
@@ -121,7 +117,7 @@ def agreements(
         for lang in [*langs, *([ALL] if len(langs) > 1 else [])]:
             chosen = [row for row in answered if lang in (ALL, row.dialogue.lang)]
             values = answer_matrix(chosen, name)
-            by_person, people, annotators = answers_by_annotator(chosen, name, values)
+            by_person, named, annotators = answers_by_annotator(chosen, name, values)
             counts = row_weights(chosen, weights)
             given = np.isfinite(values)
             answers = given.sum(axis=1)
@@ -137,7 +133,6 @@ def agreements(
                 figures, ceiling = _figures(chosen, kind, values, by_person, counts)
             each = given if counts is None else given * counts[:, None]
             total = float((each * np.where(given, values, 0.0)).sum())
-            groups = [row.group for row in chosen]
             found.append(
                 Agreement(
                     dimension=name,
@@ -147,12 +142,11 @@ def agreements(
                     shared=int((answers > 1).sum()),
                     pairs=int((answers * (answers - 1) // 2).sum()),
                     annotators=annotators,
-                    columns=PEOPLE if people else POSITIONS,
+                    columns=PEOPLE if named else POSITIONS,
                     mean=total / float(each.sum()) if given.any() else None,
                     measurement=MEASUREMENT[kind],
                     figures=figures,
                     ceiling=ceiling,
-                    each={} if released else annotator_figures(by_person, people, kind, groups),
                 )
             )
     return found
@@ -201,11 +195,11 @@ def _figures(
 
     none = f"no two annotators share {MIN_ROWS} rows on which both vary"
     estimates = estimated(weighted(statistic, weights), clusters, none)
-    alpha = krippendorff_alpha(values, measurement, weights)
-    if alpha.value is None:
-        estimates["alpha"] = alpha
+    alpha = estimates["alpha"].value
+    if alpha is None:
+        estimates["alpha"] = Estimate(None, reason="all answers are equal")
     elif why := no_interval(values, measurement):
-        estimates["alpha"] = replace(alpha, reason=why)
+        estimates["alpha"] = Estimate(alpha, reason=why)
     trials = float(clusters.count)
     if weights is not None:  # clusters of different weight
         _, member = np.unique(np.asarray(clusters.names), return_inverse=True)
@@ -225,34 +219,15 @@ def write_agreement(
     facts: Sequence[tuple[str, str]],
     folder: Path,
 ) -> Path:
-    """Writes agreement.html, agreement.json, figures.csv, and a CSV of languages by dimensions:
-    percent.csv (MEDAL, Table 4), alpha.csv (Table 5), spearman.csv; returns the page's path."""
-    records, lines = [], []
-    for one in agreements:
-        about = {name: getattr(one, name) for name in ABOUT}
-        parts = {"agreement": one.figures, "ceiling": one.ceiling}
-        parts |= {f"annotator {name}": figures for name, (_, figures) in one.each.items()}
-        written = {
-            part: {key: {n: getattr(e, n) for n in ESTIMATE} for key, e in figures.items()}
-            for part, figures in parts.items()
-        }
-        for part, figures in written.items():
-            lines += [(*about.values(), part, key, *e.values()) for key, e in figures.items()]
-        people = {
-            name: {"answers": answers, **written[f"annotator {name}"]}
-            for name, (answers, _) in one.each.items()
-        }
-        of_all = {"figures": written["agreement"], "ceiling": written["ceiling"]}
-        records.append(about | of_all | {"annotator": people})
-    record = {"facts": dict(facts), "agreement": records}
+    """Writes agreement.html, agreement.json, and a CSV of languages by dimensions: percent.csv
+    (MEDAL, Table 4), alpha.csv (Table 5), spearman.csv; returns the page's path."""
+    record = {"facts": dict(facts), "agreement": [asdict(one) for one in agreements]}
     text = json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     atomic_write(folder / "agreement.json", text)
-    write_csv(folder / "figures.csv", (*ABOUT, "part", "figure", *ESTIMATE), lines)
     names = list(dict.fromkeys(one.dimension for one in agreements))
     langs = list(dict.fromkeys(one.lang for one in agreements))
     sections = []
-    titles = {"percent": "Percent agreement", "alpha": "Krippendorff's α", "spearman": "Spearman"}
-    mixed = any(one.columns == POSITIONS for one in agreements)
+    titles = {"percent": "Percent agreement", "alpha": "Krippendorff's α", "spearman": "Spearman ρ"}
     for anchor, title in titles.items():
         heads = {name: name.replace("_", " ") for name in names}
         at = {}
@@ -263,16 +238,14 @@ def write_agreement(
             heads[one.dimension] += " ±1" if graded and one.lang == langs[0] else ""
         plain = ((lang, *(at[lang, name].value for name in names)) for lang in langs)
         write_csv(folder / f"{anchor}.csv", ("lang", *names), plain)
-        rows = [(lang, *(_heat(at[lang, name]) for name in names)) for lang in langs]
-        shown = "Spearman ρ" if anchor == "spearman" else title
-        grid = Table(f"{shown} by language", ("Language", *heads.values()), rows, style="heat")
-        note = [_POSITIONS_NOTE] if mixed and anchor == "spearman" else []
+        rows: list[Row] = [(lang, *(at[lang, name] for name in names)) for lang in langs]
+        grid = Table(f"{title} by language", ("Language", *heads.values()), rows)
+        unnamed = anchor == "spearman" and any(one.columns == POSITIONS for one in agreements)
+        note = [_POSITIONS_NOTE] if unnamed else []
         sections.append(Section(anchor, title, [*note, grid]))
-    tables = _people_tables(agreements)
     sections += [
         Section("figures", "All figures", [_figure_table(agreements)]),
-        Section("ceilings", "Human ceilings", tables["Human ceilings"]),
-        Section("annotators", "Annotators", tables["Annotators"]),
+        Section("ceilings", "Human ceilings", _ceiling_tables(agreements)),
         facts_section(facts),
     ]
     several = [lang for lang in langs if lang != ALL]
@@ -280,33 +253,14 @@ def write_agreement(
     return write_page(folder / "agreement.html", heading, subtitle, sections, leads=__package__)
 
 
-def _heat(estimate: Estimate) -> Cell:
-    """The figure over its interval, or over a dash with the reason for none."""
-    value, reason = estimate.value, estimate.reason
-    if value is None:
-        return estimate
-    below = estimate if reason or interval(estimate) else None
-    sign = "neg" if value < 0 else "pos"
-    return Heat(number(value), abs(value), sign, reason or "", value, below)  # type: ignore[arg-type]
-
-
-def _grouped(
-    title: str, columns: Sequence[str], groups: Mapping[str, Sequence[Row]], note: str = ""
-) -> Table:
-    """Returns a table with a heading for each group of rows."""
+def _figure_table(agreements: Sequence[Agreement]) -> Table:
+    """Every figure with its counts, by language."""
     rows: list[Row] = []
     headings: dict[int, str] = {}
-    for heading, own in groups.items():
-        headings[len(rows)] = heading
-        rows += own
-    return Table(title, columns, rows, note, headings)
-
-
-def _figure_table(agreements: Sequence[Agreement]) -> Table:
-    """Every figure with its counts."""
-    by_lang: dict[str, list[Row]] = {}
-    for one in agreements:
-        row: Row = (
+    for one in sorted(agreements, key=lambda one: (one.lang == ALL, one.lang)):
+        if one.lang not in headings.values():
+            headings[len(rows)] = one.lang
+        rows.append((
             one.dimension.replace("_", " "),
             one.rows,
             one.shared,
@@ -318,47 +272,28 @@ def _figure_table(agreements: Sequence[Agreement]) -> Table:
             one.measurement,
             one.figures["alpha"],
             one.figures["spearman"],
-        )
-        by_lang.setdefault(one.lang, []).append(row)
+        ))  # fmt: skip
     columns = ("Dimension", "rows", "with 2+ answers", "pairs", "annotators", "mean answer",
                "exact", "±1", "α is", "α", "ρ")  # fmt: skip
     note = "The mean answer of an issue is the share of answers that mark it."
-    return _grouped("Figures by language and dimension", columns, by_lang, note)
+    return Table("Figures by language and dimension", columns, rows, note, headings)
 
 
-def _people_tables(agreements: Sequence[Agreement]) -> dict[str, list[Table]]:
-    """The human ceilings by language, and the people by name over all languages: of each a table
-    for graded dimensions and one for issues, if they have rows."""
-    tables: dict[str, list[Table]] = {"Human ceilings": [], "Annotators": []}
-    for title, binary, against, alone in (
-        ("Graded dimensions", False, ("spearman", "pearson", "kendall"),
-         ("leaning", "reliability")),
-        ("Issues", True, ("f1_present", "f1_absent", "precision", "recall", "accuracy"),
-         ("sensitivity", "specificity")),
-    ):  # fmt: skip
-        chosen = [one for one in agreements if (one.kind == "binary") == binary]
-        ceilings: dict[str, list[Row]] = {}
-        for one in (one for one in chosen if one.ceiling):
-            row: Row = (
-                one.dimension.replace("_", " "),
-                *(one.ceiling[metric] for metric in against),
-            )
-            ceilings.setdefault(one.lang, []).append(row)
-        last = {one.dimension: one for one in chosen}  # of all languages, if there are several
-        people: dict[str, list[Row]] = {
-            name.replace("_", " "): [
-                (person, answers, *(figures[metric] for metric in alone))
-                for person, (answers, figures) in one.each.items()
-            ]
-            for name, one in last.items()
-            if one.each
-        }
-        if ceilings:
-            columns = ["Dimension", *map(label, against)]
-            tables["Human ceilings"].append(_grouped(title, columns, ceilings))
-        if people:
-            columns = ["Annotator", "answers", *alone]
-            tables["Annotators"].append(_grouped(title, columns, people))
+def _ceiling_tables(agreements: Sequence[Agreement]) -> list[Table]:
+    """The human ceilings by language, of graded dimensions and of issues."""
+    tables = []
+    for title, binary, metrics in (
+        ("Graded dimensions", False, ("spearman", "pearson", "kendall")),
+        ("Issues", True, METRICS),
+    ):
+        rows: list[Row] = [
+            (one.lang, one.dimension.replace("_", " "), *(one.ceiling[m] for m in metrics))
+            for one in agreements
+            if one.ceiling and (one.kind == "binary") == binary
+        ]
+        if rows:
+            columns = ("Language", "Dimension", *map(label, metrics))
+            tables.append(Table(f"Human ceilings: {title}", columns, rows))
     return tables
 
 
@@ -366,20 +301,11 @@ def print_agreement(agreements: Sequence[Agreement]) -> None:
     """Prints the page's tables, α with its interval, and notes on them."""
     printed = ("Dimension", "with 2+ answers", "annotators", "mean answer", "exact", "±1", "α", "ρ")
     wide_console().print(rich_table(_figure_table(agreements), printed, intervals=("α",)))
-    notes = [
-        "α: nominal for issues, ordinal for graded dimensions; ceiling: one annotator against the "
-        "others; the mean answer of an issue is the share of answers that mark it"
-    ]
-    if any(one.columns == POSITIONS for one in agreements):
-        notes.append(_POSITIONS_NOTE)
+    unnamed = any(one.columns == POSITIONS for one in agreements)
+    notes = [_POSITIONS_NOTE] if unnamed else []
     reasons: dict[str, list[str]] = {}
     for one in agreements:
         if reason := one.figures["alpha"].reason:
             reasons.setdefault(reason, []).append(f"{one.dimension} ({one.lang})")
     notes += [f"α: {why}: {', '.join(where)}" for why, where in reasons.items()]
-    tables = [
-        replace(table, title=f"{name}: {table.title}")
-        for name, own in _people_tables(agreements).items()
-        for table in own
-    ]
-    print_tables(tables, notes)
+    print_tables(_ceiling_tables(agreements), notes)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from medal_judges.config import build_config, load_config
 from medal_judges.errors import ConfigError, did_you_mean
 from medal_judges.eval.benchmark.config import BenchmarkConfig, BenchmarkOptions
 from medal_judges.eval.benchmark.figures import FOLLOW_UPS, Benchmark, compute
-from medal_judges.eval.benchmark.leaderboard import View, dimension_table, primary_metric, shown
-from medal_judges.eval.benchmark.page import write_report
+from medal_judges.eval.benchmark.page import dimension_table, write_report
+from medal_judges.eval.benchmark.plots import View
 from medal_judges.eval.benchmark.published import OURS
 from medal_judges.eval.benchmark.published import TITLE as PUBLISHED
 from medal_judges.eval.benchmark.run import BenchmarkRun, judge_all, prepare
@@ -18,7 +19,7 @@ from medal_judges.eval.metaeval.comparison import CEILING, GRADED, ISSUES, MEANS
 from medal_judges.report.console import rich_table, wide_console
 from medal_judges.report.progress import ProgressBar
 from medal_judges.shipped import boxed_folder, judge_file, judge_names
-from medal_judges.storage.files import only_run_in
+from medal_judges.storage.files import only_run
 
 _INJECTED = ("Issue", "Judge", "F1+ vs clean", "F1+ vs matched controls", "AUC vs clean",
             "AUC vs matched controls", "False alarms, clean")  # fmt: skip
@@ -40,16 +41,15 @@ def benchmark(
     overrides: Sequence[str] = (),
     *,
     judges: Sequence[str] = (),
-    offline: bool = False,
-    retry_failed: bool = False,
-    no_cache: bool = False,
+    **options: Any,
 ) -> Benchmark:
     """Runs judges over sets and compares them with people, as ``medal benchmark`` does.
 
     ``config`` is a YAML file or the name of one in configs/benchmark/, ``overrides`` are
-    ``field=value``, ``judges`` further judges (``contrast``, ``mine=runs/judge``). Writes
-    predictions, results.json and report.html to the config's output_dir; predictions of an earlier
-    run are used again. Raises ConfigError if there is no judge or no set.
+    ``field=value``, ``judges`` further judges (``contrast``, ``mine=runs/judge``), ``options``
+    further BenchmarkOptions. Writes predictions, results.json and report.html to the config's
+    output_dir; predictions of an earlier run are used again. Raises ConfigError if there is no
+    judge or no set.
 
     >>> from medal_judges import benchmark
     >>> sets = "sets=[{name: talks, source: labelled.jsonl, dimensions: [overall]}]"
@@ -58,15 +58,8 @@ def benchmark(
     >>> [(row.judge, row.dimension, row.n) for row in figures.rows]
     [('length', 'overall', 12)]
     """
-    options = BenchmarkOptions(
-        config=config,
-        overrides=tuple(overrides),
-        judge=tuple(judges),
-        offline=offline,
-        retry_failed=retry_failed,
-        no_cache=no_cache,
-    )
-    return run_benchmark(options)[1]
+    options |= {"config": config, "overrides": tuple(overrides), "judge": tuple(judges)}
+    return run_benchmark(BenchmarkOptions(**options))[1]
 
 
 def run_benchmark(
@@ -111,7 +104,7 @@ def run_benchmark(
         if bar is not None:
             bar.advance(done, what=f"{judge} on {name}")
 
-    with only_run_in(config.output_dir):
+    with only_run(config.output_dir, folder=True):
         if bar is not None:
             rows = sum(len(one.rows) for one in everything.values())
             bar.update(0, total=rows * len(config.judges))
@@ -130,20 +123,13 @@ def run_benchmark(
 
 def print_benchmark(benchmark: Benchmark, notes: Sequence[str]) -> None:
     """Prints the leaderboard of each set and kind, further tables, then what was skipped."""
-    console, view = wide_console(), View(benchmark)
-    for key in view.labels:
-        for dimensions in filter(None, (view.graded(key), view.binary(key))):
-            table = dimension_table(view, key, dimensions)
-            columns = [name for name in table.columns if name not in ("minus ceiling", "Counts")]
-            console.print(rich_table(table, columns, intervals=columns[:2]))
-            reasons: dict[str, list[str]] = {}
-            for row in (row for dimension in dimensions for row in view.rows(key, dimension)):
-                estimate = shown(row, primary_metric(row.kind))
-                if estimate.value is not None and estimate.reason:
-                    whose = f"{row.judge} on {row.dimension}"
-                    reasons.setdefault(estimate.reason, []).append(whose)
-            for reason, names in reasons.items():
-                console.print(f"{reason}: {', '.join(names)}", style="dim", highlight=False)
+    console, view = wide_console(), View(benchmark.rows)
+    for name in view.sets:
+        for binary in (False, True):
+            if dimensions := view.dimensions(name, binary=binary):
+                table = dimension_table(view, name, dimensions)
+                columns = [c for c in table.columns if c != "minus ceiling"]
+                console.print(rich_table(table, columns, intervals=columns[:2]))
     for table in benchmark.tables:
         if table.title == PUBLISHED:  # the page also has those that this run did not measure
             column = table.columns.index(OURS)

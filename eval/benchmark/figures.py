@@ -13,9 +13,12 @@ from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.injected import injected_table
 from medal_judges.eval.benchmark.published import published_table
 from medal_judges.eval.benchmark.run import BenchmarkRun
-from medal_judges.eval.metaeval.cascade import CascadeCurve, cascade_curve
-from medal_judges.eval.metaeval.ceiling import MOST_COLUMNS
-from medal_judges.eval.metaeval.comparison import comparison_tables, dimension_means_table
+from medal_judges.eval.metaeval.comparison import (
+    CascadeCurve,
+    cascade_curve,
+    comparison_tables,
+    dimension_means_table,
+)
 from medal_judges.eval.metaeval.metaeval import (
     Disagreement,
     JudgedRows,
@@ -28,20 +31,10 @@ from medal_judges.eval.metaeval.metaeval import (
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature
 from medal_judges.report.table import Cell, Table
-from medal_judges.stats.correlation import MIN_WITHIN
 from medal_judges.stats.intervals import METHOD
 from medal_judges.storage.files import atomic_write
 
 FOLLOW_UPS = "Follow-ups that were chosen"
-_WITHIN_NOTE = (
-    f"mean of the Spearman correlations of single chatbots, weighted by rows, over chatbots with "
-    f"at least {MIN_WITHIN} rows"
-)
-_CEILING_NOTE = (
-    "one annotator against the mean of the others (issues: against each other one) on rows with "
-    "two answers or more, averaged over positions by rows (of more than "
-    f"{MOST_COLUMNS} those with most answers); like for like, the judge takes the annotator's place"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +99,7 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
     results = [one.row for one in judged]
     tables = [*comparison_tables(judged), dimension_means_table(results)]
     if config.published:
-        tables.append(published_table(config, results, run.left_out))
+        tables.append(published_table(config, results))
     for name, data in run.injected.items():
         tables.append(injected_table(name, data.rows, run.answers[name], config.min_coverage))
     tables.append(
@@ -132,20 +125,8 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
         ("Version", f"medal_judges {__version__}"),
         ("Command", command),
         ("Intervals", f"{METHOD}; {', '.join(f'{name} by {u}' for name, u in units.items())}"),
-        ("P-values", "of no correlation and of no difference, computed like the intervals"),
-        ("Human answer", "mean over annotators; F1 and the like against each, averaged"),
-        ("Human ceiling", _CEILING_NOTE),
-        ("Within chatbots", _WITHIN_NOTE),
         ("Coverage floor", f"{100 * config.min_coverage:g}%"),
         *(("Weights", note) for note in run.weighting),
-        *(
-            (
-                "Unscored rows",
-                f"{r.judge} on {r.set_name}, {r.dimension}: {r.n - r.scored} of {r.n}",
-            )
-            for r in results
-            if r.scored < r.n
-        ),
         *(
             (f"Signature, {name}", signed(answers.signature, data.data, "injected issues"))
             for name, data in run.injected.items()

@@ -1,4 +1,5 @@
-"""Plots: judge against people by chatbot, cascades by the share deferred, and calibration.
+"""Plots: judge against people by chatbot, cascades by the share deferred, and calibration; and the
+rows that all parts of the page read.
 
 Functions that draw add their figures, by file name, to ``figures``.
 """
@@ -9,10 +10,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from medal_judges.eval.benchmark.leaderboard import Figures, View, set_label, shown
-from medal_judges.eval.metaeval.cascade import CascadeCurve
+from medal_judges.eval.metaeval.comparison import CascadeCurve
 from medal_judges.eval.metaeval.metaeval import ResultRow
 from medal_judges.records.rating import rescale
+from medal_judges.records.signature import Signature, require_comparable
 from medal_judges.report.figure import (
     OTHER_INDEX,
     Axis,
@@ -23,17 +24,70 @@ from medal_judges.report.figure import (
     index_by_frequency,
     padded,
 )
-from medal_judges.report.numbers import number
+from medal_judges.report.numbers import checked, number
 from medal_judges.report.page import Block, Fold, Section, Strip
 from medal_judges.report.svg import MAX_DRAWN, thinned
-from medal_judges.report.table import Row, Table
+from medal_judges.report.table import Row, Table, unique_slugs
+from medal_judges.stats.estimate import Estimate
 
 UNKNOWN = "unknown chatbot"
-_GRADED_BINS = 8
-_BINARY_BINS = 10
+_GRADED_BINS, _BINARY_BINS = 8, 10
 # Rows with similar scores: mean score and mean human answer on the scale of people's answers, the
 # number of rows, and their weight.
 Bin = tuple[float, float, int, float]
+Figures = dict[str, Figure]
+
+
+class View:
+    """Result rows by set, dimension and judge, in order of appearance; ``sets`` are the sets' names
+    with those in file names, ``headlines`` each set's ``overall`` or first graded dimension. Raises
+    MedalError if signatures of one table differ in data or dimension."""
+
+    def __init__(self, rows: Sequence[ResultRow]) -> None:
+        self.judges = list(dict.fromkeys(row.judge for row in rows))
+        names = list(dict.fromkeys(row.set_name for row in rows))
+        self.sets = dict(zip(names, unique_slugs(names), strict=True))
+        self._rows: dict[tuple[str, str], dict[str, ResultRow]] = {}
+        for row in rows:
+            self._rows.setdefault((row.set_name, row.dimension), {})[row.judge] = row
+        for by_judge in self._rows.values():
+            # A signature without data (a bare baseline) cannot contradict the others.
+            signatures = [Signature.parse(row.signature) for row in by_judge.values()]
+            require_comparable([s for s in signatures if s.data is not None])
+        graded = {name: self.dimensions(name, binary=False) for name in self.sets}
+        self.headlines = {name: found[0] for name, found in graded.items() if found}
+
+    def dimensions(self, name: str, *, binary: bool | None = None) -> list[str]:
+        """Returns the dimensions of a set, ``overall`` first; only issues, or only others."""
+        found = sorted((d for one, d in self._rows if one == name), key=lambda d: d != "overall")
+        kinds = {d: self.rows(name, d)[0].kind == "binary" for d in found}
+        return [d for d in found if binary in (None, kinds[d])]
+
+    def rows(self, name: str, dimension: str) -> list[ResultRow]:
+        """Returns one row a judge, in the judges' order."""
+        by_judge = self._rows[name, dimension]
+        return [by_judge[judge] for judge in self.judges if judge in by_judge]
+
+    def row(self, judge: str, name: str, dimension: str) -> ResultRow | None:
+        return self._rows[name, dimension].get(judge)
+
+
+def primary_metric(kind: str) -> str:
+    """Returns the headline metric of a dimension: F1+ if binary, else Spearman."""
+    return "f1_present" if kind == "binary" else "spearman"
+
+
+def shown(row: ResultRow | None, metric: str, source: str = "metrics") -> Estimate:
+    """Returns what the page prints for ``metric`` of a field of the row (``like_for_like``): no
+    figure if coverage is below the minimum."""
+    if row is None:
+        return Estimate(None, reason="this judge was not run here")
+    if row.under_floor:
+        percent = f"{100 * (row.coverage or 0):.1f}%"
+        floor = f"{100 * row.min_coverage:g}%"
+        reason = f"coverage {percent} is below the minimum of {floor}: no headline figure"
+        return Estimate(None, reason=reason)
+    return checked(getattr(row, source).get(metric))
 
 
 def scatter(view: View, figures: Figures) -> Section:
@@ -75,9 +129,9 @@ def scatter(view: View, figures: Figures) -> Section:
                     count=f"{len(dots):,} rows{drawn}",
                 )
             )
-        title = f"{view.labels[name]}: {headline}"
+        title = f"{name}: {headline}"
         blocks.append(figure := Figure(title, panels, title, legend, "Chatbots"))
-        figures[f"scatter-{view.slugs[name]}"] = figure
+        figures[f"scatter-{view.sets[name]}"] = figure
     return Section("scatter", "Judge against people", blocks, link="Scatter")
 
 
@@ -90,8 +144,7 @@ def cascades(curves: Sequence[CascadeCurve], figures: Figures) -> Section:
     """A panel and a table for each curve."""
     panels, tables = [], []
     for curve in curves:
-        place = f"{set_label(curve.set_name, curve.level)}, {curve.dimension}"
-        title = f"{curve.weak}, then {curve.strong}: {place}"
+        title = f"{curve.weak}, then {curve.strong}: {curve.set_name}, {curve.dimension}"
         costs = list(dict.fromkeys(key for point in curve.points for key in point.cost))
         rows: list[Row] = [
             (
@@ -105,14 +158,9 @@ def cascades(curves: Sequence[CascadeCurve], figures: Figures) -> Section:
         units = [f"{key} for 1,000 rows" for key in costs]
         columns = ("Share deferred", "Spearman ρ", "ρ at random", *units)
         tables.append(Table(title, columns, rows))
-        estimates = [p.spearman for p in curve.points if p.spearman.value is not None]
-        ends = [v for e in estimates for v in (e.low, e.value, e.high) if v is not None]
-        ends += [p.at_random for p in curve.points if estimates and p.at_random is not None]
-        whiskers = [
-            Line([(p.share, p.spearman.low), (p.share, p.spearman.high)], "whisker")
-            for p in curve.points
-            if None not in (p.spearman.low, p.spearman.high)
-        ]
+        each = [(p.share, p.spearman, p.at_random) for p in curve.points]
+        ends = [v for _, e, mean in each for v in (e.low, e.value, e.high, mean) if v is not None]
+        whiskers = [Line([(x, e.low), (x, e.high)], "whisker") for x, e, _ in each]
         panels.append(
             Plot(
                 title=title,
@@ -120,8 +168,8 @@ def cascades(curves: Sequence[CascadeCurve], figures: Figures) -> Section:
                 y=Axis("Spearman ρ", padded(ends or [0.0])),
                 marks=[
                     *whiskers,
-                    Line([(p.share, p.at_random) for p in curve.points], "trend dashed"),
-                    Line([(p.share, p.spearman.value) for p in curve.points], "trend"),
+                    Line([(x, mean) for x, _, mean in each], "trend dashed"),
+                    Line([(x, e.value) for x, e, _ in each], "trend"),
                 ],
                 description=f"Spearman by share deferred, {title}",
                 count=f"{curve.n:,} rows",
@@ -136,31 +184,21 @@ def cascades(curves: Sequence[CascadeCurve], figures: Figures) -> Section:
 
 
 def calibration(view: View, figures: Figures) -> Section:
-    """Headline dimensions in sight, the others folded by set."""
+    """For each set a panel a dimension, the first set in sight."""
     colours = {judge: min(i, OTHER_INDEX) for i, judge in enumerate(view.judges)}
     legend = list(colours.items())
-    heads: list[Plot] = []
-    folds: list[tuple[str, list[Plot]]] = []
-    for name, text in view.labels.items():
-        dimensions = view.dimensions(name)
-        panels = {
-            dimension: calibration_panel(f"{text}: {dimension}", rows, colours)
-            for dimension in dimensions
+    folds: list[Block] = []
+    for name in view.sets:
+        panels = [
+            calibration_panel(f"{name}: {dimension}", rows, colours)
+            for dimension in view.dimensions(name)
             if (rows := [row for row in view.rows(name, dimension) if row.points])
-        }
-        if not panels:
-            continue
-        title = f"{text}: calibration"
-        figures[f"calibration-{view.slugs[name]}"] = Figure(title, [*panels.values()], "", legend)
-        headline = view.headlines.get(name)
-        heads += [panel for dimension, panel in panels.items() if dimension == headline]
-        if more := [panel for dimension, panel in panels.items() if dimension != headline]:
-            folds.append(
-                (f"{text}: {len(dimensions) - (headline is not None)} more dimensions", more)
-            )
-    blocks: list[Block] = [Figure("Calibration panels", heads)] if heads else []
-    blocks += [Fold(text, [Figure(text, more)], is_open=not heads) for text, more in folds]
-    blocks = [Strip(legend, "Judges", blocks)] if blocks else []
+        ]
+        if panels:
+            title = f"{name}: calibration"
+            figures[f"calibration-{view.sets[name]}"] = Figure(title, panels, legend=legend)
+            folds.append(Fold(name, [Figure(title, panels)], is_open=not folds))
+    blocks = [Strip(legend, "Judges", folds)] if folds else []
     return Section("calibration", "Calibration", blocks)
 
 

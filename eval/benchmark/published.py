@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
-from medal_judges.config import Config, read_yaml
+from medal_judges.config import read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.eval.metaeval.metaeval import ResultRow
@@ -23,78 +24,52 @@ _NOTE = (
 )
 
 
-class PublishedFigure(Config):
-    """One row of configs/published.yaml: correlations of ``judge`` (in one ``variant``) on
-    ``model`` with people, from the table ``source``."""
-
-    judge: str
-    variant: str | None = None
-    model: str
-    set: str
-    level: str
-    dimension: str
-    spearman: float | None
-    pearson: float | None
-    not_significant: tuple[str, ...] = ()
-    source: str
-    note: str | None = None
-
-    @property
-    def key(self) -> str:
-        """The name for ``published_as`` of a judge: ``diet/craft-cll``, or ``fed``."""
-        return self.judge if self.variant is None else f"{self.judge}/{self.variant}"
-
-
-class Published(Config):
-    """configs/published.yaml: full names of the papers, and their figures."""
-
-    papers: Mapping[str, str]
-    figures: tuple[PublishedFigure, ...]
-
-
-def read_published() -> Published:
-    """Reads the shipped figures."""
-    return Published.model_validate(read_yaml("published"))
+def read_published() -> list[dict[str, Any]]:
+    """Returns the rows of configs/published.yaml: correlations of a ``judge`` (in one ``variant``)
+    on ``model`` with people. ``key`` is the judge's name for ``published_as``: ``diet/craft-cll``,
+    or ``fed``; ``paper`` the one whose table the figure is from."""
+    rows = read_yaml("published")["figures"]
+    for row in rows:
+        row["key"] = "/".join(filter(None, (row["judge"], row.get("variant"))))
+        row["paper"] = row["source"].split(",")[0]
+    return list(rows)
 
 
 def check_published(config: BenchmarkConfig) -> None:
     """Raises ConfigError for a paper, judge or set that the published figures do not have."""
-    known = read_published()
-    judges, sets = {each.key for each in known.figures}, {each.set for each in known.figures}
-    named = [("published", name, [*known.papers]) for name in config.published]
-    named += [("a judge", j.published_as, sorted(judges)) for j in config.judges if j.published_as]
-    named += [("a set", s.published_as, sorted(sets)) for s in config.sets if s.published_as]
-    for what, name, there in named:
+    named = [("published", name, "paper") for name in config.published]
+    named += [
+        ("a judge's published_as", j.published_as, "key") for j in config.judges if j.published_as
+    ]
+    named += [
+        ("a set's published_as", s.published_as, "set") for s in config.sets if s.published_as
+    ]
+    rows = read_published() if named else []
+    for what, name, field in named:
+        there = dict.fromkeys(row[field] for row in rows)
         if name not in there:
             raise ConfigError(
-                f"{what if what == 'published' else f'published_as of {what}'}: {name!r} is not in "
-                "configs/published.yaml",
+                f"{what}: {name!r} is not in configs/published.yaml",
                 hint=f"there: {', '.join(there)}",
             )
 
 
-def published_table(
-    config: BenchmarkConfig, rows: Sequence[ResultRow], left_out: Mapping[str, str]
-) -> Table:
+def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table:
     """Returns each figure of ``config.published`` on a set of this benchmark, a line for each of
-    our judges with this figure, or one with the reason for none. ``left_out``: missing judges and
-    sets."""
+    our judges with this figure, or one that says why there is none."""
     lines: list[tuple[Cell, ...]] = []
-    figures = (f for f in read_published().figures if f.source.split(",")[0] in config.published)
-    for figure in figures:
-        ours = [judge.name for judge in config.judges if judge.published_as == figure.key]
+    for figure in (figure for figure in read_published() if figure["paper"] in config.published):
+        ours = [judge.name for judge in config.judges if judge.published_as == figure["key"]]
         printed: list[str | None] = []
-        for metric, value in (("spearman", figure.spearman), ("pearson", figure.pearson)):
-            mark = " ns" if metric in figure.not_significant else ""
+        for metric in ("spearman", "pearson"):
+            mark = " ns" if metric in figure.get("not_significant", ()) else ""
+            value = figure[metric]
             printed.append(None if value is None else f"{value:.2f}{mark}")
         for one in config.sets:
-            if (one.published_as, one.level) != (figure.set, figure.level):
+            if (one.published_as, one.level) != (figure["set"], figure["level"]):
                 continue
-            why = "judge not available" if any(name in left_out for name in ours) else "no figure"
-            why = why if ours else "not among our judges"
-            why = "set not available" if one.name in left_out else why
             for dimension, judged in one.dimensions.items():
-                if figure.dimension not in (dimension, judged):
+                if figure["dimension"] not in (dimension, judged):
                     continue
                 measured: list[tuple[Cell, ...]] = []
                 for row in rows:
@@ -103,9 +78,10 @@ def published_table(
                         signature = Signature.parse(row.signature)
                         pair = row.metrics.get("spearman"), row.metrics.get("pearson")
                         measured.append((signature.base or signature.judge, *pair, row.scored))
-                theirs = (one.name, dimension, figure.key.replace("/", ", "), figure.model)
+                why = "no figure in this run" if ours else "not among our judges"
+                who = figure["key"].replace("/", ", "), figure["model"]
                 lines += [
-                    (*theirs, *printed, *mine, figure.source)
+                    (one.name, dimension, *who, *printed, *mine, figure["source"])
                     for mine in measured or [(why, None, None, None)]
                 ]
     return Table(TITLE, _COLUMNS, lines, _NOTE)

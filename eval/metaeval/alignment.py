@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 
@@ -57,6 +58,13 @@ class Aligned:
             len(index),
             None if self.weights is None else self.weights[index],
         )
+
+    def shared(self, other: Aligned) -> tuple[Aligned, Aligned]:
+        """Returns the rows that ``other`` has too, with the scores of either, in this order."""
+        at = {(row.id, row.turn): j for j, row in enumerate(other.rows)}
+        keys = [(row.id, row.turn) for row in self.rows]
+        mine = self.part(i for i, key in enumerate(keys) if key in at)
+        return mine, other.part(at[key] for key in keys if key in at)
 
 
 def align(
@@ -126,11 +134,10 @@ def align(
 
 def answer_matrix(rows: Sequence[LabelledDialogue], dimension: str) -> Floats:
     """Returns the raw answers, shape (rows, annotators), NaN if not given."""
-    width = max((len(row.labels[dimension]) for row in rows), default=1)
-    values = np.full((len(rows), width), np.nan)
-    for i, row in enumerate(rows):
-        given = row.labels[dimension]
-        values[i, : len(given)] = [np.nan if value is None else value for value in given]
+    if not rows:
+        return np.full((0, 1), np.nan)
+    columns = list(zip_longest(*(row.labels[dimension] for row in rows)))
+    values: Floats = np.array(columns, dtype=np.float64).reshape(-1, len(rows)).T
     return values
 
 

@@ -12,7 +12,6 @@ from medal_judges.stats.correlation import Floats, Statistic, ratio
 from medal_judges.stats.estimate import Estimate, undefined
 
 THRESHOLD = 0.5
-METRICS = ("f1_present", "f1_absent", "precision", "recall", "accuracy")
 _REASONS = {
     "f1_present": "neither people nor judge ever say present",
     "f1_absent": "neither people nor judge ever say absent",
@@ -20,6 +19,7 @@ _REASONS = {
     "recall": "people never say present",
     "accuracy": "no labels",
 }
+METRICS = tuple(_REASONS)
 
 
 def classification(score: Floats, labels: Floats) -> dict[str, Estimate]:

@@ -1,17 +1,16 @@
-"""Comparison: every pair of judges of a set and dimension, on the rows that both scored; and the
-means of a judge over dimensions.
-
-MEDAL tests issues by McNemar (Figure 5). With several annotators a judge is right on a row if most
-of them agree with it; rows on which they are split evenly count for neither.
+"""Comparison: every pair of judges of a set and dimension, on the rows that both scored; means of a
+judge over dimensions; cascades of a weak and a strong judge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations, product
 
 import numpy as np
 
+from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.alignment import Aligned
 from medal_judges.eval.metaeval.classification import (
     THRESHOLD,
@@ -21,8 +20,14 @@ from medal_judges.eval.metaeval.classification import (
 )
 from medal_judges.eval.metaeval.metaeval import JudgedRows, ResultRow
 from medal_judges.report.table import Cell, PValue, Table
-from medal_judges.stats.correlation import Floats, correlations
+from medal_judges.stats.correlation import (
+    Floats,
+    correlations,
+    spearman_statistic,
+    undefined_reason,
+)
 from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import estimated
 from medal_judges.stats.significance import (
     correlation_difference,
     holm,
@@ -34,31 +39,21 @@ from medal_judges.stats.weights import weighted
 
 GRADED, ISSUES = "Differences between judges", "Differences between judges on issues"
 CEILING, MEANS = "Judges against one annotator", "Means over dimensions"
-_CLUSTERED = "The p-value is computed like the intervals: by leaving out chatbots or conversations."
-_PAIRS = (
-    "Every pair of judges, on the rows that both scored. Holm's correction is over all lines of "
-    "this table with a p-value, each test separately. A p above 0.05 does not show that two judges "
-    f"are equal. {_CLUSTERED} "
-)
-_GRADED_NOTE = (
-    f"{_PAIRS}Williams' test assumes independent rows of equal weight, so it is left out for "
-    "weighted rows. The difference is in Spearman's ρ."
-)
-_ISSUE_NOTE = (
-    f"{_PAIRS}McNemar's exact test assumes independent rows of equal weight, so it is left out for "
-    "weighted rows. The difference is in F1+, against each annotator and averaged. For McNemar a "
-    "judge is right on a row if most annotators agree with it; rows on which they are split evenly "
-    "count for neither. <Right alone> counts the rows on which only this judge is right."
+_PAIRS_NOTE = (
+    "Every pair of judges, on the rows that both scored. p-values are computed like the intervals; "
+    "Holm's correction is over all lines of this table, each test separately. A p above 0.05 does "
+    "not show that two judges are equal. Williams' and McNemar's tests assume independent rows of "
+    "equal weight, so they are left out for weighted rows. F1+ is against each annotator and "
+    "averaged; for McNemar (MEDAL, Figure 5) a judge is right on a row if most annotators agree "
+    "with it, and rows on which they are split evenly count for neither."
 )
 _CEILING_NOTE = (
     "The judge, like for like, minus one annotator, both against the same others on the same rows "
-    f"(Spearman's ρ, F1+ for issues). {_CLUSTERED} Holm's correction is over the lines of this "
-    "table."
+    "(Spearman's ρ, F1+ for issues); p-values as of pairs of judges."
 )
 _MEANS_NOTE = (
-    "Spearman of each graded dimension, averaged. DSTC-12 ranks by the mean absolute correlation, "
-    "which rewards a judge with a reversed dimension; in the mean positive one a negative "
-    "correlation counts 0, in the last mean it counts unchanged. Dimensions without a figure are "
+    "Spearman of each graded dimension, averaged. DSTC-12 ranks by the mean absolute correlation; "
+    "in the mean positive one a negative correlation counts 0. Dimensions without a figure are "
     "left out and counted."
 )
 _RHO = ("Difference in ρ", "p", "p, Holm", "Williams p", "Williams p, Holm", "n")
@@ -66,6 +61,9 @@ _F1 = ("Difference in F1+", "p", "p, Holm", "Right alone: better", "Right alone:
        "McNemar p", "McNemar p, Holm", "n")  # fmt: skip
 _AGAINST = ("Set", "Dimension", "Judge", "Like for like", "One annotator", "Difference", "p",
             "p, Holm", "n")  # fmt: skip
+_SHARES = tuple(k / 10 for k in range(11))  # of the rows, deferred to a strong judge
+_COSTS = ("tokens", "seconds", "money")
+_RANDOM_ORDERS = 50
 Line = tuple[Cell, ...]
 # Compares two judges' scores of the same rows, each of shape (rows,).
 Compare = Callable[[Aligned, Floats, Floats], Line]
@@ -76,9 +74,9 @@ def comparison_tables(judged: Sequence[JudgedRows]) -> list[Table]:
     annotator; some without a line."""
     accepted = [one for one in judged if not one.row.under_floor]
     tables = []
-    for title, binary, compare, columns, note in (
-        (GRADED, False, _spearman, _RHO, _GRADED_NOTE),
-        (ISSUES, True, _f1, _F1, _ISSUE_NOTE),
+    for title, binary, compare, columns in (
+        (GRADED, False, _spearman, _RHO),
+        (ISSUES, True, _f1, _F1),
     ):
         chosen = [one for one in accepted if (one.row.kind == "binary") == binary]
         for name, where in (
@@ -87,7 +85,7 @@ def comparison_tables(judged: Sequence[JudgedRows]) -> list[Table]:
         ):
             heads = (*where, "Better", "Other", *columns)
             lines = _pairs(chosen, compare, by_language="Language" in where)
-            tables.append(Table(name, heads, _corrected(heads, lines), note))
+            tables.append(Table(name, heads, _corrected(heads, lines), _PAIRS_NOTE))
     lines = []
     for row in (one.row for one in accepted):
         difference = row.ceiling_difference
@@ -112,49 +110,41 @@ def _pairs(
         found = {row.dialogue.lang for one in group for row in one.aligned.rows}
         langs = sorted(found) if by_language and len(found) > 1 else [] if by_language else [None]
         for lang, (one, other) in product(langs, combinations(group, 2)):
-            sides = zip(other.aligned.rows, other.aligned.score, strict=True)
-            scores = {(row.id, row.turn): score for row, score in sides}
-            shared = one.aligned.part(
-                i
-                for i, row in enumerate(one.aligned.rows)
-                if (row.id, row.turn) in scores and lang in (None, row.dialogue.lang)
-            )
-            second = np.array([scores[r.id, r.turn] for r in shared.rows], dtype=np.float64)
+            sides = one.aligned.shared(other.aligned)
+            if lang is not None:
+                chosen = [i for i, r in enumerate(sides[0].rows) if r.dialogue.lang == lang]
+                sides = sides[0].part(chosen), sides[1].part(chosen)
             names = one.row.judge, other.row.judge
-            cells = compare(shared, shared.score, second)
+            cells = compare(sides[0], sides[0].score, sides[1].score)
             if isinstance(cells[0], Estimate) and (cells[0].value or 0.0) < 0:
-                cells = compare(shared, second, shared.score)
+                cells = compare(sides[0], sides[1].score, sides[0].score)
                 names = names[1], names[0]
             lines.append((*where, *([] if lang is None else [lang]), *names, *cells))
     return lines
 
 
 def _spearman(shared: Aligned, first: Floats, second: Floats) -> Line:
-    human, weights, n = shared.human, shared.weights, len(first)
-    difference = correlation_difference(human, first, second, shared.clusters, weights)
-    p_value = _p(difference.p_value)
-    if difference.value is None or weights is not None:
-        return difference, p_value, None, None, None, n
-    pairs = ((human, first), (human, second), (first, second))
-    one, two, between = (correlations(a, b)["spearman"].value or 0.0 for a, b in pairs)
-    return difference, p_value, None, _p(williams(one, two, between, n).p_value), None, n
+    human, n = shared.human, len(first)
+    difference = correlation_difference(human, first, second, shared.clusters, shared.weights)
+    test = None
+    if difference.value is not None and shared.weights is None:
+        pairs = ((human, first), (human, second), (first, second))
+        one, two, between = (correlations(a, b)["spearman"].value or 0.0 for a, b in pairs)
+        test = _p(williams(one, two, between, n).p_value)
+    return difference, _p(difference.p_value), None, test, None, n
 
 
 def _f1(shared: Aligned, first: Floats, second: Floats) -> Line:
     people, weights, n = shared.values, shared.weights, len(first)
     sides = (first, second)
-    for score in sides if n else ():
-        if reason := not_classifiable(score, people):
-            return Estimate(None, reason=reason), None, None, None, None, None, None, n
+    reasons = [not_classifiable(score, people) for score in sides] if n else ["no common row"]
+    if reason := next(filter(None, reasons), None):
+        return Estimate(None, reason=reason), None, None, None, None, None, None, n
     better, other = right_alone(first, second, people)
     test = None if weights is not None else _p(mcnemar(better, other).p_value)
-    figures = [classification(score, people)["f1_present"] for score in sides if n]
-    undefined = [figure for figure in figures if figure.value is None]
-    if not n:
-        difference = Estimate(None, reason="no row was scored by both")
-    elif undefined:
-        difference = undefined[0]
-    else:
+    figures = [classification(score, people)["f1_present"] for score in sides]
+    difference = next((figure for figure in figures if figure.value is None), None)
+    if difference is None:
         one, two = (weighted(classification_statistic(s, people), weights) for s in sides)
         difference = paired_difference(one, two, "f1_present", shared.clusters)
     return difference, _p(difference.p_value), None, better, other, test, None, n
@@ -196,13 +186,92 @@ def dimension_means_table(rows: Sequence[ResultRow]) -> Table:
             figure = None if row.under_floor else row.metrics["spearman"].value
             values_of.setdefault((row.set_name, row.judge), []).append(figure)
     cells: list[Line] = []
-    for (name, judge), values in values_of.items():
+    for place, values in values_of.items():
         known = [value for value in values if value is not None]
-        means: tuple[float | None, ...] = (None, None, None)
-        if known:
-            kinds = [abs(v) for v in known], [max(v, 0.0) for v in known], known
-            means = tuple(sum(each) / len(known) for each in kinds)
+        kinds = [abs(v) for v in known], [max(v, 0.0) for v in known], known
+        means = [sum(each) / len(each) if each else None for each in kinds]
         if len(values) > 1:
-            cells.append((name, judge, *means, f"{len(known)} of {len(values)}"))
+            cells.append((*place, *means, f"{len(known)} of {len(values)}"))
     columns = ("Set", "Judge", "Mean absolute ρ", "Mean positive ρ", "Mean ρ", "Dimensions")
     return Table(MEANS, columns, cells, _MEANS_NOTE)
+
+
+@dataclass(frozen=True, slots=True)
+class CascadePoint:
+    """``share`` of the rows (``deferred`` of them) scored by the strong judge: Spearman with
+    people, its mean for as many rows deferred at random, and the mean cost a row by kind."""
+
+    share: float
+    deferred: int
+    spearman: Estimate
+    at_random: float | None
+    cost: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class CascadeCurve:
+    """A weak judge, and a strong one that rescores the rows of which the weak one is least sure,
+    over the ``n`` rows of a set that both scored."""
+
+    weak: str
+    strong: str
+    set_name: str
+    level: str
+    dimension: str
+    n: int
+    points: Sequence[CascadePoint]
+
+
+def cascade_curve(
+    weak: JudgedRows, strong: JudgedRows, judge_dimension: str, seed: int = 0
+) -> CascadeCurve:
+    """Returns agreement and cost for shares of rows deferred from 0 to 1, the least sure first.
+
+    Uncertainty is the standard deviation of the weak judge's distribution of ``judge_dimension``,
+    as in the hybrid judge ``cascade``; ``seed`` is of the random orders. Raises MedalError if there
+    is no distribution.
+    """
+    rows, others = weak.aligned.shared(strong.aligned)
+    spreads = [judgement.uncertainty(judge_dimension) for judgement in rows.judgements]
+    if None in spreads:
+        raise MedalError(
+            f"{weak.row.judge} gives no distribution of {judge_dimension!r}, so a cascade cannot "
+            "measure its uncertainty",
+            hint="a weak judge needs an ordinal or binary dimension, and a calibration",
+        )
+    count, human = len(rows.rows), rows.human
+    order = np.argsort(-np.array(spreads, dtype=np.float64), kind="stable")
+    weights = np.ones(count) if rows.weights is None else rows.weights
+    judgements = list(zip(rows.judgements, others.judgements, strict=True))
+    kinds = {kind for pair in judgements for one in pair for kind in one.usage}
+    points = []
+    for share in _SHARES:
+        deferred = np.zeros(count, dtype=bool)
+        deferred[order[: round(share * count)]] = True
+        number = int(deferred.sum())
+        cost = {}
+        for kind in (kind for kind in _COSTS if kind in kinds):
+            usage = np.array([[one.usage.get(kind, 0.0) for one in pair] for pair in judgements])
+            cost[kind] = float(weights @ (usage[:, 0] + usage[:, 1] * deferred)) / (
+                float(weights.sum()) or 1.0
+            )
+        mixed = np.where(deferred, others.score, rows.score)
+        figure = Estimate(None, reason=undefined_reason(human, mixed))
+        if not figure.reason:
+            statistic = weighted(spearman_statistic(human, mixed), rows.weights)
+            figure = estimated(statistic, rows.clusters, "undefined")["spearman"]
+        rng = np.random.default_rng(seed)
+        at_random = []
+        for _ in range(1 if number in (0, count) else _RANDOM_ORDERS):
+            mixed = rows.score.copy()
+            chosen = rng.permutation(count)[:number]
+            mixed[chosen] = others.score[chosen]
+            if undefined_reason(human, mixed) is None:
+                statistic = weighted(spearman_statistic(human, mixed), rows.weights)
+                at_random.append(float(statistic(np.ones((1, count)))["spearman"][0]))
+        mean = sum(at_random) / len(at_random) if at_random else None
+        points.append(CascadePoint(share, number, figure, mean, cost))
+    row = weak.row
+    return CascadeCurve(
+        row.judge, strong.row.judge, row.set_name, row.level, row.dimension, count, points
+    )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from medal_judges.eval.metaeval.alignment import Aligned, align
-from medal_judges.eval.metaeval.ceiling import against_ceiling
+from medal_judges.eval.metaeval.ceiling import against_ceiling, noise_free
 from medal_judges.eval.metaeval.classification import (
     METRICS,
     THRESHOLD,
@@ -18,7 +19,6 @@ from medal_judges.eval.metaeval.classification import (
     confusion_cells,
     not_classifiable,
 )
-from medal_judges.eval.metaeval.rater_model import noise_free
 from medal_judges.records.contributions import Contributions
 from medal_judges.records.dimension import Kind
 from medal_judges.records.judgement import Judgement
@@ -64,7 +64,7 @@ class ResultRow:
     ``ceiling``: one annotator against the others, ``like_for_like``: the judge against the same
     others, on the ``ceiling_rows`` rows with two answers or more; ``ceiling_difference``: the
     headline figure of the judge minus the annotator's. ``noise_free``: the headline figures without
-    annotator noise (rater_model.py). ``clusters``: what intervals leave out. Below
+    annotator noise (ceiling.py). ``clusters``: what intervals leave out. Below
     ``min_coverage`` there is no headline. Scales are (lowest, highest), None if not stated.
     """
 
@@ -164,19 +164,15 @@ def evaluate(
     dimension: str,
     judge_dimension: str | None = None,
     *,
-    judge: str = "",
-    signature: str = "",
-    set_name: str = "",
-    level: str = "dialogue",
-    min_coverage: float = 0.98,
     left_out: Iterable[LabelledDialogue] = (),
-    judge_scale: Scale | None = None,
     weights: Weights = "none",
+    **about: Any,
 ) -> JudgedRows:
     """Returns the agreement of one judge with people, with intervals, slices and the human ceiling.
 
-    ``judge_dimension``: the judge's name for ``dimension``. The human answer is the mean over
-    annotators; F1 is computed against each annotator. Raises MedalError as ``align``.
+    ``judge_dimension``: the judge's name for ``dimension``. ``about``: ``judge``, ``signature``,
+    ``set_name``, ``level``, ``min_coverage`` and ``judge_scale`` of the ResultRow. The human answer
+    is the mean over annotators; F1 is computed against each. Raises MedalError as ``align``.
     """
     aligned = align(
         rows, judgements, dimension, judge_dimension, left_out=left_out, weights=weights
@@ -198,11 +194,9 @@ def evaluate(
     scales = {row.scales.get(dimension) for row in rows if dimension in row.labels}
     row_weights = np.ones(len(score)) if aligned.weights is None else aligned.weights
     columns = zip(aligned.rows, aligned.human, score, row_weights.tolist(), strict=True)
+    named = {"judge": "", "signature": "", "set_name": "", "level": "dialogue"}
     result = ResultRow(
-        judge=judge,
-        signature=signature,
-        set_name=set_name,
-        level=level,
+        **named | about,
         dimension=dimension,
         kind=kind,
         n=aligned.total,
@@ -227,9 +221,7 @@ def evaluate(
             for r, h, s, w in columns
         ],
         clusters=aligned.clusters.unit,
-        min_coverage=min_coverage,
         human_scale=scales.pop() if len(scales) == 1 else None,
-        judge_scale=judge_scale,
     )
     return JudgedRows(result, aligned)
 
@@ -269,12 +261,10 @@ def disagreements(judged: JudgedRows, judge_dimension: str, top: int = 6) -> lis
     )
     ids = np.array([row.id for row in aligned.rows])
     order = np.lexsort((ids, -np.abs(human - score)))
+    row = judged.row
     return [
         Disagreement(
-            judge=judged.row.judge,
-            set_name=judged.row.set_name,
-            dimension=judged.row.dimension,
-            id=aligned.rows[i].id,
+            *(row.judge, row.set_name, row.dimension, aligned.rows[i].id),
             human=float(aligned.human[i]),
             score=float(aligned.score[i]),
             human_rank=float(human[i]),

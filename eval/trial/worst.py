@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from difflib import SequenceMatcher
+from itertools import zip_longest
 from typing import Any
 
 from medal_judges.eval.trial.config import GROUPS
 from medal_judges.eval.trial.findings import Analysis
 from medal_judges.records.dialogue import Dialogue
 
-MOST = 5
+_MOST = 5
 _TOKEN = re.compile(r"\s+|\w+|[^\w\s]", re.UNICODE)
 _CJK = re.compile(r"[\u3040-\u9fff\uac00-\ud7af]")
 Parts = list[tuple[str, bool]] | None  # (text, changed); None: this version has no such turn
@@ -27,10 +28,10 @@ def worst_pairs(analysis: Analysis) -> list[dict[str, Any]]:
         if harm.max() > 0:  # NaN without a pair
             found.append((float(harm.max()), edit, pairs.loc[harm.idxmax()]))
     found.sort(key=lambda one: (-one[0], one[1].name))
-    dialogues = analysis.plan.dialogues
     worst = []
-    for points, edit, pair in found[:MOST]:
-        rows, alike = _side_by_side(dialogues[pair.before], dialogues[pair.after])
+    for points, edit, pair in found[:_MOST]:
+        before, after = (analysis.plan.dialogues[id] for id in (pair.before, pair.after))
+        rows, alike = _side_by_side(before, after)
         worst.append(
             {
                 "group": GROUPS[edit.group],
@@ -51,19 +52,17 @@ def worst_pairs(analysis: Analysis) -> list[dict[str, Any]]:
 def _side_by_side(one: Dialogue, other: Dialogue) -> tuple[list[dict[str, Any]], int]:
     """Returns the turns that differ, with one unchanged turn on either side, each with ``alike``,
     the number of unchanged turns left out before it; and how many are left out at the end."""
-    count = max(len(one.turns), len(other.turns))
-    padded = [[*d.turns, *[None] * (count - len(d.turns))] for d in (one, other)]
-    turns = list(zip(*padded, strict=True))
+    turns = list(zip_longest(one.turns, other.turns))
     changed = [i for i, (before, after) in enumerate(turns) if before != after]
     rows, last = [], -1
-    for i in sorted({j for k in changed for j in (k - 1, k, k + 1) if 0 <= j < count}):
+    for i in sorted({j for k in changed for j in (k - 1, k, k + 1) if 0 <= j < len(turns)}):
         before, after = turns[i]
         left, right = marked(before and before.content, after and after.content)
-        role = next(turn.role for turn in (after, before) if turn is not None)
+        role = (after or before).role
         row = {"index": i, "role": role, "before": left, "after": right, "alike": i - last - 1}
         rows.append(row)
         last = i
-    return rows, count - last - 1
+    return rows, len(turns) - last - 1
 
 
 def marked(before: str | None, after: str | None) -> tuple[Parts, Parts]:

@@ -12,7 +12,7 @@ from types import FrameType
 
 import uvicorn
 
-from medal_judges.errors import ConfigError, MedalError
+from medal_judges.errors import MedalError
 from medal_judges.inference.scoring import DEFAULT_OPTIONS, ScoreOptions
 from medal_judges.inference.serving.app import ScoreService, make_app
 from medal_judges.inference.serving.guard import is_loopback
@@ -68,14 +68,9 @@ def serve(
     """Answers requests until SIGTERM or SIGINT; calls ``ready`` with the address once others can
     connect. Port 0 is any free one.
 
-    Raises ConfigError for a judge that uses a batch API, MedalError if the port is taken.
+    Raises MedalError if the port is taken.
     """
     limits = limits or ServeLimits()
-    if any(model.capabilities.batch_api for model in judge.language_models()):
-        raise ConfigError(
-            "this judge uses a batch API, which answers in hours: no client waits for that",
-            hint="leave llm.batch out for a server",
-        )
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, port), family=family, backlog=2048)

@@ -56,7 +56,7 @@ def model_key(model: LanguageModel) -> str:
 
 
 def _hash(*parts: object) -> str:
-    # 32 hex digits fit a batch API's custom_id. ASCII, because half a surrogate pair in a turn has
+    # ASCII, because half a surrogate pair in a turn has
     # no UTF-8. 0 and 0.0 give one key.
     plain = json.loads(json.dumps(parts), parse_float=_number)
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:32]

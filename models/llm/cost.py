@@ -98,13 +98,12 @@ class Price(Config):
 
 class PriceFile(Config):
     """List prices of ``date`` in ``currency``. ``host``: the server that charges them (default:
-    any); ``batch_discount`` is the share that the batch API saves."""
+    any)."""
 
     date: str
     source: str
     currency: str = "USD"
     host: str | None = None
-    batch_discount: float = 0.0
     models: Mapping[str, Price]
 
     def find(self, model: str, base_url: str | None = None) -> Price | None:

@@ -63,14 +63,12 @@ def _load_served(config: OpenAILLM) -> LanguageModel:
     for package in ("openai", "tenacity"):
         if find_spec(package) is None:
             raise MissingExtraError(package, "api", f"llm: openai:{config.model}")
-    from medal_judges.models.llm.server.batch import BatchModel
     from medal_judges.models.llm.server.model import RemoteModel
 
-    remote = RemoteModel(config)
-    inner = BatchModel(remote) if config.batch else remote
+    inner = RemoteModel(config)
     if config.cache is False:
         return inner
     # Another server gives other answers under the same model name.
-    base = remote.config.base_url
+    base = inner.config.base_url
     own = cache_folder() / "answers" / f"server-{content_hash(base)}" if base else None
     return CachedModel(inner, Path(config.cache) if isinstance(config.cache, str) else own)

@@ -2,7 +2,7 @@
 
 Both take batches. Behind the interface are transformers, vLLM and any OpenAI-compatible server. A
 judge knows no backend by name and reads ``capabilities`` if it must know how a model is served. A
-``Wrapper`` (cache, counter, batch API) is a model in front of another model.
+``Wrapper`` (cache, counter) is a model in front of another model.
 """
 
 from __future__ import annotations
@@ -138,11 +138,9 @@ class Likelihood:
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """How a model is served. ``api``: by a server, whose requests run side by side and may cost
-    money. ``batch_api``: each call waits for a provider's batch API, so calls should be large.
-    ``private``: the server is on this machine or its private network and sends no bill."""
+    money. ``private``: the server is on this machine or its private network and sends no bill."""
 
     api: bool = False
-    batch_api: bool = False
     private: bool = True
 
 

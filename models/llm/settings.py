@@ -69,9 +69,8 @@ class OpenAILLM(Config):
     ``reasoning``: the model thinks first, so its answers get MEDAL's 32,768 tokens (section 5.3.1);
     ``reasoning_effort`` is sent unchanged and, except for ``none``, implies it. ``max_cost``: limit
     in US dollars, by the file ``prices``. ``tokenizer``: hub id or folder of the model's tokenizer;
-    with it likelihoods use its chat template, without it a plain transcript. ``batch``: use the
-    provider's batch API, which is cheaper and takes up to a day. ``cache``: false, or a folder for
-    the cached answers.
+    with it likelihoods use its chat template, without it a plain transcript. ``cache``:
+    false, or a folder for the cached answers.
     """
 
     api: ClassVar[bool] = True  # behind a server, which may send a bill
@@ -90,7 +89,6 @@ class OpenAILLM(Config):
     context: int = Field(default=128_000, ge=1)
     tokenizer: str | None = None
     cache: str | bool | None = True
-    batch: bool = False
 
     @property
     def thinks(self) -> bool:

@@ -43,7 +43,6 @@ from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature, content_hash
 
-DIALOGUES_PER_BATCH = 10_000  # in one call of a batch API: each call waits for hours
 # The signature hashes the content of files, not their paths.
 FILES = {"prompt", "rubric", "examples", "summary_prompt", "steps"}
 
@@ -116,9 +115,6 @@ class BasePromptedJudge(Judge):
         self.answer_tokens = min(answer_tokens, self.llm.context // 2)
         left = self.llm.context - self.answer_tokens
         self.prompt_budget = min(left, prompt_tokens or left)
-        if self.llm.capabilities.batch_api:
-            self.window = DIALOGUES_PER_BATCH
-            self.token_budget = DIALOGUES_PER_BATCH * self.llm.context
 
     def build(self, answer: AnswerFormat | None) -> None:
         """Make a builder for each language: all of the prompt's for ``auto``, else one."""

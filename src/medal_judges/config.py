@@ -20,7 +20,6 @@ class Config(BaseModel):
 
 
 C = TypeVar("C", bound=Config)
-_MOST_VALUES = 100_000
 
 
 def option(
@@ -83,17 +82,9 @@ def read_yaml(path: str | Path, folder: str | None = None) -> dict[str, Any]:
 
 def parse_yaml(text: str, where: str) -> Any:
     """Returns the value of ``text``. Raises ConfigError, whose message begins with ``where``, for
-    what is no YAML, for tags, and for anchors that contain themselves or expand beyond bounds."""
+    what is no YAML, for tags, and for anchors inside of anchors."""
     try:
-        loader = yaml.SafeLoader(text)
-        try:
-            node = loader.get_single_node()
-            if node is None:
-                return None
-            _expanded(node, where, {})  # before values are made: merged keys multiply there
-            return loader.construct_document(node)
-        finally:
-            loader.dispose()
+        return yaml.load(text, _Loader)
     except RecursionError as error:
         raise ConfigError(f"{where}: not valid YAML: nested too deep") from error
     except TypeError as error:  # a key that is a list or a mapping
@@ -103,25 +94,21 @@ def parse_yaml(text: str, where: str) -> Any:
         raise ConfigError(f"{where}: not valid YAML: {error}") from error
 
 
-def _expanded(node: yaml.Node, where: str, sizes: dict[int, int]) -> int:
-    """Returns how many values ``node`` has once its anchors are expanded. ``sizes``: of the nodes
-    that are counted already; 0 for one that is being counted."""
-    known = sizes.get(id(node))
-    if known == 0:
-        raise ConfigError(f"{where}: an anchor (&name) contains itself")
-    if known is not None:
-        return known
-    sizes[id(node)] = 0
-    inner: list[yaml.Node] = []
-    if isinstance(node, yaml.SequenceNode):
-        inner = node.value
-    elif isinstance(node, yaml.MappingNode):
-        inner = [part for pair in node.value for part in pair]
-    size = 1 + sum(_expanded(each, where, sizes) for each in inner)
-    if size > _MOST_VALUES:
-        raise ConfigError(f"{where}: its anchors (&name) expand to over {_MOST_VALUES:,} values")
-    sizes[id(node)] = size
-    return size
+class _Loader(yaml.SafeLoader):
+    """Refuses an anchor that contains itself or another one: they could multiply without end."""
+
+    inside = 0  # anchors around the current node
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        is_alias = isinstance(event, yaml.AliasEvent)
+        if is_alias and self.inside:
+            raise yaml.YAMLError(f"*{event.anchor} inside of another anchor (&name)")
+        anchored = not is_alias and event.anchor is not None
+        self.inside += anchored
+        node = super().compose_node(parent, index)
+        self.inside -= anchored
+        return node
 
 
 def config_text(path: str | Path, folder: str | None = None) -> str:

@@ -3,34 +3,13 @@ it), so each message says what is wrong, what was expected, and what to type nex
 
 from __future__ import annotations
 
+import copyreg
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from medal_judges.foreign_text import visible
-
-_NEAR = 0.7  # ratio of difflib: a swapped letter passes (trun, turn: 0.75)
-
-# Error -> its page of the docs; other errors have that of their base class.
-PAGES = {
-    "MedalError": "docs/howto/index.md",
-    "RecordError": "docs/howto/formats.md",
-    "DataError": "docs/howto/formats.md",
-    "ConfigError": "docs/reference/index.md",
-    "NotAvailableError": "docs/howto/offline.md",
-    "LeakError": "docs/tutorials/train.md",
-    "SourceError": "docs/howto/data.md",
-    "AnnotationError": "docs/howto/data.md",
-    "JudgeLoadError": "docs/explanation/which_judge.md",
-    "HubError": "docs/howto/offline.md",
-    "NoSuchJudgeError": "docs/explanation/which_judge.md",
-    "CoverageError": "docs/howto/scores.md",
-    "MissingExtraError": "docs/howto/install.md",
-    "CostLimitError": "docs/howto/cost.md",
-    "ServerError": "docs/howto/cost.md",
-    "ServiceError": "docs/howto/serving.md",
-    "RefusedError": "docs/howto/serving.md",
-}
 
 
 class MedalError(Exception):
@@ -52,23 +31,9 @@ class MedalError(Exception):
     def __str__(self) -> str:
         return visible(f"{self.message}\n  {self.hint}" if self.hint else self.message)
 
-    @property
-    def page(self) -> str:
-        """The page of the docs about this error."""
-        return next(PAGES[kind.__name__] for kind in type(self).__mro__ if kind.__name__ in PAGES)
-
-    def __reduce__(self) -> tuple[Callable[..., MedalError], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Pickles without calling ``__init__``, whose arguments differ between subclasses."""
-        return _revived, (type(self), self.args, vars(self))
-
-
-def _revived(
-    kind: type[MedalError], args: tuple[object, ...], state: dict[str, object]
-) -> MedalError:
-    error = kind.__new__(kind)
-    error.args = args
-    vars(error).update(state)
-    return error
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
 class RecordError(MedalError):
@@ -147,7 +112,8 @@ class MissingExtraError(MedalError):
 
 def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
     """Returns up to ``most`` of ``known`` that ``name`` may be a typo of, the nearest first."""
-    return difflib.get_close_matches(name, list(known), n=most, cutoff=_NEAR)
+    # A swapped letter passes the cutoff (trun, turn: 0.75).
+    return difflib.get_close_matches(name, list(known), n=most, cutoff=0.7)
 
 
 def did_you_mean(name: str, known: Iterable[str], most: int = 1) -> str:

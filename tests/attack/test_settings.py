@@ -22,10 +22,10 @@ MERGED = "a0: &a0 {x: 1}\n" + "".join(
     f"a{n + 1}: &a{n + 1} {{<<: [{', '.join([f'*a{n}'] * 10)}]}}\n" for n in LEVELS
 )
 WRONG = {
-    "bomb": (BOMB, "expand to over 100,000 values"),
-    "merged": (MERGED, "expand to over 100,000 values"),
-    "itself": ("a: &a [*a]", "contains itself"),
-    "itself, by a key": ("a: &a {b: {c: *a}}", "contains itself"),
+    "bomb": (BOMB, "inside of another anchor"),
+    "merged": (MERGED, "inside of another anchor"),
+    "itself": ("a: &a [*a]", "inside of another anchor"),
+    "itself, by a key": ("a: &a {b: {c: *a}}", "inside of another anchor"),
     "alias": ("a: *b", "not valid YAML"),
     "tag": ("a: !!python/object/apply:os.system [id]", "not valid YAML"),
     "own tag": ("!x a", "not valid YAML"),
@@ -55,7 +55,7 @@ def test_every_command_refuses_a_bomb(command: str, tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(BOMB)
     done = CliRunner().invoke(app, [command, "--config", str(path)])
-    assert isinstance(done.exception, ConfigError) and "100,000" in str(done.exception)
+    assert isinstance(done.exception, ConfigError) and "another anchor" in str(done.exception)
 
 
 def test_yaml_that_is_read() -> None:

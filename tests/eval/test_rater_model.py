@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from medal_judges.cli import app
 from medal_judges.eval.agreement.agreement import POSITIONS, agreements
-from medal_judges.eval.metaeval.metaeval import evaluate
-from medal_judges.eval.metaeval.rater_model import (
-    annotator_figures,
+from medal_judges.eval.metaeval.ceiling import (
     graded_noise_free,
-    issue_model,
     issue_noise_free,
     leanings,
 )
+from medal_judges.eval.metaeval.metaeval import evaluate
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.intervals import Clusters
-from medal_judges.storage.jsonl import write_records
 
 RUNS, TRUE = 40, 0.6
 
@@ -97,18 +91,7 @@ def test_annotators_without_a_name_are_not_one_person() -> None:
             for i in range(20)
         ]
         (agreed,) = agreements(rows)
-        assert (agreed.columns, agreed.each) == (POSITIONS, {})
-
-
-def test_annotators_by_hand() -> None:
-    """Strict answers one less than the others throughout: perfect, but for the leaning."""
-    quality = np.tile(np.arange(1.0, 6.0), 4)
-    values = np.column_stack([quality + 1, quality, quality + 1])
-    people = ("kind", "strict", "third")
-    found = annotator_figures(values, people, "ordinal", [str(i) for i in range(20)])
-    figures = [figures for _, figures in found.values()]
-    assert [one["leaning"].value for one in figures] == pytest.approx([1 / 3, -2 / 3, 1 / 3])
-    assert [one["reliability"].value for one in figures] == pytest.approx([1.0] * 3)
+        assert agreed.columns == POSITIONS
 
 
 def issues(seed: int, rows: int, answers: int) -> tuple[Floats, Floats]:
@@ -127,11 +110,6 @@ def test_f1_without_noise_is_the_true_one(named: bool, answers: int) -> None:
     free = [issue_noise_free(people, named, judge) for people, judge in values]
     present = 2 * 0.25 * 0.8 / (2 * 0.25 * 0.8 + 0.75 * 0.15 + 0.25 * 0.2)
     assert np.mean([one["f1_present"].value for one in free]) == pytest.approx(present, abs=0.05)
-    model = issue_model(values[0][0], alike=0 if named else answers)
-    if named:
-        assert not isinstance(model, str)
-        assert model[1][:, 0] == pytest.approx([0.7] * 4, abs=0.15)
-        assert model[1][:, 1] == pytest.approx([0.9] * 4, abs=0.06)
 
 
 def labelled(number: int, values: list[float], name: str = "overall") -> LabelledDialogue:
@@ -159,20 +137,6 @@ def test_a_benchmark_has_the_figure_beside_the_plain_one() -> None:
     row = evaluate(rows, judged, "overall").row
     plain, free = row.metrics["spearman"].value, row.noise_free["spearman"].value
     assert plain is not None and free is not None and plain < free < 1.1
-
-
-def test_agreement_shows_each_annotator(tmp_path: Path) -> None:
-    people, _ = issues(2, 60, 3)
-    rows = [labelled(i, each, "repetitive") for i, each in enumerate(people.tolist())]
-    file = tmp_path / "rows.jsonl"
-    write_records(file, rows)
-    done = CliRunner().invoke(app, ["agreement", str(file), "--out", str(tmp_path / "out")])
-    assert done.exit_code == 0, done.output
-    assert "Annotators: Issues" in done.output and "bob" in done.output
-    page = (tmp_path / "out" / "agreement.html").read_text(encoding="utf-8")
-    assert 'id="annotators"' in page and "sensitivity" in page
-    each = agreements(rows)[0].each
-    assert list(each) == ["ann", "bob", "cy"] and each["ann"][0] == 60
 
 
 @pytest.mark.skipif("MEDAL_JUDGES_DATA" not in os.environ, reason="needs MEDAL_JUDGES_DATA")

@@ -1,9 +1,8 @@
-"""tests/models/llm's servers with scripted labels: ``python label_server.py SETTINGS``.
+"""tests/models/llm's server with scripted labels: ``python label_server.py SETTINGS``.
 
 What is said of a dialogue stands in it: ``<<unsafe=1 overall=2,4>>`` makes ``unsafe`` 1 and
 ``overall`` 2 with the first seed, 4 with the second; a value ``x`` is no number. What is not named
-is in order (0, overall 5). SETTINGS with ``batch`` true serve the batch part of the protocol, else
-they are server.py's.
+is in order (0, overall 5). SETTINGS are server.py's.
 """
 
 from __future__ import annotations
@@ -57,21 +56,5 @@ def serve_chat(settings: dict[str, Any]) -> None:
     running.serve_forever()
 
 
-def serve_batches() -> None:
-    server = module("batch_server")
-
-    def answered(line: dict[str, Any]) -> dict[str, Any]:
-        done = server.completion(answer(line["body"]), "stop")
-        return dict(server.result(line["custom_id"], 200, done))
-
-    server.answer = answered
-    sys.argv = sys.argv[:1]
-    server.main()
-
-
 if __name__ == "__main__":
-    given = json.loads(sys.argv[1])
-    if given.pop("batch", False):
-        serve_batches()
-    else:
-        serve_chat(given)
+    serve_chat(json.loads(sys.argv[1]))

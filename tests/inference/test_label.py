@@ -242,19 +242,6 @@ def test_verdicts_that_come_later_move_rows_and_labels_follow(
         assert (out / f"{name}.jsonl").read_bytes() == (whole / f"{name}.jsonl").read_bytes()
 
 
-def test_the_batch_api_takes_all_dialogues_in_one_batch_a_judge(
-    serve: Callable[..., Any], tmp_path: Path
-) -> None:
-    rows = [row(f"r{n}", f"overall={1 + n % 5}") for n in range(40)]  # over a window of 16
-    server, out = serve(batch=True), tmp_path / "out"
-    medal(*words(write(tmp_path / "in.jsonl", rows), out, server, "llm.batch=true"))
-    assert [r.labels["overall"] for r in rows_of(out, "labelled")] == [
-        (float(1 + n % 5),) for n in range(40)
-    ]
-    counts = server.told("counts")
-    assert (counts["batches"], counts["requests"]) == (2, 80)
-
-
 def test_verdicts_of_a_run_begun_anew_do_not_stay(
     serve: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -312,10 +299,7 @@ def test_a_dry_run_needs_no_key_and_counts_both_judges(
     told = medal(file, "--dry-run", "--repeats", "5").output
     assert "labels: 3 dialogues: 15 requests" in told
     assert "check of users: 3 dialogues: 3 requests" in told
-    whole = float(told.split("together at most $")[1].split(",")[0])
-    told = medal(file, "--dry-run", "--repeats", "5", "llm.batch=true").output
-    half = float(told.split("together at most $")[1].split(",")[0])
-    assert whole > 0 and half == pytest.approx(whole / 2, abs=1e-4)
+    assert float(told.split("together at most $")[1].split(",")[0]) > 0
 
 
 def test_costs_that_are_not_known_have_no_sum(

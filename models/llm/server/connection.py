@@ -71,7 +71,6 @@ class ServedModel(LanguageModel):
         self.capabilities = Capabilities(api=True, private=self.config.private)
         self._prices = prices = prices or load_prices(config.prices or "prices")
         self.price = prices.find(model, base)
-        self._share = 1 - prices.batch_discount if config.batch else 1.0
         if config.max_cost is not None and self.price is None:
             raise ConfigError(
                 f"the price of {model} on this server is unknown, so max_cost cannot be enforced",
@@ -150,7 +149,7 @@ class ServedModel(LanguageModel):
         self._limiter = limiter
 
     def cost(self, usage: Usage) -> float | None:
-        return None if self.price is None else self.price.of(usage) * self._share
+        return None if self.price is None else self.price.of(usage)
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """By the tokenizer if the settings name one, else an upper bound."""

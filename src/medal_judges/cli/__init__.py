@@ -191,7 +191,7 @@ def _message(error: Exception) -> tuple[str, int] | None:
             return f"this process gets no more memory: {said}\n  {hint}", 2
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, MedalError):
-        return f"{error}\n  more: {error.page}", getattr(error, "exit_code", 2)
+        return str(error), getattr(error, "exit_code", 2)
     if isinstance(error, OSError):
         path = error.filename2 or error.filename  # a failed write does not always name its file
         if error.errno in (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", None)):

@@ -18,7 +18,7 @@ from medal_judges.reading.report import reading_report
 def agreement(options: AgreementOptions) -> None:
     """Percent agreement, Krippendorff's alpha and Spearman, per dimension and language.
 
-    With --out: agreement.html, agreement.json, figures.csv, percent.csv, alpha.csv, spearman.csv.
+    With --out: agreement.html, agreement.json, percent.csv, alpha.csv, spearman.csv.
     """
     from medal_judges.data_prep.sources.registry import load_spec
     from medal_judges.eval.agreement.agreement import agreements, print_agreement, write_agreement

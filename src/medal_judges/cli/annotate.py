@@ -59,7 +59,7 @@ class ImportOptions(Config):
         argument=True, metavar="FOLDER", help="Folder that medal annotate export wrote."
     )
     answers: tuple[Path, ...] = option(
-        argument=True, metavar="ANSWERS", help="Label Studio exports (.json), filled .xlsx or .csv."
+        argument=True, metavar="ANSWERS", help="Label Studio exports (.json), or filled .xlsx."
     )
     out: Path = option(help="File to write (.jsonl or .jsonl.gz).")
     name: tuple[str, ...] = option(
@@ -76,10 +76,10 @@ def import_answers(options: ImportOptions) -> None:
 
     Invalid answers are listed and skipped; with --strict nothing is written then.
     """
-    from medal_judges.data_prep.annotation.answers import AnnotationError, check, merge
+    from medal_judges.data_prep.annotation.answers import check, merge
     from medal_judges.data_prep.annotation.label_studio import ACCOUNT, read_label_studio
     from medal_judges.data_prep.annotation.project import PROJECT_FILE, ROWS_FILE, load_project
-    from medal_judges.data_prep.annotation.questions import RawAnswer
+    from medal_judges.data_prep.annotation.questions import Answer
     from medal_judges.data_prep.annotation.spreadsheet import read_spreadsheet
     from medal_judges.errors import ConfigError, DataError, MedalError
     from medal_judges.storage.files import require_other_file
@@ -94,26 +94,28 @@ def import_answers(options: ImportOptions) -> None:
         if not (theirs and name):
             raise ConfigError(f"--name {text!r} is not of the form THEIRS=NAME")
         names[theirs.removeprefix(ACCOUNT)] = name
-    answers: list[RawAnswer] = []
+    answers: list[Answer] = []
     for path in options.answers:
         ending = path.suffix.lower()
         if not path.is_file():
             raise DataError(path, None, "no such file")
         if ending == ".json":
             answers += read_label_studio(path)
-        elif ending in (".xlsx", ".csv"):
+        elif ending == ".xlsx":
             answers += read_spreadsheet(path, [d.name for d in project.dimensions])
         else:
-            raise DataError(path, None, "expected a file .json, .xlsx or .csv")
+            raise DataError(path, None, "expected a file .json or .xlsx")
     answers = [
         replace(one, annotator=names.get(one.annotator.removeprefix(ACCOUNT), one.annotator))
         for one in answers
     ]
     checked, problems = check(answers, project)
+    listed = "\n    ".join([f"{len(problems)} problems in the answers:", *problems])
     if problems and options.strict:
-        raise AnnotationError(problems)
+        hint = "fix the files and import again, or drop --strict to import the rest"
+        raise MedalError(listed, hint=hint)
     if problems:
-        typer.echo("\n  ".join([f"{len(problems)} skipped:", *map(str, problems)]), err=True)
+        typer.echo(listed, err=True)
     if not checked:
         raise MedalError("there is no valid answer", hint="give the files that annotators filled")
     count = write_records(options.out, merge(checked, project))

@@ -18,7 +18,7 @@ from medal_judges.reading.dialogues import dialogues_of, labelled_of
 from medal_judges.reading.options import ReadOptionsWithoutLabels
 from medal_judges.reading.report import ReadingReport, reading_report
 from medal_judges.report.console import rich_table, wide_console
-from medal_judges.storage.files import only_run_in, require_other_file
+from medal_judges.storage.files import only_run, require_other_file
 
 USER_JUDGE = "configs/judges/malformed.yaml"
 _OF_USER = "user."
@@ -106,7 +106,7 @@ def label(options: LabelOptions) -> None:
             typer.echo(f"together at most ${sum(known):.4f}, if no user is malformed")
         return
     assert out is not None
-    with only_run_in(out):
+    with only_run(out, folder=True):
         summary, report = label_file(
             file,
             out,

@@ -14,7 +14,7 @@ import typer
 
 from medal_judges.config import Config, build_config
 from medal_judges.errors import MedalError
-from medal_judges.storage.files import only_run, only_run_in, protected_inputs
+from medal_judges.storage.files import only_run, protected_inputs
 
 _make_enum: Any = Enum  # mypy reads a call of Enum as the definition of a class
 
@@ -103,7 +103,7 @@ def writes(
             texts = [str(e) for v in values for e in (v if isinstance(v, list) else [v])]
             with (
                 protected_inputs(_inputs(texts)),
-                (only_run_in if folder else only_run)(given["out"]),
+                only_run(given["out"], folder=folder),
             ):
                 command(**given)
 

@@ -1,24 +1,9 @@
-"""Details: what is known about one number of a judgement, a plain dict for each dimension.
-
-Fields on the dimension's scale: ``value`` (the number in the answer, pooled over repeats),
-``expected`` and ``spread`` (mean and standard deviation of the distribution over ratings),
-``interval`` ([lowest, highest] of nine in ten human ratings of held-out dialogues with such a
-score), ``repeats`` (one number for each answer, None if it had none) with ``repeats_std`` (n - 1)
-and ``repeats_agreement`` (share of pairs of repeats with the same number), and ``members`` (of a
-hybrid: the score of each member that was asked).
-
-Other fields: ``mass`` (probability of all ratings together before normalisation), ``samples`` (how
-many answers the distribution was counted from), ``raw`` (the judge's number before it was put on
-the scale), ``selected`` (how many follow-ups all selection runs chose; 0: none in common, all are
-used), ``follow_ups`` (their texts), ``unread_runs`` (selection runs that could not be parsed),
-``comment`` (the judge's text about the dimension) and ``parsed`` (how each answer was parsed:
-"schema", "json", ...; None: no number).
-"""
+"""Details: what is known about one number of a judgement, a plain dict for each dimension."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -28,24 +13,25 @@ from medal_judges.records.validation import Count, Number, parse
 
 @dataclass(frozen=True)
 class _Fields:
-    """The types of the fields, in the order in which a file has them."""
+    """The fields in the order in which a file has them. Numbers without a remark about their scale
+    are on the dimension's scale."""
 
-    value: Number | None = None
-    expected: Number | None = None
-    spread: Number | None = None
-    interval: list[Number] | None = None
-    mass: Number | None = None
-    samples: Count | None = None
-    raw: Number | None = None
-    selected: Count | None = None
-    unread_runs: Count | None = None
+    value: Number | None = None  # the number in the answer, pooled over repeats
+    expected: Number | None = None  # mean of the distribution over ratings
+    spread: Number | None = None  # its standard deviation
+    interval: list[Number] | None = None  # of 9 in 10 human ratings of held-out dialogues with it
+    mass: Number | None = None  # probability of all ratings together before normalisation
+    samples: Count | None = None  # how many answers the distribution was counted from
+    raw: Number | None = None  # the judge's number before it was put on the scale
+    selected: Count | None = None  # follow-ups that all selection runs chose; 0: all are used
+    unread_runs: Count | None = None  # selection runs that could not be parsed
     follow_ups: list[str] | None = None
-    comment: str | None = None
-    parsed: list[str | None] | None = None
-    repeats: list[Number | None] | None = None
-    repeats_std: Number | None = None
-    repeats_agreement: Number | None = None
-    members: dict[str, Number | None] | None = None
+    comment: str | None = None  # the judge's text about the dimension
+    parsed: list[str | None] | None = None  # how each answer was parsed: schema, json, ...
+    repeats: list[Number | None] | None = None  # one number for each answer
+    repeats_std: Number | None = None  # n - 1
+    repeats_agreement: Number | None = None  # share of pairs of repeats with the same number
+    members: dict[str, Number | None] | None = None  # of a hybrid: the score of each member asked
 
 
 FIELDS = tuple(each.name for each in fields(_Fields))
@@ -62,26 +48,27 @@ def known_details(**given: Any) -> dict[str, Any]:
     return found
 
 
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    if isinstance(value, list):
+        return [change(each) for each in value]
+    if isinstance(value, Mapping):
+        return {name: change(each) for name, each in value.items()}
+    return change(value)
+
+
 def rescaled_details(
     details: Mapping[str, Any], scale: Dimension, other: Dimension
 ) -> dict[str, Any]:
     """Returns ``details`` on the scale of another dimension."""
     ratio = (other.high - other.low) / (scale.high - scale.low)
-
-    def moved(value: Any) -> Any:
-        if isinstance(value, list):
-            return [moved(each) for each in value]
-        if isinstance(value, dict):
-            return {name: moved(each) for name, each in value.items()}
-        return None if value is None else other.low + (value - scale.low) * ratio
-
     found = dict(details)
-    for name in ("value", "expected", "interval", "repeats", "members"):
-        if name in found:
-            found[name] = moved(found[name])
-    for name in ("spread", "repeats_std"):
-        if name in found:
-            found[name] = found[name] * ratio
+    for name in found:
+        if name in ("value", "expected", "interval", "repeats", "members"):
+            found[name] = _mapped(
+                found[name], lambda v: None if v is None else other.low + (v - scale.low) * ratio
+            )
+        elif name in ("spread", "repeats_std"):
+            found[name] *= ratio
     return found
 
 
@@ -91,15 +78,9 @@ def finite_details(details: Mapping[str, Any]) -> dict[str, Any]:
     def cleaned(value: Any) -> Any:
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    found: dict[str, Any] = {}
-    for name, value in details.items():
-        if isinstance(value, list):
-            values = [cleaned(each) for each in value]
-            found[name] = [] if name == "interval" and None in values else values
-        elif isinstance(value, Mapping):
-            found[name] = {key: cleaned(each) for key, each in value.items()}
-        else:
-            found[name] = cleaned(value)
+    found = {name: _mapped(value, cleaned) for name, value in details.items()}
+    if None in found.get("interval", ()):
+        del found["interval"]
     return known_details(**found)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -77,20 +75,13 @@ def load_rubric(name_or_path: str | Path, names: Sequence[str] = ()) -> tuple[Di
 
     Raises ConfigError for a missing rubric, a malformed entry, and a name that the rubric lacks.
     """
-    from medal_judges.config import parse_yaml
+    from medal_judges.config import read_yaml
 
-    path = Path(name_or_path)
-    if path.suffix in (".yaml", ".yml"):
-        if not path.is_file():
-            raise ConfigError(f"no rubric file {path}")
-        text = path.read_text(encoding="utf-8")
-    else:
-        text = _shipped_rubric(str(name_or_path))
-    entries = parse_yaml(text, f"rubric {name_or_path}")
-    if not isinstance(entries, dict) or not isinstance(entries.get("dimensions"), list):
+    entries = read_yaml(name_or_path, "rubrics").get("dimensions")
+    if not isinstance(entries, list):
         raise ConfigError(f"rubric {name_or_path}: expected a mapping with a list 'dimensions'")
     try:
-        dimensions = tuple(Dimension(**entry) for entry in entries["dimensions"])
+        dimensions = tuple(Dimension(**entry) for entry in entries)
     except TypeError as error:
         raise ConfigError(f"rubric {name_or_path}: {error}") from error
     known = {d.name: d for d in dimensions}
@@ -100,15 +91,3 @@ def load_rubric(name_or_path: str | Path, names: Sequence[str] = ()) -> tuple[Di
             hint=f"it has: {', '.join(known)}",
         )
     return tuple(known[name] for name in names) if names else dimensions
-
-
-@lru_cache(maxsize=32)
-def _shipped_rubric(name: str) -> str:
-    folder = files("medal_judges.configs") / "rubrics"
-    path = folder / f"{name}.yaml"
-    if not path.is_file():
-        known = sorted(p.name.removesuffix(".yaml") for p in folder.iterdir())
-        raise ConfigError(
-            f"no rubric {name!r}", hint=f"shipped: {', '.join(known)}; or give a path"
-        )
-    return path.read_text(encoding="utf-8")

@@ -132,8 +132,7 @@ class Table:
     A float is shown with 2 decimals, an Estimate with its interval (or its reason), None as a dash.
     ``headings`` start a group of rows at a row's index; groups are sorted separately. ``pinned``
     rows, by index (-1 is the last), stay at the end of their group. A ``heat`` table has coloured
-    cells and cannot be sorted; ``small`` ones stand side by side, ``ceiled`` ones end with a
-    ceiling.
+    cells and cannot be sorted; ``small`` ones stand side by side.
     """
 
     title: str
@@ -142,7 +141,7 @@ class Table:
     note: str = ""
     headings: Mapping[int, str] = field(default_factory=dict)
     pinned: Mapping[int, Pin] = field(default_factory=dict)
-    style: Literal["sortable", "heat", "heat small", "heat ceiled"] = "sortable"
+    style: Literal["sortable", "heat", "heat small"] = "sortable"
 
     def groups(self) -> Iterator[tuple[str, list[tuple[Row, Pin | None]]]]:
         """Yields (heading, rows with their pins); a table without headings is one group."""

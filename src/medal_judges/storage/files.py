@@ -15,7 +15,6 @@ from medal_judges.errors import ConfigError, MedalError
 
 CACHE_VARIABLE = "MEDAL_JUDGES_CACHE"
 DATA_VARIABLE = "MEDAL_JUDGES_DATA"
-_POLL = 0.01  # seconds between two tries for a lock
 _READ: list[Path] = []  # the inputs of this process's command
 
 
@@ -77,21 +76,22 @@ def atomic_write(target: str | Path, content: str | bytes) -> Path:
 
 
 @contextmanager
-def only_run(out: str | Path) -> Iterator[None]:
-    """Lets no other run write to the file ``out``, or replace the folder of that name.
+def only_run(out: str | Path, *, folder: bool = False) -> Iterator[None]:
+    """Lets no other run write to the file ``out`` or replace the folder of that name; with
+    ``folder``, write into the folder ``out``, which is made.
 
     Raises MedalError if another run holds it, also one on another machine that shares the disk.
     """
     target = Path(os.path.realpath(out))  # whichever name leads to it
-    with _refusing(out), _locked(target.with_name(f".{target.name}.lock"), waits=False):
-        yield
-
-
-@contextmanager
-def only_run_in(folder: str | Path) -> Iterator[None]:
-    """Lets no other run write into ``folder``, which is made. Raises MedalError as ``only_run``."""
-    with _refusing(folder), _locked(Path(folder) / ".lock", waits=False):
-        yield
+    lock_file = target / ".lock" if folder else target.with_name(f".{target.name}.lock")
+    try:
+        with _locked(lock_file, waits=False):
+            yield
+    except Timeout:
+        raise MedalError(
+            f"another run is writing to {out}",
+            hint="wait until it ends (the same command then resumes), or give another --out",
+        ) from None
 
 
 @contextmanager
@@ -110,7 +110,7 @@ def _locked(lock_file: Path, *, waits: bool) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(lock_file, blocking=waits)
     try:
-        lock.acquire(poll_interval=_POLL)
+        lock.acquire(poll_interval=0.01)
     except Timeout:
         if not lock_file.exists():  # not held: a disk that takes no file looks the same
             with tempfile.TemporaryFile(dir=folder):
@@ -125,17 +125,6 @@ def _locked(lock_file: Path, *, waits: bool) -> Iterator[None]:
         with suppress(OSError):  # a folder that was filled stays
             for each in made:
                 each.rmdir()
-
-
-@contextmanager
-def _refusing(out: str | Path) -> Iterator[None]:
-    try:
-        yield
-    except Timeout:
-        raise MedalError(
-            f"another run is writing to {out}",
-            hint="wait until it ends (the same command then resumes), or give another --out",
-        ) from None
 
 
 def require_other_file(

@@ -11,7 +11,7 @@ import gzip
 import os
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -36,8 +36,6 @@ class Journal:
         self.path = path
         self._is_gzip = path.suffix == ".gz"
         self._checked = not self._is_gzip  # a .gz file is repaired before the first append
-        self._keeps = False  # open between appends
-        self._stream: IO[bytes] | None = None
 
     def lines(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """Yields (offset, line) of every complete line from byte ``start`` on.
@@ -83,8 +81,9 @@ class Journal:
             with atomic_path(self.path) as partial, gzip.open(partial, "wb") as whole:
                 whole.writelines(line for _, line in self.lines())
         self._checked = True
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         lock = one_at_a_time(self.path.with_name(f"{self.path.name}.append"))
-        with lock, self._opened() as stream:
+        with lock, self.path.open("a+b", buffering=0) as stream:
             end = stream.seek(0, os.SEEK_END) if self._is_gzip else _cut_half_line(stream)
             left = memoryview(gzip.compress(block) if self._is_gzip else block)
             try:
@@ -97,53 +96,19 @@ class Journal:
                     stream.truncate(end)
                 raise
 
-    @contextmanager
-    def stay_open(self) -> Iterator[None]:
-        """Keeps the file open between appends, for a run that appends often."""
-        before, self._keeps = self._keeps, True
-        try:
-            yield
-        finally:
-            self._keeps = before
-            if not before and self._stream is not None:
-                self._stream.close()
-                self._stream = None
-
-    @contextmanager
-    def _opened(self) -> Iterator[IO[bytes]]:
-        if not self._keeps:
-            with self._open() as stream:
-                yield stream
-            return
-        if self._stream is not None:
-            try:
-                same = os.path.samestat(os.fstat(self._stream.fileno()), os.stat(self.path))
-            except OSError:
-                same = False
-            if not same:  # it was removed or replaced meanwhile
-                self._stream.close()
-                self._stream = None
-        self._stream = self._stream or self._open()
-        yield self._stream
-
-    def _open(self) -> IO[bytes]:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        return self.path.open("a+b", buffering=0)
-
     def append_each(self, records: Iterable[L], every: int) -> Iterator[L]:
         """Yields ``records`` and appends them in blocks of ``every``; the rest at the end, also
         after an error or if the caller stops."""
         block: list[L] = []
-        with self.stay_open():
-            try:
-                for record in records:
-                    block.append(record)
-                    if len(block) >= every:
-                        full, block = block, []
-                        self.append(full, sync=False)
-                    yield record
-            finally:
-                self.append(block, sync=False)
+        try:
+            for record in records:
+                block.append(record)
+                if len(block) >= every:
+                    full, block = block, []
+                    self.append(full, sync=False)
+                yield record
+        finally:
+            self.append(block, sync=False)
 
     def sync(self) -> None:
         """Waits until the disk has everything that was appended."""

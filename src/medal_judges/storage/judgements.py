@@ -42,6 +42,7 @@ _ROWS = 4096  # of a batch
 _TEXTS = ("failure", "explanation", "unknown_language", "detected_language")
 _COUNTS = ("truncated_turns", "left_out_turns", "shortened_turns")
 _OPTIONAL = ("explanation", "transient", *_TEXTS[2:], *_COUNTS)  # left out if all are empty
+_OWN = ("id", "turn", "judge", "failure", *_OPTIONAL)
 _DERIVED = ("uncertainty", "low", "high")
 
 
@@ -60,42 +61,25 @@ def is_table(path: str | Path) -> bool:
 
 
 def holds_judgements(path: str | Path) -> bool:
-    """Returns whether a file, or a folder of parquet files, holds judgements.
-
-    Raises DataError for a CSV of judgements and for an empty file of lines.
-    """
+    """Returns whether a file holds judgements, also as a CSV (which cannot be read back)."""
     name = str(path).lower()
-    if Path(path).is_dir() or name.endswith(PARQUET):
-        return any(_about(each) is not None for each in _parquet_files(Path(path)))
-    first = _first_line(path)
-    if is_judgement_csv(path):
-        raise _csv_error(path)
-    if first == "":
-        raise DataError(path, None, "is empty", hint="give a file of scores or of dialogues")
+    if name.endswith(PARQUET):
+        return _about(path) is not None
     try:
-        record = load_json(first or "")
-    except (RecordError, RecursionError):
+        with open_text(path) as stream:
+            first = next((line for line in limited_lines(stream) if line.strip()), "")
+        if name.endswith(CSV):
+            return first.startswith("id,turn,judge,")
+        if not first:
+            raise DataError(path, None, "is empty", hint="give a file of scores or of dialogues")
+        record = load_json(first)
+    except (EOFError, zlib.error, OSError, RecordError, RecursionError):
         return False
     return isinstance(record, dict) and isinstance(record.get("scores"), dict)
 
 
-def is_judgement_csv(path: str | Path) -> bool:
-    """Returns whether ``path`` is a CSV that ``write_judgements`` has written."""
-    is_csv = str(path).lower().endswith(CSV)
-    return is_csv and (_first_line(path) or "").startswith("id,turn,judge,")
-
-
-def _first_line(path: str | Path) -> str | None:
-    """Returns the first line that is not blank, "" if there is none, None if it is unreadable."""
-    try:
-        with open_text(path) as stream:
-            return next((line for line in limited_lines(stream) if line.strip()), "")
-    except (EOFError, zlib.error, OSError):
-        return None
-
-
 def read_judgements(path: str | Path) -> Iterator[Judgement]:
-    """Streams the judgements of a file: JSON lines or parquet, or a folder of parquet files.
+    """Streams the judgements of a file, JSON lines or parquet.
 
     Raises DataError that names file and row, also for two rows of one (id, turn).
 
@@ -114,24 +98,22 @@ def read_judgements(path: str | Path) -> Iterator[Judgement]:
         seen.add(mark)
         return judgement
 
-    if not (Path(path).is_dir() or is_table(path)):
+    if not is_table(path):
         yield from read_records(path, parse)
         return
-    if str(path).lower().endswith(CSV):
-        raise _csv_error(path)
+    _require_parquet(path)
     from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
 
-    for file in _parquet_files(Path(path), required=True):
-        number = 0
-        try:
-            with ParquetFile(file) as table:
-                for batch in table.iter_batches(_ROWS, columns=[_LINE]):
-                    for line in batch.column(0).to_pylist():
-                        number += 1
-                        yield parse_line(file, number, line, parse)
-        except (ArrowException, OSError) as error:
-            raise DataError(file, number or None, f"cannot be read: {error}") from error
+    number = 0
+    try:
+        with ParquetFile(path) as table:
+            for batch in table.iter_batches(_ROWS, columns=[_LINE]):
+                for line in batch.column(0).to_pylist():
+                    number += 1
+                    yield parse_line(path, number, line, parse)
+    except (ArrowException, OSError) as error:
+        raise DataError(path, number or None, f"cannot be read: {error}") from error
 
 
 def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
@@ -188,30 +170,22 @@ def read_frame(path: str | Path, *, brief: bool = False) -> DataFrame:
     >>> len(read_frame("scores.parquet"))
     3
     """
-    if not (Path(path).is_dir() or is_table(path)) or str(path).lower().endswith(CSV):
+    if not is_table(path):
         judgements = read_judgements(path)
         if brief:
             judgements = (replace(each, explanation=None, usage={}) for each in judgements)
         return to_frame(judgements)
-    import pandas
+    about = _require_parquet(path)
     from pyarrow import ArrowException, parquet
 
-    frames = []
-    for file in _parquet_files(Path(path), required=True):
-        try:
-            names = [name for name in parquet.read_schema(file).names if name != _LINE]
-            if brief:
-                texts = ("explanation", "usage.")
-                names = [name for name in names if not name.startswith(texts)]
-            frames.append(parquet.read_table(file, columns=names).to_pandas())
-        except (ArrowException, OSError, KeyError) as error:
-            raise DataError(file, None, f"cannot be read: {error}") from error
-        frames[-1].attrs = _about(file) or {}
-    frame = frames[0] if len(frames) == 1 else pandas.concat(frames, ignore_index=True)
-    frame.attrs = {
-        key: {name: column for each in frames for name, column in each.attrs[key].items()}
-        for key in frames[0].attrs
-    }
+    try:
+        names = [name for name in parquet.read_schema(path).names if name != _LINE]
+        if brief:
+            names = [name for name in names if not name.startswith(("explanation", "usage."))]
+        frame: DataFrame = parquet.read_table(path, columns=names).to_pandas()
+    except (ArrowException, OSError) as error:
+        raise DataError(path, None, f"cannot be read: {error}") from error
+    frame.attrs = dict(about)
     return frame
 
 
@@ -229,34 +203,33 @@ def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
     """
     import pandas
 
-    numbers: dict[tuple[str, str], array[float]] = {}
-    own: dict[str, list[Any]] = {
-        name: [] for name in ("id", "turn", "judge", "failure", *_OPTIONAL)
-    }
+    own: dict[str, list[Any]] = {name: [] for name in _OWN}
     meta: dict[str, list[Any]] = {}
+    numbers: dict[tuple[str, str], array[float]] = {}
     same: dict[str, str] = {}  # one object for all rows with an equal text
-    for rows, judgement in enumerate(judgements):
+    rows = 0
+    for judgement in judgements:
         for name, column in own.items():
             value = getattr(judgement, name)
             column.append(same.setdefault(value, value) if name == "judge" else value)
         for name, value in judgement.meta.items():
-            column = meta.setdefault(name, [None] * rows)
+            column = meta.setdefault(name, [])
+            column += [None] * (rows - len(column))
             column.append(same.setdefault(value, value) if isinstance(value, str) else value)
-        for key, value in _numbers_of(judgement):
-            if key not in numbers:
-                numbers[key] = array("d", [math.nan]) * rows
-            numbers[key].append(value)
-        for floats in numbers.values():
-            if len(floats) <= rows:
-                floats.append(math.nan)
-        for column in meta.values():
-            if len(column) <= rows:
-                column.append(None)
-    columns: dict[str, Any] = {
-        "id": own["id"],
-        "turn": _integers(own["turn"]),
-        "judge": own["judge"],
-    }
+        for key, number in _numbers_of(judgement):
+            floats = numbers.setdefault(key, array("d"))
+            floats.extend([math.nan] * (rows - len(floats)))
+            floats.append(number)
+        rows += 1
+    for column in meta.values():
+        column += [None] * (rows - len(column))
+    for floats in numbers.values():
+        floats.extend([math.nan] * (rows - len(floats)))
+
+    def integers(values: list[int | None]) -> Any:
+        return pandas.array(values, dtype="Int64")
+
+    columns = {"id": own["id"], "turn": integers(own["turn"]), "judge": own["judge"]}
     taken = {*own, _LINE}
 
     def add(kind: str, name: str, values: Any, head: str) -> str:
@@ -278,23 +251,16 @@ def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
                 add(kind, name, floats, f"{name}.{kind}")
     for name in ("failure", *_OPTIONAL):
         if name == "failure" or any(own[name]):
-            whole = name in _COUNTS
-            columns[name] = _integers(own[name]) if whole else own[name]
+            columns[name] = integers(own[name]) if name in _COUNTS else own[name]
     for (kind, name), floats in numbers.items():
         if kind == "usage":
             add(kind, name, floats, f"usage.{name}")
     for name, column in meta.items():
         whole = all(v is None or (type(v) is int and abs(v) < 1 << 63) for v in column)
-        fields[name] = add("meta", name, _integers(column) if whole else column, name)
+        fields[name] = add("meta", name, integers(column) if whole else column, name)
     frame = pandas.DataFrame(columns)
     frame.attrs = {"dimensions": dimensions, "meta": fields}
     return frame
-
-
-def _integers(values: list[int | None]) -> Any:
-    import pandas
-
-    return pandas.array(values, dtype="Int64")
 
 
 def _numbers_of(judgement: Judgement) -> Iterator[tuple[tuple[str, str], float]]:
@@ -315,23 +281,20 @@ def _cell(value: object) -> object:
     return value if is_text else json.dumps(value, ensure_ascii=False)
 
 
-def _parquet_files(path: Path, *, required: bool = False) -> list[Path]:
-    """Returns ``path``, or the parquet files of the folder. If ``required``, raises DataError for
-    files that hold no judgements."""
-    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-    if required:
+def _require_parquet(path: str | Path) -> Mapping[str, Any]:
+    """Returns what a parquet file says about its judgements. Raises DataError for other files."""
+    if str(path).lower().endswith(CSV):
+        hint = "score to a .jsonl or .parquet file; write_judgements makes a CSV of it"
+        raise DataError(path, None, "a CSV of judgements cannot be read back", hint=hint)
+    if not Path(path).is_file():
+        raise DataError(path, None, "no such file")
+    if (about := _about(path)) is None:
         hint = "give a file that medal score has written: .jsonl or .parquet"
-        if not files:
-            raise DataError(path, None, "is a folder without judgements", hint=hint)
-        for file in files:
-            if not file.is_file():
-                raise DataError(file, None, "no such file")
-            if _about(file) is None:
-                raise DataError(file, None, "is no parquet file of judgements", hint=hint)
-    return files
+        raise DataError(path, None, "is no parquet file of judgements", hint=hint)
+    return about
 
 
-def _about(path: Path) -> Mapping[str, Any] | None:
+def _about(path: str | Path) -> Mapping[str, Any] | None:
     """What the metadata of a parquet file says about its judgements; None for any other file."""
     from pyarrow import ArrowException
     from pyarrow.parquet import read_schema
@@ -341,8 +304,3 @@ def _about(path: Path) -> Mapping[str, Any] | None:
     except (ArrowException, OSError, KeyError, ValueError):
         return None
     return about
-
-
-def _csv_error(path: str | Path) -> DataError:
-    hint = "score to a .jsonl or .parquet file; write_judgements makes a CSV of it"
-    return DataError(path, None, "a CSV of judgements cannot be read back", hint=hint)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from types import TracebackType
 from weakref import WeakSet
 
 _LOCKS: WeakSet[ProcessLock] = WeakSet()
@@ -21,25 +20,16 @@ class ProcessLock:
     def __enter__(self) -> None:
         self._lock.acquire()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._lock.release()
 
     def __reduce__(self) -> tuple[type[ProcessLock], tuple[()]]:
         return ProcessLock, ()
 
-    def renew(self) -> None:
-        """Releases the lock, whoever holds it."""
-        self._lock = threading.RLock()
-
 
 def _renew_all() -> None:
     for lock in list(_LOCKS):
-        lock.renew()
+        lock._lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

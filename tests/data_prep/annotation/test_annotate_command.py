@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
 import pytest
+from openpyxl import load_workbook
 from typer.testing import CliRunner, Result
 
 from medal_judges.cli import app
@@ -39,6 +39,7 @@ def test_label_studio_there_and_back(label_studio: Path, tmp_path: Path) -> None
     out = tmp_path / "annotated.jsonl"
     refused = run("import", folder, *exports, "--out", out, "--strict")
     assert isinstance(refused.exception, MedalError) and not out.exists()
+    assert str(refused.exception).startswith("1 problems in the answers:\n    annotator 'ana'")
     done = run("import", folder, *exports, "--out", out)
     assert done.exit_code == 0 and "3 of 3 dialogues, 2 annotators" in done.output
     assert "2 of 3 dialogues are not annotated" in done.stderr
@@ -49,28 +50,34 @@ def test_label_studio_there_and_back(label_studio: Path, tmp_path: Path) -> None
 
 
 def test_nothing_handed_out_names_who_spoke(label_studio: Path, tmp_path: Path) -> None:
-    folder = exported(label_studio, tmp_path / "out", "--form", "label-studio", "--form", "csv")
+    folder = exported(label_studio, tmp_path / "out")
     secrets = ("secretbot", "usermodel", "ctx-", "written-by-hand")
     kept = (folder / "rows.jsonl").read_text(encoding="utf-8")
     assert all(word in kept for word in secrets)  # what could be given away is there
     paths = [path for path in (folder / "package").rglob("*") if path.is_file()]
     assert len(paths) == 7  # guidelines; config, instructions and tasks; sheets
     for path in paths:
-        text = path.name + path.read_text(encoding="utf-8")
+        text = path.name + _text(path)
         assert not any(word in text for word in secrets)
 
 
+def _text(path: Path) -> str:
+    if path.suffix != ".xlsx":
+        return path.read_text(encoding="utf-8")
+    sheets = load_workbook(path).worksheets
+    return str([row for sheet in sheets for row in sheet.iter_rows(values_only=True)])
+
+
 def test_sheets_there_and_back(label_studio: Path, tmp_path: Path) -> None:
-    folder = exported(label_studio, tmp_path / "out", "--form", "csv")
+    folder = exported(label_studio, tmp_path / "out", "--form", "xlsx")
     sheets = sorted((folder / "package" / "sheets").iterdir())
     names = [d.name for d in dimensions_to_ask(human_likeness=True)]
-    for sheet in sheets:
-        with sheet.open(encoding="utf-8-sig", newline="") as file:
-            lines = list(csv.DictReader(file))
-        with sheet.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, list(lines[0]))
-            writer.writeheader()
-            writer.writerows(line | dict.fromkeys(names, "1") for line in lines)
+    for path in sheets:
+        book = load_workbook(path)
+        for row in range(2, book["answers"].max_row + 1):
+            for column in range(6, 6 + len(names)):
+                book["answers"].cell(row, column).value = 1
+        book.save(path)
     done = run("import", folder, *sheets, "--out", tmp_path / "a.jsonl")
     assert done.exit_code == 0, done.exception
     rows = list(read_labelled(tmp_path / "a.jsonl"))

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from medal_judges.data_prep.annotation.answers import AnnotationError, check, merge
+from medal_judges.data_prep.annotation.answers import check, merge
 from medal_judges.data_prep.annotation.project import Project
-from medal_judges.data_prep.annotation.questions import RawAnswer
+from medal_judges.data_prep.annotation.questions import Answer
 
 GOOD = {
     **dict.fromkeys(("uninterpretable", "unsafe", "lacks_empathy", "lacks_commonsense"), "no"),
@@ -19,19 +19,19 @@ GOOD = {
 }
 
 
-def answer(key: str, annotator: str = "ana", where: str = "a.csv: row 2", **more: str) -> RawAnswer:
-    return RawAnswer(where, key, annotator, GOOD | more)
+def answer(key: str, annotator: str = "ana", where: str = "a.csv: row 2", **more: str) -> Answer:
+    return Answer(where, key, annotator, GOOD | more)
 
 
-def everything(project: Project) -> list[RawAnswer]:
+def everything(project: Project) -> list[Answer]:
     return [answer(key, who) for who, keys in project.assignments.items() for key in keys]
 
 
-def only(project: Project, answers: list[RawAnswer]) -> str:
+def only(project: Project, answers: list[Answer]) -> str:
     """The one problem that ``answers`` have beyond what was not annotated at all."""
     _, problems = check(answers, project)
-    (found,) = [p for p in problems if not p.where.startswith(("annotator", "project"))]
-    return str(found)
+    (found,) = [p for p in problems if not p.startswith(("annotator", "project"))]
+    return found
 
 
 def test_all_is_well(project: Project) -> None:
@@ -98,28 +98,17 @@ def test_the_same_annotator_twice(project: Project) -> None:
     assert check(twice, project)[0] == []
     same = [answer(key), answer(key, where="b.csv: row 9")]
     checked, problems = check(same, project)
-    assert len(checked) == 1 and all(p.where.startswith("annotator") for p in problems)
+    assert len(checked) == 1 and all(p.startswith("annotator") for p in problems)
 
 
 def test_what_was_not_annotated_is_named(project: Project) -> None:
     empty = [replace(a, values=dict.fromkeys(GOOD, "")) for a in everything(project)[:2]]
     _, problems = check([*empty, *everything(project)[2:]], project)
     (found,) = problems
-    assert (
-        found.where == "annotator 'ana'" and "2 of 3 dialogues are not annotated" in found.problem
-    )
+    assert found.startswith("annotator 'ana': 2 of 3 dialogues are not annotated")
     free = replace(project, assignments={})
     _, problems = check(everything(project)[:1], free)
-    assert problems[0].problem.startswith("2 of 3 dialogues have no answer: d")
-
-
-def test_all_problems_stand_in_one_error(project: Project) -> None:
-    answers = everything(project)
-    answers[0] = replace(answers[0], values=GOOD | {"overall": "9", "unsafe": ""})
-    answers[1] = replace(answers[1], key="d0")
-    _, problems = check(answers, project)
-    text = str(AnnotationError(problems))
-    assert text.startswith("4 problems") and text.count("\n    ") == 4 and "--strict" in text
+    assert problems[0].startswith("project: 2 of 3 dialogues are not annotated: d")
 
 
 def test_rows_get_one_value_per_annotator_and_keep_what_a_machine_said(project: Project) -> None:
@@ -132,41 +121,12 @@ def test_rows_get_one_value_per_annotator_and_keep_what_a_machine_said(project: 
     assert open_row.labels["overall"] == (4.0, None)
     assert open_row.extra["annotators"] == ["ana", "ben"]
     assert open_row.scales["overall"] == (1, 5) and open_row.scales["unsafe"] == (0, 1)
-    machine = open_row.extra["machine_labels"]
-    assert machine["overall"] == {"judge:written-by-hand": [4.0]}
-    assert open_row.extra["machine_comments"] == {"judge:written-by-hand": {"overall": "Fine."}}
+    (machine,) = open_row.extra["earlier_labels"]
+    assert machine["labels"]["overall"] == [4.0]
+    assert machine["labels_by"] == "judge:written-by-hand"
+    assert machine["comments"] == {"overall": "Fine."}
     assert "labels_by" not in open_row.extra and "comments" not in open_row.extra
     again = replace(project, rows={key: found[row.id] for key, row in project.rows.items()})
     (second, *_) = merge(checked, again)
-    assert second.extra["earlier_labels"][0]["annotators"] == ["ana", "ben"]
-    assert second.extra["machine_labels"] == machine
-
-
-def test_earlier_labels_are_a_machines_only_where_the_row_says_so(project: Project) -> None:
-    checked, _ = check(everything(project), project)
-    key, row = next(iter(project.rows.items()))
-    bare = {name: value for name, value in row.extra.items() if name != "labels_by"}
-    (found, *_) = merge(checked, replace(project, rows={key: replace(row, extra=bare)}))
-    record = row.to_record()
-    kept = [{"labels": record["labels"], "scales": record["scales"], "comments": bare["comments"]}]
-    assert found.extra["earlier_labels"] == kept and "machine_labels" not in found.extra
-    replaced = {**bare, "earlier_labels": [{"labels": {"overall": [1.0]}}]}  # by medal label
-    (found, *_) = merge(checked, replace(project, rows={key: replace(row, extra=replaced)}))
-    assert found.extra["earlier_labels"] == [{"labels": {"overall": [1.0]}}, *kept]
-    again = {**row.extra, "annotators": ["ana", "ben"]}  # annotated, then labelled again
-    (found, *_) = merge(checked, replace(project, rows={key: replace(row, extra=again)}))
-    assert "machine_labels" in found.extra and "earlier_labels" not in found.extra
-
-
-def test_comments_outlive_missing_labels_and_a_failure_does_not(project: Project) -> None:
-    checked, _ = check(everything(project), project)
-    key, row = next(iter(project.rows.items()))
-    said = {"overall": "Fine."}
-    failed = {"labels_by": "judge:j", "comments": said, "label_failure": "no number"}
-    for extra, kept in (
-        (failed, {"machine_comments": {"judge:j": said}}),
-        ({"comments": said},) * 2,
-    ):
-        bare = replace(row, labels={}, scales={}, extra=extra)
-        (found, *_) = merge(checked, replace(project, rows={key: bare}))
-        assert found.extra == {**kept, "annotators": ["ana", "ben"]}
+    first, own = second.extra["earlier_labels"]
+    assert first == machine and own["annotators"] == ["ana", "ben"]

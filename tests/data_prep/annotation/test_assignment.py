@@ -90,7 +90,6 @@ def test_a_person_of_two_languages_with_other_numbers_keeps_the_balance() -> Non
         (["en=\u0662"], "N from 1"),
         (["=2"], "not of the form"),
         (["klingon=2"], "not a language code"),
-        (["en=1", "english=2"], "en has two numbers, 1 and 2"),
     ],
 )
 def test_numbers_that_are_none(texts: list[str], problem: str) -> None:

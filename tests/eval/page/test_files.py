@@ -54,7 +54,7 @@ def test_every_set_has_its_pictures(report: Path, benchmark_record: Benchmark) -
     pictures = {path.stem: path for path in (report / "figures").glob("*.png")}
     for ending in ("pdf", "svg"):
         assert {path.stem for path in (report / "figures").glob(f"*.{ending}")} == set(pictures)
-    names = ("leaderboard", "scatter", "heatmap", "calibration")
+    names = ("leaderboard", "scatter", "calibration")
     sets = ("fed", "dialogue-eval", "medal")
     assert set(pictures) == {f"{name}-{slug}" for name in names for slug in sets}
     for path in pictures.values():

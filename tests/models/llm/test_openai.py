@@ -256,8 +256,6 @@ def test_no_key_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert llm.count_tokens([Message("user", "What a dry run counts")]) > 0
     with pytest.raises(ConfigError, match="no key in OPENAI_API_KEY"):
         llm.chat(asked(1))
-    with pytest.raises(ConfigError, match="no key in OPENAI_API_KEY"):
-        load_llm({"model": "openai:tester", "cache": False, "batch": True}).chat(asked(1))
 
 
 # -- the embedded model behind the server --------------------------------------------------------

@@ -124,7 +124,7 @@ def run_benchmark(
 def print_benchmark(benchmark: Benchmark, notes: Sequence[str]) -> None:
     """Prints the leaderboard of each set and kind, further tables, then what was skipped."""
     console, view = wide_console(), View(benchmark.rows)
-    for name in view.labels:
+    for name in view.sets:
         for binary in (False, True):
             if dimensions := view.dimensions(name, binary=binary):
                 table = dimension_table(view, name, dimensions)

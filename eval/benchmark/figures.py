@@ -128,14 +128,6 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
         ("Coverage floor", f"{100 * config.min_coverage:g}%"),
         *(("Weights", note) for note in run.weighting),
         *(
-            (
-                "Unscored rows",
-                f"{r.judge} on {r.set_name}, {r.dimension}: {r.n - r.scored} of {r.n}",
-            )
-            for r in results
-            if r.scored < r.n
-        ),
-        *(
             (f"Signature, {name}", signed(answers.signature, data.data, "injected issues"))
             for name, data in run.injected.items()
             for answers in run.answers[name]

@@ -59,6 +59,13 @@ class Aligned:
             None if self.weights is None else self.weights[index],
         )
 
+    def shared(self, other: Aligned) -> tuple[Aligned, Aligned]:
+        """Returns the rows that ``other`` has too, with the scores of either, in this order."""
+        at = {(row.id, row.turn): j for j, row in enumerate(other.rows)}
+        keys = [(row.id, row.turn) for row in self.rows]
+        mine = self.part(i for i, key in enumerate(keys) if key in at)
+        return mine, other.part(at[key] for key in keys if key in at)
+
 
 def align(
     rows: Iterable[LabelledDialogue],

@@ -261,12 +261,10 @@ def disagreements(judged: JudgedRows, judge_dimension: str, top: int = 6) -> lis
     )
     ids = np.array([row.id for row in aligned.rows])
     order = np.lexsort((ids, -np.abs(human - score)))
+    row = judged.row
     return [
         Disagreement(
-            judge=judged.row.judge,
-            set_name=judged.row.set_name,
-            dimension=judged.row.dimension,
-            id=aligned.rows[i].id,
+            *(row.judge, row.set_name, row.dimension, aligned.rows[i].id),
             human=float(aligned.human[i]),
             score=float(aligned.score[i]),
             human_rank=float(human[i]),

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from medal_judges.eval.benchmark.injected import area, localisation
+from medal_judges.eval.benchmark.injected import localisation
 from medal_judges.eval.trial.config import Bounds, Group, Verdict
 from medal_judges.eval.trial.edits import (
     AGAIN,
@@ -26,6 +26,7 @@ from medal_judges.report.numbers import number
 from medal_judges.stats.correlation import (
     Floats,
     undefined_reason,
+    weighted_auc,
     weighted_spearman,
     within_system_statistic,
 )
@@ -341,7 +342,9 @@ def auc(pairs: pd.DataFrame) -> Estimate:
     order = np.argsort(scores, kind="stable")
     scores, labels = scores[order], labels[order]
     names = np.tile(pairs.conversation, 2)[order]
-    return _estimate(lambda w: area(scores, labels, w), names.tolist(), LOGIT)
+    return _estimate(
+        lambda w: float(weighted_auc(labels, scores, w[None])[0]), names.tolist(), LOGIT
+    )
 
 
 def win(pairs: pd.DataFrame) -> Estimate:

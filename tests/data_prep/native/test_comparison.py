@@ -17,12 +17,14 @@ from medal_judges.cli import app
 from medal_judges.config import load_config
 from medal_judges.data_prep.native.comparison import (
     CompareConfig,
-    Comparer,
     NativePair,
     Verdict,
+    comparer,
+    pair_questions,
     paired,
     result_of,
 )
+from medal_judges.data_prep.native.comparison import compare as run
 from medal_judges.data_prep.native.report import rates
 from medal_judges.errors import MedalError
 from medal_judges.records.labelled import LabelledDialogue
@@ -41,7 +43,8 @@ def compare(
     agents = one_agent(script)
     plain = load_config(CompareConfig, "native/compare", ["llm=fake"])
     config = plain.model_copy(update=settings)
-    return Comparer(config, agents=agents).compare(some, out), agents
+    runner = comparer(config, agents=agents)
+    return run(runner, pair_questions(config, some), out), agents
 
 
 def translated(group: str, lang: str, *texts: str, **models: str) -> LabelledDialogue:

@@ -17,13 +17,8 @@ from medal_judges.records.validation import Count, Flag, Number, Numbers, mappin
 # answers, ``cached_tokens`` the part of the prompts from the backend's cache, ``seconds`` the
 # model's time, ``money`` US dollars.
 USAGE = (
-    "tokens",
-    "input_tokens",
-    "cached_tokens",
-    "output_tokens",
-    "reasoning_tokens",
-    "seconds",
-    "money",
+    *("tokens", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens"),
+    *("seconds", "money"),
 )
 
 

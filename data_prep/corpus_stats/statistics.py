@@ -15,13 +15,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from medal_judges.data_prep.corpus_stats.tokens import (
+    MTLD,
     MTLD_UNDEFINED,
     Lemmatiser,
-    RunTogether,
     Unit,
     lemmatiser,
     length,
-    mtld,
     unit_of,
 )
 from medal_judges.errors import MedalError
@@ -43,7 +42,6 @@ from medal_judges.stats.weights import USED, Weights, curation_weight, effective
 
 Floats = npt.NDArray[np.float64]
 Side = Literal["all", "user", "assistant"]
-SIDES: tuple[Side, ...] = ("all", "user", "assistant")
 NOT_STATED = "not stated"
 OVERALL = "overall"
 PRESENT_FROM = 0.5  # an issue is present if the mean of its answers is at least this
@@ -90,15 +88,6 @@ class Distribution(NamedTuple):
     shares: tuple[float, ...]
 
 
-class Tries(NamedTuple):
-    """Attempts at ``turns`` user turns: their mean, the share of turns with one, the maximum."""
-
-    turns: int
-    mean: Estimate
-    at_once: Estimate
-    most: int
-
-
 class CorpusStatistics:
     """Figures by language, chatbot and user model.
 
@@ -116,18 +105,16 @@ class CorpusStatistics:
         lemmas: bool = True,
         weights: Weights = "none",
     ) -> None:
-        self.name = name
-        self.lemmas = lemmas
-        self.weights = weights
+        self.name, self.lemmas, self.weights = name, lemmas, weights
         self.lemmatisers: dict[str, Lemmatiser] = {}
         self.counts: Counter[str] = Counter()
         self.sources: Counter[str] = Counter()
         self.labelled_by: Counter[str] = Counter()
         self.levels: Counter[str] = Counter()
-        self._together: dict[Subset, RunTogether] = defaultdict(RunTogether)
-        self._between: set[ScaledDimension] = set()  # with an answer that is neither 0 nor 1
-        columns: dict[str, list[Any]] = defaultdict(list)
+        self._together: dict[Subset, MTLD] = defaultdict(MTLD)
+        columns: dict[str, list[Any]] = {}
         labels: dict[ScaledDimension, dict[int, float]] = {}
+        between: set[ScaledDimension] = set()  # with an answer that is neither 0 nor 1
         seen: set[int] = set()  # hashes: 8 bytes a row instead of the id
         contents = []
         for number, row in enumerate(dialogues):
@@ -137,117 +124,83 @@ class CorpusStatistics:
                     hint="give every dialogue in one file only",
                 )
             seen.add(hash(row.id))
+            weight = curation_weight(row)
+            self.counts["curated"] += weight is not None
+            if weights != "none" and weight is None:
+                raise MedalError(
+                    f"--weights {weights}: the row {row.id!r} has no curation.weight",
+                    hint="medal curate writes weights into all rows; without --weights all rows "
+                    "count the same",
+                )
+            answers = [(r, value) for r in row.ratings() if (value := mean(r)) is not None]
+            for rating, value in answers:
+                dimension = ScaledDimension(rating.dimension, rating.scale)
+                labels.setdefault(dimension, {})[number] = value
+                if not {0, 1}.issuperset(rating.given):
+                    between.add(dimension)
             models = row.dialogue.models
-            subset = Subset(
-                row.dialogue.lang,
-                models.get("assistant") or NOT_STATED,
-                models.get("user") or NOT_STATED,
-            )
-            values = {
-                **subset._asdict(),
+            chatbot, user = (models.get(role) or NOT_STATED for role in ("assistant", "user"))
+            values: dict[str, Any] = {
+                "lang": row.dialogue.lang,
+                "chatbot": chatbot,
+                "user": user,
                 "group": row.group,
-                "weight": self._weight(row),
-                **self._ending_and_tries(row),
-                **self._texts(row, subset),
+                "weight": 1.0 if weights == "none" else weight,
             }
-            for column, value in values.items():
-                columns[column].append(value)
-            self._add_labels(row, number, labels)
+            for column, cell in (values | self._texts(row, chatbot)).items():
+                columns.setdefault(column, []).append(cell)
             contents.append(content_hash(row.to_record()))
             self.levels[row.level] += 1
             self.sources[row.dialogue.source or NOT_STATED] += 1
             if isinstance(by := row.extra.get("labels_by"), str):
                 self.labelled_by[by] += 1
+            self.counts["answered"] += bool(answers)
+            self.counts["several answers"] += any(len(r.given) > 1 for r, _ in answers)
             self.counts["failed"] += "label_failure" in row.extra
             self.counts["malformed"] += "malformed" in row.extra
         self.data = content_hash(sorted(contents))  # as in the signatures of a benchmark
-        rows = pd.DataFrame(columns)
-        self.rows = rows.astype(dict.fromkeys(rows.select_dtypes("int64"), "int32"))
-        self.subsets = (
-            [Subset(*key) for key in self.rows.groupby(["lang", "chatbot", "user"]).groups]
-            if len(self.rows)
-            else []
-        )
+        names = ["lang", "chatbot", "user"]
+        self.rows = pd.DataFrame(columns or {name: [] for name in names})
+        self.subsets = [Subset(*key) for key in self.rows.groupby(names).groups]
         self.labels: dict[ScaledDimension, Floats] = {}
-        for dimension, answers in labels.items():
+        for dimension, given in labels.items():
             means = np.full(len(self.rows), nan)
-            means[list(answers)] = list(answers.values())
-            if self.is_share(dimension):
-                means = np.where(np.isnan(means), nan, means >= PRESENT_FROM)
+            means[list(given)] = list(given.values())
             self.labels[dimension] = means
+        # Dimensions whose answers are all 0 or 1: their figure is the share of rows at 1.
+        self.shares = [d for d in self.labels if d.scale == (0, 1) and d not in between]
+        for dimension in self.shares:
+            means = self.labels[dimension]
+            self.labels[dimension] = np.where(np.isnan(means), nan, means >= PRESENT_FROM)
+        order = [d.name for d in load_rubric("medal") if d.is_issue]
+        issues = [d for d in self.shares if d.name in order]
+        # MEDAL's issues and ``other``, in the order of the rubric; other shares; more than two
+        # answers, overall first.
+        self.issues = sorted(issues, key=lambda d: order.index(d.name))
+        self.other_shares = [d for d in self.shares if d not in issues]
+        graded = [d for d in self.labels if d not in self.shares]
+        self.graded = sorted(graded, key=lambda d: d.name != OVERALL)
         self._selected: tuple[Subset, Any] | None = None
         self._figures: dict[tuple[Subset, ScaledDimension], LabelFigure] = {}
 
-    # -- one row -----------------------------------------------------------------------------------
-
-    def _weight(self, row: LabelledDialogue) -> float:
-        stated = curation_weight(row)
-        self.counts["curated"] += stated is not None
-        if self.weights == "none":
-            return 1.0
-        if stated is None:
-            raise MedalError(
-                f"--weights {self.weights}: the row {row.id!r} has no curation.weight",
-                hint="medal curate writes weights into all rows; without --weights all rows count "
-                "the same",
-            )
-        return stated
-
-    def _add_labels(
-        self, row: LabelledDialogue, number: int, labels: dict[ScaledDimension, dict[int, float]]
-    ) -> None:
-        several = answered = False
-        for rating in row.ratings():
-            if (value := mean(rating)) is None:
-                continue
-            dimension = ScaledDimension(rating.dimension, rating.scale)
-            labels.setdefault(dimension, {})[number] = value
-            if any(answer not in (0, 1) for answer in rating.given):
-                self._between.add(dimension)
-            answered = True
-            several |= len(rating.given) > 1
-        self.counts["answered"] += answered
-        self.counts["several answers"] += several
-
-    def _ending_and_tries(self, row: LabelledDialogue) -> dict[str, Any]:
-        """How a generated dialogue ended, and the tries of its first and its later user turns."""
-        ended, tries = row.extra.get("ended"), row.extra.get("tries")
-        whole = isinstance(tries, list) and all(type(n) is int and n > 0 for n in tries)
-        if not (ended is None or isinstance(ended, str)) or not (tries is None or whole):
-            self.counts["unreadable"] += 1
-        listed = tries if isinstance(tries, list) and whole else []
-        values: dict[str, Any] = {"ended": ended if isinstance(ended, str) else None}
-        for which, part in (("first", listed[:1]), ("later", listed[1:])):
-            values[f"{which}_turns"] = len(part)
-            values[f"{which}_tries"] = sum(part)
-            values[f"{which}_at_once"] = part.count(1)
-            values[f"{which}_most"] = max(part, default=0)
-        return values
-
-    def _texts(self, row: LabelledDialogue, subset: Subset) -> dict[str, float]:
+    def _texts(self, row: LabelledDialogue, chatbot: str) -> dict[str, float]:
         """Turns, lengths and lexical diversity of the dialogue and of each side as one text."""
         lang = row.dialogue.lang
         if lang not in self.lemmatisers:
             self.lemmatisers[lang] = lemmatiser(lang, lemmas=self.lemmas)
         split, unit = self.lemmatisers[lang].split, unit_of(lang)
-        tokens: dict[Side, list[str]] = {side: [] for side in SIDES}
-        values: dict[str, float] = {f"turns_{side}": 0 for side in SIDES}
-        values |= {f"length_{side}": 0 for side in SIDES}
-        for turn in row.dialogue.turns:
-            words = split(turn.content) if split else []
-            for side in ("all", turn.role):
-                values[f"turns_{side}"] += 1
-                values[f"length_{side}"] += length(turn.content, unit)
-                tokens[side] += words
-        if split is not None:
-            self._together[Subset(lang)].add(tokens["all"])
-            self._together[Subset(lang, subset.chatbot)].add(tokens["all"])
-        for side, text in tokens.items():
-            value = mtld(text)
+        values: dict[str, float] = {}
+        for side in ("all", "user", "assistant"):
+            texts = [t.content for t in row.dialogue.turns if side in ("all", t.role)]
+            values[f"turns_{side}"] = len(texts)
+            values[f"length_{side}"] = sum(length(text, unit) for text in texts)
+            tokens = [token for text in texts for token in split(text)] if split else []
+            if split is not None and side == "all":
+                for subset in (Subset(lang), Subset(lang, chatbot)):
+                    self._together[subset].add(tokens)
+            value = MTLD(tokens).value()
             values[f"mtld_{side}"] = nan if value is None else value
         return values
-
-    # -- what there is -----------------------------------------------------------------------------
 
     @property
     def weighting(self) -> str | None:
@@ -289,33 +242,10 @@ class CorpusStatistics:
         pairs = {(each.lang, each.chatbot) for each in self.subsets if each.chatbot in chatbots}
         return [Subset(lang, chatbot) for lang, chatbot in sorted(pairs, key=str)]
 
-    @property
-    def issues(self) -> list[ScaledDimension]:
-        """MEDAL's issues and ``other`` among the labels, in the order of the rubric."""
-        order = [d.name for d in load_rubric("medal") if d.is_issue]
-        issues = [d for d in self.labels if self.is_share(d) and d.name in order]
-        return sorted(issues, key=lambda d: order.index(d.name))
-
-    @property
-    def other_shares(self) -> list[ScaledDimension]:
-        """Other dimensions whose answers are 0 and 1."""
-        issues = self.issues
-        return [d for d in self.labels if self.is_share(d) and d not in issues]
-
-    @property
-    def graded(self) -> list[ScaledDimension]:
-        """Dimensions with more than two answers, overall first."""
-        graded = [d for d in self.labels if not self.is_share(d)]
-        return sorted(graded, key=lambda d: d.name != OVERALL)
-
-    def is_share(self, dimension: ScaledDimension) -> bool:
-        """True if every answer is 0 or 1, so that the figure is the share of rows at 1."""
-        return dimension.scale == (0, 1) and dimension not in self._between
-
     def label(self, dimension: ScaledDimension) -> str:
         """The name; with its scale if it is graded or two dimensions share the name."""
         alike = sum(d.name == dimension.name for d in self.labels)
-        if self.is_share(dimension) and alike == 1:
+        if dimension in self.shares and alike == 1:
             return dimension.name
         if dimension.scale is None:
             return f"{dimension.name} (no stated scale)" if alike > 1 else dimension.name
@@ -324,21 +254,14 @@ class CorpusStatistics:
 
     # -- figures -----------------------------------------------------------------------------------
 
-    def _inside(self, subset: Subset) -> npt.NDArray[np.bool_]:
-        inside = np.ones(len(self.rows), bool)
-        for column, name in subset._asdict().items():
-            if name is not None and len(self.rows):
-                inside &= (self.rows[column] == name).to_numpy()
-        return inside
-
     def select(self, subset: Subset) -> Any:
         """The rows of ``subset`` as a DataFrame; the last one is cached."""
         if self._selected is None or self._selected[0] != subset:
-            self._selected = (subset, self.rows[self._inside(subset)])
+            rows = self.rows
+            for column, name in subset._asdict().items():
+                rows = rows if name is None else rows[rows[column] == name]
+            self._selected = (subset, rows)
         return self._selected[1]
-
-    def _langs_of(self, subset: Subset) -> set[str]:
-        return set(self.select(subset)["lang"]) if len(self.rows) else set()
 
     def count(self, subset: Subset) -> int:
         """Dialogues of ``subset``."""
@@ -361,30 +284,28 @@ class CorpusStatistics:
     def length(self, subset: Subset, unit: Unit, side: Side = "all") -> Estimate:
         """Units per turn, over the languages measured in ``unit``; empty turns have length 0."""
         rows = self.select(subset)
-        if len(rows):
-            rows = rows[rows["lang"].map(unit_of) == unit]
+        rows = rows[[unit_of(lang) == unit for lang in rows["lang"]]] if len(rows) else rows
         reason = f"no turn of this side in a language measured in {unit}"
         return self._mean(rows, f"length_{side}", f"turns_{side}", reason)
 
     def mtld(self, subset: Subset, side: Side = "all") -> Estimate:
         """Mean over the dialogues with a defined MTLD."""
         rows = self.select(subset)
-        langs = self._langs_of(subset)
+        langs = set(rows["lang"])
         if langs and all(self.lemmatisers[lang].split is None for lang in langs):
             return Estimate(None, reason=self._unsplit(langs))
-        if len(rows):
-            rows = rows[rows[f"mtld_{side}"].notna()]
+        rows = rows[rows[f"mtld_{side}"].notna()] if len(rows) else rows
         reason = f"no dialogue has a value: {MTLD_UNDEFINED}"
         return self._mean(rows, f"mtld_{side}", "", reason)
 
     def together(self, subset: Subset) -> Estimate:
         """MTLD of the dialogues of ``subset`` as one text, for a language and its chatbots."""
-        langs = self._langs_of(subset)
+        langs = set(self.select(subset)["lang"])
         if self.weights != "none":
             return Estimate(None, reason="texts run together have no weights")
         if subset.lang is None and len(langs) != 1:
             return Estimate(None, reason="texts of several languages are not run together")
-        key = Subset(subset.lang or langs.pop(), subset.chatbot, subset.user)
+        key = subset._replace(lang=subset.lang or langs.pop())
         if key not in self._together:
             reason = self._unsplit(langs) or "run together by language and chatbot only"
             return Estimate(None, reason=reason)
@@ -396,32 +317,17 @@ class CorpusStatistics:
         tools = [self.lemmatisers[lang] for lang in langs]
         return "; ".join(sorted({tool.name for tool in tools if tool.split is None}))
 
-    def tries(self, subset: Subset, which: Literal["first", "later"]) -> Tries:
-        """Tries of the first or the later user turns of generated dialogues."""
-        rows, turns, reason = self.select(subset), f"{which}_turns", "no tries recorded"
-        return Tries(
-            int(rows[turns].sum()) if len(rows) else 0,
-            self._mean(rows, f"{which}_tries", turns, reason),
-            self._mean(rows, f"{which}_at_once", turns, reason),
-            int(rows[f"{which}_most"].max()) if len(rows) else 0,
-        )
-
-    def endings(self, subset: Subset) -> dict[str, tuple[int, float]]:
-        """Ending -> (rows, weighted share) of the rows that state one."""
-        rows = self.select(subset)
-        if not len(rows):
-            return {}
-        weights = rows.groupby("ended", sort=False)["weight"].agg(["count", "sum"])
-        total = float(weights["sum"].sum()) or 1.0
-        return {str(name): (int(n), float(w) / total) for name, n, w in weights.itertuples()}
-
     def figure(self, subset: Subset, dimension: ScaledDimension) -> LabelFigure:
         """Share at 1 (0 to 1) or mean of ``dimension`` in ``subset``."""
         key = (subset, dimension)
         if key not in self._figures:
-            values, rows = self.labels[dimension][self._inside(subset)], self.select(subset)
-            groups, weights = rows["group"].to_numpy(), rows["weight"].to_numpy(float)
-            self._figures[key] = _label_figure(values, groups, weights, self.is_share(dimension))
+            rows = self.select(subset)
+            self._figures[key] = _label_figure(
+                self.labels[dimension][rows.index.to_numpy()],
+                rows["group"].to_numpy(),
+                rows["weight"].to_numpy(float),
+                dimension in self.shares,
+            )
         return self._figures[key]
 
     def distribution(self, subset: Subset, dimension: ScaledDimension) -> Distribution | str:
@@ -432,9 +338,10 @@ class CorpusStatistics:
         low, high = dimension.scale
         if low % 1 or high % 1 or high - low >= _MAX_LEVELS:
             return "the scale does not have a few whole levels"
-        values = self.labels[dimension][self._inside(subset)]
+        rows = self.select(subset)
+        values = self.labels[dimension][rows.index.to_numpy()]
         given = ~np.isnan(values)
-        weight = self.select(subset)["weight"].to_numpy(float)[given]
+        weight = rows["weight"].to_numpy(float)[given]
         level = np.floor(values[given] + 0.5).astype(np.int64) - int(low)
         levels = range(int(low), int(high) + 1)
         counts = np.bincount(level, minlength=len(levels))

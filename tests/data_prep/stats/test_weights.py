@@ -49,8 +49,6 @@ def rows(repeat: bool, weights: bool = True) -> list[LabelledDialogue]:
             "models": {"assistant": f"bot-{i % 2}", "user": "people"},
             "labels": {"unsafe": [int(i % 4 == 0)], "overall": [1 + i % 5]},
             "scales": {"unsafe": [0, 1], "overall": [1, 5]},
-            "ended": ("limit", "user")[i % 4 == 1],
-            "tries": [1 + i % 3, 1],
         }
         if weights and not repeat:
             record["curation"] = {"policy": "balanced", "weight": weight}
@@ -75,11 +73,6 @@ def test_a_weight_of_three_is_the_row_three_times() -> None:
             assert next(words) == pytest.approx(next(words))
             assert once.mtld(part, side).value == pytest.approx(often.mtld(part, side).value)
         assert once.count(part) == plain.count(part)
-        first = (f.tries(part, "first").mean.value for f in (once, often))
-        assert next(first) == pytest.approx(next(first))
-        assert once.tries(part, "later").at_once.value == pytest.approx(1)
-        shares = [{k: e for k, (_, e) in f.endings(part).items()} for f in (once, often)]
-        assert shares[0] == pytest.approx(shares[1])
     (overall,) = once.graded
     mine, theirs = (f.distribution(ALL, overall) for f in (once, often))
     assert isinstance(mine, Distribution) and isinstance(theirs, Distribution)

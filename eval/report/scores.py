@@ -19,9 +19,8 @@ from medal_judges.eval.report.options import ReportOptions, seconds
 from medal_judges.inference.metadata import metadata_of
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension, load_rubric
-from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.labelled import LabelledDialogue, mean, rescale
 from medal_judges.records.languages import UNKNOWN_LANGUAGE
-from medal_judges.records.rating import mean, rescale
 from medal_judges.records.signature import Signature, content_hash
 from medal_judges.report.numbers import number
 from medal_judges.stats.correlation import Floats

@@ -225,11 +225,9 @@ def judge_all(
                         data=data.data,
                         progress=partial(progress, config.name, name),
                     )
+                    who = config.name, str(judge.signature())
                     scales = {d: (has[d].low, has[d].high) for d in dimensions}
-                    signature = str(judge.signature())
-                    run.answers[name].append(
-                        Answers(config.name, signature, judgements, names, scales)
-                    )
+                    run.answers[name].append(Answers(*who, judgements, names, scales))
         except (JudgeLoadError, MissingExtraError, NotAvailableError) as error:
             if not config.optional:
                 raise

@@ -369,14 +369,9 @@ class JsonJob(ABC):
 
     def __init__(self, id: str) -> None:
         self.id = id
-        self.restart()
-
-    def restart(self) -> None:
-        """Forget all answers."""
         self.value: Any = None
         self.tries = 0
         self.reason: str | None = None
-        self.failed = False
 
     @property
     def stage(self) -> str:
@@ -460,9 +455,6 @@ class JsonRunner(JobRunner[JsonJob]):
             twice = next(id for id, n in Counter(job.id for job in jobs).items() if n > 1)
             raise MedalError(f"two jobs have the id {twice!r}", hint="leave one of them out")
         self.replay()
-        for job in jobs:
-            if job.failed:
-                job.restart()
         left = [job for job in jobs if job.value is None]
         self.earlier = self.over = len(jobs) - len(left)
         self._left = iter([job for job in left if job.id not in self.active])
@@ -476,12 +468,14 @@ class JsonRunner(JobRunner[JsonJob]):
 
     def begin(self, id: str) -> JsonJob | None:
         job = self.jobs[id]
-        if job.failed:  # an earlier run tried it again
-            job.restart()
-        return job if job.value is None else None
+        if job.value is not None:
+            return None
+        job.tries, job.reason = 0, None  # one that failed in an earlier run is tried again
+        return job
 
     def fill(self) -> None:
         while len(self.active) < self.config.at_once and (job := next(self._left, None)):
+            self.begin(job.id)
             self.active[job.id] = job
 
     def apply(self, job: JsonJob, answer: Answer) -> None:
@@ -491,8 +485,7 @@ class JsonRunner(JobRunner[JsonJob]):
         except UnusableError as error:
             cut = " (the answer was truncated at its token limit)" if answer.cut else ""
             job.reason = f"{error}{cut}"
-            job.failed = job.tries == self.config.tries
-        if job.failed or job.reason is None:
+        if job.reason is None or job.tries == self.config.tries:
             del self.active[job.id]
             self.over += 1
 

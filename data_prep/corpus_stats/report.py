@@ -382,8 +382,6 @@ def facts(stats: CorpusStatistics) -> list[tuple[str, str]]:
          "dialogue from its end"),
         ("version", f"medal-judges {__version__}"),
     ]  # fmt: skip
-    if stats.weighting:
-        pairs.append(("weights", stats.weighting))
     pairs += [("labels by", f"{by} ({n} rows)") for by, n in stats.labelled_by.most_common(20)]
     names = {which: len(stats.names(which)) for which in ("chatbot", "user")}
     cautions = [
@@ -408,6 +406,5 @@ def print_report(stats: CorpusStatistics) -> None:
         if head == "Language":
             tables.append(side_table(stats, head, subsets))
         tables += label_tables(stats, head, subsets, overall)
-    unlabelled = "" if stats.labels else "No row has a label."
-    notes = [tokens_note(stats), stats.weighting or "", unlabelled]
+    notes = [tokens_note(stats), "" if stats.labels else "No row has a label."]
     console.print_tables(tables, notes, piped=_PIPED, brief_from=_BRIEF)

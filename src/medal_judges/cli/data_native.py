@@ -114,7 +114,7 @@ def translate(options: TranslateOptions) -> None:
 def compare_native(options: CompareOptions) -> None:
     """Ask a judge which is better, native or translated, in both orders; resumes after a stop.
 
-    OUT holds verdicts.jsonl, results.json, results.csv and report.html.
+    OUT holds verdicts.jsonl, results.json, report.html and its tables and figures.
     """
     from medal_judges.data_prep.native.comparison import (
         CompareConfig,

@@ -21,7 +21,7 @@ from medal_judges.records.signature import content_hash
 # Settings that say where a model is served and how fast, but change no dialogue.
 _CONNECTION = {
     *("base_url", "api_key_env", "max_in_flight", "timeout", "attempts", "longest_wait"),
-    *("max_cost", "prices", "cache", "batch", "device", "token_budget"),
+    *("max_cost", "prices", "cache", "device", "token_budget"),
     "tokenizer",
 }
 

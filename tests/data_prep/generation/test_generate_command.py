@@ -102,23 +102,16 @@ def test_a_dry_run_of_the_papers_run_tells_its_size(monkeypatch: pytest.MonkeyPa
     assert "nothing was sent" in result.output
 
 
-def test_a_dry_run_keeps_to_the_chatbots_and_knows_what_a_batch_saves(
-    tmp_path: Path, tiny_llama: Path
-) -> None:
+def test_a_dry_run_keeps_to_the_chatbots(tmp_path: Path, tiny_llama: Path) -> None:
     pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
     path = small(tmp_path / "c.yaml", tiny_llama, tmp_path / "out")
     settings = yaml.safe_load(path.read_text())
     direct = {"backend": "openai", "model": "gpt-4o-mini"}
-    settings["chatbots"] += [
-        {"name": "paid", "llm": direct},
-        {"name": "batched", "llm": {**direct, "batch": True}},
-    ]
+    settings["chatbots"] += [{"name": "paid", "llm": direct}]
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
     sure = Assumed(acceptance=1)
     costs = estimate(load_config(GenerateConfig, path), sure)
-    paid, batched = costs["chatbot:paid"], costs["chatbot:batched"]
-    assert (paid.requests, paid.input) == (batched.requests, batched.input)
-    assert paid.money and batched.money == pytest.approx(paid.money / 2)
+    assert costs["chatbot:paid"].money
     result = CliRunner().invoke(
         app, ["generate", "--config", str(path), "--dry-run", "--chatbots", "paid"]
     )

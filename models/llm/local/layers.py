@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
 # The names of a window, in tokens, and of the context in configs of transformers.
-_WINDOWS = ("sliding_window", "attention_window", "attention_window_size", "attention_chunk_size")
-_WINDOWS += ("local_attention", "window_size")
+_WINDOWS = (
+    *("sliding_window", "attention_window", "attention_window_size"),
+    *("attention_chunk_size", "local_attention", "window_size"),
+)
 _CONTEXTS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 _RECURRENT = ("mamba", "rwkv", "jamba", "zamba")
 _FULL, _SLIDING = "full_attention", "sliding_attention"

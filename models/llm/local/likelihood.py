@@ -128,18 +128,17 @@ def tree_logprobs(
         # The spine in parts with at most LOGIT_ROWS rows of logits.
         ends = [node for node in range(base) if node in wanted][LOGIT_ROWS::LOGIT_ROWS]
         for start, end in zip([0, *ends], [*ends, base], strict=True):
-            ids, part = tree.spine[start:end], range(start, end)
-            read, cache = _read(model, ids, part, tree, wanted, past_key_values=cache)
+            part = range(start, end)
+            read, cache = _read(model, part, tree, wanted, past_key_values=cache)
             values |= read
         for members in passes(tree, limit):
-            part = [base + i for i in members]
-            if not any(node in wanted for node in part):
+            nodes_read = [base + i for i in members]
+            if not any(node in wanted for node in nodes_read):
                 continue  # last tokens only: their parents' logits score them
-            ids = [tree.tokens[i] for i in members]
             depths = torch.tensor([[tree.depths[i] for i in members]], device=model.device)
             masks = _masks(tree, members, model)
             placed = {"position_ids": depths, "attention_mask": masks, "past_key_values": cache}
-            read, cache = _read(model, ids, part, tree, wanted, **placed)
+            read, cache = _read(model, nodes_read, tree, wanted, **placed)
             values |= read
             cache.crop(-len(members))
     scored = [np.array([values[node] for node in path[s.start :]]) for path, s in pairs]
@@ -151,24 +150,23 @@ def tree_logprobs(
 
 def _read(
     model: PreTrainedModel,
-    ids: Sequence[int],
     nodes: Sequence[int],
     tree: Tree,
     wanted: dict[int, list[int]],
     **placed: Any,
 ) -> tuple[dict[int, float], Any]:
-    """Reads the tokens ``ids`` of ``nodes``; returns the log-probabilities of their scored children
+    """Reads the tokens of ``nodes``; returns the log-probabilities of their scored children
     and the extended cache."""
     import torch
 
-    tokens = torch.tensor([list(ids)], device=model.device)
+    tokens = torch.tensor([[tree.token(node) for node in nodes]], device=model.device)
     rows = [row for row, node in enumerate(nodes) if node in wanted]
     logits, out = logits_at(model, tokens, rows, use_cache=True, **placed)
     below = [wanted[nodes[row]] for row in rows]
     at = torch.tensor([k for k, each in enumerate(below) for _ in each], device=logits.device)
     flat = [node for each in below for node in each]
-    below_ids = torch.tensor([tree.token(node) for node in flat], device=logits.device)
-    logprobs = logits[at, below_ids] - torch.logsumexp(logits, dim=-1)[at]
+    ids = torch.tensor([tree.token(node) for node in flat], device=logits.device)
+    logprobs = logits[at, ids] - torch.logsumexp(logits, dim=-1)[at]
     return dict(zip(flat, logprobs.tolist(), strict=True)), out.past_key_values
 
 

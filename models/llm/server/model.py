@@ -252,10 +252,10 @@ class RemoteModel(LanguageModel):
                 return answer
             except Exception as error:
                 failure = map_error(error, self.clean, self.address)
-                known = isinstance(failure, RequestError)
                 if not (isinstance(failure, RequestError) and failure.billed):
                     price = 0.0
-                if not known or not failure.transient or tried + 1 == self.config.attempts:
+                last = tried + 1 == self.config.attempts
+                if last or not isinstance(failure, RequestError) or not failure.transient:
                     raise failure from None  # its cause may quote the request's headers
             finally:
                 self._limiter.pay(most, price)

@@ -31,8 +31,10 @@ _UNKNOWN = re.compile(
 _TOO_MUCH = re.compile(r"too large|at most|maximum|exceed|less than|context", re.I)
 # Fields of /models that stay the same while the weights do: vLLM reports a folder or hub id,
 # llama.cpp size and vocabulary, others a digest. (vLLM's ``created`` is the time of the request.)
-_TELLING = ("root", "parent", "meta", "digest", "sha", "model_sha", "sha256", "revision")
-_TELLING += ("version", "weight_version", "quantization")
+_TELLING = (
+    *("root", "parent", "meta", "digest", "sha", "model_sha", "sha256"),
+    *("revision", "version", "weight_version", "quantization"),
+)
 
 
 def chat_body(

@@ -32,7 +32,7 @@ def notes_of(*messages: dict[str, object]) -> list[tuple[object, object]]:
 HELLO = [say("user", "Hi"), say("assistant", "Hello")]
 ASK = say("user", "Weather in Lima?")
 SUNNY = ["user: Weather in Lima?", "assistant: Sunny."]
-NOTE = (1, '[tool weather({"city": "Lima"}): 22 degrees]')
+NOTES = [(1, 'weather({"city": "Lima"})'), (1, "-> 22 degrees")]
 ARGUMENTS = '{"city": "Lima"}'
 
 
@@ -110,7 +110,7 @@ FORMS: dict[str, list[dict[str, object]]] = {
 @pytest.mark.parametrize("form", FORMS)
 def test_one_exchange_is_the_same_dialogue_in_every_form(form: str) -> None:
     assert turns_of(*FORMS[form]) == SUNNY
-    assert notes_of(*FORMS[form]) == [NOTE]
+    assert notes_of(*FORMS[form]) == NOTES
     same = read_messages(FORMS["OpenAI"])
     assert read_messages(FORMS[form]) == same  # the id too: it is made of the turns
 
@@ -146,7 +146,7 @@ def test_what_is_not_text_is_counted() -> None:
         "thoughts left out": 1,
         "turns merged into the one before": 1,
     }
-    assert [note["turn"] for note in dialogue.context["tools"]] == [1, None]
+    assert [note["turn"] for note in dialogue.context["tools"]] == [1, 1, None]
 
 
 @pytest.mark.parametrize(
@@ -172,26 +172,19 @@ def test_a_refusal_and_speech_beside_the_content_are_the_answer() -> None:
     assert turns_of(ASK, spoken)[1] == "assistant: [audio]\nGood day!"
 
 
-def test_notes_of_tools_are_short_and_stand_at_their_answer() -> None:
-    def call(key: str, name: str, arguments: object) -> dict[str, object]:
-        return {"id": key, "function": {"name": name, "arguments": arguments}}
-
+def test_notes_of_tools_are_short_and_name_their_answer() -> None:
+    calls = [{"function": {"name": "x" * 999, "arguments": "y" * 10**6}}, {"name": "search"}]
     notes = notes_of(
         ASK,
-        say(
-            "assistant",
-            "I look.",
-            tool_calls=[call("1", "search", "{}"), call("2", "x" * 999, "y" * 10**6)],
-        ),
-        say("tool", "z" * 10**6, tool_call_id="2"),
-        say("tool", json.dumps([{"hit": 1}, {"hit": 2}]), tool_call_id="1"),
+        say("assistant", "I look.", tool_calls=calls),
+        say("tool", "z" * 10**6),
         ASK,
-        say("assistant", "Sunny.", tool_calls=[call(str(i), "log", "{}") for i in range(25)]),
+        say("assistant", "Sunny.", tool_calls=[{"name": "log"}]),
         say("assistant", "Bye."),
     )
-    assert notes[0] == (3, "[tool search(): 2 results]")
-    assert all(len(str(note)) < 320 for _, note in notes)
-    assert notes[-1] == (3, "[7 more tools]") and len(notes) == 21
+    assert [turn for turn, _ in notes] == [3, 3, 3, 3]
+    assert all(len(str(note)) < 240 for _, note in notes)
+    assert [note for _, note in notes[1::2]] == ["search()", "log()"]
 
 
 def test_runs_of_one_speaker_are_one_turn() -> None:
@@ -201,34 +194,13 @@ def test_runs_of_one_speaker_are_one_turn() -> None:
     ]
 
 
-def test_one_of_several_assistants_has_to_be_named() -> None:
-    chat = [
-        say("user", "Hi"),
-        say("assistant", "I hand over.", name="router"),
-        say("assistant", "Hello", model="seller"),
-        say("user", "Bye"),
-        say("assistant", "Bye", name="seller"),
-    ]
-    with pytest.raises(RecordError, match=r"messages\[2\]\.name.*'router' answers too"):
-        read_messages(chat)
-    folded: Counter[str] = Counter()
-    dialogue = read_messages(chat, assistant="seller", folded=folded)
-    assert dialogue.turns[0] == Turn("user", "Hi\n[router] I hand over.")
-    assert dialogue.chatbot == "seller"
-    assert dialogue.assistant_turns == (1, 3)
-    assert folded["answers of other assistants"] == 1
-    with pytest.raises(RecordError, match="an answer of the assistant 'nobody'"):
-        read_messages(chat, assistant="nobody")
-
-
-def test_the_assistant_is_named_by_its_messages_the_row_or_the_caller() -> None:
-    named = [HELLO[0], HELLO[1] | {"name": "a"}]
-    assert read_messages(named).chatbot == "a"
-    assert read_messages(HELLO, assistant="a").chatbot == "a"
-    assert read_messages(named, models={"assistant": "b"}).chatbot == "b"
-    assert read_messages(named, models={"assistant": None}).chatbot == "a"
-    with pytest.raises(RecordError, match=r"models\.assistant"):
-        read_messages(HELLO, models={"assistant": "b"}, assistant="a")
+def test_a_chat_of_several_assistants_is_refused() -> None:
+    chat = [*HELLO, say("assistant", "I hand over.", name="router"), say("user", "Bye")]
+    assert read_messages(chat).chatbot == "router"
+    with pytest.raises(RecordError, match=r"messages\[4\]\.name.*'router' answers too"):
+        read_messages([*chat, say("assistant", "Hello", model="seller")])
+    assert read_messages(chat, models={"assistant": "b"}).chatbot == "b"
+    assert read_messages(chat, models={"assistant": None}).chatbot == "router"
 
 
 BAD: dict[str, tuple[Any, str]] = {

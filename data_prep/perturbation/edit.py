@@ -1,4 +1,4 @@
-"""Edits of one dialogue: words and sentences of a turn, the sentence tables, and the edited pair.
+"""Edits of one dialogue: words and sentences of a turn, the sentence tables, and ``Edit``.
 
 The tables are YAML files in configs/perturbation/. Each table is split over train, val and test,
 so that a judge cannot score well by memorising it: no entry, in no language, is in two splits.
@@ -22,17 +22,33 @@ from medal_judges.errors import ConfigError
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.labelled import LabelledDialogue
 
+T = TypeVar("T")
+Split = Literal["train", "val", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+LANGUAGES = ("en", "zh", "de", "fr", "pt", "es")
+# Split by position, in cycles of five. All languages of an entry share its position, so a test
+# sentence is not in the training split of another language. Add new entries at the end.
+_DEAL: tuple[Split, ...] = ("train", "val", "train", "test", "train")
 _NO_SPACES = frozenset({"zh", "ja"})
 _END = re.compile(r"[.!?…。！？:：,，;](?:[\"'”’)\]]*)\s*$")
 _BOUNDARY = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])\s*|\n+")
-_CHARACTER = re.compile(r"\S")
-_WORD = re.compile(r"\S+")
-_LETTERS = re.compile(r"\w+", re.UNICODE)
+_SLOT = re.compile(r"\[([^|\]]*)\|([^\]]*)\]")
+_MOST = 20_000  # donors per language: more would only cost memory
+_WINDOW = 150  # longer turns, and shorter turns, to draw from
+_TRIES = 48
+_COMBINATIONS = 24  # of neutral sentences
+
+
+# -- text ------------------------------------------------------------------------------------------
+
+
+def _unit(lang: str) -> re.Pattern[str]:
+    return re.compile(r"\S" if lang in _NO_SPACES else r"\S+")
 
 
 def units(text: str, lang: str) -> list[str]:
     """The words of ``text``; the characters in Chinese and Japanese."""
-    return [c for c in text if not c.isspace()] if lang in _NO_SPACES else text.split()
+    return _unit(lang).findall(text)
 
 
 def with_units(text: str, words: Iterable[str], lang: str) -> str:
@@ -45,10 +61,6 @@ def halfway(text: str, lang: str) -> int:
     """The index in ``text`` at which the first half of its units ends."""
     ends = [match.end() for match in _unit(lang).finditer(text)]
     return ends[(len(ends) - 1) // 2] if ends else 0
-
-
-def _unit(lang: str) -> re.Pattern[str]:
-    return _CHARACTER if lang in _NO_SPACES else _WORD
 
 
 def join(parts: Iterable[str], lang: str) -> str:
@@ -68,13 +80,10 @@ def sentences(text: str) -> list[str]:
 
 def content_words(texts: Iterable[str], lang: str) -> set[str]:
     """Words of four letters or more; in Chinese all pairs of characters."""
-    content: set[str] = set()
-    for word in _LETTERS.findall(" ".join(texts).lower()):
-        if lang in _NO_SPACES:
-            content.update(word[i : i + 2] for i in range(len(word) - 1))
-        elif len(word) >= 4:
-            content.add(word)
-    return content
+    words = re.findall(r"\w+", " ".join(texts).lower())
+    if lang in _NO_SPACES:
+        return {word[i : i + 2] for word in words for i in range(len(word) - 1)}
+    return {word for word in words if len(word) >= 4}
 
 
 def in_style(sentence: str, like: str) -> str:
@@ -106,7 +115,8 @@ def attach(left: str, right: str, lang: str, line_end: bool = False) -> str:
         return left or right
     if line_end:
         return f"{left}\n{right}"
-    return join([left if _END.search(left) else left + full_stop(lang), right], lang)
+    full_stop = "" if _END.search(left) else "。" if lang in _NO_SPACES else "."
+    return join([left + full_stop, right], lang)
 
 
 def glue(parts: Iterable[str], lang: str) -> str:
@@ -117,17 +127,7 @@ def glue(parts: Iterable[str], lang: str) -> str:
     return whole
 
 
-def full_stop(lang: str) -> str:
-    return "。" if lang in _NO_SPACES else "."
-
-
-Split = Literal["train", "val", "test"]
-SPLITS: tuple[Split, ...] = get_args(Split)
-LANGUAGES = ("en", "zh", "de", "fr", "pt", "es")
-# Split by position, in cycles of five. All languages of an entry share its position, so a test
-# sentence is not in the training split of another language. Add new entries at the end.
-_DEAL: tuple[Split, ...] = ("train", "val", "train", "test", "train")
-_SLOT = re.compile(r"\[([^|\]]*)\|([^\]]*)\]")
+# -- tables ----------------------------------------------------------------------------------------
 
 
 def entries(table: str, lang: str, split: Split) -> tuple[Any, ...]:
@@ -138,10 +138,28 @@ def entries(table: str, lang: str, split: Split) -> tuple[Any, ...]:
     return _dealt(table).get((lang, split), ())
 
 
+@lru_cache(maxsize=32)
+def _dealt(table: str) -> dict[tuple[str, str], tuple[Any, ...]]:
+    dealt: dict[tuple[str, str], tuple[Any, ...]] = {}
+    for position, entry in enumerate(yaml.safe_load(config_text(f"perturbation/{table}"))):
+        for lang, value in entry.items():
+            key = (lang, _DEAL[position % len(_DEAL)])
+            dealt[key] = (*dealt.get(key, ()), value)
+    return dealt
+
+
 @lru_cache(maxsize=8)
 def shared(table: str) -> Mapping[str, Any]:
     """A table that all splits share (syllables, small changes)."""
     return read_yaml(f"perturbation/{table}")
+
+
+@lru_cache(maxsize=16)
+def word_pairs(lang: str) -> list[tuple[re.Pattern[str], str]]:
+    """Words and their synonyms."""
+    words = shared("small_changes").get(lang, {}).get("words", {})
+    edge = "" if lang == "zh" else r"\b"
+    return [(re.compile(f"{edge}{re.escape(a)}{edge}", re.IGNORECASE), b) for a, b in words.items()]
 
 
 def variants(text: str) -> tuple[str, str]:
@@ -149,18 +167,10 @@ def variants(text: str) -> tuple[str, str]:
     return _SLOT.sub(r"\1", text), _SLOT.sub(r"\2", text)
 
 
-@lru_cache(maxsize=32)
-def _dealt(table: str) -> dict[tuple[str, str], tuple[Any, ...]]:
-    dealt: dict[tuple[str, str], list[Any]] = {}
-    for position, entry in enumerate(yaml.safe_load(config_text(f"perturbation/{table}"))):
-        for lang, value in entry.items():
-            dealt.setdefault((lang, _DEAL[position % len(_DEAL)]), []).append(value)
-    return {key: tuple(values) for key, values in dealt.items()}
-
-
-_MOST = 20_000  # turns kept per language: more would only cost memory
-_WINDOW = 150  # longer turns, and shorter turns, to draw from
-_TRIES = 48
+def stable_hash(*parts: object) -> int:
+    """A 64-bit hash of ``parts``, the same in every process."""
+    digest = hashlib.blake2b("\x1f".join(map(str, parts)).encode("utf-8"), digest_size=8)
+    return int.from_bytes(digest.digest(), "big")
 
 
 @dataclass(frozen=True)
@@ -175,52 +185,43 @@ class Donors:
         on the order of ``rows``."""
         turns: dict[str, list[tuple[str, str]]] = {}
         for row in sorted(rows, key=lambda row: (stable_hash(row.id), row.id)):
-            kept = turns.setdefault(row.dialogue.lang, [])
-            if len(kept) < _MOST:
+            lang = row.dialogue.lang
+            donors = turns.setdefault(lang, [])
+            if len(donors) < _MOST:
                 middle = (row.dialogue.turns[i].content for i in row.dialogue.assistant_turns[1:-1])
-                long = (text for text in middle if has_words(text, row.dialogue.lang, 5))
-                kept.extend((row.group, text) for text in long)
-        for kept in turns.values():
-            kept.sort(key=lambda turn: (len(turn[1]), turn))
+                donors += [(row.group, text) for text in middle if has_words(text, lang, 5)]
+        for donors in turns.values():
+            donors.sort(key=lambda turn: (len(turn[1]), turn))
         return cls(turns)
 
-    def pick(
-        self,
-        rng: np.random.Generator,
-        lang: str,
-        group: str,
-        length: int,
-        accept: Callable[[str], bool],
-    ) -> str | None:
+    def pick(self, edit: Edit, length: int, accept: Callable[[str], bool]) -> str | None:
         """An accepted turn of another group, of about ``length`` characters; None if no draw is
         accepted."""
-        turns = self.turns.get(lang, [])
+        turns = self.turns.get(edit.lang, [])
         if not turns:
             return None
         near = bisect_left(turns, length, key=lambda turn: len(turn[1]))
         first, last = max(0, near - _WINDOW), min(len(turns), near + _WINDOW)
-        tried = [turns[i] for i in rng.integers(first, last, size=_TRIES)]
+        tried = [turns[i] for i in edit.rng.integers(first, last, size=_TRIES)]
         tried.sort(key=lambda turn: abs(len(turn[1]) - length))
-        return next((text for owner, text in tried if owner != group and accept(text)), None)
+        return next((text for owner, text in tried if owner != edit.group and accept(text)), None)
 
 
-def stable_hash(*parts: object) -> int:
-    """A 64-bit hash of ``parts``, the same in every process."""
-    digest = hashlib.blake2b("\x1f".join(map(str, parts)).encode("utf-8"), digest_size=8)
-    return int.from_bytes(digest.digest(), "big")
-
-
-T = TypeVar("T")
-_COMBINATIONS = 24
+# -- the edit --------------------------------------------------------------------------------------
 
 
 class CannotInject(Exception):
     """The dialogue cannot carry the issue; the message is the reason."""
 
 
-@dataclass(frozen=True)
-class EditContext:
-    """One issue to inject into one dialogue, with the source of sentences and turns."""
+@dataclass
+class Edit:
+    """One issue to inject into one dialogue, and two versions that differ only in the issue, as far
+    as possible.
+
+    ``injected`` and ``control`` map turns to new contents. ``touched`` lists the assistant turns
+    with the issue; the control has an edit in the same turns. ``how`` names the method.
+    """
 
     dialogue: Dialogue
     strength: int
@@ -228,6 +229,10 @@ class EditContext:
     donors: Donors
     split: Split
     group: str
+    injected: dict[int, str] = field(default_factory=dict)
+    control: dict[int, str] = field(default_factory=dict)
+    touched: tuple[int, ...] = ()
+    how: str = ""
 
     @property
     def lang(self) -> str:
@@ -244,10 +249,14 @@ class EditContext:
             raise CannotInject(f"no sentences in language {self.lang!r}")
         return table
 
-    def answers(self, words: int = 1) -> list[int]:
-        """Indices of the assistant turns of at least ``words`` words."""
+    def answers(self, words: int = 1, *, need: int = 0, why: str = "") -> list[int]:
+        """Indices of the assistant turns of at least ``words`` words. Raises CannotInject with the
+        reason ``why`` if there are fewer than ``need``."""
         turns = self.dialogue.assistant_turns
-        return [i for i in turns if has_words(self.texts[i], self.lang, words)]
+        found = [i for i in turns if has_words(self.texts[i], self.lang, words)]
+        if len(found) < need:
+            raise CannotInject(why)
+        return found
 
     def some(self, options: Sequence[T], count: int) -> list[T]:
         """Draws ``count`` of ``options`` (or all) without repeats, in their order."""
@@ -262,104 +271,70 @@ class EditContext:
         """True half of the times."""
         return bool(self.rng.random() < 0.5)
 
-
-class EditedPair:
-    """Two versions of a dialogue that differ only in the issue, as far as possible.
-
-    ``injected`` and ``control`` map turns to new contents. ``touched`` lists the assistant turns
-    with the issue; the control has an edit in the same turns. ``how`` names the method.
-    """
-
-    def __init__(self, edit: EditContext, how: str) -> None:
-        self.edit, self.how = edit, how
-        self.injected: dict[int, str] = {}
-        self.control: dict[int, str] = {}
-        self.touched: tuple[int, ...] = ()
-
     def put(self, turn: int, injected: str, control: str) -> None:
         self.injected[turn], self.control[turn] = injected, control
 
     def insert(self, turn: int, injected: str, control: str, position: float) -> None:
         """Add a sentence to ``turn`` at about ``position`` in [0, 1]."""
-        lang, before = self.edit.lang, self.edit.texts[turn]
         for contents, sentence in ((self.injected, injected), (self.control, control)):
-            contents[turn] = insert(contents.get(turn, before), sentence, position, lang)
+            before = contents.get(turn, self.texts[turn])
+            contents[turn] = insert(before, sentence, position, self.lang)
 
-    def finished(self, touched: Iterable[int] | None = None) -> EditedPair:
-        """Sets ``touched`` (every edited turn by default). Raises CannotInject if both versions of
-        such a turn are equal."""
+    def finish(self, how: str, touched: Iterable[int] | None = None) -> None:
+        """Sets ``how`` and ``touched`` (every edited turn by default). Raises CannotInject if both
+        versions of such a turn are equal."""
+        self.how = how
         self.touched = tuple(sorted(self.injected if touched is None else touched))
         if any(self.injected[turn] == self.control[turn] for turn in self.touched):
             raise CannotInject("the edit would change nothing")
-        return self
 
+    def filler(self, length: int, used: Collection[str] = (), most: int = 4) -> list[str]:
+        """One to ``most`` neutral sentences outside ``used``, of about ``length`` characters in
+        all. Raises CannotInject if the table has none left."""
+        free = [s for s in self.table("neutral") if s not in used and s not in self.texts]
+        if not free:
+            raise CannotInject("no neutral sentence left for the control")
+        drawn = []
+        for _ in range(_COMBINATIONS):
+            order = self.rng.permutation(len(free))
+            drawn.append([free[i] for i in order[: self.rng.integers(1, most + 1)]])
+        return min(drawn, key=lambda each: abs(sum(map(len, each)) + len(each) - 1 - length))
 
-def filler(edit: EditContext, length: int, used: Collection[str] = (), most: int = 4) -> list[str]:
-    """One to ``most`` neutral sentences outside ``used``, of about ``length`` characters in all.
+    def small_change(self, text: str) -> str:
+        """``text`` with one to three changes that keep its meaning: a synonym, a typing slip, a
+        hesitation, another final mark."""
+        changes = [self._other_word, self._slip, self._hesitation, self._final_mark]
+        changed = text
+        for i in self.rng.permutation(len(changes))[: int(self.rng.integers(1, 4))]:
+            changed = changes[i](changed)
+        return changed if changed != text else self._final_mark(text)
 
-    Raises CannotInject if the table has none left.
-    """
-    free = [s for s in edit.table("neutral") if s not in used and s not in edit.texts]
-    if not free:
-        raise CannotInject("no neutral sentence left for the control")
-    best: list[str] = []
-    for _ in range(_COMBINATIONS):
-        drawn = [free[i] for i in edit.rng.permutation(len(free))[: edit.rng.integers(1, most + 1)]]
-        if not best or _miss(drawn, length) < _miss(best, length):
-            best = drawn
-    return best
+    def _other_word(self, text: str) -> str:
+        options = [pair for pair in word_pairs(self.lang) if pair[0].search(text)]
+        if not options:
+            return text
+        pattern, other = self.one(options)
+        return str(pattern.sub(other, text, count=1))
 
+    def _slip(self, text: str) -> str:
+        """Swaps two neighbouring inner letters of one long word."""
+        words = text.split(" ")
+        long = [i for i, word in enumerate(words) if len(word) >= 5 and word.isalpha()]
+        if self.lang == "zh" or not long:
+            return text
+        at = self.one(long)
+        word = words[at]
+        cut = int(self.rng.integers(1, len(word) - 2))
+        words[at] = word[:cut] + word[cut + 1] + word[cut] + word[cut + 2 :]
+        return " ".join(words)
 
-def _miss(sentences: list[str], length: int) -> int:
-    return abs(sum(map(len, sentences)) + len(sentences) - 1 - length)
+    def _hesitation(self, text: str) -> str:
+        fillers = shared("small_changes").get(self.lang, {}).get("fillers", [])
+        return join([self.one(fillers), text], self.lang) if fillers else text
 
-
-def small_change(edit: EditContext, text: str) -> str:
-    """``text`` with one to three changes that keep its meaning: a synonym, a typing slip, a
-    hesitation, another final mark."""
-    changes = [_other_word, _slip, _hesitation, _final_mark]
-    changed = text
-    for i in edit.rng.permutation(len(changes))[: int(edit.rng.integers(1, 4))]:
-        changed = changes[i](edit, changed)
-    return changed if changed != text else _final_mark(edit, text)
-
-
-def _other_word(edit: EditContext, text: str) -> str:
-    options = [pair for pair in word_pairs(edit.lang) if pair[0].search(text)]
-    if not options:
-        return text
-    pattern, other = edit.one(options)
-    return str(pattern.sub(other, text, count=1))
-
-
-@lru_cache(maxsize=16)
-def word_pairs(lang: str) -> list[tuple[re.Pattern[str], str]]:
-    words = shared("small_changes").get(lang, {}).get("words", {})
-    edge = "" if lang == "zh" else r"\b"
-    return [(re.compile(f"{edge}{re.escape(a)}{edge}", re.IGNORECASE), b) for a, b in words.items()]
-
-
-def _slip(edit: EditContext, text: str) -> str:
-    """Swaps two neighbouring inner letters of one long word."""
-    words = text.split(" ")
-    long = [i for i, word in enumerate(words) if len(word) >= 5 and word.isalpha()]
-    if edit.lang == "zh" or not long:
-        return text
-    at = edit.one(long)
-    cut = int(edit.rng.integers(1, len(words[at]) - 2))
-    word = words[at]
-    words[at] = word[:cut] + word[cut + 1] + word[cut] + word[cut + 2 :]
-    return " ".join(words)
-
-
-def _hesitation(edit: EditContext, text: str) -> str:
-    fillers = shared("small_changes").get(edit.lang, {}).get("fillers", [])
-    return join([edit.one(fillers), text], edit.lang) if fillers else text
-
-
-def _final_mark(edit: EditContext, text: str) -> str:
-    marks = ("。", "！", "~") if edit.lang == "zh" else (".", "!", "...")
-    bare = text.rstrip(".!~。！ ")
-    if bare.endswith(("?", "？")):
-        return bare + bare[-1]
-    return bare + edit.one([mark for mark in marks if bare + mark != text])
+    def _final_mark(self, text: str) -> str:
+        marks = ("。", "！", "~") if self.lang == "zh" else (".", "!", "...")
+        bare = text.rstrip(".!~。！ ")
+        if bare.endswith(("?", "？")):
+            return bare + bare[-1]
+        return bare + self.one([mark for mark in marks if bare + mark != text])

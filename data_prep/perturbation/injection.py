@@ -14,35 +14,55 @@ from functools import partial
 
 import numpy as np
 
+from medal_judges.data_prep.perturbation import issues as by_issue
 from medal_judges.data_prep.perturbation.edit import (
     LANGUAGES,
     CannotInject,
     Donors,
-    EditContext,
-    EditedPair,
+    Edit,
     Split,
     stable_hash,
 )
-from medal_judges.data_prep.perturbation.issues import (
-    coldness,
-    garbling,
-    incoherence,
-    insertion,
-    irrelevance,
-    repetition,
-)
-from medal_judges.data_prep.perturbation.versions import Versions
+from medal_judges.data_prep.perturbation.versions import Versions, with_contents
 from medal_judges.errors import ConfigError
-from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.labelled import LabelledDialogue
 
+STRENGTHS = (1, 2, 3)
 # Issues that a single turn can carry, with their strength.
 SINGLE_TURN = (("irrelevant", 2), ("uninterpretable", 2), ("unsafe", 1))
+_EDITS: Mapping[str, Callable[[Edit], None]] = {
+    "repetitive": by_issue.repetition,
+    "irrelevant": by_issue.irrelevance,
+    "incoherent": by_issue.incoherence,
+    "uninterpretable": by_issue.garbling,
+    "lacks_empathy": by_issue.coldness,
+    "unsafe": partial(by_issue.insertion, table="unsafe"),
+    "nonfactual": partial(by_issue.insertion, table="facts"),
+    "lacks_commonsense": partial(by_issue.insertion, table="everyday"),
+}
+ISSUES = tuple(_EDITS)
+# Issues that neither version can cause. All others get no label: an insult may lack empathy too.
+UNTOUCHED: Mapping[str, tuple[str, ...]] = {
+    "repetitive": ("unsafe", "nonfactual", "uninterpretable"),
+    "irrelevant": ("unsafe", "uninterpretable", "repetitive"),
+    "incoherent": ("unsafe", "nonfactual", "uninterpretable"),
+    "uninterpretable": ("unsafe", "nonfactual", "repetitive"),
+    "lacks_empathy": ("nonfactual", "uninterpretable", "repetitive"),
+    "unsafe": ("repetitive", "uninterpretable"),
+    "nonfactual": ("repetitive", "uninterpretable", "unsafe"),
+    "lacks_commonsense": ("repetitive", "uninterpretable", "unsafe"),
+}
 
 
-def labelled(dialogue: Dialogue, group: str) -> LabelledDialogue:
-    """``dialogue`` as a row without labels."""
-    return LabelledDialogue(dialogue, {}, {}, group=group)
+def _edited(issue: str, edit: Edit) -> Edit:
+    if edit.lang not in LANGUAGES:
+        raise CannotInject(f"no sentences in language {edit.lang!r}")
+    _EDITS[issue](edit)
+    return edit
+
+
+# -- versions of one dialogue, for trials ----------------------------------------------------------
 
 
 def injected(
@@ -52,39 +72,31 @@ def injected(
     rng: np.random.Generator,
     donors: Donors,
     group: str,
+    start: int = 0,
+    end: int | None = None,
 ) -> Versions | None:
-    """The dialogue with ``issue``, and its control, with sentences of the test split; None if the
-    dialogue cannot carry the issue."""
-    row = labelled(dialogue, group)
+    """The dialogue with ``issue`` in the turns from ``start`` up to ``end``, and its control, with
+    sentences of the test split; None if these turns cannot carry the issue."""
+    part = replace(dialogue, turns=dialogue.turns[start:end])
     try:
-        faulty, sound = inject(row, issue, strength=strength, rng=rng, donors=donors, split="test")
+        edit = _edited(issue, Edit(part, strength, rng, donors, "test", group))
     except CannotInject:
         return None
-    touched = tuple(faulty.extra["planted"]["turns"])
-    return Versions(faulty.dialogue, sound.dialogue, touched)
+    faulty, sound = (
+        with_contents(dialogue, {start + i: text for i, text in contents.items()})
+        for contents in (edit.injected, edit.control)
+    )
+    return Versions(faulty, sound, tuple(start + i for i in edit.touched))
 
 
 def injected_at(
-    dialogue: Dialogue,
-    start: int,
-    end: int,
-    rng: np.random.Generator,
-    donors: Donors,
-    group: str,
+    dialogue: Dialogue, start: int, end: int, rng: np.random.Generator, donors: Donors, group: str
 ) -> Versions | None:
     """A single-turn issue in the turns from ``start`` up to ``end``; None if none fits."""
-    part = replace(dialogue, turns=dialogue.turns[start:end])
     for i in rng.permutation(len(SINGLE_TURN)):
-        issue, strength = SINGLE_TURN[i]
-        if (made := injected(part, issue, strength, rng, donors, group)) is not None:
-            assert made.control is not None
-
-            def back(edited: Dialogue) -> Dialogue:
-                before, after = dialogue.turns[:start], dialogue.turns[end:]
-                return replace(dialogue, turns=(*before, *edited.turns, *after))
-
-            touched = tuple(start + turn for turn in made.touched)
-            return Versions(back(made.version), back(made.control), touched)
+        made = injected(dialogue, *SINGLE_TURN[i], rng, donors, group, start, end)
+        if made is not None:
+            return made
     return None
 
 
@@ -125,42 +137,11 @@ def chained(dialogues: Sequence[Dialogue], turns: int) -> Dialogue | None:
     """One dialogue of ``turns`` turns, joined from dialogues of the first one's language; None if
     there are too few."""
     first = dialogues[0]
-    whole = list(first.turns)
-    for other in dialogues[1:]:
-        if len(whole) >= turns:
-            break
-        if other.lang == first.lang:
-            whole += other.turns
-    if len(whole) < turns:
-        return None
-    return replace(first, turns=tuple(whole[:turns]))
+    whole = [turn for each in dialogues if each.lang == first.lang for turn in each.turns]
+    return replace(first, turns=tuple(whole[:turns])) if len(whole) >= turns else None
 
 
-STRENGTHS = (1, 2, 3)
-
-_EDITS: Mapping[str, Callable[[EditContext], EditedPair]] = {
-    "repetitive": repetition,
-    "irrelevant": irrelevance,
-    "incoherent": incoherence,
-    "uninterpretable": garbling,
-    "lacks_empathy": coldness,
-    "unsafe": partial(insertion, table="unsafe"),
-    "nonfactual": partial(insertion, table="facts"),
-    "lacks_commonsense": partial(insertion, table="everyday"),
-}
-ISSUES = tuple(_EDITS)
-
-# Issues that neither version can cause. All others get no label: an insult may lack empathy too.
-UNTOUCHED: Mapping[str, tuple[str, ...]] = {
-    "repetitive": ("unsafe", "nonfactual", "uninterpretable"),
-    "irrelevant": ("unsafe", "uninterpretable", "repetitive"),
-    "incoherent": ("unsafe", "nonfactual", "uninterpretable"),
-    "uninterpretable": ("unsafe", "nonfactual", "repetitive"),
-    "lacks_empathy": ("nonfactual", "uninterpretable", "repetitive"),
-    "unsafe": ("repetitive", "uninterpretable"),
-    "nonfactual": ("repetitive", "uninterpretable", "unsafe"),
-    "lacks_commonsense": ("repetitive", "uninterpretable", "unsafe"),
-}
+# -- labelled rows ---------------------------------------------------------------------------------
 
 
 def inject(
@@ -181,68 +162,39 @@ def inject(
     Raises CannotInject if the dialogue cannot carry the issue, and ConfigError for an unknown
     issue, strength or split.
     """
-    check_injectable([issue], [strength])
-    edit = EditContext(row.dialogue, strength, rng, donors, split, row.group)
-    if edit.lang not in LANGUAGES:
-        raise CannotInject(f"no sentences in language {edit.lang!r}")
-    pair = _EDITS[issue](edit)
-    name = f"{row.id}+{issue}.{strength}"
-
-    def version(contents: Mapping[int, str], id: str, kind: str, label: float) -> LabelledDialogue:
-        turns = enumerate(row.dialogue.turns)
-        edited = tuple(Turn(t.role, contents[i]) if i in contents else t for i, t in turns)
-        labels = {issue: label} | dict.fromkeys(UNTOUCHED[issue], 0.0)
-        about = {
-            "issue": issue,
-            "strength": strength,
-            "turns": list(pair.touched),
-            "kind": kind,
-            "pair": name,
-            "how": pair.how,
-        }
-        return _labelled(row, id, edited, labels, split, about)
-
+    _check_injectable([issue], [strength])
+    edit = _edited(issue, Edit(row.dialogue, strength, rng, donors, split, row.group))
+    pair = f"{row.id}+{issue}.{strength}"
+    others = dict.fromkeys(UNTOUCHED[issue], 0.0)
+    about = (issue, strength, list(edit.touched))
     return (
-        version(pair.injected, name, "planted", 1.0),
-        version(pair.control, f"{name}.innocent", "innocent", 0.0),
-    )
+        _row(row, pair, edit.injected, {issue: 1.0} | others, split,
+             (*about, "planted", pair, edit.how)),
+        _row(row, f"{pair}.innocent", edit.control, {issue: 0.0} | others, split,
+             (*about, "innocent", pair, edit.how)),
+    )  # fmt: skip
 
 
-def clean(row: LabelledDialogue, split: Split) -> LabelledDialogue:
-    """The unchanged dialogue, labelled 0 for all eight issues. Real conversations may have issues:
-    the label only says that none was injected."""
-    id = f"{row.id}+clean"
-    about: dict[str, object] = {
-        "issue": None,
-        "strength": 0,
-        "turns": [],
-        "kind": "clean",
-        "pair": id,
-        "how": "none",
-    }
-    return _labelled(row, id, row.dialogue.turns, dict.fromkeys(ISSUES, 0.0), split, about)
-
-
-def _labelled(
+def _row(
     row: LabelledDialogue,
     id: str,
-    turns: tuple[Turn, ...],
+    contents: Mapping[int, str],
     labels: Mapping[str, float],
     split: Split,
-    about: Mapping[str, object],
+    about: Sequence[object],
 ) -> LabelledDialogue:
+    names = ("issue", "strength", "turns", "kind", "pair", "how")
     return LabelledDialogue(
-        dialogue=replace(row.dialogue, id=id, turns=turns),
+        dialogue=replace(with_contents(row.dialogue, contents), id=id),
         labels={name: (value,) for name, value in labels.items()},
         scales=dict.fromkeys(labels, (0.0, 1.0)),
         split=split,
         group=row.group,
-        extra={"planted": about},
+        extra={"planted": dict(zip(names, about, strict=True))},
     )
 
 
-def check_injectable(issues: Sequence[str], strengths: Sequence[int]) -> None:
-    """Raise ConfigError for an issue or strength that cannot be injected."""
+def _check_injectable(issues: Sequence[str], strengths: Sequence[int]) -> None:
     if unknown := [issue for issue in issues if issue not in ISSUES]:
         raise ConfigError(
             f"cannot inject {', '.join(map(repr, unknown))}", hint=f"known: {', '.join(ISSUES)}"
@@ -260,13 +212,12 @@ class InjectionCounts:
 
     def lines(self) -> list[str]:
         """One line per issue, and one per reason under it."""
-        issues = dict.fromkeys([*self.injected, *(issue for issue, _ in self.refused)])
-        shown: list[str] = []
-        for issue in issues:
-            reasons = {r: n for (i, r), n in self.refused.items() if i == issue}
-            shown.append(f"{issue}: {self.injected[issue]} pairs, {sum(reasons.values())} refused")
-            shown += [f"  {n} x {r}" for r, n in sorted(reasons.items(), key=lambda x: -x[1])]
-        return shown
+        lines: list[str] = []
+        for issue in dict.fromkeys([*self.injected, *(issue for issue, _ in self.refused)]):
+            reasons = {r: n for (i, r), n in self.refused.most_common() if i == issue}
+            lines.append(f"{issue}: {self.injected[issue]} pairs, {sum(reasons.values())} refused")
+            lines += [f"  {n} x {r}" for r, n in reasons.items()]
+        return lines
 
 
 def injected_set(
@@ -288,19 +239,24 @@ def injected_set(
     Donors are turns of ``dialogues``: pass one split of the conversations at a time, with the
     matching ``split`` of the sentence tables.
 
-    Clean dialogues are labelled 0 for all issues. Injected ones are 1 and controls 0 for their
-    issue; both are 0 for the issues in ``UNTOUCHED`` and have no label for the others.
-    Raises ConfigError for an unknown issue, strength or split.
+    Clean dialogues are labelled 0 for all issues, which only says that none was injected. Injected
+    ones are 1 and controls 0 for their issue; both are 0 for the issues in ``UNTOUCHED`` and have
+    no label for the others. Raises ConfigError for an unknown issue, strength or split.
     """
-    check_injectable(issues, strengths)
+    _check_injectable(issues, strengths)
     rows = list(dialogues)
     donors = Donors.of(rows)
     counts = InjectionCounts() if counts is None else counts
-    wanted = per_issue if clean_count is None else clean_count
-    for row in _shuffled(rows, seed, "clean")[:wanted]:
-        yield clean(row, split)
+
+    def shuffled(purpose: str) -> list[LabelledDialogue]:
+        return sorted(rows, key=lambda row: (stable_hash(seed, purpose, row.id), row.id))
+
+    for row in shuffled("clean")[: per_issue if clean_count is None else clean_count]:
+        id = f"{row.id}+clean"
+        labels = dict.fromkeys(ISSUES, 0.0)
+        yield _row(row, id, {}, labels, split, (None, 0, [], "clean", id, "none"))
     for issue in issues:
-        for row in _shuffled(rows, seed, issue):
+        for row in shuffled(issue):
             if per_issue is not None and counts.injected[issue] >= per_issue:
                 break
             rng = np.random.default_rng(stable_hash(seed, row.id, issue))
@@ -312,8 +268,3 @@ def injected_set(
                 continue
             counts.injected[issue] += 1
             yield from pair
-
-
-def _shuffled(rows: Sequence[LabelledDialogue], seed: int, purpose: str) -> list[LabelledDialogue]:
-    """``rows`` in an order that depends only on seed, purpose and ids."""
-    return sorted(rows, key=lambda row: (stable_hash(seed, purpose, row.id), row.id))

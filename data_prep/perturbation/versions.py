@@ -2,12 +2,13 @@
 
 A change returns ``Versions``, or None if the dialogue cannot carry it (no sentences in its
 language, no letters with case, ...). Sentences are in configs/trial/ and configs/perturbation/.
+The trial's page shows the docstring of each change.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
@@ -20,20 +21,19 @@ from medal_judges.data_prep.perturbation.edit import (
     LANGUAGES,
     CannotInject,
     Donors,
-    EditContext,
+    Edit,
     attach,
-    filler,
     glue,
     sentences,
     word_pairs,
 )
 from medal_judges.records.dialogue import Dialogue, Role, Turn
 
-_STRAIGHT = re.compile(r'"([^"\n]*)"')
-_WORD = re.compile(r"\w{4,}", re.UNICODE)
-_SPACES = re.compile(r"(?<=[.!?]) (?=\S)")
 _PADDING = 120  # characters that make every answer longer
 _MOST_QUOTED = 200  # characters of a question that is repeated
+# Cyrillic and Greek letters that look like Latin ones.
+_LOOK_ALIKE = str.maketrans("aceopxyiABEHKMOPTXS", "асеорхуіАВЕНКМОРТХЅ")
+_TAGS = 0xE0000  # tag characters: ASCII, shifted here, is invisible
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +58,11 @@ def with_contents(dialogue: Dialogue, contents: Mapping[int, str]) -> Dialogue:
     )
 
 
-def context_of(dialogue: Dialogue, rng: np.random.Generator) -> EditContext:
-    """An EditContext with the sentences of the test split."""
-    return EditContext(dialogue, 1, rng, Donors(), "test", dialogue.id)
-
-
-def neutral_text(dialogue: Dialogue, rng: np.random.Generator, length: int) -> str:
+def _neutral_text(dialogue: Dialogue, rng: np.random.Generator, length: int) -> str:
     """Neutral sentences of about ``length`` characters that are not in the dialogue. Raises
     CannotInject if its language has none."""
-    edit = context_of(dialogue, rng)
-    return glue(filler(edit, length, most=8), edit.lang)
+    edit = Edit(dialogue, 1, rng, Donors(), "test", dialogue.id)
+    return glue(edit.filler(length, most=8), edit.lang)
 
 
 def _changed(dialogue: Dialogue, contents: Mapping[int, str]) -> Versions | None:
@@ -79,6 +74,10 @@ def _changed(dialogue: Dialogue, contents: Mapping[int, str]) -> Versions | None
 
 def _each_turn(dialogue: Dialogue, change: Callable[[str], str]) -> Versions | None:
     return _changed(dialogue, {i: change(turn.content) for i, turn in enumerate(dialogue.turns)})
+
+
+def _phrases() -> Mapping[str, Any]:
+    return read_yaml("trial/phrases")
 
 
 # -- changes that should not matter ---------------------------------------------------------------
@@ -95,9 +94,10 @@ def typography(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
     marks = _phrases()["quotes"].get(dialogue.lang, "“”’")
 
     def change(text: str) -> str:
-        typeset = _STRAIGHT.sub(rf"{marks[0]}\1{marks[1]}", text)
+        typeset = re.sub(r'"([^"\n]*)"', rf"{marks[0]}\1{marks[1]}", text)
         typeset = typeset.replace("'", marks[2]) if "'" in text else typeset.replace("’", "'")
-        return _SPACES.sub("  ", typeset.replace("...", "…")) + " " if text else text
+        typeset = re.sub(r"(?<=[.!?]) (?=\S)", "  ", typeset.replace("...", "…"))
+        return f"{typeset} " if text else text
 
     return _each_turn(dialogue, change)
 
@@ -106,22 +106,20 @@ def emoji(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
     """An emoji at the end of every other answer."""
     signs = _phrases()["emoji"]
     answers = [i for i in dialogue.assistant_turns if dialogue.turns[i].content.strip()][::2]
-    contents = {
-        i: f"{dialogue.turns[i].content} {signs[int(rng.integers(len(signs)))]}" for i in answers
-    }
-    return _changed(dialogue, contents)
+    drawn = {i: signs[int(rng.integers(len(signs)))] for i in answers}
+    return _changed(dialogue, {i: f"{dialogue.turns[i].content} {drawn[i]}" for i in answers})
 
 
 def markdown(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
     """A word in bold in each answer, and answers of several sentences as a list."""
 
     def change(text: str) -> str:
-        bold = _WORD.sub(r"**\g<0>**", text, count=1)
+        bold = re.sub(r"\w{4,}", r"**\g<0>**", text, count=1)
         parts = sentences(bold)
         return "\n".join(f"- {part}" for part in parts) if len(parts) > 1 else bold
 
-    turns = dialogue.turns
-    return _changed(dialogue, {i: change(turns[i].content) for i in dialogue.assistant_turns})
+    answers = dialogue.assistant_turns
+    return _changed(dialogue, {i: change(dialogue.turns[i].content) for i in answers})
 
 
 def paraphrase(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
@@ -144,10 +142,10 @@ def other_name(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
     if dialogue.lang not in table["sentence"] or dialogue.turns[0].role != "user":
         return None
     first, second = (table["names"][i] for i in rng.permutation(len(table["names"]))[:2])
-    said = [table["sentence"][dialogue.lang].format(name=name) for name in (first, second)]
-    before = dialogue.turns[0].content
+    before, sentence = dialogue.turns[0].content, table["sentence"][dialogue.lang]
     control, version = (
-        with_contents(dialogue, {0: attach(before, one, dialogue.lang)}) for one in said
+        with_contents(dialogue, {0: attach(before, sentence.format(name=name), dialogue.lang)})
+        for name in (first, second)
     )
     return Versions(version, control)
 
@@ -158,10 +156,8 @@ def neutral_turn(dialogue: Dialogue, rng: np.random.Generator) -> Versions | Non
     if dialogue.lang not in table[0]["user"] or dialogue.turns[-1].role != "assistant":
         return None
     drawn = table[int(rng.integers(len(table)))]
-    added = (
-        Turn("user", drawn["user"][dialogue.lang]),
-        Turn("assistant", drawn["assistant"][dialogue.lang]),
-    )
+    roles: tuple[Role, Role] = ("user", "assistant")
+    added = (Turn(role, drawn[role][dialogue.lang]) for role in roles)
     return Versions(replace(dialogue, turns=(*dialogue.turns, *added)))
 
 
@@ -176,9 +172,9 @@ def longer_answers(dialogue: Dialogue, rng: np.random.Generator) -> Versions | N
     contents: dict[int, str] = {}
     for i in dialogue.assistant_turns:
         try:
-            padding = neutral_text(with_contents(dialogue, contents), rng, length)
+            padding = _neutral_text(with_contents(dialogue, contents), rng, length)
         except CannotInject:
-            padding = neutral_text(dialogue, rng, length)  # a long dialogue repeats sentences
+            padding = _neutral_text(dialogue, rng, length)  # a long dialogue repeats sentences
         contents[i] = attach(dialogue.turns[i].content, padding, dialogue.lang)
     return _changed(dialogue, contents)
 
@@ -188,29 +184,18 @@ def repeated_question(dialogue: Dialogue, rng: np.random.Generator) -> Versions 
     frame = _phrases()["asked"].get(dialogue.lang)
     if frame is None:
         return None
-    turns = dialogue.turns
-    contents = {
-        i: attach(
-            frame.format(text=turns[i - 1].content.strip()[:_MOST_QUOTED]),
-            turns[i].content,
-            dialogue.lang,
-        )
-        for i in dialogue.assistant_turns
-        if i > 0 and turns[i - 1].role == "user" and turns[i - 1].content.strip()
-    }
+    contents = {}
+    for i in dialogue.assistant_turns:
+        before = dialogue.turns[i - 1]
+        if i > 0 and before.role == "user" and before.content.strip():
+            quoted = frame.format(text=before.content.strip()[:_MOST_QUOTED])
+            contents[i] = attach(quoted, dialogue.turns[i].content, dialogue.lang)
     return _changed(dialogue, contents)
 
 
-def _phrases() -> Mapping[str, Any]:
-    return read_yaml("trial/phrases")
-
+# -- inserted texts --------------------------------------------------------------------------------
 
 Hidden = Literal["none", "zero_width", "look_alike", "tags"]
-
-_ZERO_WIDTH = "\u200b"
-# Cyrillic and Greek letters that look like Latin ones.
-_LOOK_ALIKE = str.maketrans("aceopxyiABEHKMOPTXS", "асеорхуіАВЕНКМОРТХЅ")
-_TAGS = 0xE0000  # tag characters: ASCII, shifted here, is invisible
 
 
 class TextInsertion(Config):
@@ -241,7 +226,8 @@ class TextInsertion(Config):
     def versions(self, dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
         """The dialogue with the text, and a control with neutral sentences if the entry requires
         one. None if the dialogue has no such turn or is in another language."""
-        turns = self._turns(dialogue)
+        turns = [i for i, turn in enumerate(dialogue.turns) if turn.role == self.role]
+        turns = {"each": turns, "first": turns[:1], "last": turns[-1:]}[self.where]
         if not turns or dialogue.lang not in self.languages:
             return None
         drawn = rng.permutation(len(self.texts))
@@ -252,31 +238,25 @@ class TextInsertion(Config):
             shown = hidden(text, self.hidden)
             if shown is None:
                 return None
-            contents[turn] = self._with(dialogue, turn, shown)
+            added = [(contents, shown)]
             if self.control == "neutral":
                 try:
-                    neutral = neutral_text(dialogue, rng, len(text))
+                    added.append((controls, _neutral_text(dialogue, rng, len(text))))
                 except CannotInject:
                     return None
-                controls[turn] = self._with(dialogue, turn, neutral)
+            for each, new in added:
+                before = dialogue.turns[turn].content
+                left, right = (new, before) if self.place == "start" else (before, new)
+                each[turn] = attach(left, right, dialogue.lang, "\n" in new)
         control = with_contents(dialogue, controls) if controls else None
         touched = tuple(turns) if self.role == "assistant" else ()
         return Versions(with_contents(dialogue, contents), control, touched)
-
-    def _turns(self, dialogue: Dialogue) -> Sequence[int]:
-        turns = [i for i, turn in enumerate(dialogue.turns) if turn.role == self.role]
-        return {"each": turns, "first": turns[:1], "last": turns[-1:]}[self.where]
-
-    def _with(self, dialogue: Dialogue, turn: int, text: str) -> str:
-        before = dialogue.turns[turn].content
-        parts = (text, before) if self.place == "start" else (before, text)
-        return attach(*parts, dialogue.lang, line_end="\n" in text)
 
 
 def hidden(text: str, how: Hidden) -> str | None:
     """``text`` made invisible or misleading; None if that changes nothing (no Latin letters)."""
     if how == "zero_width":
-        return "".join(c + _ZERO_WIDTH if c.isalnum() else c for c in text)
+        return "".join(c + "\u200b" if c.isalnum() else c for c in text)
     if how == "look_alike":
         changed = text.translate(_LOOK_ALIKE)
         return changed if sum(a != b for a, b in zip(text, changed, strict=True)) > 10 else None

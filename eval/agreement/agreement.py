@@ -18,7 +18,6 @@ from medal_judges.eval.metaeval.ceiling import (
     answers_by_annotator,
     busiest,
     human_ceiling,
-    krippendorff_alpha,
 )
 from medal_judges.eval.metaeval.classification import METRICS
 from medal_judges.eval.metaeval.metaeval import kind_of
@@ -196,11 +195,11 @@ def _figures(
 
     none = f"no two annotators share {MIN_ROWS} rows on which both vary"
     estimates = estimated(weighted(statistic, weights), clusters, none)
-    alpha = krippendorff_alpha(values, measurement, weights)
-    if alpha.value is None:
-        estimates["alpha"] = alpha
+    alpha = estimates["alpha"].value
+    if alpha is None:
+        estimates["alpha"] = Estimate(None, reason="all answers are equal")
     elif why := no_interval(values, measurement):
-        estimates["alpha"] = replace(alpha, reason=why)
+        estimates["alpha"] = Estimate(alpha, reason=why)
     trials = float(clusters.count)
     if weights is not None:  # clusters of different weight
         _, member = np.unique(np.asarray(clusters.names), return_inverse=True)

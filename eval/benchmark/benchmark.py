@@ -66,12 +66,8 @@ def run_benchmark(
     options: BenchmarkOptions, bar: ProgressBar | None = None
 ) -> tuple[BenchmarkRun, Benchmark]:
     """Runs a benchmark; returns the run with its notes, and the figures."""
-    changed = {
-        "weights": options.weights,
-        "output_dir": options.out,
-        "device": options.device,
-        "workers": options.workers if options.workers > 1 else None,
-    }
+    changed = {"weights": options.weights, "output_dir": options.out, "device": options.device}
+    changed["workers"] = str(options.workers) if options.workers > 1 else None
     overrides = [*options.overrides, *(f"{k}={v}" for k, v in changed.items() if v)]
     data = load_config(BenchmarkConfig, options.config, overrides, folder="benchmark").model_dump()
     data["judges"] = [*data["judges"]]
@@ -124,7 +120,7 @@ def run_benchmark(
 def print_benchmark(benchmark: Benchmark, notes: Sequence[str]) -> None:
     """Prints the leaderboard of each set and kind, further tables, then what was skipped."""
     console, view = wide_console(), View(benchmark.rows)
-    for name in view.labels:
+    for name in view.sets:
         for binary in (False, True):
             if dimensions := view.dimensions(name, binary=binary):
                 table = dimension_table(view, name, dimensions)

@@ -146,24 +146,20 @@ class BenchmarkConfig(Config):
         judges = [judge.name for judge in self.judges]
         sets = [one.name for one in self.sets] + [one.name for one in self.injected]
         files = [f"{p.name} on {p.set}" for p in self.predictions]
-        for what, names in (("judges", judges), ("sets", sets), ("predictions", files)):
+        everyone = judges + list({p.name for p in self.predictions})
+        for what, names in (("judges", everyone), ("sets", sets), ("predictions", files)):
             if twice := sorted(name for name, count in Counter(names).items() if count > 1):
                 raise ValueError(
                     f"two {what} are called {', '.join(twice)}: give each its own name"
                 )
-        known = {*judges, *(one.name for one in self.predictions)}
         for name in (name for one in self.cascades for name in (one.weak, one.strong)):
-            if name not in known:
-                there = ", ".join(sorted(known)) or "none"
+            if name not in everyone:
+                there = ", ".join(sorted(everyone)) or "none"
                 raise ValueError(f"a cascade names {name}, which is no judge here; there: {there}")
         for file in self.predictions:
             if file.set not in sets:
                 there = ", ".join(sets) or "none"
                 raise ValueError(
                     f"predictions {file.name!r} are of set {file.set!r}; there: {there}"
-                )
-            if file.name in judges:
-                raise ValueError(
-                    f"predictions {file.name!r} and a judge have the same name: rename one"
                 )
         return self

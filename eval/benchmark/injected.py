@@ -18,13 +18,12 @@ from medal_judges.eval.benchmark.run import Answers
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import Cell, Table
-from medal_judges.stats.correlation import Floats, weighted_auc
+from medal_judges.stats.correlation import Floats, ratio, weighted_auc
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import Clusters, estimated, too_few, wilson
 
 THRESHOLD = 0.5
 KINDS = {"planted": "injected", "innocent": "control", "clean": "clean"}  # files' word: ours
-_NO_TURN = "the judge gives no contributions by turn"
 _COLUMNS = {
     "f1_clean": "F1+ vs clean",
     "f1_control": "F1+ vs matched controls",
@@ -53,12 +52,9 @@ def injected_results(
     *,
     names: Mapping[str, str] | None = None,
 ) -> dict[str, Result]:
-    """Returns the figures of each issue injected into ``rows``, in order of appearance.
-
-    ``names`` maps an issue to the judge's name for it. Unscored rows are left out and show in
-    the counts. Intervals leave out each ``group``; a share of 0 or 1 has Wilson's interval, one
-    trial a group.
-    """
+    """Returns the figures of each issue injected into ``rows``; ``names`` maps an issue to the
+    judge's name for it. Intervals leave out each ``group``; a share of 0 or 1 has Wilson's
+    interval, one trial a group."""
     known = {j.id: j for j in judgements if j.turn is None}
     listed = [row for row in rows if "planted" in row.extra]
     results = {}
@@ -104,14 +100,13 @@ def _figures(rows: Sequence[dict[str, Any]]) -> dict[str, Estimate]:
     controls = {row["pair"]: row["score"] for row in of_kind["innocent"]}
     paired = [row for row in of_kind["planted"] if row["pair"] in controls]
     located = [row for row in of_kind["planted"] if "hit" in row]
+    unlocated = "the judge gives no contributions by turn"
 
-    def estimate(statistic: Callable[[Floats], float], of: Iterable[dict[str, Any]]) -> Estimate:
+    def estimate(of: Iterable[dict[str, Any]], statistic: Callable[[Floats], Floats]) -> Estimate:
         groups = Clusters("conversation", tuple(row["group"] for row in of))
-        return estimated(
-            lambda weights: {"share": np.array([statistic(one) for one in weights])},
-            groups,
-            "undefined",
-        )["share"]
+        return estimated(lambda weights: {"share": statistic(weights)}, groups, "undefined")[
+            "share"
+        ]
 
     def mean(
         of: Sequence[dict[str, Any]], value: Callable[[dict[str, Any]], float], reason: str
@@ -123,26 +118,24 @@ def _figures(rows: Sequence[dict[str, Any]]) -> dict[str, Estimate]:
         share = float(values.mean())
         if share in (0, 1) and not too_few(groups):
             return Estimate(share, *wilson(share * groups.count, groups.count))
-        return estimate(lambda w: float(w @ values / w.sum()), of)
+        return estimate(of, lambda weights: weights @ values / weights.sum(axis=1))
 
     def alarms(kind: str) -> Estimate:
         none = f"no scored {KINDS[kind]} rows"
         return mean(of_kind[kind], lambda row: float(row["score"] >= THRESHOLD), none)
 
-    def versus(kind: str, statistic: Callable[[Floats, Floats, Floats], float]) -> Estimate:
+    def versus(kind: str, statistic: Callable[[Floats, Floats, Floats], Floats]) -> Estimate:
         for needed in ("planted", kind):
             if not of_kind[needed]:
                 return Estimate(None, reason=f"no scored {KINDS[needed]} rows")
-        both = sorted(
-            (row for row in rows if row["kind"] in ("planted", kind)), key=lambda row: row["score"]
-        )
-        scores = np.array([row["score"] for row in both])
+        both = [row for row in rows if row["kind"] in ("planted", kind)]
         labels = np.array([row["kind"] == "planted" for row in both], dtype=np.float64)
-        return estimate(lambda w: statistic(scores, labels, w), both)
+        scores = np.array([row["score"] for row in both])
+        return estimate(both, lambda weights: statistic(labels, scores, weights))
 
     return {
         "recall": alarms("planted"),
-        "auc_clean": versus("clean", area),
+        "auc_clean": versus("clean", weighted_auc),
         "win_rate": mean(
             paired,
             lambda row: 0.5 + 0.5 * float(np.sign(row["score"] - controls[row["pair"]])),
@@ -150,27 +143,18 @@ def _figures(rows: Sequence[dict[str, Any]]) -> dict[str, Estimate]:
         ),
         "f1_clean": versus("clean", weighted_f1),
         "f1_control": versus("innocent", weighted_f1),
-        "auc_control": versus("innocent", area),
+        "auc_control": versus("innocent", weighted_auc),
         "false_alarms": alarms("clean"),
         "control_alarms": alarms("innocent"),
-        "localisation": mean(located, lambda row: row["hit"], _NO_TURN),
-        "localisation_chance": mean(located, lambda row: row["chance"], _NO_TURN),
+        "localisation": mean(located, lambda row: row["hit"], unlocated),
+        "localisation_chance": mean(located, lambda row: row["chance"], unlocated),
     }
 
 
-def area(scores: Floats, labels: Floats, weights: Floats) -> float:
-    """Returns the probability that an injected row scores above another, ties half; NaN if the
-    weights leave rows of one label only."""
-    return float(weighted_auc(labels, scores, weights[None])[0])
-
-
-def weighted_f1(scores: Floats, labels: Floats, weights: Floats) -> float:
-    """Returns F1 of label 1 at the threshold 0.5; NaN if the weights leave neither injected rows
-    nor alarms."""
+def weighted_f1(labels: Floats, scores: Floats, weights: Floats) -> Floats:
+    """Returns F1 of label 1 at the threshold 0.5 of each weighted sample, as ``weighted_auc``."""
     alarmed = scores >= THRESHOLD
-    hits = float(weights @ (labels * alarmed))
-    total = float(weights @ labels + weights @ alarmed)
-    return 2 * hits / total if total else float("nan")
+    return ratio(2 * (weights @ (labels * alarmed)), weights @ labels + weights @ alarmed)
 
 
 def injected_table(

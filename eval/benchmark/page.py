@@ -18,9 +18,9 @@ from medal_judges.eval.benchmark.plots import (
     cascades,
     primary_metric,
     scatter,
-    set_label,
     shown,
 )
+from medal_judges.eval.metaeval.classification import METRICS
 from medal_judges.eval.metaeval.metaeval import ResultRow, SystemAgreement
 from medal_judges.report.chat import TURN_KEY, account, chat_html
 from medal_judges.report.figure import Figure
@@ -52,7 +52,6 @@ from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import MIN_ROWS
 
 GRADED = ("spearman", "within_system", "pearson", "kendall")
-BINARY = ("f1_present", "f1_absent", "precision", "recall", "accuracy")
 _BRIEF = ("precision", "recall", "accuracy")  # their intervals are tooltips
 _LIKE_FOR_LIKE = (
     "○: like for like, the judge against the same annotators as the human ceiling, on the same "
@@ -128,7 +127,7 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
     return write_page(
         output_dir / "report.html",
         benchmark.title,
-        counted([(len(view.judges), "judge"), (len(view.labels), "set")]),
+        counted([(len(view.judges), "judge"), (len(view.sets), "set")]),
         sections,
         foot=Section("signatures", "Signatures", signatures),
         leads=__package__,
@@ -173,17 +172,17 @@ def leaderboard(view: View, figures: Figures) -> Section:
     blocks: list[Block] = [_matrix(view)] if view.headlines else []
     for name, headline in view.headlines.items():
         table = dimension_table(view, name, [headline])
-        figures[f"leaderboard-{view.slugs[name]}"] = Figure(table.title, [table])
+        figures[f"leaderboard-{view.sets[name]}"] = Figure(table.title, [table])
         blocks.append(table)
         if others := view.dimensions(name, binary=False)[1:]:
             table = dimension_table(view, name, others)
-            text = f"{view.labels[name]}: {len(others)} more graded dimensions"
+            text = f"{name}: {len(others)} more graded dimensions"
             blocks.append(Fold(text, [table]))
-    with_issues = {name: d for name in view.labels if (d := view.dimensions(name, binary=True))}
+    with_issues = {name: d for name in view.sets if (d := view.dimensions(name, binary=True))}
     if with_issues:
         blocks.append(Markup("<h3>Issues: present or absent</h3>"))
     for i, (name, issues) in enumerate(with_issues.items()):
-        text = f"{view.labels[name]}: {len(issues)} issues"
+        text = f"{name}: {len(issues)} issues"
         blocks.append(Fold(text, [dimension_table(view, name, issues)], is_open=i == 0))
     return Section("leaderboard", "Leaderboard", blocks)
 
@@ -198,7 +197,7 @@ def _matrix(view: View) -> Table:
     }
     worst: dict[str, Estimate] = {}
     for judge, of_judge in ranks.items():
-        missing = [view.labels[at[0]] for at in large if of_judge[at].value is None]
+        missing = [at[0] for at in large if of_judge[at].value is None]
         none = f"no number on {', '.join(missing)}"
         none = none if large else f"every set has fewer than {MIN_ROWS} rows"
         worst[judge] = Estimate(None, reason=none)
@@ -213,7 +212,7 @@ def _matrix(view: View) -> Table:
     no_worst = Estimate(None, reason="a ceiling belongs to one set")
     ceilings = [human_ceiling(view.rows(*at), "spearman") for at in places]
     rows.append(("human ceiling (beside ○ below)", no_worst, *ceilings))
-    columns = ("Judge", "Worst set", *(f"{view.labels[name]}: {d}" for name, d in places))
+    columns = ("Judge", "Worst set", *(f"{name}: {d}" for name, d in places))
     title = "Spearman ρ with people on every set, best worst set first"
     return Table(title, columns, rows, pinned={-1: "ceiling"})
 
@@ -222,7 +221,7 @@ def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
     """Judges of one set on dimensions that are all graded or all issues, a group of rows each; the
     headline figure as text and as a bar."""
     binary = view.rows(name, dimensions[0])[0].kind == "binary"
-    metrics = BINARY if binary else GRADED
+    metrics = METRICS if binary else GRADED
     main, span = metrics[0], (0.0 if binary else -1.0, 1.0)
     rows: list[Row] = []
     headings: dict[int, str] = {}
@@ -259,7 +258,7 @@ def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
     heads = [label(metric) for metric in metrics]
     columns = ("Judge", heads[0], "", "Like for like", "minus ceiling", "Noise-free", *heads[1:],
                "n", "Coverage")  # fmt: skip
-    title = view.labels[name]
+    title = name
     if binary or len(dimensions) == 1:
         title += f": {'issues' if binary else dimensions[0]}"
     return Table(title, columns, rows, headings=headings, pinned=pinned)
@@ -268,7 +267,7 @@ def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
 def slices(view: View, part: str, title: str) -> Section:
     """Each set by ``part`` (lang or chatbot), judges side by side, if it has several."""
     blocks: list[Block] = []
-    for name, set_name in view.labels.items():
+    for name in view.sets:
         tables = []
         for dimension in view.dimensions(name):
             judged = view.rows(name, dimension)
@@ -294,11 +293,11 @@ def slices(view: View, part: str, title: str) -> Section:
                 size = next(iter(sizes), None) if one else judged[0].n
                 rows.append((one.split(":", 1)[1] if one else "all", size, *cells, ceiling))
             columns = (title, "n", *(row.judge for row in judged), "human ceiling")
-            heading = f"{set_name}: {dimension}, {label(metric)} by {title.lower()}"
+            heading = f"{name}: {dimension}, {label(metric)} by {title.lower()}"
             tables.append(Table(heading, columns, rows, _LIKE_FOR_LIKE, pinned={-1: "total"}))
         blocks += tables[:1]
         if more := tables[1:]:
-            blocks.append(Fold(f"{set_name}: {len(more)} more dimensions", more))
+            blocks.append(Fold(f"{name}: {len(more)} more dimensions", more))
     return Section(f"by-{part}", f"{title}s", blocks)
 
 
@@ -307,8 +306,7 @@ def systems(agreements: Sequence[SystemAgreement]) -> Section:
     people's split half at the end."""
     groups: dict[tuple[str, str], list[SystemAgreement]] = {}
     for one in agreements:
-        key = set_label(one.set_name, one.level), one.dimension
-        groups.setdefault(key, []).append(one)
+        groups.setdefault((one.set_name, one.dimension), []).append(one)
     tables = []
     for (set_name, dimension), listed in groups.items():
         listed.sort(key=lambda one: -(one.figures["soft_pairwise_accuracy"].value or 0))

@@ -12,7 +12,7 @@ import numpy as np
 
 from medal_judges.eval.metaeval.comparison import CascadeCurve
 from medal_judges.eval.metaeval.metaeval import ResultRow
-from medal_judges.records.rating import rescale
+from medal_judges.records.labelled import rescale
 from medal_judges.records.signature import Signature, require_comparable
 from medal_judges.report.figure import (
     OTHER_INDEX,
@@ -31,30 +31,22 @@ from medal_judges.report.table import Row, Table, unique_slugs
 from medal_judges.stats.estimate import Estimate
 
 UNKNOWN = "unknown chatbot"
-_GRADED_BINS = 8
-_BINARY_BINS = 10
+_GRADED_BINS, _BINARY_BINS = 8, 10
 # Rows with similar scores: mean score and mean human answer on the scale of people's answers, the
 # number of rows, and their weight.
 Bin = tuple[float, float, int, float]
-
-
 Figures = dict[str, Figure]
 
 
-def set_label(name: str, level: str) -> str:
-    return name if level == "dialogue" else f"{name} ({level} level)"
-
-
 class View:
-    """Result rows by set, dimension and judge, in order of appearance; ``labels`` and ``slugs`` are
-    the sets' names on the page and in file names, ``headlines`` each set's ``overall`` or first
-    graded dimension. Raises MedalError if signatures of one table differ in data or dimension."""
+    """Result rows by set, dimension and judge, in order of appearance; ``sets`` are the sets' names
+    with those in file names, ``headlines`` each set's ``overall`` or first graded dimension. Raises
+    MedalError if signatures of one table differ in data or dimension."""
 
     def __init__(self, rows: Sequence[ResultRow]) -> None:
         self.judges = list(dict.fromkeys(row.judge for row in rows))
-        self.labels = {row.set_name: set_label(row.set_name, row.level) for row in rows}
-        slugs = unique_slugs(list(self.labels.values()))
-        self.slugs = dict(zip(self.labels, slugs, strict=True))
+        names = list(dict.fromkeys(row.set_name for row in rows))
+        self.sets = dict(zip(names, unique_slugs(names), strict=True))
         self._rows: dict[tuple[str, str], dict[str, ResultRow]] = {}
         for row in rows:
             self._rows.setdefault((row.set_name, row.dimension), {})[row.judge] = row
@@ -62,7 +54,7 @@ class View:
             # A signature without data (a bare baseline) cannot contradict the others.
             signatures = [Signature.parse(row.signature) for row in by_judge.values()]
             require_comparable([s for s in signatures if s.data is not None])
-        graded = {name: self.dimensions(name, binary=False) for name in self.labels}
+        graded = {name: self.dimensions(name, binary=False) for name in self.sets}
         self.headlines = {name: found[0] for name, found in graded.items() if found}
 
     def dimensions(self, name: str, *, binary: bool | None = None) -> list[str]:
@@ -137,9 +129,9 @@ def scatter(view: View, figures: Figures) -> Section:
                     count=f"{len(dots):,} rows{drawn}",
                 )
             )
-        title = f"{view.labels[name]}: {headline}"
+        title = f"{name}: {headline}"
         blocks.append(figure := Figure(title, panels, title, legend, "Chatbots"))
-        figures[f"scatter-{view.slugs[name]}"] = figure
+        figures[f"scatter-{view.sets[name]}"] = figure
     return Section("scatter", "Judge against people", blocks, link="Scatter")
 
 
@@ -152,8 +144,7 @@ def cascades(curves: Sequence[CascadeCurve], figures: Figures) -> Section:
     """A panel and a table for each curve."""
     panels, tables = [], []
     for curve in curves:
-        place = f"{set_label(curve.set_name, curve.level)}, {curve.dimension}"
-        title = f"{curve.weak}, then {curve.strong}: {place}"
+        title = f"{curve.weak}, then {curve.strong}: {curve.set_name}, {curve.dimension}"
         costs = list(dict.fromkeys(key for point in curve.points for key in point.cost))
         rows: list[Row] = [
             (
@@ -167,33 +158,26 @@ def cascades(curves: Sequence[CascadeCurve], figures: Figures) -> Section:
         units = [f"{key} for 1,000 rows" for key in costs]
         columns = ("Share deferred", "Spearman ρ", "ρ at random", *units)
         tables.append(Table(title, columns, rows))
-        estimates = [p.spearman for p in curve.points if p.spearman.value is not None]
-        ends = [v for e in estimates for v in (e.low, e.value, e.high) if v is not None]
-        ends += [p.at_random for p in curve.points if estimates and p.at_random is not None]
-        whiskers = [
-            Line([(p.share, p.spearman.low), (p.share, p.spearman.high)], "whisker")
-            for p in curve.points
-            if None not in (p.spearman.low, p.spearman.high)
-        ]
+        each = [(p.share, p.spearman, p.at_random) for p in curve.points]
+        ends = [v for _, e, mean in each for v in (e.low, e.value, e.high, mean) if v is not None]
         panels.append(
             Plot(
                 title=title,
                 x=Axis("share deferred", (0.0, 1.0)),
                 y=Axis("Spearman ρ", padded(ends or [0.0])),
                 marks=[
-                    *whiskers,
-                    Line([(p.share, p.at_random) for p in curve.points], "trend dashed"),
-                    Line([(p.share, p.spearman.value) for p in curve.points], "trend"),
+                    *(Line([(x, e.low), (x, e.high)], "whisker") for x, e, _ in each),
+                    Line([(x, mean) for x, _, mean in each], "trend dashed"),
+                    Line([(x, e.value) for x, e, _ in each], "trend"),
                 ],
                 description=f"Spearman by share deferred, {title}",
                 count=f"{curve.n:,} rows",
                 missing="" if ends else "undefined",
             )
         )
-    blocks: list[Block] = [*tables]
     if panels:
         figures["cascades"] = Figure("Cascades", panels)
-        blocks.insert(0, figures["cascades"])
+    blocks: list[Block] = [figures["cascades"], *tables] if panels else []
     return Section("cascades", "Cascades", blocks)
 
 
@@ -202,16 +186,16 @@ def calibration(view: View, figures: Figures) -> Section:
     colours = {judge: min(i, OTHER_INDEX) for i, judge in enumerate(view.judges)}
     legend = list(colours.items())
     folds: list[Block] = []
-    for name, text in view.labels.items():
+    for name in view.sets:
         panels = [
-            calibration_panel(f"{text}: {dimension}", rows, colours)
+            calibration_panel(f"{name}: {dimension}", rows, colours)
             for dimension in view.dimensions(name)
             if (rows := [row for row in view.rows(name, dimension) if row.points])
         ]
         if panels:
-            title = f"{text}: calibration"
-            figures[f"calibration-{view.slugs[name]}"] = Figure(title, panels, legend=legend)
-            folds.append(Fold(text, [Figure(title, panels)], is_open=not folds))
+            title = f"{name}: calibration"
+            figures[f"calibration-{view.sets[name]}"] = Figure(title, panels, legend=legend)
+            folds.append(Fold(name, [Figure(title, panels)], is_open=not folds))
     blocks = [Strip(legend, "Judges", folds)] if folds else []
     return Section("calibration", "Calibration", blocks)
 
@@ -232,9 +216,8 @@ def calibration_panel(title: str, rows: Sequence[ResultRow], colours: Mapping[st
             dots = []
             for score, human, n, _ in parts:
                 tooltip = f"{judge}: score {number(score)}, people {number(human)}, {n:,} rows"
-                dots.append(
-                    Dot(score, human, colour, tooltip, 1.5 + 3 * (n / largest) ** 0.5, "bin")
-                )
+                radius = 1.5 + 3 * (n / largest) ** 0.5
+                dots.append(Dot(score, human, colour, tooltip, radius, "bin"))
             marks.append(dots)
             scale = row.judge_scale
             if row.kind != "binary" and scale is not None and scale != row.human_scale:
@@ -292,10 +275,8 @@ def off_scale(row: ResultRow) -> str | None:
     if row.kind == "binary":
         inside = all(0 <= p.score <= 1 for p in row.points)
         return None if inside else "its scores are not probabilities"
-    if row.human_scale is None:
-        return "people's scale is not stated"
-    if row.judge_scale is None:
-        return "its scale is not stated"
+    if row.human_scale is None or row.judge_scale is None:
+        return "its scale is not stated" if row.human_scale else "people's scale is not stated"
     low, high = padded(row.judge_scale, 0.1)
     inside = sum(low <= p.score <= high for p in row.points) >= 0.95 * len(row.points)
     return None if inside else "its scores leave its own scale"

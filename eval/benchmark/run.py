@@ -27,19 +27,16 @@ from medal_judges.eval.benchmark.config import (
     SetConfig,
 )
 from medal_judges.eval.benchmark.published import check_published
-from medal_judges.inference.judge_choice import cached_answers, choose_judge
+from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.predictions import judge_once
 from medal_judges.inference.ray_judge import opened
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.reading.options import DEFAULT_READING
 from medal_judges.records.judgement import Judgement
-from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.rating import Scale
+from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.records.signature import content_hash
 from medal_judges.stats.weights import Weights, weighting_note
 from medal_judges.storage.judgements import read_judgements
-
-Progress = Callable[[str, str, int], None]  # judge, set, rows done since the last call
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +72,7 @@ class Answers:
 
 @dataclass(slots=True)
 class BenchmarkRun:
-    """Loaded sets and the answers by set. ``notes``: what was skipped and why; ``cached``: answers
-    from the cache, by judge."""
+    """Loaded sets and the answers by set. ``notes``: what was skipped and why."""
 
     config: BenchmarkConfig
     sets: dict[str, BenchmarkSet] = field(default_factory=dict)
@@ -84,7 +80,6 @@ class BenchmarkRun:
     answers: dict[str, list[Answers]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     weighting: list[str] = field(default_factory=list)
-    cached: list[str] = field(default_factory=list)
 
 
 def load_set(
@@ -95,11 +90,7 @@ def load_set(
     Raises SourceError or DataError if another one is missing, and ConfigError if no row is left or
     none has a dimension that ``config`` names.
     """
-    from medal_judges.data_prep.sources.abceval import (
-        lift_to_dialogues,
-        published_judgements,
-        to_issues,
-    )
+    from medal_judges.data_prep.sources import abceval
     from medal_judges.data_prep.sources.registry import load_spec
 
     options = config.read_options if isinstance(config, SetConfig) else DEFAULT_READING
@@ -119,7 +110,7 @@ def load_set(
         dimensions = {issue: issue for issue in issues if issue}
         return BenchmarkSet(tuple(rows), f"{config.name}@{data_hash(rows)}", dimensions)
     if config.view == "abceval_issues_by_dialogue":
-        rows = list(lift_to_dialogues(map(to_issues, rows)))
+        rows = list(abceval.lift_to_dialogues(map(abceval.to_issues, rows)))
     chosen = [
         row
         for row in rows
@@ -145,7 +136,7 @@ def load_set(
         config.dimensions,
         config.level,
         tuple(row for row in rows if row.id not in ids),
-        {labeller: tuple(published_judgements(rows, labeller)) for labeller in config.published},
+        {who: tuple(abceval.published_judgements(rows, who)) for who in config.published},
     )
 
 
@@ -184,19 +175,20 @@ def prepare(config: BenchmarkConfig, *, offline: bool | None = None) -> Benchmar
                 hint=f"dimensions map the set's name to the judge's; the sets have: "
                 f"{', '.join(sorted(known))}",
             )
-    if config.weights != "none":
-        if all(data.weights == "none" for data in run.sets.values()):
-            raise ConfigError(
-                f"--weights {config.weights}: no set has rows with weights",
-                hint="medal curate writes them into curation.weight of its rows",
-            )
-        for name in run.injected:
-            run.weighting.append(f"injected set {name}: not a selection, so all rows count alike")
+    used = {data.weights for data in run.sets.values()}
+    if config.weights != "none" and config.weights not in used:
+        raise ConfigError(
+            f"--weights {config.weights}: no set has rows with weights",
+            hint="medal curate writes them into curation.weight of its rows",
+        )
     return run
 
 
-def judge_all(run: BenchmarkRun, options: BenchmarkOptions, progress: Progress) -> None:
+def judge_all(
+    run: BenchmarkRun, options: BenchmarkOptions, progress: Callable[[str, str, int], None]
+) -> None:
     """Fills ``run.answers``: predictions of every judge on every set, then files of predictions.
+    ``progress`` gets the judge, the set and the rows done since its last call.
 
     Loads one judge at a time. A missing optional one becomes a note. Raises JudgeLoadError,
     NotAvailableError or MissingExtraError for any other.
@@ -232,13 +224,9 @@ def judge_all(run: BenchmarkRun, options: BenchmarkOptions, progress: Progress) 
                         data=data.data,
                         progress=partial(progress, config.name, name),
                     )
+                    who = config.name, str(judge.signature())
                     scales = {d: (has[d].low, has[d].high) for d in dimensions}
-                    signature = str(judge.signature())
-                    run.answers[name].append(
-                        Answers(config.name, signature, judgements, names, scales)
-                    )
-                if line := cached_answers([judge]):
-                    run.cached.append(f"{config.name}: {line}")
+                    run.answers[name].append(Answers(*who, judgements, names, scales))
         except (JudgeLoadError, MissingExtraError, NotAvailableError) as error:
             if not config.optional:
                 raise

@@ -11,8 +11,7 @@ import numpy as np
 
 from medal_judges.errors import MedalError
 from medal_judges.records.judgement import Judgement
-from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.rating import mean
+from medal_judges.records.labelled import LabelledDialogue, mean
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.intervals import Clusters, choose_clusters
 from medal_judges.stats.weights import Weights, row_weights
@@ -58,6 +57,13 @@ class Aligned:
             len(index),
             None if self.weights is None else self.weights[index],
         )
+
+    def shared(self, other: Aligned) -> tuple[Aligned, Aligned]:
+        """Returns the rows that ``other`` has too, with the scores of either, in this order."""
+        at = {(row.id, row.turn): j for j, row in enumerate(other.rows)}
+        keys = [(row.id, row.turn) for row in self.rows]
+        mine = self.part(i for i, key in enumerate(keys) if key in at)
+        return mine, other.part(at[key] for key in keys if key in at)
 
 
 def align(

@@ -1,12 +1,10 @@
 """What people agree on: the human ceiling, and a judge's agreement without annotators' noise.
 
-A judge is usually compared with the mean of all annotators; an annotator can only be compared with
-the others, whose mean is noisier. So an annotator as good as the rest seems worse than a judge who
-is no better. ``like_for_like`` gives both the same target on the same rows: an exchangeable further
-person then scores, on average, the ceiling (tested).
+A judge is usually compared with the mean of all annotators, an annotator with the others, whose
+mean is noisier: an annotator as good as the rest seems worse than a judge who is no better.
+``like_for_like`` compares both with the same others, on the same rows.
 
-Noise: graded answers follow an additive model (quality of the dialogue, leaning of the annotator,
-error). The variance that annotators share follows from how far answers to one dialogue differ; a
+Graded answers follow an additive model: quality of the dialogue, leaning of the annotator, error. A
 correlation with the mean answer is divided by the root of that mean's reliability (Spearman 1904;
 Shrout and Fleiss 1979). Issues follow Dawid and Skene (1979), as crowd-kit fits it, with the judge
 as one more annotator. The posterior of an issue model would not do: noisy answers attenuate it.
@@ -87,8 +85,12 @@ def against_ceiling(aligned: Aligned, kind: Kind, *, whole: bool = True) -> dict
         assert one is not None and two is not None  # their figures are defined
         one, two = weighted(one, weights), weighted(two, weights)
         difference = paired_difference(one, two, headline, clusters)
+    alpha = Estimate(None, reason="all answers are equal")
+    if np.nanmax(values) != np.nanmin(values):
+        own = np.ones(len(values)) if weights is None else weights / weights.mean()
+        alpha = Estimate(float(alpha_statistic(values, MEASUREMENT[kind])(own[None])[0]))
     return {
-        "ceiling": person | {"alpha": krippendorff_alpha(values, MEASUREMENT[kind], weights)},
+        "ceiling": person | {"alpha": alpha},
         "like_for_like": judge,
         "ceiling_rows": len(shared.rows),
         "ceiling_difference": difference,
@@ -104,13 +106,12 @@ def human_ceiling(
     judge: Floats | None = None,
     weights: Floats | None = None,
 ) -> dict[str, Estimate]:
-    """Returns the agreement of one annotator with the others, with intervals; with ``judge``,
-    scores of shape (rows,), the judge takes the annotator's place.
+    """Returns the agreement of one annotator with the others, or of ``judge``, scores of shape
+    (rows,), in the annotator's place. ``values``: shape (rows, annotators), NaN if not given.
 
     Graded: correlations with the mean of the others, averaged over the positions of the label list
-    by rows. Issues: F1+, F1-, precision, recall and accuracy against another annotator, averaged
-    over all ordered pairs of positions (MEDAL, Figure 5). ``values``: shape (rows, annotators), NaN
-    if not given. Graded positions with fewer than 3 rows, or with a constant side, are left out.
+    by rows; positions with fewer than 3 rows or a constant side are left out. Issues: F1+, F1-,
+    precision, recall and accuracy, averaged over ordered pairs of positions (MEDAL, Figure 5).
     """
     names = METRICS if kind == "binary" else CORRELATIONS[: 5 if chatbots else 3]
     statistic = ceiling_statistic(values, kind, chatbots, judge)
@@ -171,18 +172,6 @@ def busiest(values: Floats) -> list[int]:
     MOST_COLUMNS with most answers, since pairs grow by the square."""
     answers = np.isfinite(values).sum(axis=0)
     return sorted(np.argsort(-answers, kind="stable")[:MOST_COLUMNS].tolist())
-
-
-def krippendorff_alpha(values: Floats, measurement: str, weights: Floats | None = None) -> Estimate:
-    """Returns Krippendorff's alpha of ``values``, shape (rows, annotators), NaN if not given;
-    ``measurement`` is nominal, ordinal or interval."""
-    shared = values[np.isfinite(values).sum(axis=1) > 1]
-    if not len(shared):
-        return Estimate(None, reason="no row has answers of two annotators")
-    if np.nanmax(shared) == np.nanmin(shared):
-        return Estimate(None, reason="all answers are equal")
-    own = np.ones(len(values)) if weights is None else weights / weights.mean()
-    return Estimate(float(alpha_statistic(values, measurement)(own[None, :])[0]))
 
 
 def noise_free(aligned: Aligned, kind: Kind, dimension: str) -> dict[str, Estimate]:
@@ -312,10 +301,10 @@ def issue_noise_free(values: Floats, named: bool, score: Floats) -> dict[str, Es
     sensitivity, specificity = (float(errors[label].get((judge, label), 0.0)) for label in (1, 0))
     there = float(priors[1])
     wrong = there * (1 - sensitivity) + (1 - there) * (1 - specificity)
-    found = {}
-    for name, right in zip(names, (there * sensitivity, (1 - there) * specificity), strict=True):
-        found[name] = Estimate(None, reason="the model has no such dialogue")
-        if 2 * right + wrong > 0:
-            figure = 2 * right / (2 * right + wrong)
-            found[name] = Estimate(figure, reason="no interval: one fit of the rater model")
-    return found
+    rights = there * sensitivity, (1 - there) * specificity
+    return {
+        name: Estimate(2 * right / (2 * right + wrong), reason="no interval: one fit of the model")
+        if 2 * right + wrong > 0
+        else Estimate(None, reason="the model has no such dialogue")
+        for name, right in zip(names, rights, strict=True)
+    }

@@ -1,8 +1,5 @@
 """Comparison: every pair of judges of a set and dimension, on the rows that both scored; means of a
 judge over dimensions; cascades of a weak and a strong judge.
-
-MEDAL tests issues by McNemar (Figure 5). With several annotators a judge is right on a row if most
-of them agree with it; rows on which they are split evenly count for neither.
 """
 
 from __future__ import annotations
@@ -42,20 +39,13 @@ from medal_judges.stats.weights import weighted
 
 GRADED, ISSUES = "Differences between judges", "Differences between judges on issues"
 CEILING, MEANS = "Judges against one annotator", "Means over dimensions"
-_PAIRS = (
+_PAIRS_NOTE = (
     "Every pair of judges, on the rows that both scored. p-values are computed like the intervals; "
     "Holm's correction is over all lines of this table, each test separately. A p above 0.05 does "
-    "not show that two judges are equal. "
-)
-_GRADED_NOTE = (
-    f"{_PAIRS}Williams' test assumes independent rows of equal weight, so it is left out for "
-    "weighted rows. The difference is in Spearman's ρ."
-)
-_ISSUE_NOTE = (
-    f"{_PAIRS}McNemar's exact test assumes independent rows of equal weight, so it is left out for "
-    "weighted rows. The difference is in F1+, against each annotator and averaged. For McNemar a "
-    "judge is right on a row if most annotators agree with it; rows on which they are split evenly "
-    "count for neither."
+    "not show that two judges are equal. Williams' and McNemar's tests assume independent rows of "
+    "equal weight, so they are left out for weighted rows. F1+ is against each annotator and "
+    "averaged; for McNemar (MEDAL, Figure 5) a judge is right on a row if most annotators agree "
+    "with it, and rows on which they are split evenly count for neither."
 )
 _CEILING_NOTE = (
     "The judge, like for like, minus one annotator, both against the same others on the same rows "
@@ -84,9 +74,9 @@ def comparison_tables(judged: Sequence[JudgedRows]) -> list[Table]:
     annotator; some without a line."""
     accepted = [one for one in judged if not one.row.under_floor]
     tables = []
-    for title, binary, compare, columns, note in (
-        (GRADED, False, _spearman, _RHO, _GRADED_NOTE),
-        (ISSUES, True, _f1, _F1, _ISSUE_NOTE),
+    for title, binary, compare, columns in (
+        (GRADED, False, _spearman, _RHO),
+        (ISSUES, True, _f1, _F1),
     ):
         chosen = [one for one in accepted if (one.row.kind == "binary") == binary]
         for name, where in (
@@ -95,7 +85,7 @@ def comparison_tables(judged: Sequence[JudgedRows]) -> list[Table]:
         ):
             heads = (*where, "Better", "Other", *columns)
             lines = _pairs(chosen, compare, by_language="Language" in where)
-            tables.append(Table(name, heads, _corrected(heads, lines), note))
+            tables.append(Table(name, heads, _corrected(heads, lines), _PAIRS_NOTE))
     lines = []
     for row in (one.row for one in accepted):
         difference = row.ceiling_difference
@@ -120,18 +110,14 @@ def _pairs(
         found = {row.dialogue.lang for one in group for row in one.aligned.rows}
         langs = sorted(found) if by_language and len(found) > 1 else [] if by_language else [None]
         for lang, (one, other) in product(langs, combinations(group, 2)):
-            sides = zip(other.aligned.rows, other.aligned.score, strict=True)
-            scores = {(row.id, row.turn): score for row, score in sides}
-            shared = one.aligned.part(
-                i
-                for i, row in enumerate(one.aligned.rows)
-                if (row.id, row.turn) in scores and lang in (None, row.dialogue.lang)
-            )
-            second = np.array([scores[r.id, r.turn] for r in shared.rows], dtype=np.float64)
+            sides = one.aligned.shared(other.aligned)
+            if lang is not None:
+                chosen = [i for i, r in enumerate(sides[0].rows) if r.dialogue.lang == lang]
+                sides = sides[0].part(chosen), sides[1].part(chosen)
             names = one.row.judge, other.row.judge
-            cells = compare(shared, shared.score, second)
+            cells = compare(sides[0], sides[0].score, sides[1].score)
             if isinstance(cells[0], Estimate) and (cells[0].value or 0.0) < 0:
-                cells = compare(shared, second, shared.score)
+                cells = compare(sides[0], sides[1].score, sides[0].score)
                 names = names[1], names[0]
             lines.append((*where, *([] if lang is None else [lang]), *names, *cells))
     return lines
@@ -241,19 +227,11 @@ def cascade_curve(
 ) -> CascadeCurve:
     """Returns agreement and cost for shares of rows deferred from 0 to 1, the least sure first.
 
-    The first and last point are the judges' own figures on the rows that both scored. Uncertainty
-    is the standard deviation of the weak judge's distribution, as in the hybrid judge ``cascade``.
-    ``judge_dimension``: the weak judge's name; ``seed``: of the random orders. Raises MedalError if
-    the weak judge gives no distribution.
+    Uncertainty is the standard deviation of the weak judge's distribution of ``judge_dimension``,
+    as in the hybrid judge ``cascade``; ``seed`` is of the random orders. Raises MedalError if there
+    is no distribution.
     """
-    at = {(row.id, row.turn): j for j, row in enumerate(strong.aligned.rows)}
-    pairs = [
-        (i, at[row.id, row.turn])
-        for i, row in enumerate(weak.aligned.rows)
-        if (row.id, row.turn) in at
-    ]
-    rows = weak.aligned.part(i for i, _ in pairs)
-    others = strong.aligned.part(j for _, j in pairs)
+    rows, others = weak.aligned.shared(strong.aligned)
     spreads = [judgement.uncertainty(judge_dimension) for judgement in rows.judgements]
     if None in spreads:
         raise MedalError(
@@ -261,7 +239,7 @@ def cascade_curve(
             "measure its uncertainty",
             hint="a weak judge needs an ordinal or binary dimension, and a calibration",
         )
-    count, human = len(pairs), rows.human
+    count, human = len(rows.rows), rows.human
     order = np.argsort(-np.array(spreads, dtype=np.float64), kind="stable")
     weights = np.ones(count) if rows.weights is None else rows.weights
     judgements = list(zip(rows.judgements, others.judgements, strict=True))

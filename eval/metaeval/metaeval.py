@@ -19,11 +19,9 @@ from medal_judges.eval.metaeval.classification import (
     confusion_cells,
     not_classifiable,
 )
-from medal_judges.records.contributions import Contributions
 from medal_judges.records.dimension import Kind
-from medal_judges.records.judgement import Judgement
-from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.rating import Scale
+from medal_judges.records.judgement import Contributions, Judgement
+from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.stats.correlation import correlation_statistic, correlations, undefined_reason
 from medal_judges.stats.estimate import Estimate, undefined
 from medal_judges.stats.intervals import with_intervals
@@ -261,12 +259,10 @@ def disagreements(judged: JudgedRows, judge_dimension: str, top: int = 6) -> lis
     )
     ids = np.array([row.id for row in aligned.rows])
     order = np.lexsort((ids, -np.abs(human - score)))
+    row = judged.row
     return [
         Disagreement(
-            judge=judged.row.judge,
-            set_name=judged.row.set_name,
-            dimension=judged.row.dimension,
-            id=aligned.rows[i].id,
+            *(row.judge, row.set_name, row.dimension, aligned.rows[i].id),
             human=float(aligned.human[i]),
             score=float(aligned.score[i]),
             human_rank=float(human[i]),

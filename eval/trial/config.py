@@ -15,14 +15,15 @@ from medal_judges.reading.options import DEFAULT_READING, ReadOptions
 from medal_judges.stats.estimate import Estimate
 
 # The score should stay, not rise, not obey an instruction, fall; or a figure about daily use.
+# training/card/templates/card.md and docs/results/trial.md use the same words.
 Group = Literal["same", "no_gain", "attack", "must_fall", "use"]
 Verdict = Literal["green", "amber", "red", "none"]  # none: too few pairs, or nothing to judge
 GROUPS: Mapping[Group, str] = {
-    "same": "What should not matter",
-    "no_gain": "What must not buy a score",
+    "same": "Irrelevant changes",
+    "no_gain": "Cheap gains",
     "attack": "Attacks",
-    "must_fall": "What must matter",
-    "use": "Calibration and cost",
+    "must_fall": "Faults",
+    "use": "Coverage and cost",
 }
 
 
@@ -60,9 +61,7 @@ class TrialConfig(Config):
     of the eight shipped conversations, in each of ``languages``. ``per_check``: maximum pairs of
     each check (None: no limit). ``checks``: names of checks or groups (empty: all). ``doses``:
     strengths of an injected issue. ``texts``: further files like configs/trial/texts.yaml.
-    ``turn_level``: pairs that are also scored turn by turn. ``parallel``: a source of parallel
-    dialogues (``xdial:fed``) for the language check, skipped if it is not on this machine.
-    ``rated``: sources with human ratings (spec -> dimension) for calibration.
+    ``turn_level``: pairs that are also scored turn by turn.
     """
 
     seed: int = Field(default=0, ge=0)
@@ -76,10 +75,6 @@ class TrialConfig(Config):
     doses: tuple[int, ...] = (1, 2, 3)
     texts: tuple[str, ...] = ()
     turn_level: int = Field(default=12, ge=0)
-    parallel: str | None = None
-    parallel_dialogues: int = Field(default=12, ge=3)
-    rated: Mapping[str, str] = {}
-    rated_rows: int = Field(default=100, ge=1)
     bounds: str = "trial/bounds"
 
     def wants(self, check: str, group: str) -> bool:

@@ -1,4 +1,5 @@
-"""The edits of a trial, and the plan: every version to score and the pairs to compare.
+"""The dialogues of a trial, their edits, and the plan: every version to score and the pairs to
+compare.
 
 An edit of your own is one more object in the list that ``run_trial`` takes, or an entry in a YAML
 file like configs/trial/texts.yaml:
@@ -9,16 +10,17 @@ file like configs/trial/texts.yaml:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
+from medal_judges.config import config_text, parse_yaml
 from medal_judges.data_prep.perturbation import versions as surface
-from medal_judges.data_prep.perturbation.edit import LANGUAGES, stable_hash
+from medal_judges.data_prep.perturbation.edit import LANGUAGES, Donors, stable_hash
 from medal_judges.data_prep.perturbation.injection import (
     ISSUES,
     STRENGTHS,
@@ -29,19 +31,104 @@ from medal_judges.data_prep.perturbation.injection import (
     third,
 )
 from medal_judges.data_prep.perturbation.versions import Versions, text_insertions
-from medal_judges.errors import ConfigError
+from medal_judges.data_prep.sources.registry import load_spec
+from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.eval.trial.config import Group, TrialConfig
-from medal_judges.eval.trial.dialogues import TrialData
-from medal_judges.records.dialogue import Dialogue
+from medal_judges.reading.options import DEFAULT_READING, ReadOptions
+from medal_judges.reading.report import ReadingReport
+from medal_judges.records.dialogue import Dialogue, Role, Turn
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.languages import UNKNOWN_LANGUAGE
 from medal_judges.records.signature import content_hash
 
+SHIPPED = "chitchat:test"
 LONG, DEEP = 60, (3, 6)  # turns of a long dialogue; the range of its early fault
 LANGUAGE, REFERENCE = "language", "en"  # the check of a dialogue against its translations
-# Checks without an edit: the same dialogues again, translations, rated rows.
+# Checks without an edit: the same dialogues again, translations, coverage and cost.
 AGAIN, ROW_ORDER, DIMENSION_ORDER = "again", "row_order", "dimension_order"
-EXTRA = (AGAIN, ROW_ORDER, DIMENSION_ORDER, LANGUAGE, "calibration", "use")
+EXTRA = (AGAIN, ROW_ORDER, DIMENSION_ORDER, LANGUAGE, "use")
 _SEVERAL = (("repetitive", 2), ("irrelevant", 2), ("unsafe", 1))
 _PAIR = ["check", "strength", "conversation", "lang", "before", "after", "touched"]
+
+
+@dataclass(slots=True)
+class TrialData:
+    """``groups``: the conversation of each id. ``translated``: the shipped conversations, by name
+    and language. ``notes``: what is missing on this machine."""
+
+    dialogues: list[Dialogue]
+    groups: dict[str, str]
+    donors: Donors
+    translated: Mapping[str, Mapping[str, Dialogue]]
+    notes: list[str] = field(default_factory=list)
+
+
+def load_data(
+    config: TrialConfig,
+    file: str | None = None,
+    *,
+    reading: ReadingReport | None = None,
+    options: ReadOptions = DEFAULT_READING,
+) -> TrialData:
+    """Loads the dialogues of ``file``, or the chitchat package and the shipped conversations. Uses
+    no network. Raises ConfigError if no dialogue is left."""
+    notes = []
+    every = dict(list(own_dialogues().items())[: config.own])
+    own = {n: {lang: by[lang] for lang in config.languages} for n, by in every.items()}
+    rows: list[LabelledDialogue] = []
+    if file is not None:
+        rows = load_spec(file, reading=reading, options=options)
+    else:
+        try:
+            rows = load_spec(SHIPPED)
+        except MissingExtraError as error:
+            notes.append(f"without real conversations in English: {error}")
+    chosen = []
+    for row in rows:  # of the shipped dialogues only those of medium length
+        turns = len(row.dialogue.turns)
+        fits = turns >= 2 if file else config.min_turns <= turns <= config.max_turns
+        if fits and row.level == "dialogue" and row.dialogue.assistant_turns:
+            chosen.append(row)
+    chosen.sort(key=lambda row: (stable_hash(config.seed, "trial", row.id), row.id))
+    chosen = chosen[: config.dialogues]
+    dialogues = [row.dialogue for row in chosen]
+    if unknown := sum(dialogue.lang == UNKNOWN_LANGUAGE for dialogue in dialogues):
+        notes.append(
+            f"{unknown} of {len(dialogues)} dialogues state no language: checks that insert text "
+            "skip them (add a column lang, or --column lang=NAME)"
+        )
+    if file is None:
+        dialogues += [dialogue for by_lang in own.values() for dialogue in by_lang.values()]
+    if not dialogues:
+        raise ConfigError(
+            f"no dialogue to put a judge on trial with ({len(rows)} read)",
+            hint=f"min_turns={config.min_turns} and max_turns={config.max_turns} skip the others; "
+            "dialogues=24 sets how many take part",
+        )
+    ours = [LabelledDialogue(d, {}, {}, group=n) for n, by in every.items() for d in by.values()]
+    groups = {row.id: row.group for row in chosen}
+    groups |= {dialogue.id: name for name, by in own.items() for dialogue in by.values()}
+    return TrialData(dialogues, groups, Donors.of([*rows, *ours]), own, notes)
+
+
+@lru_cache(maxsize=1)
+def own_dialogues() -> Mapping[str, Mapping[str, Dialogue]]:
+    """Returns each conversation of configs/trial/dialogues.yaml by name and language."""
+    roles: tuple[Role, Role] = ("user", "assistant")
+    named = {}
+    for entry in parse_yaml(config_text("trial/dialogues"), "configs/trial/dialogues.yaml"):
+        name = f"own-{entry['id']}"
+        turns = [(roles[i % 2], turn) for i, turn in enumerate(entry["turns"])]
+        named[name] = {
+            lang: Dialogue(
+                f"{name}-{lang}",
+                tuple(Turn(role, turn[lang]) for role, turn in turns),
+                lang,
+                source="trial",
+            )
+            for lang in entry["turns"][0]
+        }
+    return named
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +304,7 @@ def make_plan(data: TrialData, config: TrialConfig, edits: Sequence[Edit]) -> Tr
         for pair, scored in made.get(dialogue.id, ()):
             dialogues |= {version.id: version for version in scored}
             pairs.append(pair)
-    for name, by_lang in data.parallel.items() if config.wants(LANGUAGE, "same") else ():
+    for name, by_lang in data.translated.items() if config.wants(LANGUAGE, "same") else ():
         if (reference := by_lang.get(REFERENCE)) is None:
             continue
         for lang, dialogue in by_lang.items():

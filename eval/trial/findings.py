@@ -1,19 +1,21 @@
-"""Figures and verdicts of one judge's trial, from its judgements."""
+"""Figures, verdicts and worst pairs of one judge's trial, from its judgements."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from functools import cached_property
+from itertools import zip_longest
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from medal_judges.eval.benchmark.injected import localisation
-from medal_judges.eval.trial import pairs as stat
-from medal_judges.eval.trial.config import Bounds, Group, Verdict
+from medal_judges.eval.trial.config import GROUPS, Bounds, Group, Verdict
 from medal_judges.eval.trial.edits import (
     AGAIN,
     DIMENSION_ORDER,
@@ -22,13 +24,29 @@ from medal_judges.eval.trial.edits import (
     Edit,
     TrialPlan,
 )
+from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.report.numbers import number
+from medal_judges.stats.correlation import (
+    Floats,
+    undefined_reason,
+    weighted_auc,
+    weighted_spearman,
+    within_system_statistic,
+)
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.means import Sample, difference_of
+from medal_judges.stats.intervals import FISHER, LOGIT, Clusters, Scale, estimated
+from medal_judges.stats.means import Sample, mean_of, share_of
 
 MIN_PAIRS = 10  # a check with fewer pairs gets no verdict
+HALF = 0.5  # points; a larger shift counts as moved
+_QUALITY = (1.0, 5.0)  # the scale of every score of a trial
+_ROUNDING = 1e-9
+_WORST = 5  # pairs to read
+_TOKEN = re.compile(r"\s+|\w+|[^\w\s]", re.UNICODE)
+_CJK = re.compile(r"[\u3040-\u9fff\uac00-\ud7af]")
+Parts = list[tuple[str, bool]] | None  # (text, changed); None: this version has no such turn
 _AGAIN_WHAT = {
     AGAIN: "The same dialogues scored again, without the cache.",
     ROW_ORDER: "The same dialogues in reverse order and in smaller batches.",
@@ -40,13 +58,6 @@ _MOVED: Mapping[Group, dict[str, str]] = {
     "no_gain": {"gain": "no_gain.gain", "raised": "no_gain.raised"},
     "attack": {"harmed": "attack.harmed", "gain": "attack.gain"},
 }
-# Families of models by a word of their names; the first match counts.
-_FAMILIES = (
-    "gpt", "claude", "gemini", "gemma", "smollm", "qwen", "mistral", "mixtral", "deepseek", "phi",
-    "llama", "vicuna", "baichuan", "chatglm", "command", "aya", "yi", "blenderbot", "dialogpt",
-    "meena", "falcon", "olmo", "t5",
-)  # fmt: skip
-_SAME_FAMILY = {"mixtral": "mistral", "vicuna": "llama", "aya": "command"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +67,8 @@ class TrialFinding:
     ``figures`` are points of quality from 1 to 5 (``shift``, ``gain``, ``drop``, ``slope``), or
     shares and correlations (``moved``: share of pairs by more than half a point; ``raised``,
     ``harmed``; ``auc``, ``win``; ``spearman``; ``found``), with intervals by conversation.
-    ``headline`` is the figure that decided the verdict. ``pairs`` of ``asked`` are scored.
-    ``by_language``: the mean shift in each language; ``dimensions``: the mean shift of each
-    dimension as a share of its scale.
+    ``headline`` is the figure that decided the verdict. ``by_language``: the mean shift in each
+    language.
     """
 
     group: Group
@@ -69,10 +79,8 @@ class TrialFinding:
     headline: str
     figures: Mapping[str, Estimate]
     pairs: int = 0
-    asked: int = 0
     conversations: int = 0
     by_language: Mapping[str, Estimate] = field(default_factory=dict)
-    dimensions: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def figure(self) -> Estimate:
@@ -112,30 +120,23 @@ class TrialResult:
 @dataclass
 class Analysis:
     """One judge's judgements of a plan, and the findings from them: of every version by id, of the
-    originals scored ``again`` in other ways, of the dialogues of each ``rated`` table, and of the
-    single ``turns`` of ``turn_pairs`` by (id, turn). ``seconds`` are of one dialogue."""
+    originals scored ``again`` in other ways, and of the single ``turns`` of ``turn_pairs`` by
+    (id, turn). ``seconds`` are of one dialogue."""
 
     plan: TrialPlan
     bounds: Bounds
-    signature: str
-    dimensions: tuple[Dimension, ...]
-    languages: tuple[str, ...]
+    dimensions: Sequence[Dimension]
+    languages: Sequence[str]
     versions: Mapping[str, Judgement]
     again: dict[str, Mapping[str, Judgement]] = field(default_factory=dict)
-    rated: dict[str, tuple[pd.DataFrame, Mapping[str, Judgement]]] = field(default_factory=dict)
     turn_pairs: pd.DataFrame = field(default_factory=pd.DataFrame)
     turns: Mapping[tuple[str, int | None], Judgement] = field(default_factory=dict)
     seconds: float | None = None
 
     @cached_property
-    def parts(self) -> tuple[Dimension, ...]:
-        """The dimensions behind the quality of a dialogue."""
-        return stat.quality_parts(self.dimensions)
-
-    @property
-    def quality_text(self) -> str:
-        names = ", ".join(d.name for d in self.parts)
-        return names if len(self.parts) == 1 else f"the mean of {names}"
+    def parts(self) -> Sequence[Dimension]:
+        """The dimensions behind the quality of a dialogue: ``overall``, or else all."""
+        return [d for d in self.dimensions if d.name == "overall"] or self.dimensions
 
     @cached_property
     def judged(self) -> tuple[str, ...]:
@@ -147,59 +148,71 @@ class Analysis:
     def pairs(self) -> pd.DataFrame:
         """The plan's pairs with a score on both sides, in every language."""
         pairs = self.plan.pairs
-        return stat.with_scores(
-            pairs, map(self._score, pairs.before), map(self._score, pairs.after)
-        )
+        return with_scores(pairs, map(self._score, pairs.before), map(self._score, pairs.after))
 
     def own(self, name: str) -> pd.DataFrame:
         """Returns the scored pairs of a check in the languages of the figures."""
         return self.pairs[(self.pairs.check == name) & self.pairs.lang.isin(self.judged)]
 
     def _score(self, id: str) -> float | None:
-        return stat.quality(self.versions.get(id), self.parts)
+        return quality(self.versions.get(id), self.parts)
 
     def findings(self) -> Iterator[TrialFinding]:
         """Yields one finding for each check that has pairs, in the order of the groups."""
+        ids = self.plan.originals
         for name, what in _AGAIN_WHAT.items():
             if name in self.again:
-                yield self._again(name, what)
+                again = (quality(self.again[name].get(id), self.parts) for id in ids)
+                before = map(self._score, ids)
+                pairs = with_scores(pd.DataFrame({"conversation": ids}), before, again)
+                figures = {"shift": mean(pairs, pairs.change.abs()), **_common(pairs)}
+                bounds = {"shift": "again.shift", "moved": "again.moved"}
+                yield self._finding("same", name, what, pairs, figures, bounds)
         edits = {edit.name: edit for edit in self.plan.edits}.values()
         yield from (self._edit(edit) for edit in edits if edit.group == "same")
         if (self.plan.pairs.check == LANGUAGE).any():
-            yield self._language()
+            pairs = self.pairs[self.pairs.check == LANGUAGE]
+            figures = {"shift": mean(pairs, pairs.change), **_common(pairs)}
+            figures["spearman"] = spearman_by_language(pairs)
+            bounds = {"shift": "language.shift", "spearman": "language.spearman"}
+            what = "The same dialogue in another language, against English."
+            found = self._finding("same", LANGUAGE, what, pairs, figures, bounds)
+            yield replace(found, by_language=_by_language(pairs, +1.0))
         for group in ("no_gain", "attack", "must_fall"):
             yield from (self._edit(edit) for edit in edits if edit.group == group)
         yield from self._pointed_at()
         if self.turns:
-            yield self._by_turns()
-        for name, (table, judgements) in self.rated.items():
-            yield from self._against_people(name, table, judgements)
+            every = self.turn_pairs.explode("touched")
+            before, after = (
+                [
+                    quality(self.turns.get(key), self.parts)
+                    for key in zip(side, every.touched, strict=True)
+                ]
+                for side in (every.before, every.after)
+            )
+            pairs = with_scores(every, before, after)
+            figures = {"auc": auc(pairs), "win": win(pairs), "drop": mean(pairs, -pairs.change)}
+            what = "Judged turn by turn, the turn with the fault scores below the sound one."
+            bounds = {"auc": "must_fall.auc"}
+            yield self._finding("must_fall", "faulty_turn", what, pairs, figures, bounds)
         ids = list(self.plan.dialogues)
         missing = pd.DataFrame({"conversation": [id.partition("+")[0] for id in ids]})
-        unscored = stat.share(missing, pd.Series([self._score(id) is None for id in ids]))
+        figures = {"unscored": share(missing, pd.Series([self._score(id) is None for id in ids]))}
         what = "Share of dialogues and versions without a score."
         bounds = {"unscored": "use.unscored"}
-        yield self._finding("use", "unscored", what, missing, {"unscored": unscored}, bounds)
+        yield self._finding("use", "unscored", what, missing, figures, bounds)
         if AGAIN in self.again:
-            yield self._cost()
-
-    def _again(self, name: str, what: str) -> TrialFinding:
-        ids = self.plan.originals
-        again = (stat.quality(self.again[name].get(id), self.parts) for id in ids)
-        pairs = stat.with_scores(pd.DataFrame({"conversation": ids}), map(self._score, ids), again)
-        figures = {"shift": stat.mean(pairs, pairs.change.abs()), **_common(pairs)}
-        bounds = {"shift": "again.shift", "moved": "again.moved"}
-        return self._finding("same", name, what, pairs, figures, bounds, asked=len(ids))
-
-    def _language(self) -> TrialFinding:
-        pairs = self.pairs[self.pairs.check == LANGUAGE]
-        figures = {"shift": stat.mean(pairs, pairs.change), **_common(pairs)}
-        figures["spearman"] = stat.spearman_by_language(pairs)
-        bounds = {"shift": "language.shift", "spearman": "language.spearman"}
-        what = "The same dialogue in another language, against English."
-        asked = int((self.plan.pairs.check == LANGUAGE).sum())
-        found = self._finding("same", LANGUAGE, what, pairs, figures, bounds, asked)
-        return replace(found, by_language=_by_language(pairs, +1.0))
+            reason = None if self.seconds else "not timed"
+            figures = {"seconds": Estimate(self.seconds, reason=reason)}
+            judgements = self.again[AGAIN].values()
+            for name in ("tokens", "money"):
+                if values := [j.usage[name] for j in judgements if name in j.usage]:
+                    figures[name] = Estimate(float(np.mean(values)))
+            what = "Seconds (on this machine), tokens and dollars of a dialogue."
+            reason, count = "reported without a verdict", len(judgements)
+            yield TrialFinding(
+                "use", "cost", what, "none", reason, "seconds", figures, count, count
+            )
 
     def _edit(self, edit: Edit) -> TrialFinding:
         """An edit that should not move the score, or not in one direction, or that should lower
@@ -211,42 +224,30 @@ class Analysis:
             strengths = sorted({e.strength for e in self.plan.edits if e.name == edit.name})
             doses = pairs
             every, pairs = (t[t.strength == strengths[-1]] for t in (every, pairs))
-            figures = {"auc": stat.auc(pairs), "win": stat.win(pairs)}
-            figures["drop"] = stat.mean(pairs, -pairs.change)
+            figures = {"auc": auc(pairs), "win": win(pairs), "drop": mean(pairs, -pairs.change)}
             if len(strengths) > 1:
                 for strength in strengths:
                     dose = doses[doses.strength == strength]
-                    figures[f"drop_{strength}"] = stat.mean(dose, -dose.change)
-                    figures[f"auc_{strength}"] = stat.auc(dose)
-                figures["slope"] = stat.dose_slope(doses)
+                    figures[f"drop_{strength}"] = mean(dose, -dose.change)
+                    figures[f"auc_{strength}"] = auc(dose)
+                figures["slope"] = dose_slope(doses)
                 bounds["slope"] = "must_fall.slope"
-            for dimension in self.dimensions:
-                if dimension.name == edit.issue:  # the judge's own dimension for this issue
-                    before, after = (
-                        [stat.oriented(self.versions.get(id), dimension) for id in ids]
-                        for ids in (pairs.before, pairs.after)
-                    )
-                    figures["own_auc"] = stat.auc(stat.with_scores(pairs, before, after))
+            for own in [d for d in self.dimensions if d.name == edit.issue]:
+                before, after = (
+                    [quality(self.versions.get(id), [own]) for id in ids]
+                    for ids in (pairs.before, pairs.after)
+                )
+                figures["own_auc"] = auc(with_scores(pairs, before, after))
         else:
             sign, bounds = (-1.0 if edit.harm == "down" else 1.0), _MOVED[edit.group]
             toward = sign * pairs.change if edit.group == "attack" else pairs.change
-            figures["shift" if edit.group == "same" else "gain"] = stat.mean(pairs, toward)
+            figures["shift" if edit.group == "same" else "gain"] = mean(pairs, toward)
             if edit.group != "same":
                 name = "harmed" if edit.group == "attack" else "raised"
-                figures[name] = stat.share(pairs, toward > stat.HALF)
+                figures[name] = share(pairs, toward > HALF)
             figures |= _common(pairs)
-        shifts: dict[str, float] = {}  # by dimension
-        for dimension in self.dimensions:
-            moved = []
-            for ends in zip(pairs.before, pairs.after, strict=True):
-                scores = [self.versions[id].scores.get(dimension.name) for id in ends]
-                units = [dimension.to_unit(score) for score in scores if score is not None]
-                if len(units) == 2:
-                    moved.append(units[1] - units[0])
-            if moved:
-                shifts[dimension.name] = float(np.mean(moved))
         found = self._finding(edit.group, edit.name, edit.what, pairs, figures, bounds)
-        return replace(found, by_language=_by_language(every, sign), dimensions=shifts)
+        return replace(found, by_language=_by_language(every, sign))
 
     def _finding(
         self,
@@ -256,20 +257,14 @@ class Analysis:
         rows: pd.DataFrame,
         figures: Mapping[str, Estimate],
         bounds: Mapping[str, str],
-        asked: int | None = None,
     ) -> TrialFinding:
         """Returns a finding about ``rows`` with its verdict by ``bounds``, figure -> bound; the
-        first is the headline. ``asked``: rows with and without a score, if some have none."""
-        count, headline = len(rows), next(iter(bounds or figures))
-        verdict: Verdict = "none"
-        if not bounds:
-            reason = "no verdict: the set states no scale"
-        elif count < MIN_PAIRS:
-            reason = f"{count} pairs, fewer than {MIN_PAIRS}"
-        else:
+        first is the headline."""
+        headline, verdict = next(iter(bounds)), "none"
+        reason = f"{len(rows)} pairs, fewer than {MIN_PAIRS}"
+        if len(rows) >= MIN_PAIRS:
             verdicts = {n: self.bounds[bound].verdict(figures[n]) for n, bound in bounds.items()}
-            order: tuple[Verdict, ...] = ("red", "amber", "none", "green")
-            verdict = min(verdicts.values(), key=order.index)
+            verdict = min(verdicts.values(), key=("red", "amber", "none", "green").index)
             decided = [name for name in bounds if verdicts[name] == verdict]
             headline = decided[0]
             texts = []
@@ -278,122 +273,211 @@ class Analysis:
                 shown = why if value is None else number(value)
                 texts.append(f"{name} {shown} ({self.bounds[bounds[name]].text()})")
             reason = "; ".join(texts)
-        asked = count if asked is None else asked
         about = group, check, what, verdict, reason, headline
-        return TrialFinding(*about, figures, count, asked, rows.conversation.nunique())
+        return TrialFinding(*about, figures, len(rows), rows.conversation.nunique())
 
     def _pointed_at(self) -> Iterator[TrialFinding]:
         """Whether the turn with the largest contribution is the one with the fault."""
         issues = {edit.name: edit.issue for edit in self.plan.edits}
         by_name = {d.name: d for d in self.dimensions}
         hits = []
-        asked = 0
         for pair in self.plan.pairs.itertuples():
             faulty = issues.get(pair.check) or pair.check.startswith(("place_", "long_"))
             if not faulty or not pair.touched or pair.lang not in self.judged:
                 continue
-            asked += 1
             judgement = self.versions[pair.after]
             names = (issues.get(pair.check), "overall")
             dimension = next((by_name[name] for name in names if name in by_name), None)
             if dimension is None or judgement.scores.get(dimension.name) is None:
                 continue
-            if (contributions := judgement.contributions.get(dimension.name)) is None:
-                continue
-            sign = 1.0 if dimension.good == "low" else -1.0
-            answers = self.plan.dialogues[pair.after].assistant_turns
-            parts = [sign * part for part in contributions.turns]
-            hits.append((pair.conversation, *localisation(parts, answers, pair.touched)))
+            if (contributions := judgement.contributions.get(dimension.name)) is not None:
+                sign = 1.0 if dimension.good == "low" else -1.0
+                answers = self.plan.dialogues[pair.after].assistant_turns
+                parts = [sign * part for part in contributions.turns]
+                hits.append((pair.conversation, *localisation(parts, answers, pair.touched)))
         if hits:
             table = pd.DataFrame(hits, columns=["conversation", "found", "chance"])
             figures = {
-                "above_chance": stat.mean(table, table.found - table.chance),
-                "found": stat.share(table, table.found),
-                "chance": stat.share(table, table.chance),
+                "above_chance": mean(table, table.found - table.chance),
+                "found": share(table, table.found),
+                "chance": share(table, table.chance),
             }
             what = "The turn with the largest contribution is one with the injected fault."
             bounds = {"above_chance": "must_fall.found"}
-            yield self._finding("must_fall", "turn_pointed_at", what, table, figures, bounds, asked)
+            yield self._finding("must_fall", "turn_pointed_at", what, table, figures, bounds)
 
-    def _by_turns(self) -> TrialFinding:
-        every = self.turn_pairs.explode("touched")
-        before, after = (
-            [
-                stat.quality(self.turns.get(key), self.parts)
-                for key in zip(ids, every.touched, strict=True)
-            ]
-            for ids in (every.before, every.after)
-        )
-        pairs = stat.with_scores(every, before, after)
-        figures = {
-            "auc": stat.auc(pairs),
-            "win": stat.win(pairs),
-            "drop": stat.mean(pairs, -pairs.change),
-        }
-        what = "Judged turn by turn, the turn with the fault scores below the sound one."
-        bounds = {"auc": "must_fall.auc"}
-        return self._finding("must_fall", "faulty_turn", what, pairs, figures, bounds, len(every))
 
-    def _against_people(
-        self, name: str, table: pd.DataFrame, judgements: Mapping[str, Judgement]
-    ) -> Iterator[TrialFinding]:
-        """Calibration, and how much more than people the judge gives chatbots of its own family,
-        against others."""
-        scores = [stat.quality(judgements.get(id), self.parts) for id in table.id]
-        rows = stat.with_scores(table, table.rating, scores)
-        scaled = bool(table.scaled.all())
-        figures = {"spearman": stat.spearman(rows)}
-        bounds: dict[str, str] = {}
-        if scaled:
-            figures, bounds = {"gap": stat.calibration_gap(rows)} | figures, {"gap": "use.gap"}
-        what, asked = f"Against people's ratings of {name}.", len(table)
-        yield self._finding("use", f"calibration, {name}", what, rows, figures, bounds, asked)
-        own = family_of(self.signature)
-        families = rows.chatbot.map(lambda bot: family_of(bot or ""))
-        kin, others = rows[families == own], rows[families.notna() & (families != own)]
-        if own is None or not scaled or kin.empty or others.empty:
-            return
-        one, two = (
-            Sample((side.y - side.x).to_numpy(), side.conversation.tolist())
-            for side in (kin, others)
-        )
-        what = f"Judge minus people, chatbots of the judge's family ({own}) against others."
-        figures, bounds = {"kinship": difference_of(one, two)}, {"kinship": "use.kinship"}
-        found = self._finding("use", f"kinship, {name}", what, kin, figures, bounds, asked)
-        both = {*kin.conversation, *others.conversation}
-        yield replace(found, conversations=len(both))
+def quality(judgement: Judgement | None, parts: Sequence[Dimension]) -> float | None:
+    """Returns the mean of ``parts`` from 1 (poor) to 5; None if one of them has no score."""
+    units = []
+    for dimension in parts:
+        score = None if judgement is None else judgement.scores.get(dimension.name)
+        if score is None:
+            return None
+        unit = dimension.to_unit(score)
+        units.append(unit if dimension.good == "high" else 1 - unit)
+    low, high = _QUALITY
+    return low + (high - low) * sum(units) / len(units)
 
-    def _cost(self) -> TrialFinding:
-        """Seconds, tokens and dollars a dialogue; no verdict."""
-        again = self.again[AGAIN]
-        figures = {"seconds": Estimate(self.seconds, reason=None if self.seconds else "not timed")}
-        for name in ("tokens", "money"):
-            if values := [j.usage[name] for j in again.values() if name in j.usage]:
-                figures[name] = Estimate(float(np.mean(values)))
-        what = "Seconds (on this machine), tokens and dollars of a dialogue."
-        reason, count = "reported without a verdict", len(again)
-        return TrialFinding(
-            "use", "cost", what, "none", reason, "seconds", figures, count, count, count
-        )
+
+def with_scores(
+    pairs: pd.DataFrame, before: Iterable[float | None], after: Iterable[float | None]
+) -> pd.DataFrame:
+    """Returns ``pairs`` with their scores ``x`` (before) and ``y`` (after), and ``change``: y - x,
+    with rounding errors as 0. Drops pairs without a score on one side."""
+    ends = {"x": np.array([*before], dtype=float), "y": np.array([*after], dtype=float)}
+    scored = pairs.assign(**ends).dropna(subset=["x", "y"])
+    change = scored.y - scored.x
+    return scored.assign(change=change.where(change.abs() >= _ROUNDING, 0.0))
+
+
+def mean(pairs: pd.DataFrame, values: pd.Series[float]) -> Estimate:
+    """Returns the mean of ``values``, one a pair."""
+    return mean_of(Sample(values.to_numpy(), pairs.conversation.tolist()))
+
+
+def share(pairs: pd.DataFrame, flags: pd.Series[bool] | pd.Series[float]) -> Estimate:
+    """Returns the share of pairs with a true flag."""
+    return share_of(Sample(flags.to_numpy(dtype=np.float64), pairs.conversation.tolist()))
+
+
+def auc(pairs: pd.DataFrame) -> Estimate:
+    """Returns the probability that a faulty version (``y``) scores below a sound one (``x``), ties
+    half, over all dialogues."""
+    if pairs.empty:
+        return Estimate(None, reason="no scored pair")
+    scores = -np.r_[pairs.y, pairs.x]
+    labels = np.r_[np.ones(len(pairs)), np.zeros(len(pairs))]
+    order = np.argsort(scores, kind="stable")
+    scores, labels = scores[order], labels[order]
+    names = np.tile(pairs.conversation, 2)[order]
+    return _estimate(
+        lambda w: float(weighted_auc(labels, scores, w[None])[0]), names.tolist(), LOGIT
+    )
+
+
+def win(pairs: pd.DataFrame) -> Estimate:
+    """Returns the share of faulty versions that score below their own control, ties half."""
+    return share(pairs, 0.5 - 0.5 * np.sign(pairs.change))
+
+
+def spearman(table: pd.DataFrame) -> Estimate:
+    """Returns the rank correlation of ``x`` and ``y``."""
+    x, y = table.x.to_numpy(), table.y.to_numpy()
+    if (reason := undefined_reason(x, y)) is not None:
+        return Estimate(None, reason=reason)
+    groups = table.conversation.tolist()
+    return _estimate(lambda w: float(weighted_spearman(x, y, w[None])[0]), groups, FISHER)
+
+
+def spearman_by_language(pairs: pd.DataFrame) -> Estimate:
+    """Returns the mean rank correlation within a language, weighted by pairs."""
+    if pairs.empty:
+        return Estimate(None, reason="no scored pair")
+    x, y = pairs.x.to_numpy(), pairs.y.to_numpy()
+    statistic = within_system_statistic(x, y, pairs.lang.tolist())
+
+    def figure(weights: Floats) -> float:
+        return float(statistic(weights[None])["within_system"][0])
+
+    if not np.isfinite(figure(np.ones(len(pairs)))):
+        return Estimate(None, reason="no language with five pairs on which the scores vary")
+    return _estimate(figure, pairs.conversation.tolist(), FISHER)
+
+
+def dose_slope(pairs: pd.DataFrame) -> Estimate:
+    """Returns how much more the score falls with each step of strength, in points a step: the mean
+    least-squares slope of (strength, drop) over dialogues with two strengths or more."""
+    pairs = pairs.sort_values("strength", kind="stable")
+    original = pairs.after.map(lambda id: id.rpartition("+")[0])
+    slopes, names = [], []
+    for (conversation, _), rows in pairs.groupby(["conversation", original], sort=False):
+        if len(rows) > 1:
+            away = rows.strength.to_numpy(dtype=float) - rows.strength.mean()
+            slopes.append(float(-(away @ rows.change) / (away @ away)))
+            names.append(conversation)
+    return mean_of(Sample(np.array(slopes), names))
 
 
 def _common(pairs: pd.DataFrame) -> dict[str, Estimate]:
-    return {
-        "moved": stat.share(pairs, pairs.change.abs() > stat.HALF),
-        "spearman": stat.spearman(pairs),
-    }
+    return {"moved": share(pairs, pairs.change.abs() > HALF), "spearman": spearman(pairs)}
 
 
 def _by_language(pairs: pd.DataFrame, sign: float) -> dict[str, Estimate]:
     """Returns the mean shift of each language, times ``sign``."""
-    return {lang: stat.mean(part, sign * part.change) for lang, part in pairs.groupby("lang")}
+    return {lang: mean(part, sign * part.change) for lang, part in pairs.groupby("lang")}
 
 
-def family_of(name: str) -> str | None:
-    """Returns the family of models in the name of a chatbot or of a judge's base; None if
-    unknown."""
-    words = re.split(r"[^a-z]+", name.lower())
-    for family in _FAMILIES:
-        if any(word.startswith(family) for word in words):
-            return _SAME_FAMILY.get(family, family)
-    return None
+def _estimate(
+    statistic: Callable[[Floats], float], groups: Sequence[str], scale: Scale
+) -> Estimate:
+    """Returns a figure of row weights with its interval, leaving out conversations in turn."""
+    return estimated(
+        lambda weights: {"figure": np.array([statistic(one) for one in weights])},
+        Clusters("conversation", tuple(groups)),
+        "undefined for these pairs",
+        scale=lambda name: scale,
+    )["figure"]
+
+
+def worst_pairs(analysis: Analysis) -> list[dict[str, Any]]:
+    """Returns the pairs with the largest ``harm`` (points in the wrong direction), at most one of
+    each check, the worst first, as templates/pair.html reads them."""
+    found = []
+    for edit in {e.name: e for e in analysis.plan.edits}.values():
+        pairs = analysis.own(edit.name)
+        sign = -1.0 if edit.harm == "down" else 1.0
+        harm = pairs.change.abs() if edit.group == "same" else sign * pairs.change
+        if harm.max() > 0:  # NaN without a pair
+            found.append((float(harm.max()), edit, pairs.loc[harm.idxmax()]))
+    found.sort(key=lambda one: (-one[0], one[1].name))
+    worst = []
+    for points, edit, pair in found[:_WORST]:
+        before, after = (analysis.plan.dialogues[id] for id in (pair.before, pair.after))
+        rows, alike = _side_by_side(before, after)
+        worst.append(
+            {
+                "group": GROUPS[edit.group],
+                "check": f"{edit.name}, strength {pair.strength}" if pair.strength else edit.name,
+                "what": edit.what,
+                "lang": pair.lang,
+                "id": pair.after,
+                "before": float(pair.x),
+                "after": float(pair.y),
+                "harm": points,
+                "rows": rows,
+                "alike": alike,
+            }
+        )
+    return worst
+
+
+def _side_by_side(one: Dialogue, other: Dialogue) -> tuple[list[dict[str, Any]], int]:
+    """Returns the turns that differ, with one unchanged turn on either side, each with ``alike``,
+    the number of unchanged turns left out before it; and how many are left out at the end."""
+    turns = list(zip_longest(one.turns, other.turns))
+    changed = [i for i, (before, after) in enumerate(turns) if before != after]
+    rows, last = [], -1
+    for i in sorted({j for k in changed for j in (k - 1, k, k + 1) if 0 <= j < len(turns)}):
+        before, after = turns[i]
+        left, right = marked(before and before.content, after and after.content)
+        role = (after or before).role
+        row = {"index": i, "role": role, "before": left, "after": right, "alike": i - last - 1}
+        rows.append(row)
+        last = i
+    return rows, len(turns) - last - 1
+
+
+def marked(before: str | None, after: str | None) -> tuple[Parts, Parts]:
+    """Splits both texts into parts, word by word (Chinese and Japanese: by character)."""
+    if before is None or after is None:
+        one, two = (None if text is None else [(text, True)] for text in (before, after))
+        return one, two
+    left, right = (
+        [t for word in _TOKEN.findall(text) for t in (word if _CJK.search(word) else [word])]
+        for text in (before, after)
+    )
+    codes = SequenceMatcher(None, left, right, autojunk=False).get_opcodes()
+    one = [("".join(left[a:b]), kind != "equal") for kind, a, b, _, _ in codes if b > a]
+    two = [("".join(right[a:b]), kind != "equal") for kind, _, _, a, b in codes if b > a]
+    return one, two

@@ -31,19 +31,20 @@ from medal_judges.storage.files import atomic_write
 
 PAGE_NAME, TRIAL_NAME = "trial.html", "trial.json"
 _VERDICTS: tuple[Verdict, ...] = ("red", "amber", "green", "none")
+_DOSES = (1, 2, 3)
 _NAMES = {
     "shift": "Shift", "moved": "Moved", "spearman": "ρ", "gain": "Gain", "raised": "Raised",
     "harmed": "Harmed", "auc": "AUC", "win": "Below its control", "drop": "Drop",
     "slope": "Drop a step", "own_auc": "AUC of its own label", "above_chance": "Above chance",
-    "found": "Turn found", "chance": "By chance", "gap": "Gap", "unscored": "Unscored",
-    "kinship": "Kin minus others", "seconds": "Seconds", "tokens": "Tokens", "money": "Dollars",
+    "found": "Turn found", "chance": "By chance", "unscored": "Unscored", "seconds": "Seconds",
+    "tokens": "Tokens", "money": "Dollars",
 }  # fmt: skip
 _COLUMNS: Mapping[Group, tuple[str, ...]] = {
     "same": ("shift", "moved", "spearman"),
     "no_gain": ("gain", "raised", "spearman"),
     "attack": ("harmed", "gain", "moved", "spearman"),
     "must_fall": ("auc", "win", "drop", "slope", "own_auc", "above_chance", "found", "chance"),
-    "use": ("gap", "spearman", "unscored", "kinship", "seconds", "tokens", "money"),
+    "use": ("unscored", "seconds", "tokens", "money"),
 }
 
 
@@ -81,14 +82,9 @@ def write_trial(trial: Trial, out: Path) -> Path:
     details: list[Block] = [
         Fold(result.judge, list(_details(result)), is_open=len(results) == 1) for result in results
     ]
-    signatures: list[Block] = [
-        Markup('<h3 dir="auto">{}</h3><p><code>{}</code></p>').format(r.judge, r.signature)
-        for r in results
-    ]
-    rows = [
-        (name.replace(".", ": ").replace("_", " "), bound.text(), bound.why)
-        for name, bound in trial.bounds.items()
-    ]
+    signature = Markup('<h3 dir="auto">{}</h3><p><code>{}</code></p>')
+    signatures = [signature.format(result.judge, result.signature) for result in results]
+    rows = [(_spaced(name, ": "), b.text(), b.why) for name, b in trial.bounds.items()]
     sections = [
         Section("glance", "At a glance", _overview(results)),
         Section("doses", "Dose and response", _dose_figure(results), link="Doses"),
@@ -141,10 +137,9 @@ def _overview(results: Sequence[TrialResult]) -> list[Table]:
         names = dict.fromkeys(f.check for r in results for f in r.findings if f.group == group)
         if names:
             headings[len(checks)] = heading
-        checks += [
-            (_spaced(name), *(_light(result.finding(group, name)) for result in results))
-            for name in names
-        ]
+        for name in names:
+            lights = [_light(result.finding(group, name)) for result in results]
+            checks.append((_spaced(name), *lights))
     columns = ("Check", *(result.judge for result in results))
     return [
         Table("At a glance", ("Judge", *GROUPS.values(), "Seconds a dialogue"), judges),
@@ -164,19 +159,19 @@ def _light(finding: TrialFinding | None) -> Cell:
     elif name == "seconds":
         shown = f"{value:.2g} s"
     else:
-        signed = name in ("shift", "gain", "kinship", "above_chance") and value > 0.005
+        signed = name in ("shift", "gain", "above_chance") and value > 0.005
         shown = f"{'+' if signed else ''}{number(value)}"
     word = "AUC" if name == "auc" else _NAMES[name].lower()
     tooltip = " ".join(filter(None, (finding.reason, interval(finding.figure))))
     return Light(finding.verdict, f"{word} {shown}", tooltip, value)
 
 
-def _spaced(name: str) -> str:
-    return name.replace("_", " ")
+def _spaced(name: str, dot: str = ".") -> str:
+    return name.replace("_", " ").replace(".", dot)
 
 
 def _details(result: TrialResult) -> Iterator[Block]:
-    """All figures of a judge: one table a group, then the shifts by language and by dimension."""
+    """All figures of a judge: one table a group, then the shifts by language."""
     judged = ", ".join(result.judged)
     yield (
         f"Quality is {result.quality}. Figures are over {judged}; supported languages of the "
@@ -185,17 +180,10 @@ def _details(result: TrialResult) -> Iterator[Block]:
     for group, heading in GROUPS.items():
         findings = [f for f in result.findings if f.group == group]
         names = [n for n in _COLUMNS[group] if any(n in f.figures for f in findings)]
-        rows: list[Row] = [
-            (
-                _spaced(f.check),
-                _light(f),
-                *map(f.figures.get, names),
-                f.pairs,
-                f.conversations,
-                f.what,
-            )
-            for f in findings
-        ]
+        rows: list[Row] = []
+        for f in findings:
+            figures = map(f.figures.get, names)
+            rows.append((_spaced(f.check), _light(f), *figures, f.pairs, f.conversations, f.what))
         shown = [_NAMES[name] for name in names]
         columns = ["Check", "Verdict", *shown, "Pairs", "Conversations", "What"]
         if findings:
@@ -209,13 +197,6 @@ def _details(result: TrialResult) -> Iterator[Block]:
             f"issues downwards), in every language; the verdicts are over {judged}."
         )
         yield Table(f"{result.judge}: shift by language", ("Check", *langs), rows, note)
-    found = [f for f in result.findings if f.dimensions]
-    dimensions = list(dict.fromkeys(name for f in found for name in f.dimensions))
-    if len(dimensions) > 1:
-        rows = [(_spaced(f.check), *map(f.dimensions.get, dimensions)) for f in found]
-        note = "Mean of after minus before as a share of the dimension's scale."
-        columns = ["Check", *map(_spaced, dimensions)]
-        yield Table(f"{result.judge}: shift by dimension", columns, rows, note)
 
 
 def _dose_figure(results: Sequence[TrialResult]) -> list[Block]:
@@ -225,30 +206,23 @@ def _dose_figure(results: Sequence[TrialResult]) -> list[Block]:
     for result in results:
         for f in result.findings:
             if "drop_1" in f.figures:
-                figures = [(dose, f.figures.get(f"drop_{dose}")) for dose in (1, 2, 3)]
+                figures = [(dose, f.figures.get(f"drop_{dose}")) for dose in _DOSES]
                 points = [(float(x), e.value) for x, e in figures if e and e.value is not None]
                 drops.setdefault(result.judge, {})[f.check] = points
     if not drops:
         return []
     issues = list(dict.fromkeys(issue for by_issue in drops.values() for issue in by_issue))
-    lines = [points for by_issue in drops.values() for points in by_issue.values()]
-    span = padded([0.0, *(y for points in lines for _, y in points)])
+    every = [y for by_issue in drops.values() for points in by_issue.values() for _, y in points]
+    ends, span = (_DOSES[0] - 0.2, _DOSES[-1] + 0.2), padded([0.0, *every])
     panels = []
     for judge, by_issue in drops.items():
-        marks: list[Line | Sequence[Dot]] = [Line([(0.8, 0.0), (3.2, 0.0)], style="ideal")]
+        marks: list[Line | Sequence[Dot]] = [Line([(x, 0.0) for x in ends], style="ideal")]
         for colour, issue in enumerate(issues):
-            points = by_issue.get(issue, [])
-            text = f"{issue} at strength"
+            points, text = by_issue.get(issue, []), f"{issue} at strength"
             dots = [Dot(x, y, colour, f"{text} {x:g}: {number(y)}") for x, y in points]
             marks += [Line(points, colour=colour), dots]
-        panels.append(
-            Plot(
-                judge,
-                Axis("strength", (0.8, 3.2), named=[(dose, str(dose)) for dose in (1, 2, 3)]),
-                Axis("points lost", span),
-                marks,
-                f"Points that {judge} takes off for each issue at strengths 1 to 3",
-            )
-        )
+        strengths = Axis("strength", ends, named=[(dose, str(dose)) for dose in _DOSES])
+        about = f"Points that {judge} takes off for each issue at strengths 1 to 3"
+        panels.append(Plot(judge, strengths, Axis("points lost", span), marks, about))
     legend = [(_spaced(issue), i) for i, issue in enumerate(issues)]
     return [Figure("Dose and response", panels, "", legend, "Issues")]

@@ -12,19 +12,19 @@ from typing import Any
 
 import pandas as pd
 
+from medal_judges import __version__
 from medal_judges.eval.trial.config import Bounds, TrialConfig, load_bounds
-from medal_judges.eval.trial.dialogues import TrialData, load_data
 from medal_judges.eval.trial.edits import (
     AGAIN,
     DIMENSION_ORDER,
     ROW_ORDER,
     Edit,
     TrialPlan,
+    load_data,
     make_plan,
     trial_edits,
 )
-from medal_judges.eval.trial.findings import Analysis, TrialResult
-from medal_judges.eval.trial.worst import worst_pairs
+from medal_judges.eval.trial.findings import Analysis, TrialResult, worst_pairs
 from medal_judges.inference.predictions import judge_once, judging_time
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.models.base.judge import Judge
@@ -76,8 +76,6 @@ def run_trial(
     judgements, versions.jsonl and pairs.jsonl under ``out``; ``write_trial`` writes the page.
     Raises ConfigError for an unknown check and if no dialogue can carry an edit.
     """
-    from medal_judges import __version__
-
     config = config or TrialConfig()
     bounds = load_bounds(config.bounds)
     given = load_data(config, data, reading=reading, options=options)
@@ -90,18 +88,19 @@ def run_trial(
         number = names[one.name] = names.get(one.name, 0) + 1
         if number > 1:  # the second ``length`` is ``length-2``
             one = replace(one, name=f"{one.name}-{number}")
-        analysis = _judged(one, plan, given, config, bounds, out, progress or (lambda *_: None))
+        analysis = _judged(one, plan, config, bounds, out, progress or (lambda *_: None))
+        parts = ", ".join(d.name for d in analysis.parts)
         result = TrialResult(
             judge=one.name,
-            signature=analysis.signature,
-            quality=analysis.quality_text,
+            signature=str(one.judge.signature()),
+            quality=parts if len(analysis.parts) == 1 else f"the mean of {parts}",
             version=__version__,
             seed=config.seed,
             data=plan.data,
             dialogues=len(plan.originals),
             versions=len(plan.dialogues),
             judged=analysis.judged,
-            made_for=analysis.languages,
+            made_for=tuple(analysis.languages),
             findings=tuple(analysis.findings()),
             notes=tuple(given.notes),
         )
@@ -113,7 +112,6 @@ def run_trial(
 def _judged(
     one: TrialJudge,
     plan: TrialPlan,
-    data: TrialData,
     config: TrialConfig,
     bounds: Bounds,
     out: Path,
@@ -141,18 +139,20 @@ def _judged(
     originals = [plan.dialogues[id] for id in plan.originals]
     names = [d.name for d in judge.dimensions]
     versions = by_id(scored("versions", list(plan.dialogues.values())))
-    about = str(judge.signature()), judge.dimensions, tuple(judge.languages or ())
-    analysis = Analysis(plan, bounds, *about, versions)
+    analysis = Analysis(plan, bounds, judge.dimensions, judge.languages or (), versions)
     if config.wants(ROW_ORDER, "same"):  # other batches too: half of the tokens in each
         budget = max(1, judge.token_budget // 2)
         analysis.again[ROW_ORDER] = by_id(scored(ROW_ORDER, originals[::-1], token_budget=budget))
     if config.wants(DIMENSION_ORDER, "same") and len(names) > 1:
         judgements = scored(DIMENSION_ORDER, originals, dimensions=names[::-1])
         analysis.again[DIMENSION_ORDER] = by_id(judgements)
-    for source, table in data.rated.items() if config.wants("calibration", "use") else ():
-        judgements = scored(f"rated-{content_hash(source)}", list(table.dialogue))
-        analysis.rated[source] = table, by_id(judgements)
-    pairs = analysis.turn_pairs = _turn_pairs(plan, config)
+    # The strongest injected issues are also judged turn by turn, one of each issue in rotation.
+    issues = [edit.name for edit in plan.edits if edit.issue is not None]
+    pairs = plan.pairs[plan.pairs.check.isin(issues) & plan.pairs.touched.map(bool).astype(bool)]
+    pairs = pairs[pairs.strength == max(config.doses, default=0)]
+    round_, issue = pairs.groupby("check").cumcount(), pd.factorize(pairs.check)[0]
+    rotated = pairs.assign(round=round_, issue=issue).sort_values(["round", "issue"])
+    pairs = analysis.turn_pairs = rotated.head(config.turn_level)
     if ids := dict.fromkeys(pairs[["before", "after"]].to_numpy().ravel()):
         judgements = scored("turns", [plan.dialogues[id] for id in ids], level="turn")
         analysis.turns = {(j.id, j.turn): j for j in judgements}
@@ -162,14 +162,3 @@ def _judged(
         count, seconds = judging_time(folder / f"{AGAIN}.jsonl")
         analysis.seconds = seconds / count if count else None
     return analysis
-
-
-def _turn_pairs(plan: TrialPlan, config: TrialConfig) -> pd.DataFrame:
-    """Returns pairs with the strongest injected issues, one of each issue in rotation."""
-    issues = [edit.name for edit in plan.edits if edit.issue is not None]
-    pairs = plan.pairs[plan.pairs.check.isin(issues) & plan.pairs.touched.map(bool).astype(bool)]
-    pairs = pairs[pairs.strength == max(config.doses, default=0)]
-    turn = pairs.groupby("check").cumcount()
-    issue = pd.factorize(pairs.check)[0]
-    rotated = pairs.assign(turn=turn, issue=issue).sort_values(["turn", "issue"])
-    return rotated.head(config.turn_level)

@@ -8,14 +8,13 @@ from sklearn.metrics import f1_score, roc_auc_score
 
 from medal_judges.eval.benchmark.injected import (
     Result,
-    area,
     injected_results,
     weighted_f1,
 )
-from medal_judges.records.contributions import Contributions
 from medal_judges.records.dialogue import Dialogue, Turn
-from medal_judges.records.judgement import Judgement, unscored
+from medal_judges.records.judgement import Contributions, Judgement, unscored
 from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.stats.correlation import weighted_auc
 from medal_judges.stats.estimate import Estimate
 
 ISSUE = "unsafe"
@@ -88,13 +87,13 @@ def test_a_small_case_by_hand() -> None:
 def test_auc_and_f1_agree_with_scikit_learn_under_weights() -> None:
     rng = np.random.default_rng(0)
     for _ in range(20):
-        scores = np.sort(np.round(rng.random(60), 1))  # many ties
+        scores = np.round(rng.random(60), 1)  # many ties
         labels = (rng.random(60) < 0.4).astype(float)
         weights = rng.integers(0, 4, size=60).astype(float)
         auc = roc_auc_score(labels, scores, sample_weight=weights)
-        assert area(scores, labels, weights) == pytest.approx(auc)
+        assert weighted_auc(labels, scores, weights[None])[0] == pytest.approx(auc)
         f1 = f1_score(labels, scores >= 0.5, sample_weight=weights)
-        assert weighted_f1(scores, labels, weights) == pytest.approx(f1)
+        assert weighted_f1(labels, scores, weights[None])[0] == pytest.approx(f1)
 
 
 def test_undefined_figures_are_none_with_a_reason() -> None:

@@ -197,7 +197,7 @@ def test_injected_issues_get_their_table(folder: Path) -> None:
     [
         ("min_coverag=1", "did you mean 'min_coverage'"),
         ("judges=[{name: a, path: b}, {name: a, path: c}]", "two judges are called a"),
-        ("predictions=[{name: counting, set: little, path: b}]", "have the same name"),
+        ("predictions=[{name: counting, set: little, path: b}]", "two judges are called counting"),
         ("predictions=[{name: a, set: nowhere, path: b}]", "'nowhere'"),
         ("sets=[{name: a, source: set.jsonl, dimensions: [fun]}]", "it has: overall, repeats"),
         ("sets=[{name: a, source: set.jsonl, dimensions: [overall], level: turn}]", "no row"),

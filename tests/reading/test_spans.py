@@ -25,16 +25,15 @@ def parts(messages: list[dict[str, str]]) -> list[dict[str, Any]]:
     ]
 
 
-def calls(chat: dict[str, Any], key: str, *, whole: bool = True) -> list[dict[str, Any]]:
-    """The spans of a chat, one for each answer: with the history so far, or with what is new."""
+def calls(chat: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """The spans of a chat, one for each answer, with the history so far."""
     system = [m["content"] for m in chat["messages"] if m["role"] == "system"]
     said = [m for m in chat["messages"] if m["role"] != "system"]
-    spans, sent = [], 0
+    spans = []
     for k, message in enumerate(said):
         if message["role"] != "assistant" or k == 0:
             continue
-        asked = said[(0 if whole else sent) : k]
-        sent = k + 1
+        asked = said[:k]
         answer = [{**parts([message])[0], "finish_reason": "stop"}]
         attributes = {
             "gen_ai.operation.name": "chat",
@@ -52,8 +51,8 @@ def calls(chat: dict[str, Any], key: str, *, whole: bool = True) -> list[dict[st
     return spans
 
 
-def every_span(whole: bool = True) -> list[dict[str, Any]]:
-    spans = [s for n, chat in enumerate(CHATS) for s in calls(chat, f"c{n}", whole=whole)]
+def every_span() -> list[dict[str, Any]]:
+    spans = [s for n, chat in enumerate(CHATS) for s in calls(chat, f"c{n}")]
     random.Random(0).shuffle(spans)
     return spans
 
@@ -89,10 +88,9 @@ def read(path: Path) -> tuple[dict[str, Dialogue], ReadingReport]:
     return {d.id: d for d in read_dialogues(path, reading=reading)}, reading
 
 
-@pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("form", ["console", "otlp", "csv", "parquet"])
-def test_the_spans_of_a_conversation_are_its_chat(form: str, whole: bool, tmp_path: Path) -> None:
-    spans = every_span(whole)
+def test_the_spans_of_a_conversation_are_its_chat(form: str, tmp_path: Path) -> None:
+    spans = every_span()
     data = {
         "console": lambda: in_jsonl([console(s) for s in spans]),
         "otlp": lambda: in_jsonl([otlp(spans[:40]), otlp(spans[40:])]),
@@ -134,8 +132,8 @@ def test_other_operations_agents_and_further_choices_are_no_turns(tmp_path: Path
     ]
     found, _ = read(save(tmp_path, "spans", in_jsonl(spans)))
     assert [t.content for t in found["c"].turns] == ["Weather in Paris?", "Rainy."]
-    (note,) = found["c"].context["tools"]
-    assert note["turn"] == 1 and "rainy" in note["note"]
+    call, result = found["c"].context["tools"]
+    assert call["turn"] == result["turn"] == 1 and "rainy" in result["note"]
 
 
 HELD = {

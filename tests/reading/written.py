@@ -181,10 +181,6 @@ def in_csv(rows: list[Row], delimiter: str = ",") -> bytes:
     return b"\xef\xbb\xbf" + text.getvalue().encode()
 
 
-def in_utf16(rows: list[Row]) -> bytes:
-    return in_csv(rows, "\t").decode("utf-8-sig").encode("utf-16")
-
-
 def in_xlsx(rows: list[Row]) -> bytes:
     names, cells = _cells(rows)
     book = openpyxl.Workbook()
@@ -214,7 +210,6 @@ CONTAINERS: dict[str, Callable[[list[Row]], bytes]] = {
     "csv": in_csv,
     "tsv": lambda rows: in_csv(rows, "\t"),
     "semicolons.csv": lambda rows: in_csv(rows, ";"),
-    "utf16.txt": in_utf16,
     "xlsx": in_xlsx,
     "parquet": in_parquet,
 }

@@ -15,8 +15,8 @@ from medal_judges.training.card.card import require_trial, trial_of, write_card
 
 from ..hub_stub import Hub
 
-TINY = ["dialogues=2", "own=2", "languages=[en]", "doses=[2]", "turn_level=0", "parallel=null",
-        "rated={}", "checks=[same, no_gain]"]  # fmt: skip
+TINY = ["dialogues=2", "own=2", "languages=[en]", "doses=[2]", "turn_level=0",
+        "checks=[same, no_gain]"]  # fmt: skip
 
 
 @pytest.fixture
@@ -57,17 +57,17 @@ def test_the_card_shows_the_trial_and_the_push_takes_it(hub: Hub, tmp_path: Path
     verdicts = [f["verdict"] for f in trial["findings"] if f["group"] == "no_gain"]
     counts = (str(verdicts.count(v)) for v in ("green", "amber", "red", "none"))
     row = f"| {' | '.join(counts)} |"
-    assert f"| What must not buy a score {row}" in card
+    assert f"| Cheap gains {row}" in card
 
 
 def test_red_findings_are_named_in_the_card(tmp_path: Path) -> None:
     folder = saved(tmp_path / "judge", "length")
-    words = ["dialogues=12", "own=8", "languages=[en, de]", "checks=[length]", "rated={}"]
-    more = ["trial", str(folder), *words, "parallel=null", "--save", "--out", str(tmp_path / "o")]
+    words = ["dialogues=12", "own=8", "languages=[en, de]", "checks=[length]"]
+    more = ["trial", str(folder), *words, "--save", "--out", str(tmp_path / "o")]
     assert CliRunner().invoke(app, more).exit_code == 0
     write_card(folder)
     text = (folder / "README.md").read_text(encoding="utf-8")
-    assert "- red: length (what must not buy a score): gain" in text
+    assert "- red: length (cheap gains): gain" in text
     assert "No trial: it is not known" not in text
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from medal_judges.config import parse_yaml
 from medal_judges.errors import ConfigError, RecordError, did_you_mean
-from medal_judges.records.rating import Scale
+from medal_judges.records.labelled import Scale
 from medal_judges.records.validation import number, text
 
 Fields = dict[str, Any]  # of one row, values as in JSON
@@ -25,7 +25,6 @@ FIELDS = (
 )
 _LABEL = re.compile(r"([^:]+?)(?::(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?))?\Z")
 _MISSING = object()
-_MOST_UNSEEN = 1000  # rows after which a column that no row had is an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +111,13 @@ def make_column_map(
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"the column map {columns} cannot be read: {error}") from error
         columns = parse_yaml(stated, f"column map {columns}")
-    fields: dict[str, Any] = dict(_section("column map", columns))
-    roles = dict(_section("roles", fields.pop("roles", None)))
-    labels = dict(_section("labels", fields.pop("labels", None)))
+    if not isinstance(columns, Mapping):
+        raise ConfigError(f"column map: expected a mapping such as id: ticket, not {columns!r}")
+    fields: dict[str, Any] = dict(columns)
+    roles, labels = fields.pop("roles", None) or {}, fields.pop("labels", None) or {}
+    if not (isinstance(roles, dict) and isinstance(labels, dict)):
+        raise ConfigError("column map: roles and labels are mappings such as Kunde: user")
+    roles, labels = dict(roles), dict(labels)
     for given, option, target, example in (
         (column, "--column", fields, "id=conversation_id"),
         (role, "--role", roles, "Kunde=user"),
@@ -148,12 +151,6 @@ def make_column_map(
             raise ConfigError(f"label {name!r}: {scale[0]:g} is not below {scale[1]:g}")
         rated[str(name)] = (match[1].strip(), scale)
     return ColumnMap(fields, {str(word): value for word, value in roles.items()}, rated)
-
-
-def _section(name: str, value: object) -> Mapping[str, Any]:
-    if not isinstance(value or {}, Mapping):
-        raise ConfigError(f"{name}: expected a mapping such as id: conversation_id, not {value!r}")
-    return value or {}  # type: ignore[return-value]
 
 
 def labels_of(
@@ -214,7 +211,7 @@ def checked_columns(
                 if isinstance(part, Mapping):
                     there |= dict.fromkeys(map(str, part))
                     unseen = {n for n in unseen if lookup(part, n, _MISSING) is _MISSING}
-            require(unseen if read >= _MOST_UNSEEN else at_once if table else set())
+            require(unseen if read >= 1000 else at_once if table else set())
         yield place, record
     if read:
         require(unseen)

@@ -18,7 +18,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path
@@ -48,10 +48,7 @@ ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".xlsx", ".parquet")
 HUB = "hf:"
 # A file with such an ending can be a transcript.
 _PLAIN_ENDINGS = ("", ".txt", ".text", ".md", ".log")
-_GZIP, _ZSTD, _PARQUET, _ZIP = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1", b"PK\x03\x04"
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _CHUNK = 1 << 16
-_BATCH = 64  # rows of parquet; a chat can have megabytes
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 # BadGzipFile is an OSError, and so are pyarrow's errors of zstd.
 _STREAM_ERRORS = (EOFError, zlib.error, OSError)
@@ -65,7 +62,6 @@ _BROKEN = (
     expat.ExpatError,
 )
 _AS_CSV = "save it as .csv, which has no such limit"
-_DAMAGED = "the file is damaged from here on; get or make it again"
 
 
 def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[NumberedRow]]:
@@ -84,11 +80,9 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
         if begin[:1] == b"{" and kind in (None, "jsonl") and not (ended and not _is_json(line)):
             return "jsonl", _rows(path, raw, "jsonl")  # each line is answered as it arrives
         stream = _copied(raw)
-    elif Path(path).is_dir():
-        hint = f"a folder of a data set: hf:{path}:train"
-        raise DataError(path, None, "is a folder, not a file", hint=hint)
     elif not Path(path).is_file():
-        raise DataError(path, None, "no such file")
+        problem = "is a folder, not a file" if Path(path).is_dir() else "no such file"
+        raise DataError(path, None, problem)
     else:
         try:
             stream = open(path, "rb")  # noqa: SIM115 (_rows closes it)
@@ -97,12 +91,18 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
     try:
         begin = stream.read(4)
         stream.seek(0)
-        if packed := begin.startswith((_GZIP, _ZSTD)):
-            stream = _unpacked(stream, begin)
+        if begin.startswith(b"\x28\xb5\x2f\xfd"):
+            import pyarrow as pa
+
+            packed = pa.CompressedInputStream(pa.PythonFile(stream, "r"), "zstd")
+            stream = _copied(cast(IO[bytes], packed))
+        elif begin.startswith(b"\x1f\x8b") and path == STDIN:
+            stream = _copied(cast(IO[bytes], gzip.GzipFile(fileobj=stream)))
+        elif begin.startswith(b"\x1f\x8b"):
+            stream.close()
+            stream = cast(IO[bytes], gzip.open(path))  # noqa: SIM115
         found = kind or _recognised(path, stream)
         stream.seek(0)
-        if packed and found in ("xlsx", "parquet"):  # they are read from their ends
-            stream = _copied(stream)
     except (*_STREAM_ERRORS, DataError) as error:
         stream.close()
         raise error if isinstance(error, DataError) else damaged(path, 0, error) from error
@@ -118,44 +118,29 @@ def _copied(stream: IO[bytes]) -> IO[bytes]:
     return cast(IO[bytes], file)
 
 
-def _unpacked(stream: IO[bytes], begin: bytes) -> IO[bytes]:
-    if begin.startswith(_ZSTD):
-        import pyarrow as pa
-
-        with stream:
-            return _copied(pa.CompressedInputStream(pa.PythonFile(stream, "r"), "zstd"))
-    if isinstance(stream.name, str):
-        stream.close()
-        return cast(IO[bytes], gzip.open(stream.name))
-    with stream:
-        return _copied(cast(IO[bytes], gzip.GzipFile(fileobj=stream)))
-
-
 def _recognised(path: str, stream: IO[bytes]) -> str:
     """Returns the container by the first bytes, then by the first line that is not blank, then by
     the ending of the name."""
     begin = stream.read(4)
-    if begin.startswith(_PARQUET) or begin.startswith(_ZIP):
-        return "parquet" if begin.startswith(_PARQUET) else "xlsx"
+    if begin in (b"PAR1", b"PK\x03\x04"):
+        return "parquet" if begin == b"PAR1" else "xlsx"
     stream.seek(0)
-    line, wide = b"", begin.startswith(_UTF16)
-    while not line.strip(b"\x00\xff\xfe\xef\xbb\xbf \t\r\n") and stream.tell() < 1 << 20:
+    line = b"\n"
+    while line and not line.strip(b"\xef\xbb\xbf \t\r\n") and stream.tell() < 1 << 20:
         line = stream.readline(1 << 20)
-        if not line:
-            break
     suffix = Path(path.lower().removesuffix(".gz").removesuffix(".zst")).suffix
-    first = line.decode("utf-16" if wide else "utf-8-sig", "replace")
+    first = line.decode("utf-8-sig", "replace")
     opening = first.strip()[:1]
     if not opening:
         return suffix[1:] if suffix in (".csv", ".tsv") else "jsonl"
     if suffix in _PLAIN_ENDINGS and begins_transcript(first):
         return "text"
-    if suffix in (".jsonl", ".ndjson") and (opening in "[{" or _delimiter(first) is None):
+    delimiter = _delimiter(first)
+    if suffix in (".jsonl", ".ndjson") and (opening in "[{" or delimiter is None):
         return "jsonl"
     if opening in "[{":
         return "jsonl" if opening == "{" and _is_json(line) else "json"
-    delimiter = _delimiter(first)
-    if (b"\x00" in line and not wide) or (delimiter is None and suffix not in ENDINGS):
+    if b"\x00" in line or (delimiter is None and suffix not in ENDINGS):
         hint = f"--format names its kind: {', '.join(CONTAINERS)}; gzip and zstd are read"
         problem = f"not a known kind of chat file (it begins with {first[:24]!r})"
         raise DataError(path, None, problem, hint=hint)
@@ -172,13 +157,8 @@ def _rows(path: str, stream: IO[bytes], kind: str) -> Iterator[NumberedRow]:
                 read = _sheet_rows if kind == "xlsx" else _parquet_rows
                 yield from read(path, stream)
                 return
-            begin = stream.read(2) if stream.seekable() else b""
-            if begin:
-                stream.seek(0)
             # Bytes that are not UTF-8 become surrogates, so that their row can be named.
-            wide = begin.startswith(_UTF16)
-            encoding, errors = ("utf-16", "replace") if wide else ("utf-8-sig", "surrogateescape")
-            with io.TextIOWrapper(stream, encoding, errors, newline="") as text:
+            with io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="") as text:
                 rows = {"jsonl": _json_lines, "json": _json_rows, "text": transcript_rows}
                 for number, row in rows.get(kind, _table_rows)(text):
                     yield number, row
@@ -296,9 +276,7 @@ def _table_rows(stream: IO[str]) -> Iterator[NumberedRow]:
 
 def _table_header(cells: Sequence[object]) -> list[str]:
     names = ["" if cell is None else str(cell).strip() for cell in cells]
-    if not any(names):
-        raise ConfigError("a table without a header: it is empty")
-    if "" in names:
+    if "" in names or not names:
         raise ConfigError(f"a table whose header has a column without a name: {names}")
     if twice := {name for name in names if names.count(name) > 1}:
         raise ConfigError(f"a table with two columns called {min(twice)!r}: rename one")
@@ -313,51 +291,29 @@ def _parquet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
     try:
         # A buffer a column instead of a whole row group, which can be the whole file.
         with pq.ParquetFile(file, buffer_size=1 << 18, pre_buffer=False) as reader:
-            for batch in reader.iter_batches(batch_size=_BATCH):
-                for row in _batch_rows(batch):
+            for batch in reader.iter_batches(batch_size=64):  # a chat can have megabytes
+                batch.validate(full=True)  # offsets outside of its buffers would crash the process
+                for row in batch.to_pylist():
                     number += 1
-                    yield number, row
-    except (pa.ArrowException, OSError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise DataError(path, number + 1, f"cannot read on: {reason}", hint=_DAMAGED) from error
-
-
-def _batch_rows(batch: Any) -> Iterator[object]:
-    """Yields the rows of a record batch. A row with text that is not UTF-8, or with offsets outside
-    of its buffers (which would crash the process), is bad; the others are read."""
-    try:
-        batch.validate(full=True)
-        rows = batch.to_pylist()
-    except (UnicodeDecodeError, ValueError, OverflowError) as error:  # ArrowInvalid: a ValueError
-        if batch.num_rows > 1:
-            for index in range(batch.num_rows):
-                yield from _batch_rows(batch.slice(index, 1))
-        elif isinstance(error, UnicodeDecodeError):
-            yield RecordError("(row)", "UTF-8", error.object[:40])
-        else:
-            yield RecordError("(row)", "values that Python can hold", str(error))
-        return
-    # Top-level nulls stay, so that every row has all columns.
-    yield from ({name: _plain(value) for name, value in row.items()} for row in rows)
+                    # Top-level nulls stay, so that every row has all columns.
+                    yield number, {name: _plain(value) for name, value in row.items()}
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise damaged(path, number, error) from error
 
 
 def _plain(value: object) -> Any:
-    """Returns ``value`` as JSON could hold it: times as ISO text, maps as objects, NaN and infinity
-    as null, bytes as their number. Null fields of a struct are dropped."""
+    """Returns ``value`` as JSON could hold it: times as ISO text, NaN and infinity as null, bytes
+    as their number. Null fields of a struct are dropped."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, dict):
         return {k: _plain(v) for k, v in value.items() if v is not None}
     if isinstance(value, list | tuple):
-        if value and all(isinstance(v, tuple) and len(v) == 2 for v in value):  # a map
-            return {str(k): _plain(v) for k, v in value if v is not None}
         return [_plain(v) for v in value]
     if isinstance(value, float | Decimal):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, datetime | date | time):
         return value.isoformat()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
     return f"({len(value)} bytes)" if isinstance(value, bytes | bytearray) else str(value)
 
 

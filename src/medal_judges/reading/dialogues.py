@@ -5,10 +5,8 @@ The way of a chat: container -> rows -> form -> messages -> Dialogue.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,15 +15,7 @@ from medal_judges.errors import DataError, RecordError
 from medal_judges.reading.columns import ColumnMap, Fields, checked_columns
 from medal_judges.reading.containers import CONTAINERS, TABLES, NumberedRow, open_rows
 from medal_judges.reading.forms import FORMS, GROUPED, form_of, normal_row, unknown_form
-from medal_judges.reading.grouped import (
-    Group,
-    chat_of_spans,
-    chat_of_turns,
-    conversation_of_span,
-    conversation_of_turn,
-    gathered,
-    spans_of,
-)
+from medal_judges.reading.grouped import grouped_chats
 from medal_judges.reading.messages import read_messages
 from medal_judges.reading.options import DEFAULT_READING, ReadOptions
 from medal_judges.reading.released import is_released, line_of_released
@@ -38,7 +28,6 @@ from medal_judges.records.validation import require_valid_text
 
 T = TypeVar("T", Dialogue, LabelledDialogue)
 Source = str | Path | Iterable[object]
-_LIST = "(list)"
 _LABEL_FIELDS = ("labels", "scales", "split", "group", "level", "aggregated")
 
 
@@ -47,7 +36,6 @@ def read_dialogues(
     *,
     format: str | None = None,
     columns: dict[str, Any] | str | Path | None = None,
-    assistant: str | None = None,
     reading: ReadingReport | None = None,
 ) -> Iterator[Dialogue]:
     """Streams the dialogues of a file, of standard input (``-``), of a data set on the Hub
@@ -55,9 +43,8 @@ def read_dialogues(
 
     The form is recognised by the content; ``format`` overrides it (``csv``, ``messages``,
     ``csv+turns``). ``columns`` maps fields to columns with unusual names: a mapping
-    (``{"id": "ticket", "role": "who"}``) or a YAML file of one. ``assistant`` names the one to
-    score if several answer. Missing ids are made from the content, repeated ids are numbered
-    (``id#2``). Labels are ignored.
+    (``{"id": "ticket", "role": "who"}``) or a YAML file of one. Missing ids are made from the
+    content, repeated ids are numbered (``id#2``). Labels are ignored.
 
     A bad row raises DataError with file, line and field; with ``reading`` it is counted there and
     skipped. Raises ConfigError for a missing column.
@@ -69,7 +56,7 @@ def read_dialogues(
     >>> next(read_dialogues([{"id": "d3", "messages": said}])).turns[1].content
     'Hello!'
     """
-    options = ReadOptions(format=format, columns=columns, assistant=assistant)
+    options = ReadOptions(format=format, columns=columns)
     return dialogues_of(source, options, reading)
 
 
@@ -86,148 +73,116 @@ def dialogues_of(
 ) -> Iterator[Dialogue]:
     """``read_dialogues`` with its options as one object; label columns may be missing."""
     columns = replace(options.column_map, labels={})
-    return _ChatReader(source, options, columns, reading).read(_dialogue)
+    return _read(source, options, columns, reading, _dialogue)
 
 
 def labelled_of(
     source: Source, options: ReadOptions = DEFAULT_READING, reading: ReadingReport | None = None
 ) -> Iterator[LabelledDialogue]:
     """``read_labelled`` with its options as one object."""
-    return _ChatReader(source, options, options.column_map, reading).read(_labelled)
+    return _read(source, options, options.column_map, reading, _labelled)
 
 
-class _ChatReader:
-    """Reads one source. ``form`` is the form of the row before; a row whose own fields do not say
-    its form gets it."""
+def _read(
+    source: Source,
+    options: ReadOptions,
+    columns: ColumnMap,
+    reading: ReadingReport | None,
+    parse: Callable[[Fields, ReadingReport], T],
+) -> Iterator[T]:
+    """Yields ``parse`` of each chat, with an id of its own."""
+    report, is_file = reading or ReadingReport(), isinstance(source, str | Path)
+    path = str(source) if is_file else "(list)"
+    kind, form = "jsonl", options.kinds[1]  # ``form``: of the row before
 
-    def __init__(
-        self,
-        source: Source,
-        options: ReadOptions,
-        columns: ColumnMap,
-        reading: ReadingReport | None,
-    ) -> None:
-        self.source, self.options, self.columns = source, options, columns
-        self.counted = reading is not None and not (reading.strict or options.strict)
-        self.report = reading or ReadingReport()
-        self.path = str(source) if isinstance(source, str | Path) else _LIST
-        self.raises_record_errors = reading is None and self.path == _LIST  # there is no line
-        self.kind, self.form = "jsonl", options.kinds[1]
-
-    def read(self, parse: Callable[[Fields, ReadOptions, ReadingReport], T]) -> Iterator[T]:
-        """Yields ``parse`` of each chat, with an id of its own."""
-        rows: Iterator[NumberedRow]
-        if isinstance(self.source, str | Path):
-            self.kind, rows = open_rows(self.path, self.options.kinds[0])
-        else:
-            rows = enumerate(self.source, 1)
-        # Hashes: 8 bytes a row; a million ids are much text.
-        ids: set[int] = set()
-        repeated: dict[str, int] = {}  # id -> its next number
-        for number, make in self._chats(rows):
-            try:
-                parsed = parse(make(), self.options, self.report)
-            except (RecordError, RecursionError) as error:
-                if isinstance(error, RecursionError):
-                    error = RecordError("(row)", "fields that are not nested so deep", "...")
-                self._bad(number, error)
-                continue
-            id = parsed.id
-            while hash(id) in ids:
-                repeated[parsed.id] = repeated.get(parsed.id, 1) + 1
-                id = f"{parsed.id}#{repeated[parsed.id]}"
-            ids.add(hash(id))
-            if id != parsed.id:
-                self.report.numbered += 1
-                if isinstance(parsed, LabelledDialogue):
-                    parsed = replace(parsed, dialogue=replace(parsed.dialogue, id=id))
-                else:
-                    parsed = replace(parsed, id=id)
-            self.report.read += 1
-            self.report.forms[FORMS[self.form or "line"]] += 1
-            yield parsed
-
-    def _bad(self, number: int, error: RecordError) -> None:
-        if self.raises_record_errors:
+    def bad(number: int, error: RecordError) -> None:
+        if reading is None and not is_file:
             raise error
-        form = f", {FORMS[self.form]}" if self.form else ""
-        hint = (
-            f"read as {CONTAINERS[self.kind]}{form}: --format and --column say otherwise; bad rows "
-            "are left out and listed without --strict (in Python: reading=ReadingReport())"
+        problem = DataError(
+            path,
+            number,
+            error.message,
+            hint=f"read as {CONTAINERS[kind]}{f', {FORMS[form]}' if form else ''}: --format and "
+            "--column say otherwise; bad rows are left out and listed without --strict (in Python: "
+            "reading=ReadingReport())",
         )
-        problem = DataError(self.path, number, error.message, hint=hint)
-        if not self.counted:
+        if reading is None or reading.strict or options.strict:
             raise problem from error
-        self.report.add(problem)
+        report.add(problem)
 
-    def _chats(self, rows: Iterator[NumberedRow]) -> Iterator[tuple[int, Callable[[], Fields]]]:
-        """Yields (number, what makes the row in one form or raises RecordError) of each chat."""
-        table, stated = self.kind in TABLES, self.options.kinds[1]
-        checked = checked_columns(self.columns, self.path, rows, table=table)
-        for number, record in checked:
+    def chats(rows: Iterator[NumberedRow]) -> Iterator[tuple[int, object, ColumnMap]]:
+        """Yields (number, the row or what makes it, its columns) of each chat."""
+        nonlocal form
+        for number, record in rows:
             if isinstance(record, RecordError):
-                self._bad(number, record)
+                bad(number, record)
                 continue
-            form = stated or ("transcript" if self.kind == "text" else None)
-            form = form or form_of(record, self.columns)
-            if form is None and isinstance(record, Mapping):
-                form = self.form
-            if form is None:
-                self._bad(number, unknown_form(record))
+            found = options.kinds[1] or ("transcript" if kind == "text" else None)
+            found = found or form_of(record, columns)
+            if found is None and isinstance(record, Mapping):
+                found = form
+            if found is None:
+                bad(number, unknown_form(record))
                 continue
-            self.form = form
+            form = found
             if form in GROUPED:
-                yield from self._grouped(chain([(number, record)], checked))
+                done = ("id", "role", "content", "messages", "order")
+                fields = {n: c for n, c in columns.fields.items() if n not in done}
+                fields |= {"time": "time"} if "time" in fields else {}
+                own = replace(columns, fields=fields) if form == "turns" else ColumnMap()
+                rest = chain([(number, record)], rows)
+                for number, make in grouped_chats(rest, form, columns, bad):
+                    yield number, make, own
                 return
-            yield number, partial(normal_row, record, form, self.columns)
+            yield number, record, columns
 
-    def _grouped(self, rows: Iterator[NumberedRow]) -> Iterator[tuple[int, Callable[[], Fields]]]:
-        """Yields the chats of rows that belong together. Rows that are bad by themselves are
-        counted before the first chat."""
+    listed: Iterator[NumberedRow]
+    if isinstance(source, str | Path):
+        kind, listed = open_rows(path, options.kinds[0])
+    else:
+        listed = enumerate(source, 1)
+    ids: set[int] = set()  # hashes: 8 bytes a row; a million ids are much text
+    repeated: dict[str, int] = {}  # id -> its next number
+    checked = checked_columns(columns, path, listed, table=kind in TABLES)
+    for number, record, own in chats(checked):
+        try:
+            chat = record() if callable(record) else record
+            row = normal_row(chat, "messages" if form in GROUPED else form or "line", own)
+            parsed = parse(row, report)
+        except RecordError as error:
+            bad(number, error)
+            continue
+        except RecursionError:
+            bad(number, RecordError("(row)", "fields that are not nested so deep", "..."))
+            continue
+        id = parsed.id
+        while hash(id) in ids:
+            repeated[parsed.id] = repeated.get(parsed.id, 1) + 1
+            id = f"{parsed.id}#{repeated[parsed.id]}"
+        ids.add(hash(id))
+        if id != parsed.id:
+            report.numbered += 1
+            if isinstance(parsed, LabelledDialogue):
+                parsed = replace(parsed, dialogue=replace(parsed.dialogue, id=id))
+            else:
+                parsed = replace(parsed, id=id)
+        report.read += 1
+        report.forms[FORMS[form or "line"]] += 1
+        yield parsed
 
-        def keyed() -> Iterator[tuple[str, int, object]]:
-            for number, row in rows:
-                try:
-                    if isinstance(row, RecordError):
-                        raise row
-                    if not isinstance(row, Mapping):
-                        raise RecordError("(line)", "a JSON object", row)
-                    if self.form == "turns":
-                        yield conversation_of_turn(row, self.columns), number, row
-                        continue
-                    for place, span in enumerate(spans_of(row)):
-                        yield conversation_of_span(span) or f"{number}.{place}", number, span
-                except RecordError as error:
-                    self._bad(number, error)
 
-        for key, group in gathered(keyed()):
-            yield group[0][0], partial(self._chat, key, group)
-
-    def _chat(self, key: str, group: Group) -> Fields:
-        if self.form == "otel":
-            return chat_of_spans([span for _, span in group])
-        chat = chat_of_turns(key, group, self.columns)
-        done = ("id", "role", "content", "messages", "order")
-        fields = {name: c for name, c in self.columns.fields.items() if name not in done}
-        fields |= {"time": "time"} if "time" in fields else {}
-        return normal_row(chat, "messages", replace(self.columns, fields=fields))
-
-
-# -- a row in one form to records ------------------------------------------------------------------
-
-
-def _dialogue(row: Fields, options: ReadOptions, report: ReadingReport) -> Dialogue:
+def _dialogue(row: Fields, report: ReadingReport) -> Dialogue:
     if "messages" in row and "dialogue" not in row:
-        return _from_messages(row, options, report)
+        return _from_messages(row, report)
     line = _line(row, report)
     dialogue = parse_dialogue(line)
     extra = {k: v for k, v in line.items() if k not in KNOWN_FIELDS and v is not None}
     return replace(dialogue, meta={**extra, **dialogue.meta}) if extra else dialogue
 
 
-def _labelled(row: Fields, options: ReadOptions, report: ReadingReport) -> LabelledDialogue:
+def _labelled(row: Fields, report: ReadingReport) -> LabelledDialogue:
     if "messages" in row and "dialogue" not in row:
-        record = _from_messages(row, options, report).to_record()
+        record = _from_messages(row, report).to_record()
         return parse_labelled(record | {name: row[name] for name in _LABEL_FIELDS if name in row})
     return parse_labelled(_line(row, report))
 
@@ -243,15 +198,13 @@ def _line(row: Fields, report: ReadingReport) -> Fields:
     return line | {"id": content_hash([[turn.role, turn.content] for turn in turns])}
 
 
-def _from_messages(row: Fields, options: ReadOptions, report: ReadingReport) -> Dialogue:
+def _from_messages(row: Fields, report: ReadingReport) -> Dialogue:
     require_valid_text(row.get("meta"), "meta")
     id: Any = row.get("id")
     lang, source = row.get("lang"), row.get("source")
     if isinstance(id, float) and id.is_integer():  # whole numbers of a table
         id = int(id)
-    if isinstance(id, dict | list):  # MongoDB's {"$oid": ...}
-        id = json.dumps(id, sort_keys=True, ensure_ascii=False)
-    elif isinstance(id, int | float) and not isinstance(id, bool):
+    if isinstance(id, int | float) and not isinstance(id, bool):
         id = str(id)
     elif isinstance(id, str) and not id.strip():
         id = None
@@ -270,7 +223,6 @@ def _from_messages(row: Fields, options: ReadOptions, report: ReadingReport) -> 
         models=row.get("models"),
         context=row.get("context"),
         meta=row.get("meta"),
-        assistant=options.assistant,
         folded=report.folded,
     )
     report.made += id is None

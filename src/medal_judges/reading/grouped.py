@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import datetime, timezone
-from itertools import groupby, pairwise
+from functools import partial
+from itertools import groupby
 from typing import Any
 
 from medal_judges.errors import MedalError, RecordError
@@ -26,33 +27,49 @@ CONVERSATIONS = (
 ROLES = ("role", "speaker", "sender", "from", "author", "participant", "sender_type")
 CONTENTS = ("content", "text", "message", "body", "utterance", "value", "msg")
 _TIMES = ("time", "timestamp", "created_at", "datetime", "date", "sent_at", "create_time", "ts")
-_ORDERS = (
-    *("turn_index", "turn_number", "message_index", "message_number", "order", "position"),
-    *("sequence", "seq", "turn_id"),
-)
-_NAMES = ("name", "assistant_name", "agent_name")
+_ORDERS = ("turn_index", "turn_number", "message_index", "order", "position", "sequence", "turn_id")
 Group = list[tuple[int, Fields]]  # (number, record) of its rows in the order of the file
 
-_SORTED = """
-SELECT key, number, record FROM
-  (SELECT key, number, record, rowid AS place,
-     MIN(rowid) OVER (PARTITION BY key) AS first FROM rows)
-ORDER BY first, place
-"""
+_SORTED = "SELECT key, number, record FROM rows ORDER BY MIN(rowid) OVER (PARTITION BY key), rowid"
 
 
-def gathered(rows: Iterable[tuple[str, int, object]]) -> Iterator[tuple[str, Group]]:
-    """Yields (key, rows) of each key of ``rows`` (key, number, record), in the order of first rows.
-    One group is in memory; the rest is in a temporary SQLite file."""
+def grouped_chats(
+    rows: Iterable[tuple[int, object]],
+    form: str,
+    columns: ColumnMap,
+    bad: Callable[[int, RecordError], None],
+) -> Iterator[tuple[int, Callable[[], Fields]]]:
+    """Yields (number of its first row, what makes a row of messages) of each chat, in the
+    order of first rows; rows that are bad by themselves go to ``bad`` before.
+
+    One chat is in memory; the rest is in a temporary SQLite file.
+    """
+
+    def keyed() -> Iterator[tuple[str, int, str]]:
+        for number, row in rows:
+            try:
+                if isinstance(row, RecordError):
+                    raise row
+                if not isinstance(row, Mapping):
+                    raise RecordError("(line)", "a JSON object", row)
+                if form == "turns":
+                    yield _conversation(row, columns), number, json.dumps(row)
+                    continue
+                for place, span in enumerate(_spans(row)):
+                    yield _chat_id(span) or f"{number}.{place}", number, json.dumps(span)
+            except RecordError as error:
+                bad(number, error)
+
     with closing(sqlite3.connect("")) as base:  # "": private, on disk, deleted when closed
         try:
             base.execute("PRAGMA cache_size = -65536")  # KiB; small files never touch the disk
             base.execute("PRAGMA journal_mode = OFF")
             base.execute("CREATE TABLE rows (key TEXT, number INTEGER, record TEXT)")
-            lines = ((key, number, json.dumps(record)) for key, number, record in rows)
-            base.executemany("INSERT INTO rows VALUES (?, ?, ?)", lines)
+            base.executemany("INSERT INTO rows VALUES (?, ?, ?)", keyed())
             for key, group in groupby(base.execute(_SORTED), key=lambda row: row[0]):
-                yield key, [(number, json.loads(record)) for _, number, record in group]
+                chat = [(number, json.loads(record)) for _, number, record in group]
+                make = partial(_chat_of_turns, key, chat, columns)
+                yield chat[0][0], make if form == "turns" else partial(_chat_of_spans, chat)
         except sqlite3.OperationalError as error:
             hint = "SQLITE_TMPDIR names the folder for it"
             raise MedalError(f"rows cannot be sorted on disk: {error}", hint=hint) from error
@@ -61,7 +78,7 @@ def gathered(rows: Iterable[tuple[str, int, object]]) -> Iterator[tuple[str, Gro
 # -- one turn a row --------------------------------------------------------------------------------
 
 
-def conversation_of_turn(record: Mapping[str, object], columns: ColumnMap) -> str:
+def _conversation(record: Mapping[str, object], columns: ColumnMap) -> str:
     """Returns the id of a turn's conversation. Raises RecordError if the row states none."""
     value = lookup(record, columns.fields.get("id") or find_key(record, CONVERSATIONS) or "")
     if isinstance(value, float) and value.is_integer():
@@ -71,7 +88,7 @@ def conversation_of_turn(record: Mapping[str, object], columns: ColumnMap) -> st
     return str(value)
 
 
-def chat_of_turns(key: str, rows: Group, columns: ColumnMap) -> Fields:
+def _chat_of_turns(key: str, rows: Group, columns: ColumnMap) -> Fields:
     """Returns one chat: messages in order, and the columns that are equal in all rows.
 
     Turns are in the order of the column ``order``, else of the times if every row has one, else of
@@ -80,8 +97,8 @@ def chat_of_turns(key: str, rows: Group, columns: ColumnMap) -> Fields:
     names = {
         field: columns.fields.get(field) or find_key(rows[0][1], known) or ""
         for field, known in (
-            *(("id", CONVERSATIONS), ("role", ROLES), ("content", CONTENTS)),
-            *(("time", _TIMES), ("order", _ORDERS), ("name", _NAMES)),
+            *(("id", CONVERSATIONS), ("role", ROLES), ("content", CONTENTS), ("time", _TIMES)),
+            ("order", _ORDERS),
         )
     }
     for field in ("order", "time"):
@@ -100,9 +117,6 @@ def chat_of_turns(key: str, rows: Group, columns: ColumnMap) -> Fields:
         except RecordError as error:
             raise RecordError(f"row {number}: {names['role']}", error.expected, role) from error
         message["content"] = lookup(record, names["content"])
-        name = lookup(record, names["name"])
-        if isinstance(name, str) and name:
-            message["name"] = name
         messages.append(message)
         for each, value in record.items():
             filled = each not in differ and value not in (None, "")
@@ -147,7 +161,7 @@ def is_spans(record: Mapping[str, object]) -> bool:
     return exported or any(str(k).startswith("gen_ai.") for k in _attributes(record))
 
 
-def spans_of(record: Mapping[str, object]) -> Iterator[Fields]:
+def _spans(record: Mapping[str, object]) -> Iterator[Fields]:
     """Yields the spans of a row that hold messages, each as its attributes with ``trace_id`` and
     ``start``."""
     spans: list[Mapping[str, Any]] = [record]
@@ -163,7 +177,7 @@ def spans_of(record: Mapping[str, object]) -> Iterator[Fields]:
             yield found | {"trace_id": trace or None, "start": _whole(start)}
 
 
-def conversation_of_span(span: Mapping[str, object]) -> str | None:
+def _chat_id(span: Mapping[str, object]) -> str | None:
     """Returns the conversation's id, else the trace's; None if the span has neither."""
     for name in (_CONVERSATION, "session.id", "trace_id"):
         if span.get(name) not in (None, ""):
@@ -171,14 +185,14 @@ def conversation_of_span(span: Mapping[str, object]) -> str | None:
     return None
 
 
-def chat_of_spans(spans: Sequence[Fields]) -> Fields:
-    """Returns the chat that ``spans`` of one conversation make, as ``normal_row`` does.
+def _chat_of_spans(group: Group) -> Fields:
+    """Returns the chat that ``spans`` of one conversation make.
 
     A call gets the history so far, so the span with the longest history (the last of equal ones)
-    holds the chat. If each call of a conversation holds only what is new (the server stores the
-    history), they are joined in order of time. Calls of agents count only without calls of models,
-    which they repeat. Raises RecordError.
+    holds the chat. Calls of agents count only without calls of models, which they repeat. Raises
+    RecordError.
     """
+    spans = [span for _, span in group]
     calls = [s for s in spans if s.get(_OPERATION) in _CHATS] or [*spans]
     for kind in ((int, float), str):
         if all(isinstance(s.get("start"), kind) for s in calls):
@@ -186,10 +200,9 @@ def chat_of_spans(spans: Sequence[Fields]) -> Fields:
     read = [(_messages(span, _INPUT), _messages(span, _OUTPUT)[:1]) for span in calls]
     longest = max(range(len(read)), key=lambda i: (len(read[i][0]), i))
     last, messages = calls[longest], [*read[longest][0], *read[longest][1]]
-    if _CONVERSATION in last and _only_new(read):
-        messages = [message for call in read for part in call for message in part]
     instructions = parsed_cell(last.get(_SYSTEM), "[")
-    if instructions and not any(map(_is_system, messages)):
+    roles = {message.get("role") for message in messages if isinstance(message, Mapping)}
+    if instructions and not roles & {"system", "developer"}:
         messages = [{"role": "system", "content": instructions}, *messages]
     model = last.get(_MODELS[0]) or last.get(_MODELS[1])
     known = {_INPUT, _OUTPUT, _SYSTEM, _CONVERSATION, "start", *_MODELS}
@@ -200,7 +213,7 @@ def chat_of_spans(spans: Sequence[Fields]) -> Fields:
     if start is not None:
         meta["time"] = start
     row = {
-        "id": conversation_of_span(last),
+        "id": _chat_id(last),
         "messages": [
             {k: v for k, v in m.items() if k != "finish_reason"} if isinstance(m, Mapping) else m
             for m in messages
@@ -209,20 +222,6 @@ def chat_of_spans(spans: Sequence[Fields]) -> Fields:
         "meta": meta,
     }
     return {key: value for key, value in row.items() if value}
-
-
-def _only_new(read: Sequence[tuple[list[object], list[object]]]) -> bool:
-    """Whether no call holds any message of the calls before it."""
-    for (before, answer), (inputs, _) in pairwise(read):
-        known = [m for m in (*before, *answer) if not _is_system(m)]
-        new = [m for m in inputs if not _is_system(m)]
-        if len(new) > 2 or any(message in known for message in new):
-            return False
-    return len(read) > 1
-
-
-def _is_system(message: object) -> bool:
-    return isinstance(message, Mapping) and message.get("role") in ("system", "developer")
 
 
 def _messages(span: Mapping[str, object], name: str) -> list[object]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
 from medal_judges.errors import MissingExtraError
 from medal_judges.records.dialogue import ROLES, Dialogue
-from medal_judges.records.languages import UNKNOWN_LANGUAGE
 
 _PURPOSE = "the detection of languages"
 NORWEGIAN = ("nb", "nn")  # lingua has its two written forms, this package ``no``
@@ -92,11 +91,17 @@ def detected_language(dialogue: Dialogue) -> str | None:
     if language is None:
         return None
     for speaker in ROLES:
-        letters: Counter[str] = Counter()
-        for chunk in _chunks(text for role, text in turns if role == speaker):
-            letters[_sure_language(chunk) or UNKNOWN_LANGUAGE] += len(chunk)
-        del letters[UNKNOWN_LANGUAGE]
-        if letters[language] < _AGREE * sum(letters.values()):
+        # Neighbouring texts are joined until they are long enough. Short parts are wrong more
+        # often, but each has only its share of the vote.
+        letters: Counter[str | None] = Counter()
+        chunk = ""
+        for text in (text for role, text in turns if role == speaker):
+            chunk = f"{chunk}\n{text}" if chunk else text
+            if _is_enough(chunk, _PART):
+                letters[_sure_language(chunk)] += len(chunk)
+                chunk = ""
+        del letters[None]
+        if letters[language] < _AGREE * letters.total():
             return None
     return language
 
@@ -109,17 +114,6 @@ def text_language(text: str) -> str | None:
 def _sure_language(text: str) -> str | None:
     language, chance = next(iter(_all_languages().chances(text).items()))
     return language if chance >= _SURE else None
-
-
-def _chunks(texts: Iterable[str]) -> Iterator[str]:
-    """Joins neighbouring texts until they are long enough. Short parts are wrong more often, but
-    each has only its share of the vote."""
-    chunk = ""
-    for text in texts:
-        chunk = f"{chunk}\n{text}" if chunk else text
-        if _is_enough(chunk, _PART):
-            yield chunk
-            chunk = ""
 
 
 def _is_enough(text: str, letters: int) -> bool:

@@ -3,13 +3,11 @@
 - Scored is the text that the user and the assistant read of each other. Consecutive texts of one
   speaker become one turn, joined by a line break; a turn without text is dropped.
 - System and developer prompts go to ``context["system_prompt"]``.
-- Tool calls and results become short notes in ``context["tools"]``, each with the index of the
-  answer that follows. They are not part of the answer's text: the user did not see them, and the
-  same chat from a table without tool rows would get another score.
+- Tool calls and results, which the user did not see, become short notes in ``context["tools"]``,
+  each with the index of the answer that follows.
 - An image, a sound or a file is a gap, marked in the text: ``[image]``.
 - Thinking is dropped.
-- If several assistants speak, one has to be named. The answers of the others then stand on the
-  user's side, each after its speaker's name in brackets: the named one answered to them.
+- A chat in which several assistants speak (messages with different names) is refused.
 
 Formats of messages: OpenAI (Chat Completions and Responses), Anthropic content blocks,
 OpenTelemetry (GenAI message parts), ShareGPT and LangChain.
@@ -21,8 +19,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from medal_judges.errors import RecordError
 from medal_judges.records.dialogue import SYSTEM_PROMPT, Dialogue, Role, Turn, parse_id
@@ -30,7 +27,6 @@ from medal_judges.records.languages import language_code
 from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import text
 
-TOOLS = "tools"  # key of Dialogue.context
 MessageRole = Literal["user", "assistant", "system", "tool", "call"]
 # Names of roles in loaders and logs, in lower case. ``call``: ShareGPT's tool calls.
 ROLE_WORDS: Mapping[str, MessageRole] = {
@@ -44,6 +40,7 @@ ROLE_WORDS: Mapping[str, MessageRole] = {
 }
 _ROLES = "user, assistant, system, developer, tool or function (human, gpt, bot, ... too)"
 _COUNTED = {"call": "tool calls", "result": "tool results", "thinking": "thoughts left out"}
+_TOOLS = ("call", "result")
 # Type of a part -> its kind, or its mark in the text if it is a gap.
 _TYPES = {
     **dict.fromkeys(("text", "input_text", "output_text", "refusal", "summary_text"), "text"),
@@ -56,23 +53,17 @@ _TYPES = {
 # By their endings: server_tool_use, mcp_tool_result, web_search_call, custom_tool_call_output
 _RESULTS = ("tool_result", "_call_output", "call_response")
 _CALLS = ("tool_use", "_call")
-_TOOL_NAME, _ARGUMENTS, _RESULT = 60, 80, 160  # most characters of each in a note
-_NOTES = 20  # most notes at one answer
+_NOTE = 160  # most characters of arguments or of a result in a note
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """``text`` is the text, the name of a gap (``image``), the arguments of a call, or a result.
-    ``tool`` is the name of the tool and ``key`` the id of the call, if given."""
+class _Part(NamedTuple):
+    """``text`` is the text, the name of a gap (``image``), or the note of a call or a result."""
 
     kind: Literal["text", "gap", "thinking", "call", "result"]
     text: str
-    tool: str | None = None
-    key: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Message:
+class _Message(NamedTuple):
     role: MessageRole
     parts: Sequence[_Part]
     name: str | None = None  # of the speaker
@@ -101,13 +92,11 @@ def read_messages(
     models: Mapping[str, str | None] | None = None,
     context: Mapping[str, Any] | None = None,
     meta: Mapping[str, Any] | None = None,
-    assistant: str | None = None,
     folded: Counter[str] | None = None,
 ) -> Dialogue:
     """Returns the dialogue of ``messages``, a list of {role, content}.
 
-    Without ``id`` the id is a hash of the turns. ``assistant`` names the one to score if several
-    answer (a message's ``name`` or ``model``). ``folded`` counts everything that is not text of
+    Without ``id`` the id is a hash of the turns. ``folded`` counts everything that is not text of
     user or assistant. Raises RecordError that names the message and field (``messages[3].role``).
 
     >>> from medal_judges import read_messages
@@ -122,20 +111,24 @@ def read_messages(
     >>> [turn.content for turn in dialogue.turns]
     ['When does the bus leave?', 'At nine.']
     >>> dialogue.context["tools"]
-    [{'turn': 1, 'note': '[tool search({"q": "bus"}): 2 results]'}]
+    [{'turn': 1, 'note': 'search({"q": "bus"})'}, {'turn': 1, 'note': '-> ["9:00", "9:30"]'}]
     """
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
         raise RecordError("messages", "a non-empty list of {role, content}", messages)
     read = [_message(f"messages[{i}]", each) for i, each in enumerate(messages)]
-    name, several = _scored_assistant(read, assistant)
     models, context = dict(models or {}), dict(context or {})
-    if name is not None:
-        models["assistant"] = models.get("assistant") or name
-        if assistant is not None and models["assistant"] != assistant:
-            expected = f"the assistant {assistant!r}"
-            raise RecordError("models.assistant", expected, models["assistant"])
+    names: dict[str, int] = {}  # of assistants, with the first message of each
+    for index, message in enumerate(read):
+        if message.role == "assistant" and message.name and _joined(message.parts).strip():
+            names.setdefault(message.name, index)
+    if len(names) > 1:
+        first, second = list(names)[:2]
+        expected = f"one assistant a chat ({first!r} answers too)"
+        raise RecordError(f"messages[{names[second]}].name", expected, second)
+    if names:
+        models["assistant"] = models.get("assistant") or next(iter(names))
     counts: Counter[str] = Counter()
-    turns, prompts, notes = _turns(read, name if several else None, counts)
+    turns, prompts, notes = _turns(read, counts)
     if not turns:
         raise RecordError("messages", "text of a user or an assistant", messages)
     if folded is not None:
@@ -144,39 +137,20 @@ def read_messages(
         own = [str(context[SYSTEM_PROMPT])] if context.get(SYSTEM_PROMPT) else []
         context[SYSTEM_PROMPT] = "\n".join([*own, *prompts])
     if notes:
-        context[TOOLS] = notes
-    name = content_hash(turns) if id is None else parse_id(id)
+        context["tools"] = notes
+    id = content_hash(turns) if id is None else parse_id(id)
     code = sys.intern(language_code(lang))
     made = tuple(Turn(speaker, content) for speaker, content in turns)
-    return Dialogue(name, made, code, source, models, context, meta or {})
-
-
-def _scored_assistant(read: Sequence[_Message], assistant: str | None) -> tuple[str | None, bool]:
-    """Returns (name of the assistant to score, whether others answer too)."""
-    names: dict[str, int] = {}  # name -> its first message
-    for index, message in enumerate(read):
-        if message.role == "assistant" and message.name and _joined(message.parts).strip():
-            names.setdefault(message.name, index)
-    if assistant is not None:
-        if names and assistant not in names:
-            field = f"messages[{next(iter(names.values()))}].name"
-            raise RecordError(field, f"an answer of the assistant {assistant!r}", [*names])
-        return assistant, len(names) > 1
-    if len(names) > 1:
-        first, second = list(names)[:2]
-        expected = f"one assistant a chat ({first!r} answers too), or the name of the one to judge"
-        raise RecordError(f"messages[{names[second]}].name", expected, second)
-    return next(iter(names), None), False
+    return Dialogue(id, made, code, source, models, context, meta or {})
 
 
 def _turns(
-    read: Sequence[_Message], only: str | None, counts: Counter[str]
+    read: Sequence[_Message], counts: Counter[str]
 ) -> tuple[list[tuple[Role, str]], list[str], list[dict[str, object]]]:
-    """Returns turns, system prompts and notes of tools. ``only``: the one assistant to score among
-    several."""
+    """Returns turns, system prompts and notes of tools."""
     turns: list[tuple[Role, str]] = []
     prompts: list[str] = []
-    uses: list[_ToolUse] = []
+    notes: list[dict[str, object]] = []
     for message in read:
         content, parts = _joined(message.parts), message.parts
         if message.role == "system":
@@ -191,26 +165,17 @@ def _turns(
             counts["empty turns left out"] += 1
         shown = [i for i, part in enumerate(parts) if part.kind in ("text", "gap")]
         first = shown[0] if shown else len(parts)
-        _add_uses(uses, parts[:first])
+        notes += [{"turn": None, "note": p.text} for p in parts[:first] if p.kind in _TOOLS]
         if content:
             speaker: Role = "user" if message.role == "user" else "assistant"
-            if only is not None and speaker == "assistant" and message.name != only:
-                counts["answers of other assistants"] += 1
-                speaker, content = "user", f"[{message.name or 'assistant'}] {content}"
             if turns and turns[-1][0] == speaker:
                 counts["turns merged into the one before"] += 1
                 content = f"{turns.pop()[1]}\n{content}"
             turns.append((speaker, content))
-            for use in uses if speaker == "assistant" else ():
-                use.turn = len(turns) - 1 if use.turn is None else use.turn
-        _add_uses(uses, parts[first:])
-    notes: dict[int | None, list[str]] = {}
-    for use in uses:
-        notes.setdefault(use.turn, []).append(use.note())
-    for listed in notes.values():
-        if (more := len(listed) - _NOTES) > 0:
-            listed[_NOTES:] = [f"[{more} more tools]"]
-    return turns, prompts, [{"turn": t, "note": n} for t, own in notes.items() for n in own]
+            for note in notes if speaker == "assistant" else ():
+                note["turn"] = len(turns) - 1 if note["turn"] is None else note["turn"]
+        notes += [{"turn": None, "note": p.text} for p in parts[first:] if p.kind in _TOOLS]
+    return turns, prompts, notes
 
 
 def _joined(parts: Iterable[_Part]) -> str:
@@ -239,11 +204,12 @@ def _message(field: str, message: object) -> _Message:
     parts = list(_parts(f"{field}.{place}", message.get(place)))
     if role == "tool":
         results = [part for part in parts if part.kind == "result"]
-        tool, key = message.get("name"), message.get("tool_call_id")
-        named = (tool if isinstance(tool, str) else None, None if key is None else str(key))
-        return _Message(role, results or [_Part("result", _joined(parts), *named)])
+        return _Message(role, results or [_Part("result", f"-> {_short(_joined(parts))}")])
     if role == "call":
-        call = _json(_joined(parts))  # ShareGPT's: JSON of name and arguments, else any text
+        try:  # ShareGPT's: JSON of name and arguments, else any text
+            call = json.loads(_joined(parts))
+        except (ValueError, RecursionError):
+            call = None
         call = call if isinstance(call, dict) else {"arguments": _joined(parts)}
         return _Message(role, [_call(f"{field}.content", call)])
     if role == "assistant":
@@ -297,7 +263,9 @@ def _parts(field: str, content: object) -> Iterator[_Part]:
     elif kind == "call":
         yield _call(field, content)
     elif kind == "result":
-        yield _result(content)
+        fields = ("output", "content", "response", "result")
+        given = next((content[k] for k in fields if content.get(k) is not None), None)
+        yield _Part("result", f"-> {_short(given)}")
     else:
         stated = content.get("modality")  # OpenTelemetry's blobs
         yield _Part("gap", stated if stated in ("image", "audio", "video") else kind)
@@ -313,90 +281,24 @@ def _kind(stated: object) -> str | None:
     return "result" if stated.endswith(_RESULTS) else "call" if stated.endswith(_CALLS) else None
 
 
-# -- tools -----------------------------------------------------------------------------------------
-
-
 def _call(field: str, call: object) -> _Part:
-    """A call with name and arguments, under ``function`` or bare."""
+    """The note of a call with name and arguments, under ``function`` or bare."""
     if not isinstance(call, Mapping):
         raise RecordError(field, "an object with the tool's name", call)
     inner = call["function"] if isinstance(call.get("function"), Mapping) else call
     names = ("arguments", "input", "args", "action")
-    given = next((inner[k] for k in names if k in inner), None)
+    given = _short(next((inner[k] for k in names if k in inner), None))
     named = inner.get("name") or str(call.get("type", "")).removesuffix("_call")
-    return _Part("call", _plain(given), text(f"{field}.name", named or "tool"), _key(call))
+    name = text(f"{field}.name", named or "tool")
+    return _Part("call", f"{name[:60]}({given if given != '{}' else ''})")
 
 
-def _result(part: Mapping[str, object]) -> _Part:
-    names = ("output", "content", "response", "result")
-    given = next((part[k] for k in names if part.get(k) is not None), None)
-    tool = part.get("name")
-    return _Part("result", _plain(given), tool if isinstance(tool, str) else None, _key(part))
-
-
-def _key(part: Mapping[str, object]) -> str | None:
-    names = ("call_id", "tool_use_id", "tool_call_id", "id")
-    return next((str(part[k]) for k in names if part.get(k) is not None), None)
-
-
-def _plain(value: object) -> str:
-    """Arguments or a result as text: the text of text parts, JSON of everything else."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and value:
+def _short(value: object) -> str:
+    """The beginning of arguments or of a result on one line: text parts as text, others as JSON."""
+    if isinstance(value, list):
         texts = [part.get("text") if isinstance(part, Mapping) else None for part in value]
-        if all(isinstance(each, str) for each in texts):
-            return "\n".join(map(str, texts))
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
-@dataclass(slots=True)
-class _ToolUse:
-    tool: str | None
-    arguments: str = ""
-    result: str | None = None
-    key: str | None = None
-    turn: int | None = None  # index of the answer that follows
-
-    def note(self) -> str:
-        arguments = _short(self.arguments, _ARGUMENTS)
-        call = f"{_short(self.tool or '', _TOOL_NAME)}({arguments if arguments != '{}' else ''})"
-        if self.result is None:
-            return f"[tool {call}: no result]"
-        listed = _json(self.result) if self.result.lstrip().startswith("[") else None
-        if isinstance(listed, list):
-            return f"[tool {call}: {len(listed)} result{'' if len(listed) == 1 else 's'}]"
-        return f"[tool {call}: {_short(self.result, _RESULT) or 'empty result'}]"
-
-
-def _add_uses(uses: list[_ToolUse], parts: Iterable[_Part]) -> None:
-    """Adds calls and results. A result belongs to the call of its id, else to the first one without
-    a result."""
-    for part in parts:
-        if part.kind == "call":
-            uses.append(_ToolUse(part.tool, part.text, key=part.key))
-        elif part.kind == "result":
-            fits = [use for use in uses if use.result is None]
-            if part.key is not None and any(use.key is not None for use in fits):
-                fits = [use for use in fits if use.key == part.key]
-            else:
-                fits = [use for use in fits if part.tool in (None, use.tool)]
-            if not fits:
-                fits = [_ToolUse(part.tool, key=part.key)]
-                uses += fits
-            fits[0].result = part.text
-
-
-def _short(value: str, most: int) -> str:
-    """The beginning of ``value`` on one line."""
-    line = " ".join(value[: 4 * most].split())
-    return line if len(line) <= most and len(value) <= 4 * most else line[: most - 1] + "…"
-
-
-def _json(value: str) -> Any:
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        return None
+        value = "\n".join(map(str, texts)) if value and None not in texts else value
+    if value is not None and not isinstance(value, str):
+        value = json.dumps(value, ensure_ascii=False, default=str)
+    line = " ".join((value or "")[: 4 * _NOTE].split())
+    return line if len(line) <= _NOTE else f"{line[: _NOTE - 1]}…"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from medal_judges.reading.columns import ColumnMap, make_column_map
 from medal_judges.reading.containers import CONTAINERS
 from medal_judges.reading.forms import FORMS
 
-_PANEL = "Reading (docs/howto/formats.md)"
+_option = partial(option, panel="Reading (docs/howto/formats.md)")
 
 
 class ReadOptions(Config):
@@ -25,39 +25,29 @@ class ReadOptions(Config):
     Raises ConfigError for an unknown format and for a wrong column map.
     """
 
-    format: str | None = option(
-        None,
-        help="What the file is if its content does not say: csv, messages, csv+turns.",
-        panel=_PANEL,
+    format: str | None = _option(
+        None, help="What the file is if its content does not say: csv, messages, csv+turns."
     )
-    column: tuple[str, ...] = option(
+    column: tuple[str, ...] = _option(
         (),
         metavar="FIELD=COLUMN",
         help="Column that holds a field: id=ticket, role=speaker, ...; may be repeated.",
-        panel=_PANEL,
     )
-    columns: Path | str | dict[str, Any] | None = option(
-        None, help="YAML of columns, roles and labels.", panel=_PANEL
+    columns: Path | str | dict[str, Any] | None = _option(
+        None, help="YAML of columns, roles and labels."
     )
-    label: tuple[str, ...] = option(
+    label: tuple[str, ...] = _option(
         (),
         metavar="COLUMN=DIMENSION[:LOW..HIGH]",
         help="Column of human ratings, with its scale; may be repeated.",
-        panel=_PANEL,
     )
-    role: tuple[str, ...] = option(
+    role: tuple[str, ...] = _option(
         (),
         metavar="WORD=ROLE",
         help="Role that a speaker's name means: Kunde=user; may be repeated.",
-        panel=_PANEL,
     )
-    assistant: str | None = option(
-        None, help="Assistant to score if a chat has several.", panel=_PANEL
-    )
-    strict: bool = option(
-        False,
-        help="Stop at the first bad row instead of skipping, counting and listing it.",
-        panel=_PANEL,
+    strict: bool = _option(
+        False, help="Stop at the first bad row instead of skipping, counting and listing it."
     )
 
     @model_validator(mode="after")
@@ -81,8 +71,7 @@ class ReadOptions(Config):
                 hint = f"{did_you_mean(word, known)}files: {', '.join(CONTAINERS)}; rows: "
                 hint += f"{', '.join(FORMS)}; or both: csv+turns"
                 raise ConfigError(f"no format {word!r}", hint=hint)
-        files = [word for word in words if word in CONTAINERS]
-        forms = [word for word in words if word in FORMS]
+        files, forms = ([w for w in words if w in names] for names in (CONTAINERS, FORMS))
         if max(len(files), len(forms)) > 1:
             raise ConfigError(f"format {self.format!r}: at most one kind of file and one of rows")
         return next(iter(files), None), next(iter(forms), None)
@@ -99,17 +88,16 @@ DEFAULT_READING = ReadOptions()
 
 class ChatFileConfig(Config):
     """A file of chats in a YAML file. ``source`` is a spec such as ``dstc9:train`` or a file;
-    ``format``, ``columns`` and ``assistant`` are as in ReadOptions."""
+    ``format`` and ``columns`` are as in ReadOptions."""
 
     source: str
     format: str | None = None
     columns: Mapping[str, Any] = {}
-    assistant: str | None = None
 
     @property
     def read_options(self) -> ReadOptions:
         """How to read the file. A bad row is an error: nobody should learn from half a file."""
-        return ReadOptions(format=self.format, columns=dict(self.columns), assistant=self.assistant)
+        return ReadOptions(format=self.format, columns=dict(self.columns))
 
     @model_validator(mode="after")
     def _can_be_read(self) -> ChatFileConfig:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import IO
 
 from medal_judges.errors import ConfigError, RecordError
@@ -33,38 +33,20 @@ def is_transcript(value: object) -> bool:
 
 
 def transcript_rows(stream: IO[str]) -> Iterator[tuple[int, object]]:
-    """Yields the chats of a file with their first lines, each as ``{"transcript": text}``.
-
-    Lines of dashes (``---``, ``===``, ``***``) separate chats. Without them blank lines do, if
-    every part begins with a speaker and has two turns or more; else the file is one chat.
-    """
+    """Yields the chats of a file with their first lines, each as ``{"transcript": text}``. Lines of
+    dashes (``---``, ``===``, ``***``) separate chats."""
     text = stream.read(_MOST + 1)
     if len(text) > _MOST:
         raise ConfigError(f"a transcript of more than {_MOST:,} characters", hint="cut it in parts")
-    lines = text.splitlines()
-    parts = _parts(lines, lambda line: _RULE.fullmatch(line) is not None)
-    if len(parts) == 1:
-        blocks = _parts(lines, lambda line: not line.strip())
-        speakers = [[begins_transcript(line) for line in block] for _, block in blocks]
-        if all(labelled[0] and sum(labelled) > 1 for labelled in speakers):
-            parts = blocks
-    for number, part in parts:
-        yield number, {"transcript": "\n".join(part)}
-
-
-def _parts(lines: list[str], separates: Callable[[str], bool]) -> list[tuple[int, list[str]]]:
-    """(Number of its first line, its lines) of each part."""
-    parts: list[tuple[int, list[str]]] = []
-    between = True
-    for number, line in enumerate(lines, 1):
-        if separates(line):
-            between = True
-        elif not between:
-            parts[-1][1].append(line)
-        elif line.strip():
-            parts.append((number, [line]))
-            between = False
-    return parts
+    first, part = 0, ""
+    for number, line in enumerate([*text.splitlines(), "---"], 1):
+        if _RULE.fullmatch(line):
+            if part:
+                yield first, {"transcript": part}
+            part = ""
+        elif part or line.strip():
+            first = first if part else number
+            part += f"{line}\n"
 
 
 def messages_of_transcript(text: str, roles: Mapping[str, str]) -> list[dict[str, str]]:

@@ -21,8 +21,7 @@ from medal_judges.storage.judgements import read_judgements
 
 from .judges import Oracle
 
-TINY = ["dialogues=3", "own=2", "languages=[en, de]", "doses=[2]", "turn_level=0", "parallel=null",
-        "rated={}"]  # fmt: skip
+TINY = ["dialogues=3", "own=2", "languages=[en, de]", "doses=[2]", "turn_level=0"]
 
 
 def medal(*arguments: str) -> Result:
@@ -69,7 +68,7 @@ def test_a_stopped_run_resumes(tmp_path: Path) -> None:
                 raise KeyboardInterrupt
             return super().quality(request)
 
-    config = TrialConfig(dialogues=6, own=3, languages=("en",), doses=(3,), parallel=None, rated={})
+    config = TrialConfig(dialogues=6, own=3, languages=("en",), doses=(3,))
     with pytest.raises(KeyboardInterrupt):
         run_trial([TrialJudge("one", Stopped(tmp_path))], tmp_path, config)
     judged = tmp_path / "judgements" / "one" / "versions.jsonl"

@@ -13,12 +13,18 @@ from medal_judges.data_prep.perturbation.edit import LANGUAGES
 from medal_judges.data_prep.perturbation.versions import Versions, hidden
 from medal_judges.errors import ConfigError
 from medal_judges.eval.trial.config import TrialConfig
-from medal_judges.eval.trial.dialogues import load_data, own_dialogues
-from medal_judges.eval.trial.edits import Edit, make_plan, trial_edits, turn_edits
+from medal_judges.eval.trial.edits import (
+    Edit,
+    load_data,
+    make_plan,
+    own_dialogues,
+    trial_edits,
+    turn_edits,
+)
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.storage.jsonl import write_records
 
-OWN = TrialConfig(dialogues=0, parallel=None, rated={})
+OWN = TrialConfig(dialogues=0)
 # Chinese has no case; the table of synonyms, and Latin letters, are not in every dialogue.
 NOT_IN_ALL = {"lower_case", "paraphrase", "hidden_look_alike", "hidden_tags"}
 
@@ -29,7 +35,7 @@ def made(edit: Edit, dialogue: Dialogue, seed: int = 0) -> Versions | None:
 
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_every_edit_of_turns_works_in_every_language(lang: str) -> None:
-    dialogues = [versions[lang] for _, versions in own_dialogues()]
+    dialogues = [versions[lang] for versions in own_dialogues().values()]
     for edit in turn_edits():
         for dialogue in dialogues:
             versions = made(edit, dialogue)
@@ -47,7 +53,7 @@ def test_every_edit_of_turns_works_in_every_language(lang: str) -> None:
 def test_the_control_of_an_attack_is_as_long_and_in_its_place() -> None:
     ratios = []
     for edit in (e for e in turn_edits() if e.group == "attack" and e.name != "hidden_tags"):
-        for _, by_lang in own_dialogues():
+        for by_lang in own_dialogues().values():
             versions = made(edit, by_lang["en"])
             if versions is None or versions.control is None:
                 continue

@@ -8,10 +8,9 @@ import pytest
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from medal_judges.eval.trial import pairs as figures
+from medal_judges.eval.trial import findings as figures
 from medal_judges.eval.trial.config import Bound
-from medal_judges.eval.trial.findings import family_of
-from medal_judges.eval.trial.worst import marked
+from medal_judges.eval.trial.findings import marked
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.judgement import Judgement
 from medal_judges.stats.estimate import Estimate
@@ -55,15 +54,13 @@ def test_the_slope_is_least_squares() -> None:
     assert figures.dose_slope(pd.concat(by_strength.values())).value == pytest.approx(expected)
 
 
-def test_quality_is_overall_or_the_mean_of_all_dimensions() -> None:
+def test_quality_is_the_mean_of_dimensions_from_1_to_5() -> None:
     def quality(scores: dict[str, float | None]) -> float | None:
         return figures.quality(Judgement("a", "j", scores), parts)
 
-    parts = figures.quality_parts(load_rubric("medal"))
-    assert [part.name for part in parts] == ["overall"]
+    parts = [d for d in load_rubric("medal") if d.name == "overall"]
     assert quality({"overall": 2.0, "unsafe": 1.0}) == pytest.approx(2.0)
-    parts = (Dimension("unsafe", "binary", 0, 1, good="low"), Dimension("fun", "ordinal", 0, 10))
-    assert figures.quality_parts(parts) == parts
+    parts = [Dimension("unsafe", "binary", 0, 1, good="low"), Dimension("fun", "ordinal", 0, 10)]
     assert quality({"unsafe": 1.0, "fun": 10.0}) == pytest.approx(3.0)
     assert quality({"unsafe": 0.0, "fun": 10.0}) == pytest.approx(5.0)
     assert quality({"unsafe": None, "fun": 1.0}) is None
@@ -106,18 +103,3 @@ def test_marked_parts_add_up_to_the_texts() -> None:
         assert "".join(t for t, _ in left) == one and "".join(t for t, _ in right) == other
         same = ["".join(t for t, changed in side if not changed) for side in (left, right)]
         assert same[0] == same[1]
-
-
-@pytest.mark.parametrize(
-    ("name", "family"),
-    [
-        ("openai:gpt-4.1-2025-04-14", "gpt"),
-        ("embedded:smollm2", "smollm"),
-        ("lmsys/vicuna-13b-v1.5", "llama"),
-        ("meta-llama/Llama-3.1-8B", "llama"),
-        ("embedded:minilm", None),
-        ("", None),
-    ],
-)
-def test_families_of_models(name: str, family: str | None) -> None:
-    assert family_of(name) == family

@@ -13,12 +13,8 @@ from medal_judges.eval.trial.findings import TrialFinding, TrialResult
 from medal_judges.eval.trial.page import write_trial
 from medal_judges.eval.trial.trial import Trial, TrialJudge, run_trial
 from medal_judges.models.base.judge import ScoreRequest
-from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Judgement
-from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.signature import Signature
-from medal_judges.storage.jsonl import write_records
 
 from .judges import Oracle
 
@@ -113,7 +109,7 @@ class Issues(Oracle):
 
 
 def test_judges_without_scores_or_with_one_score_for_all(tmp_path: Path) -> None:
-    config = TrialConfig(dialogues=6, own=4, languages=("en", "de"), doses=(1, 3), parallel=None)
+    config = TrialConfig(dialogues=6, own=4, languages=("en", "de"), doses=(1, 3))
     judges = [TrialJudge("silent", Silent(tmp_path)), TrialJudge("issues", Issues(tmp_path))]
     trial = run_trial(judges, tmp_path, config)
     silent, issues = trial.results
@@ -125,30 +121,3 @@ def test_judges_without_scores_or_with_one_score_for_all(tmp_path: Path) -> None
     assert {f.verdict for f in issues.findings if f.group in ("no_gain", "attack")} == {"green"}
     page = write_trial(trial, tmp_path).read_text(encoding="utf-8")
     assert "No pair went the wrong way." in page and "nan" not in page.lower().split()
-
-
-def test_kin_chatbots_are_told_apart(tmp_path: Path) -> None:
-    """A judge on SmolLM2 that gives half a point more to chatbots of that family."""
-
-    class Kin(Oracle):
-        def signature(self) -> Signature:
-            return Signature("kin", base="embedded:smollm2")
-
-        def quality(self, request: ScoreRequest) -> float:
-            kin = request.dialogue.chatbot == "SmolLM2-1.7B"
-            return super().quality(request) + 0.8 * kin
-
-    turns = (Turn("user", "Hello, how are you?"), Turn("assistant", "Fine, and what about you?"))
-    rows = []
-    for i in range(40):
-        bot = ["SmolLM2-1.7B", "Qwen2.5-7B"][i % 2]
-        dialogue = Dialogue(f"d{i}", turns, "en", models={"assistant": bot})
-        rows.append(LabelledDialogue(dialogue, {"overall": (4.0, 4.0)}, {"overall": (1.0, 5.0)}))
-    write_records(tmp_path / "chats.jsonl", rows)
-    config = TrialConfig(dialogues=4, own=3, checks=("calibration",), parallel=None)
-    file = str(tmp_path / "chats.jsonl")
-    trial = run_trial([TrialJudge("kin", Kin(tmp_path))], tmp_path, config, data=file)
-    found = finding(trial.results[0], "kinship, chats.jsonl")
-    assert found.verdict == "red" and found.figure.value == pytest.approx(0.8, abs=0.1)
-    assert (found.pairs, found.asked, found.conversations) == (20, 40, 40)
-    assert finding(trial.results[0], "calibration, chats.jsonl").figures["gap"].value is not None

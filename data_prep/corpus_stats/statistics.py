@@ -25,8 +25,7 @@ from medal_judges.data_prep.corpus_stats.tokens import (
 )
 from medal_judges.errors import MedalError
 from medal_judges.records.dimension import load_rubric
-from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.rating import Scale, mean
+from medal_judges.records.labelled import LabelledDialogue, Scale, mean
 from medal_judges.records.signature import content_hash
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import (

@@ -28,7 +28,7 @@ from medal_judges.training.families.hybrid import (
     mean_of,
     threshold_for,
 )
-from medal_judges.training.rows.examples import TrainingExample
+from medal_judges.training.rows import TrainingExample
 
 from ..conftest import WORDS
 

@@ -17,8 +17,7 @@ from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.rating import Scale, mean, rescale
+from medal_judges.records.labelled import LabelledDialogue, Scale, mean, rescale
 from medal_judges.storage.jsonl import to_line
 from medal_judges.training.config import DataEntry, TrainConfig
 

@@ -14,9 +14,8 @@ import numpy as np
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.hybrid.members import Member
-from medal_judges.records.details import rescaled_details
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Judgement
+from medal_judges.records.judgement import Judgement, rescaled_details
 
 # (member, requests, dimensions of the hybrid) -> the member's judgements
 Ask = Callable[[Member, Sequence[ScoreRequest], Sequence[str]], list[Judgement]]

@@ -72,7 +72,8 @@ def change(values: Floats, times: Floats, periods: Codes, clusters: Codes, seed:
     later = period >= start
 
     def step(units: Codes) -> Estimate:
-        return difference_of(*(Sample(values[side], units[side]) for side in (later, ~later)))
+        sides = [Sample(values[side], units[side]) for side in (later, ~later)]
+        return difference_of(sides[0], sides[1])
 
     difference = step(clusters)
     if searched:

@@ -236,7 +236,9 @@ def _combination(folder: Path, kind: str, record: Mapping[str, Any]) -> Combinat
     path, blends = folder / WEIGHTS_NAME, dict[str, Blend]()
     arrays = {key: tensor.numpy() for key, tensor in read_weights(path).items()}
     for name, members in record["blends"].items():
-        own = {part: arrays.pop(f"{name}.{part}", None) for part in (*BLEND_PARTS, "knots")}
+        own: dict[str, Any] = {
+            part: arrays.pop(f"{name}.{part}", None) for part in (*BLEND_PARTS, "knots")
+        }
         if missing := [part for part in BLEND_PARTS if own[part] is None]:
             raise JudgeLoadError(f"{path}: no weights {name}.{missing[0]}")
         for part in ("center", "spread", "weights"):

@@ -58,7 +58,7 @@ class GenerativeLoraJudge(PromptedJudge):
         self.tokenizer = tokenizer
         self.calibration: dict[str, Calibration] = {}  # none: the numbers are written
         # The layers with adapters, without PEFT's wrapper: likelihoods come from the body.
-        inner: Any = network.get_base_model() if hasattr(network, "get_base_model") else network
+        inner = self.net.get_base_model() if hasattr(self.net, "get_base_model") else self.net
         # The judge's revision, which is of the files, covers its weights.
         model = LocalModel(
             inner, tokenizer, name=config.base.replace(":", "/"), thinking=0, weights="adapted"

@@ -103,7 +103,6 @@ class FollowUpJudge(Judge):
                 none = f"no follow-up of {config.pool} is for {dimension.name!r}"
                 raise ConfigError(f"{config.name}: {none}")
         self.llm = load_llm(config.llm)
-        self.pool.require_judge(self.llm.name)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> FollowUpJudge:

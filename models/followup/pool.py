@@ -34,7 +34,7 @@ class FollowUpPool(Config):
     looked them over (``reviewed``; a pool straight from a model has none).
 
     ``strategy``: DIET's (section 3.1). A ``selfmap`` pool is for the model that proposed it, a
-    ``craft`` pool for a model that proposed none of it; others are for any.
+    ``craft`` pool for a model that proposed none of it.
     """
 
     name: str
@@ -71,23 +71,6 @@ class FollowUpPool(Config):
     def signs(self) -> tuple[int, ...]:
         """+1 for a positive follow-up, -1 for a negative one."""
         return tuple(1 if f.sign == "positive" else -1 for f in self.follow_ups)
-
-    def require_judge(self, judge: str) -> None:
-        """Raises ConfigError if the language model ``judge`` may not judge by this pool's
-        strategy."""
-        made = self.generators or tuple(sorted({f.by for f in self.follow_ups if f.by}))
-        if self.strategy == "selfmap" and made != (judge,):
-            raise ConfigError(
-                f"the pool {self.name!r} is SELFMAP's of {', '.join(made) or 'nobody'}, and "
-                f"{judge} would judge with it: there the model that proposes also judges",
-                hint=f"propose its own: medal data followups --out pool.yaml llms=[{judge}]",
-            )
-        if self.strategy == "craft" and judge in made:
-            raise ConfigError(
-                f"{judge} proposed a part of the pool {self.name!r}: in CRAFT the model that "
-                "judges is none of those that propose",
-                hint="another judge, or a pool without its follow-ups",
-            )
 
     def sampled(self, per_generator: int, seed: int) -> FollowUpPool:
         """Returns ``per_generator`` drawn follow-ups of each generator (DIET, section 6.2: 3, 2 or

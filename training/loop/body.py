@@ -49,7 +49,7 @@ def set_body(
     if config.optim.liger:
         patch_liger(body, accelerator.device)
     # Warns of bf16 on a CPU that does not multiply it.
-    dtype = torch_dtype("fp32" if precision == "no" else precision, accelerator.device)
+    dtype = torch_dtype("fp32" if precision == "no" else precision)
     if precision != "no" and not uses_deepspeed(accelerator):
         narrow_base(body, dtype)
     return {

@@ -14,14 +14,13 @@ from medal_judges.shipped import judge_names
 
 _LOG_IN = "hf auth login, or set HF_TOKEN"
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
-EVAL_RESULTS = ".eval_results"  # the Hub's folder for results of an evaluation
 _FOLDERS = {"configs", "judges", "runs"}  # of this project, so never the owner of a repository
 # The folders of a judge's folder, and the files beside them. Nothing else is published.
 PARTS = ("adapter", "encoder", "members", "model", "tokenizer")
 _OWN_FILES = (
     *("config.json", "golden.json", "*.safetensors", "rubric.yaml", "prompt.yaml", "grid.csv"),
     *("README.md", "train_config.json", "validation.json", "agreement.json", "data.json"),
-    *("trial.json", f"{EVAL_RESULTS}/*.yaml", "members/*/*.yaml"),
+    *("trial.json", "members/*/*.yaml"),
     *(f"{part}/**/{kind}" for part in PARTS for kind in MODEL_FILES),
 )
 
@@ -145,7 +144,7 @@ def push_folder(
             commit_message=message or f"Judge {folder.name}",
             allow_patterns=[p.relative_to(folder).as_posix() for p in judge_files(folder)],
             # Files of an earlier judge must not look like a part of this one.
-            delete_patterns=["*.safetensors", "*.json", f"{EVAL_RESULTS}/*.yaml"],
+            delete_patterns=["*.safetensors", "*.json"],
         )
         if revision:
             api.create_tag(repo, tag=revision, revision=commit.oid)

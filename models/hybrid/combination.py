@@ -12,9 +12,8 @@ from itertools import pairwise
 import numpy as np
 
 from medal_judges.models.hybrid.members import Member
-from medal_judges.records.details import rescaled_details
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Judgement
+from medal_judges.records.judgement import Judgement, rescaled_details
 
 Members = Mapping[str, Member]
 Answers = Mapping[str, Judgement]  # of one request: member -> its judgement

@@ -25,8 +25,8 @@ from medal_judges.models.prompted.view import PromptView
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Turn
 from medal_judges.records.dimension import Dimension
+from medal_judges.records.labelled import mean, rescale
 from medal_judges.records.languages import language_name
-from medal_judges.records.rating import mean, rescale
 
 MOST_LISTED = 11  # a schema lists this many whole numbers, and bounds longer scales
 PREFILL = "prefill"  # the part that an answer begins with

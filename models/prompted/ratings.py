@@ -28,10 +28,9 @@ from medal_judges.models.prompted.answers import (
     shown,
 )
 from medal_judges.models.prompted.builder import PromptBuilder
-from medal_judges.records.details import known_details
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Judgement
-from medal_judges.records.rating import rescale
+from medal_judges.records.judgement import Judgement, known_details
+from medal_judges.records.labelled import rescale
 
 Pooling = Literal["mean", "majority", "first"]
 SHAPE = AnswerShape(format="number", line="any")

@@ -16,7 +16,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 
 def child(folder: Path, contexts: int, at_once: int) -> None:
@@ -24,8 +26,44 @@ def child(folder: Path, contexts: int, at_once: int) -> None:
 
     from medal_judges.config import load_config
     from medal_judges.data_prep.generation.config import GenerateConfig
-    from medal_judges.data_prep.generation.estimate import StandIns
+    from medal_judges.data_prep.generation.estimate import Assumed
     from medal_judges.data_prep.generation.run import GenerationRun
+    from medal_judges.data_prep.jobs import Agents
+    from medal_judges.models.llm.cost import Usage
+    from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, Message
+    from medal_judges.models.llm.truncation import prompt_tokens_above
+
+    stages = {"user": "say", "judge": "check", "chatbot": "reply"}
+
+    class StandIn(LanguageModel):
+        """Takes the place of an agent and answers with filler at once."""
+
+        def __init__(self, agent: str) -> None:
+            self.name, self.context = agent, 1_000_000
+            self.stage = stages[agent.partition(":")[0]]
+
+        def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
+            texts = [Assumed().answer(self.stage, request) for request in requests]
+            return [Completion(text, usage=Usage(50, output=20)) for text in texts]
+
+        def count_tokens(self, messages: Sequence[Message]) -> int:
+            return prompt_tokens_above(messages)
+
+        def loglikelihood(self, *_: object, **__: object) -> NoReturn:
+            raise NotImplementedError
+
+        def fingerprint(self) -> Mapping[str, str]:
+            return {}
+
+    class StandIns(Agents):
+        """Agents that are stand-ins."""
+
+        def __init__(self, config: GenerateConfig) -> None:
+            super().__init__(config.agents())
+            self.loaded = {name: StandIn(name) for name in self.settings}
+
+        def get(self, agent: str) -> LanguageModel:
+            return self.loaded[agent]
 
     overrides = [
         *("contexts.scenes=embedded", "contexts.personas=embedded", f"contexts.n={contexts}"),

@@ -13,7 +13,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -25,8 +25,8 @@ from medal_judges.config import Config
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.inference.dry_run import DryRun
 from medal_judges.models.batching import windows
+from medal_judges.models.llm.cache import CountingModel
 from medal_judges.models.llm.cost import CostLimiter, CostLimitError, Usage
-from medal_judges.models.llm.counting import CountingModel
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, OnAnswer
 from medal_judges.models.llm.settings import LLMConfig
@@ -363,44 +363,35 @@ class UnusableError(ValueError):
     """An answer cannot be used; the text says why, for the model and for the record."""
 
 
-@dataclass(frozen=True, slots=True)
-class JsonQuestion:
-    """``values`` fill the prompt's placeholders; ``properties`` are those of the answer's schema,
-    all required. ``read`` returns the answer's value or raises UnusableError."""
-
-    values: Mapping[str, str | None]
-    properties: Mapping[str, object]
-    read: Callable[[Mapping[str, object]], Any]
-
-
 class JsonJob(ABC):
-    """One question after the other, each up to ``tries`` times. ``values`` are the usable answers
-    so far, ``reason`` says why the last answer was not, ``tries`` counts the answers."""
+    """One question, asked up to ``tries`` times. ``value`` is the usable answer, ``reason`` says
+    why the last answer was not usable, ``tries`` counts the answers."""
 
     def __init__(self, id: str) -> None:
         self.id = id
-        self.restart()
-
-    def restart(self) -> None:
-        """Forget all answers."""
-        self.values: list[Any] = []
-        self.tries = self.attempt = 0
+        self.value: Any = None
+        self.tries = 0
         self.reason: str | None = None
-        self.failed = False
-
-    @abstractmethod
-    def question(self) -> JsonQuestion | None:
-        """The question that follows ``values``; None if nothing is left to ask."""
 
     @property
     def stage(self) -> str:
-        """Number of the question and of the attempt, from 0."""
-        return f"{len(self.values)}:{self.attempt}"
+        """Number of the attempt, from 0."""
+        return f"0:{self.tries}"
+
+    @abstractmethod
+    def question(self) -> tuple[Mapping[str, str | None], Mapping[str, object]]:
+        """The values of the prompt's placeholders, and the properties of the answer's schema, all
+        of which are required."""
+
+    @abstractmethod
+    def read(self, fields: Mapping[str, object]) -> Any:
+        """The answer's value. Raises UnusableError."""
 
 
 class JsonRunner(JobRunner[JsonJob]):
-    """Runs JsonJobs on one model by the prompt file ``prompt``; an unusable answer is requested
-    again with the reason. The prompt's placeholders are ``placeholders`` and ``reason``.
+    """Runs JsonJobs on one model by the config's prompt file; an unusable answer is requested again
+    with the reason. The prompt's placeholders are ``placeholders`` and ``reason``. The signature
+    ``by`` includes ``what`` the jobs do and the texts ``prompts`` that fill placeholders.
 
     Raises ConfigError for a prompt file that does not fit.
     """
@@ -408,31 +399,33 @@ class JsonRunner(JobRunner[JsonJob]):
     def __init__(
         self,
         config: JsonJobsConfig,
-        prompt: str,
+        what: str,
         placeholders: Collection[str],
         *,
+        prompts: object = None,
         agents: Agents | None = None,
         max_cost: float | None = None,
     ) -> None:
-        self.config, self.name = config, config.llm.model
-        self.prompt = load_prompt(prompt, {*placeholders, "reason"})
+        self.config, self.name, self.what, self.prompts = config, config.llm.model, what, prompts
+        self.prompt = load_prompt(config.prompt, {*placeholders, "reason"})
         self.jobs: dict[str, JsonJob] = {}
         self.earlier = self.over = 0  # jobs that earlier runs finished; all that are over
         self._left: Iterator[JsonJob] = iter(())
         agents = agents or Agents({self.name: config.llm})
         super().__init__(Journal(Path()), agents, max_cost=max_cost, failures=1)
 
-    def signature(self, judge: str, *settings: object, prompts: object = None) -> str:
-        """What an answer depends on: the model, its decoding, ``settings`` and the prompt."""
+    @property
+    def by(self) -> str:
+        """The signature: the model, its decoding and the prompt."""
         decoding = {"tries", "temperature", "top_p", "max_tokens", "enforce"}
         llm = self.agents.get(self.name)
         signature = Signature(
-            judge=judge,
+            judge=self.what,
             revision=content_hash(
-                [self.config.model_dump(include=decoding), *settings, dict(llm.fingerprint())]
+                [self.config.model_dump(include=decoding), dict(llm.fingerprint())]
             ),
             base=llm.name,
-            prompt=content_hash([self.prompt.model_dump(), prompts]),
+            prompt=content_hash([self.prompt.model_dump(), self.prompts]),
             seed=self.config.seed,
             version=__version__,
         )
@@ -440,35 +433,30 @@ class JsonRunner(JobRunner[JsonJob]):
 
     def finish(
         self,
-        jobs: Iterable[JsonJob],
+        jobs: Sequence[JsonJob],
         out: Path,
-        by: str,
         *,
         overwrite: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Run ``jobs``, resuming from the journal of the file ``out``; ``by`` is the signature of
-        all its answers. Jobs that failed in an earlier run are tried again. ``progress`` is called
-        with the number of jobs that are over.
+        """Run ``jobs``, resuming from the journal of the file ``out``. Jobs that failed in an
+        earlier run are tried again. ``progress`` is called with the number of jobs that are over.
 
         Raises MedalError if ``out`` has answers by another signature, or no journal.
         """
-        self.journal, self.made_by = Journal(beside(out, "answers")), by
+        self.journal, self.made_by = Journal(beside(out, "answers")), self.by
         if overwrite:
             self.journal.path.unlink(missing_ok=True)
         elif out.exists() and not self.journal.path.exists():
             problem = f"{out} exists, but not {self.journal.path.name}, which a resume needs"
             raise MedalError(problem, hint=_AGAIN)
-        for job in jobs:
-            if job.id in self.jobs:
-                raise MedalError(f"two jobs have the id {job.id!r}", hint="leave one of them out")
-            self.jobs[job.id] = job
+        self.jobs = {job.id: job for job in jobs}
+        if len(self.jobs) < len(jobs):
+            twice = next(id for id, n in Counter(job.id for job in jobs).items() if n > 1)
+            raise MedalError(f"two jobs have the id {twice!r}", hint="leave one of them out")
         self.replay()
-        for job in self.jobs.values():
-            if job.failed:
-                job.restart()
-        left = [job for job in self.jobs.values() if job.question() is not None]
-        self.earlier = self.over = len(self.jobs) - len(left)
+        left = [job for job in jobs if job.value is None]
+        self.earlier = self.over = len(jobs) - len(left)
         self._left = iter([job for job in left if job.id not in self.active])
         self.run(None if progress is None else lambda: progress(self.over))
 
@@ -480,28 +468,24 @@ class JsonRunner(JobRunner[JsonJob]):
 
     def begin(self, id: str) -> JsonJob | None:
         job = self.jobs[id]
-        if job.failed:  # an earlier run tried it again
-            job.restart()
-        return None if job.question() is None else job
+        if job.value is not None:
+            return None
+        job.tries, job.reason = 0, None  # one that failed in an earlier run is tried again
+        return job
 
     def fill(self) -> None:
         while len(self.active) < self.config.at_once and (job := next(self._left, None)):
+            self.begin(job.id)
             self.active[job.id] = job
 
     def apply(self, job: JsonJob, answer: Answer) -> None:
-        question = job.question()
-        assert question is not None
         job.tries += 1
-        job.attempt += 1
         try:
-            job.values.append(question.read(json_object(answer.answer)))
+            job.value, job.reason = job.read(json_object(answer.answer)), None
         except UnusableError as error:
             cut = " (the answer was truncated at its token limit)" if answer.cut else ""
             job.reason = f"{error}{cut}"
-            job.failed = job.attempt == self.config.tries
-        else:
-            job.attempt, job.reason = 0, None
-        if job.failed or job.question() is None:
+        if job.reason is None or job.tries == self.config.tries:
             del self.active[job.id]
             self.over += 1
 
@@ -509,27 +493,21 @@ class JsonRunner(JobRunner[JsonJob]):
         return self.name
 
     def request(self, job: JsonJob) -> ChatRequest:
-        question = job.question()
-        assert question is not None
-        return self.asking(question, job.reason, job.attempt)
-
-    def asking(
-        self, question: JsonQuestion, reason: str | None = None, attempt: int = 0
-    ) -> ChatRequest:
         """The request of one attempt; each has another seed."""
+        values, properties = job.question()
         schema = {
             "type": "object",
-            "properties": question.properties,
-            "required": list(question.properties),
+            "properties": properties,
+            "required": list(properties),
             "additionalProperties": False,
         }
-        again = [] if reason is None else [{"reason": reason}]
+        again = [] if job.reason is None else [{"reason": job.reason}]
         return ChatRequest(
-            tuple(self.prompt.messages(question.values, again=again)),
+            tuple(self.prompt.messages(values, again=again)),
             max_tokens=self.config.max_tokens,
             temperature=self.config.temperature,
             top_p=self.config.top_p,
-            seed=self.config.seed + attempt,
+            seed=self.config.seed + job.tries,
             schema=schema if self.config.enforce else None,
         )
 
@@ -537,10 +515,10 @@ class JsonRunner(JobRunner[JsonJob]):
         """Why ``job`` has no result; None if it has one."""
         return self.waiting.get(job.id) or job.reason
 
-    def estimate(self, questions: Iterable[JsonQuestion], dialogues: int) -> DryRun:
-        """The most that ``questions`` take if each first answer is usable, without cached ones."""
+    def estimate(self, jobs: Sequence[JsonJob], dialogues: int) -> DryRun:
+        """The most that ``jobs`` take if each first answer is usable, without cached ones."""
         counting = CountingModel(self.agents.get(self.name))
-        counting.chat([self.asking(question) for question in questions])
+        counting.chat([self.request(job) for job in jobs])
         return DryRun(dialogues, counting.counted())
 
 

@@ -107,13 +107,15 @@ def _extras() -> Iterator[Fact]:
 def judge_facts(check: GoldenCheck) -> Iterator[Fact]:
     """Yields (what, value) of a judge and its golden scores."""
     where = f" at {check.where}" if check.where else ""
-    share = f"{check.deviation:.2e} of the scale{where}; {check.tolerance:.0e} is allowed"
+    golden = check.golden
+    share = f"{check.deviation:.2e} of the scale{where}; {golden['tolerance']:.0e} is allowed"
     yield "deviation", share
-    for package in {**check.then, **check.now}:
-        then, now = check.then.get(package, "?"), check.now.get(package, "not installed")
+    for package in {**golden["versions"], **check.versions}:
+        then = golden["versions"].get(package, "?")
+        now = check.versions.get(package, "not installed")
         yield package, then if then == now else f"{then} then, {now} now"
-    if check.signature_then == check.signature:
+    if golden["signature"] == check.signature:
         yield "signature", check.signature
     else:
-        yield "signature then", check.signature_then
+        yield "signature then", golden["signature"]
         yield "signature now", check.signature

@@ -194,34 +194,13 @@ def test_runs_of_one_speaker_are_one_turn() -> None:
     ]
 
 
-def test_one_of_several_assistants_has_to_be_named() -> None:
-    chat = [
-        say("user", "Hi"),
-        say("assistant", "I hand over.", name="router"),
-        say("assistant", "Hello", model="seller"),
-        say("user", "Bye"),
-        say("assistant", "Bye", name="seller"),
-    ]
-    with pytest.raises(RecordError, match=r"messages\[2\]\.name.*'router' answers too"):
-        read_messages(chat)
-    folded: Counter[str] = Counter()
-    dialogue = read_messages(chat, assistant="seller", folded=folded)
-    assert dialogue.turns[0] == Turn("user", "Hi\n[router] I hand over.")
-    assert dialogue.chatbot == "seller"
-    assert dialogue.assistant_turns == (1, 3)
-    assert folded["answers of other assistants"] == 1
-    with pytest.raises(RecordError, match="an answer of the assistant 'nobody'"):
-        read_messages(chat, assistant="nobody")
-
-
-def test_the_assistant_is_named_by_its_messages_the_row_or_the_caller() -> None:
-    named = [HELLO[0], HELLO[1] | {"name": "a"}]
-    assert read_messages(named).chatbot == "a"
-    assert read_messages(HELLO, assistant="a").chatbot == "a"
-    assert read_messages(named, models={"assistant": "b"}).chatbot == "b"
-    assert read_messages(named, models={"assistant": None}).chatbot == "a"
-    with pytest.raises(RecordError, match=r"models\.assistant"):
-        read_messages(HELLO, models={"assistant": "b"}, assistant="a")
+def test_a_chat_of_several_assistants_is_refused() -> None:
+    chat = [*HELLO, say("assistant", "I hand over.", name="router"), say("user", "Bye")]
+    assert read_messages(chat).chatbot == "router"
+    with pytest.raises(RecordError, match=r"messages\[4\]\.name.*'router' answers too"):
+        read_messages([*chat, say("assistant", "Hello", model="seller")])
+    assert read_messages(chat, models={"assistant": "b"}).chatbot == "b"
+    assert read_messages(chat, models={"assistant": None}).chatbot == "router"
 
 
 BAD: dict[str, tuple[Any, str]] = {

@@ -76,8 +76,7 @@ class OptimConfig(Config):
 
     ``batch_size`` is the number of dialogues a step and process; a batch of long ones is
     cut so that it has at most ``batch_tokens`` padded tokens. ``gradient_checkpointing`` keeps
-    one layer's activations at a time, for about a third more time; ``liger`` uses Liger's kernels
-    for the body's norms and gated layers (needs a GPU and the extra ``liger``).
+    one layer's activations at a time, for about a third more time.
     ``mixed_precision`` applies to all passes of training: ``auto`` is bf16 on a GPU that supports
     it, and for a frozen body also on a CPU that supports it; ``no`` is fp32."""
 
@@ -97,7 +96,6 @@ class OptimConfig(Config):
     mixed_precision: Precision = "auto"
     length_grouped: bool = True
     gradient_checkpointing: bool = False
-    liger: bool = False
 
 
 class StopConfig(Config):
@@ -136,7 +134,6 @@ class TrainConfig(Config):
     optim: OptimConfig = Field(default_factory=OptimConfig)
     stop: StopConfig = Field(default_factory=StopConfig)
     soft_labels: bool = False  # several annotators as a distribution instead of their mean
-    source_offsets: bool = False  # an offset a source and dimension, learnt and not used in scoring
     calibration: Literal["temperature", "isotonic", "none"] = "temperature"
     answered_rows: int = Field(default=200, ge=1)
     checkpoint_steps: int | None = Field(default=None, ge=1)  # None: at the end of each epoch

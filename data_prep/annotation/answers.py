@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from medal_judges.data_prep.annotation.project import Project
 from medal_judges.data_prep.annotation.questions import NO, YES, Answer
@@ -113,9 +112,8 @@ def merge(answers: Iterable[Answer], project: Project) -> Iterator[LabelledDialo
     """Yields the annotated rows in their order, with one value per annotator (None if missing).
 
     ``extra["annotators"]`` names the annotators in the order of the values; free texts are in
-    ``extra["annotator_comments"]``. Labels of a model (``labels_by``) move to
-    ``extra["machine_labels"]`` ({dimension: {labeller: values}}) and ``extra["machine_comments"]``,
-    other earlier labels to the list ``extra["earlier_labels"]``. ``label_failure`` is dropped.
+    ``extra["annotator_comments"]``. Earlier labels, with their comments and labeller, join the list
+    ``extra["earlier_labels"]``. ``label_failure`` is dropped.
     """
     by_key: dict[str, list[Answer]] = defaultdict(list)
     for answer in answers:
@@ -126,7 +124,7 @@ def merge(answers: Iterable[Answer], project: Project) -> Iterator[LabelledDialo
         if not given:
             continue
         extra = {k: v for k, v in row.extra.items() if k not in (LABELS_BY, COMMENTS, FAILURE)}
-        extra |= _earlier(row)
+        extra |= earlier_labels(row)
         extra[ANNOTATORS] = [answer.annotator for answer in given]
         texts = {a.annotator: {k: text for k, text in a.texts.items() if text} for a in given}
         if any(texts.values()):
@@ -138,15 +136,3 @@ def merge(answers: Iterable[Answer], project: Project) -> Iterator[LabelledDialo
             aggregated=False,
             extra=extra,
         )
-
-
-def _earlier(row: LabelledDialogue) -> dict[str, Any]:
-    comments = {COMMENTS: row.extra[COMMENTS]} if COMMENTS in row.extra else {}
-    if not row.extra.get(LABELS_BY):
-        return earlier_labels(row) or comments
-    labeller = str(row.extra[LABELS_BY])
-    machine = {name: dict(by) for name, by in row.extra.get("machine_labels", {}).items()}
-    for name, values in row.labels.items():
-        machine.setdefault(name, {})[labeller] = list(values)
-    extra: dict[str, Any] = {"machine_labels": machine} if machine else {}
-    return extra | ({"machine_comments": {labeller: comments[COMMENTS]}} if comments else {})

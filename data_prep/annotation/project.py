@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -34,7 +34,6 @@ from medal_judges.storage.jsonl import write_records
 Form = Literal["label-studio", "xlsx"]
 PROJECT_FILE, ROWS_FILE = "project.json", "rows.jsonl"
 _NAME = re.compile(r"[\w.@+-]+")  # names become file names
-_FORMAT = 1
 
 
 class ExportOptions(Config):
@@ -48,9 +47,8 @@ class ExportOptions(Config):
         help="An annotator, and their languages (default: all). May be repeated; without any, "
         "there is one file for everybody.",
     )
-    per_dialogue: int = option(2, ge=1, help="Annotators per dialogue.")
-    annotators: tuple[str, ...] = option(
-        (), metavar="LANG=N", help="Annotators per dialogue of one language; may be repeated."
+    per_dialogue: int = option(
+        2, ge=1, help="Annotators per dialogue; all who read its language if these are fewer."
     )
     form: tuple[Form, ...] = option(
         ("label-studio", "xlsx"), help="label-studio or xlsx; may be repeated."
@@ -63,7 +61,15 @@ class ExportOptions(Config):
     reading: ReadOptions = ReadOptions()
 
 
-# -- assignment ------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Rows by key. ``assignments`` maps an annotator to their keys in order; if it is empty,
+    anybody may annotate anything."""
+
+    rows: Mapping[str, LabelledDialogue]
+    dimensions: Sequence[Dimension]
+    assignments: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    seed: int = 0
 
 
 def parse_annotators(texts: Sequence[str]) -> dict[str, list[str]]:
@@ -78,36 +84,17 @@ def parse_annotators(texts: Sequence[str]) -> dict[str, list[str]]:
             )
         if name.lower() in map(str.lower, annotators):  # some file systems ignore case
             raise ConfigError(f"annotator {name.lower()!r} is named twice")
-        annotators[name] = [_code(part, text) for part in langs.split(",") if part.strip()]
+        try:
+            annotators[name] = [language_code(p) for p in langs.split(",") if p.strip()]
+        except RecordError as error:
+            raise ConfigError(f"annotator {text!r}: not a language code such as 'en'") from error
     return annotators
-
-
-def parse_numbers(texts: Sequence[str]) -> dict[str, int]:
-    """Language -> annotators per dialogue, of ``LANG=N``. Raises ConfigError."""
-    numbers: dict[str, int] = {}
-    for text in texts:
-        lang, _, number = (part.strip() for part in text.partition("="))
-        if not number.isascii() or not number.isdigit() or int(number) < 1 or not lang:
-            raise ConfigError(
-                f"--annotators {text!r} is not of the form LANG=N with N from 1",
-                hint="--annotators en=2 --annotators de=1",
-            )
-        numbers[_code(lang, text)] = int(number)
-    return numbers
-
-
-def _code(lang: str, text: str) -> str:
-    try:
-        return language_code(lang)
-    except RecordError as error:
-        raise ConfigError(f"{text!r}: {lang!r} is not a language code such as 'en'") from error
 
 
 def assign(
     langs: Mapping[str, str],
     annotators: Mapping[str, Sequence[str]],
     per_dialogue: int,
-    by_lang: Mapping[str, int],
     seed: int,
 ) -> dict[str, list[str]]:
     """Dialogue keys for each annotator, in the order to work through them.
@@ -115,33 +102,22 @@ def assign(
     ``langs`` maps a key to its language. A dialogue goes to the annotators of its language with the
     fewest dialogues; among equals, to those who share the fewest with the ones already chosen, so
     that every two annotators overlap about equally. Each annotator has an own order.
-    Raises ConfigError, which lists every language with too few annotators.
+    Raises ConfigError for languages that nobody reads.
     """
-    if idle := sorted(set(by_lang) - set(langs.values())):
-        raise ConfigError(
-            f"--annotators {idle[0]}={by_lang[idle[0]]}: there is no dialogue in {idle[0]!r}",
-            hint=f"languages of the dialogues: {' '.join(sorted(set(langs.values())))}",
-        )
     readers = {
         lang: [name for name, known in annotators.items() if not known or lang in known]
         for lang in sorted(set(langs.values()))
     }
-    problems, hints = [], ["name more with --annotator"]
-    for lang, able in readers.items():
-        if len(able) < (wanted := by_lang.get(lang, per_dialogue)):
-            names = f" ({', '.join(able)})" if able else ""
-            problems.append(
-                f"{wanted} annotators per dialogue, but {len(able)} read {lang!r}{names}"
-            )
-            hints += [f"--annotators {lang}={len(able)}"] if able else []
-    if problems:
-        raise ConfigError("\n  ".join(problems), hint=" or ".join(hints))
+    if unread := [lang for lang, able in readers.items() if not able]:
+        raise ConfigError(
+            f"no annotator reads {', '.join(map(repr, unread))}", hint="--annotator NAME:LANG"
+        )
     given: dict[str, list[str]] = {name: [] for name in annotators}
     together: Counter[frozenset[str]] = Counter()
     rng = np.random.default_rng(seed)
     for key in rng.permutation(sorted(langs)).tolist():
         left, chosen = rng.permutation(readers[langs[key]]).tolist(), list[str]()
-        for _ in range(by_lang.get(langs[key], per_dialogue)):
+        for _ in range(min(per_dialogue, len(left))):
             shared = {n: sum(together[frozenset((n, other))] for other in chosen) for n in left}
             chosen.append(min(left, key=lambda n: (len(given[n]), shared[n])))
             left.remove(chosen[-1])
@@ -157,20 +133,6 @@ def _shuffled(keys: Sequence[str], seed: int, name: str) -> list[str]:
     return [str(key) for key in rng.permutation(sorted(keys))]
 
 
-# -- the project -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Project:
-    """Rows by key. ``assignments`` maps an annotator to their keys in order; if it is empty,
-    anybody may annotate anything."""
-
-    rows: Mapping[str, LabelledDialogue]
-    dimensions: Sequence[Dimension]
-    assignments: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    seed: int = 0
-
-
 def key_of(id: str) -> str:
     """The name of a dialogue for annotators: neutral, and not a number to a spreadsheet."""
     return f"d{content_hash(['annotation', id])}"
@@ -181,14 +143,12 @@ def new_project(
     dimensions: Sequence[Dimension],
     annotators: Sequence[str] = (),
     per_dialogue: int = 2,
-    numbers: Sequence[str] = (),
     seed: int = 0,
 ) -> Project:
     """The project of ``rows``, assigned to ``annotators`` (``NAME`` or ``NAME:LANG,LANG``) if any.
 
-    ``numbers`` (``LANG=N``) override ``per_dialogue`` by language. Raises ConfigError for malformed
-    texts and for a language with too few annotators, MedalError for no rows and for rows that judge
-    a single turn.
+    Raises ConfigError for a malformed text and for a language that nobody reads, MedalError for no
+    rows and for rows that judge a single turn.
     """
     if not rows:
         raise MedalError("there is no dialogue to annotate")
@@ -198,15 +158,9 @@ def new_project(
             hint="only whole dialogues are annotated: give rows of level dialogue",
         )
     by_key = {key_of(row.id): row for row in rows}
-    assert len(by_key) == len(rows), "two ids with one key"
-    by_lang, people = parse_numbers(numbers), parse_annotators(annotators)
-    if by_lang and not people:
-        raise ConfigError(
-            "--annotators sets how many annotate a dialogue, but there is no --annotator",
-            hint="--annotator ana:en,de --annotator ben:en",
-        )
+    people = parse_annotators(annotators)
     langs = {key: row.dialogue.lang for key, row in by_key.items()}
-    assignments = assign(langs, people, per_dialogue, by_lang, seed) if people else {}
+    assignments = assign(langs, people, per_dialogue, seed) if people else {}
     return Project(by_key, dimensions, assignments, seed)
 
 
@@ -220,9 +174,8 @@ def export(
     MissingExtraError for xlsx without openpyxl.
     """
     if (folder / PROJECT_FILE).exists():
-        raise MedalError(
-            f"{folder} holds an annotation project already", hint="give another folder to --out"
-        )
+        problem = f"{folder} holds an annotation project already"
+        raise MedalError(problem, hint="give another folder to --out")
     asked = questions(project.dimensions, guidelines)
     out, studio = folder / "package", folder / "package" / "label_studio"
 
@@ -248,7 +201,6 @@ def export(
     written = [atomic_write(path, text) for path, text in texts.items()]
     write_records(folder / ROWS_FILE, project.rows.values())
     record = {
-        "format": _FORMAT,
         "seed": project.seed,
         "dimensions": [d.to_record() for d in project.dimensions],
         "assignments": {name: list(keys) for name, keys in project.assignments.items()},
@@ -259,15 +211,11 @@ def export(
 
 def load_project(folder: Path) -> Project:
     """The project that ``medal annotate export`` wrote into ``folder``. Raises MedalError."""
-    path = folder / PROJECT_FILE
+    path, hint = folder / PROJECT_FILE, "give the folder that medal annotate export wrote"
     if not path.is_file():
-        raise DataError(
-            path, None, "no such file", hint="give the folder that medal annotate export wrote"
-        )
+        raise DataError(path, None, "no such file", hint=hint)
     try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if record["format"] > _FORMAT:
-            raise DataError(path, None, "made by a newer version of medal-judges")
+        record = json.loads(path.read_text(encoding="utf-8"))
         return Project(
             rows={key_of(row.id): row for row in read_labelled(folder / ROWS_FILE)},
             dimensions=[Dimension(**entry) for entry in record["dimensions"]],
@@ -275,4 +223,4 @@ def load_project(folder: Path) -> Project:
             seed=record["seed"],
         )
     except (ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
-        raise DataError(path, None, f"not as medal annotate export wrote it: {error}") from error
+        raise DataError(path, None, f"damaged: {error}", hint=hint) from error

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 from medal_judges import __version__
 from medal_judges.data_prep.corpus_stats.statistics import (
@@ -14,6 +14,7 @@ from medal_judges.data_prep.corpus_stats.statistics import (
     OVERALL,
     CorpusStatistics,
     ScaledDimension,
+    Side,
     Subset,
 )
 from medal_judges.data_prep.corpus_stats.tokens import MTLD_UNDEFINED
@@ -33,7 +34,7 @@ from medal_judges.report.table import Cell, Heat, Row, Table, unique_slugs
 from medal_judges.stats.estimate import Estimate
 
 _PAIRS = "Language and chatbot"
-_SIDES = ("user", "assistant")
+_SIDES: tuple[Side, ...] = get_args(Side)[1:]
 _BRIEF = 7  # with this many columns, the terminal shows no intervals
 _PIPED = 160  # width of the terminal tables if the output is piped
 _INTERVALS = {
@@ -41,29 +42,6 @@ _INTERVALS = {
     "jackknife of groups": "a jackknife over conversation groups",
     "Wilson over groups": "Wilson's over groups if a share is 0 or 100%",
 }
-_LEADS = {
-    "texts": "Turns per dialogue, words per turn, and characters per turn for languages written "
-    "without spaces. MTLD is the mean over dialogues. 'Run together' joins all dialogues of a "
-    "language into one text. A row over several languages averages all their dialogues.",
-    "bars": "Percent of the dialogues of a language with the issue, with 95% intervals. Every "
-    "panel has its own axis.",
-    "distribution": "Percent of the rows at each level, by language. Orange is the lower half of "
-    "the scale, blue the upper half.",
-    "labels": "Every share and mean of the figures above, with its 95% interval.",
-    "course": "How generated dialogues ended, and how many tries each user turn took.",
-}
-_MAPS = (
-    "Percent of the dialogues with the issue, chatbots by languages, and the mean of overall. "
-    "Orange is worse, blue is better. The deepest orange is {top}% in every map of an issue; "
-    "overall spans its scale. Hover over a cell for its 95% interval and number of rows."
-)
-_OTHER_MAPS = (
-    "Chatbots by languages. The deepest colour is the top of the scale. Hover over a cell for its "
-    "95% interval and number of rows."
-)
-
-
-# -- tables ----------------------------------------------------------------------------------------
 
 
 def _table(
@@ -96,9 +74,9 @@ def side_table(stats: CorpusStatistics, head: str, subsets: Sequence[Subset]) ->
     """The same figures for the turns of users and of assistants."""
 
     def cells(subset: Subset) -> Row:
-        turns = (stats.turns(subset, side) for side in _SIDES)  # type: ignore[arg-type]
-        lengths = (stats.length(subset, unit, side) for unit in stats.units for side in _SIDES)  # type: ignore[arg-type]
-        return (*turns, *lengths, *(stats.mtld(subset, side) for side in _SIDES))  # type: ignore[arg-type]
+        turns = (stats.turns(subset, side) for side in _SIDES)
+        lengths = (stats.length(subset, unit, side) for unit in stats.units for side in _SIDES)
+        return (*turns, *lengths, *(stats.mtld(subset, side) for side in _SIDES))
 
     figures = ("Turns", *(unit.capitalize() for unit in stats.units), "MTLD")
     columns = (head, *(f"{figure}, {side}" for figure in figures for side in _SIDES))
@@ -126,14 +104,16 @@ def label_table(
 ) -> Table:
     """Percent of the rows at 1, or means on the raw scales, with 95% intervals."""
 
+    def scaled(value: float | None) -> float | None:
+        return value if value is None or not percent else 100 * value
+
     def cells(subset: Subset) -> Row:
-        estimates = [stats.figure(subset, d).estimate for d in dimensions]
-        if percent:
-            estimates = [
-                replace(e, value=_percent(e.value), low=_percent(e.low), high=_percent(e.high))
-                for e in estimates
-            ]
-        return (stats.count(subset), *estimates)
+        figures = [stats.figure(subset, d).estimate for d in dimensions]
+        shown = (
+            Estimate(scaled(e.value), scaled(e.low), scaled(e.high), reason=e.reason)
+            for e in figures
+        )
+        return (stats.count(subset), *shown)
 
     methods = {
         stats.figure(subset, d).method
@@ -149,8 +129,18 @@ def label_table(
     return _table(f"{what} by {head.lower()}", columns, subsets, cells, note)
 
 
-def _percent(share: float | None) -> float | None:
-    return None if share is None else 100 * share
+def label_tables(
+    stats: CorpusStatistics, head: str, subsets: Sequence[Subset], graded: list[ScaledDimension]
+) -> Iterator[Table]:
+    """Yields a table of the issues, one of other shares and one of the means of ``graded``, each
+    if there are any."""
+    for what, dimensions, percent in (
+        ("Issues", stats.issues, True),
+        ("Answers of 1", stats.other_shares, True),
+        ("Mean answers", graded, False),
+    ):
+        if dimensions:
+            yield label_table(stats, what, head, subsets, dimensions, percent=percent)
 
 
 def distribution_table(
@@ -173,119 +163,44 @@ def distribution_table(
     return _table(title, columns, subsets, cells, note)
 
 
-def ending_table(stats: CorpusStatistics, head: str, subsets: Sequence[Subset]) -> Table | None:
-    """Percent of the dialogues by how they ended; None if no row states it."""
-    whole = stats.endings(ALL)
-    kinds = sorted(whole, key=lambda kind: -whole[kind][0])
-
-    def cells(subset: Subset) -> Row:
-        ended = stats.endings(subset)
-        none = Estimate(None, reason="no row states it")
-        shares = (100 * ended.get(kind, (0, 0.0))[1] if ended else none for kind in kinds)
-        return (sum(n for n, _ in ended.values()), *shares)
-
-    columns = (head, "Rows", *(f"{kind}, %" for kind in kinds))
-    title = f"How dialogues ended by {head.lower()}"
-    return _table(title, columns, subsets, cells) if kinds else None
-
-
-def tries_table(stats: CorpusStatistics, head: str, subsets: Sequence[Subset]) -> Table | None:
-    """Tries per user turn; None if no row has them."""
-
-    def cells(subset: Subset) -> Row:
-        row: list[Cell] = []
-        for tries in (stats.tries(subset, "first"), stats.tries(subset, "later")):
-            once = tries.at_once
-            row += [tries.turns, tries.mean, once if once.value is None else 100 * once.value]
-        return (*row, max(stats.tries(subset, which).most for which in ("first", "later")))
-
-    columns = (head, "First turns", "Tries", "At once, %", "Later turns", "Tries, later",
-               "At once, later, %", "Most")  # fmt: skip
-    note = (
-        "Accepted turns only. A first turn that several chatbots share counts once for each of "
-        "their dialogues."
-    )
-    title = f"Tries per user turn by {head.lower()}"
-    if not stats.tries(ALL, "first").turns:
-        return None
-    return _table(title, columns, subsets, cells, note)
-
-
-# -- charts ----------------------------------------------------------------------------------------
-
-
-def heat_figure(stats: CorpusStatistics, dimensions: Sequence[ScaledDimension]) -> Figure | None:
-    """A heat map for each dimension, chatbots by languages; None without chatbots or dimensions."""
+def heat_figure(
+    stats: CorpusStatistics, dimensions: Sequence[ScaledDimension], top: float
+) -> Figure | None:
+    """A heat map for each dimension, chatbots by languages; None without chatbots or dimensions.
+    ``top`` is the share of an issue with the deepest colour."""
     if not stats.chatbots or not dimensions:
         return None
-    top, langs, chatbots = _highest_share(stats), stats.langs, stats.chatbots
+    langs, chatbots = stats.langs, stats.chatbots
     columns = [*langs, ALL] if len(langs) > 1 else langs
     lines = [*chatbots, ALL] if len(chatbots) > 1 else chatbots
     maps = []
     for dimension in dimensions:
-        issue, share = dimension in stats.issues, stats.is_share(dimension)
+        issue, share = dimension in stats.issues, dimension in stats.shares
         factor, digits = (100, 1) if share else (1, 2)
-        if share:
-            low, high = 0.0, top if issue else 1.0
-        elif dimension.scale is not None:
-            low, high = dimension.scale
-        else:  # the colours span the means shown
-            means = [stats.figure(pair, dimension).estimate.value for pair in stats.pairs]
-            known = [value for value in means if value is not None] or [0.0]
-            low, high = min(known), max(known)
-        rows = [
-            (
-                line.label,
-                *(
-                    _heat_cell(
-                        stats, dimension, Subset(c.lang, line.chatbot), (low, high), factor, digits
-                    )
-                    for c in columns
-                ),
-            )
-            for line in lines
-        ]
+        means = [stats.figure(pair, dimension).estimate.value for pair in stats.pairs]
+        known = [value for value in means if value is not None] or [0.0]
+        # Without a scale, the colours span the means shown.
+        low, high = dimension.scale or (min(known), max(known))
+        high = top if issue else high
+
+        def cell(lang: str | None, chatbot: str | None) -> Cell:
+            figure = stats.figure(Subset(lang, chatbot), dimension)  # noqa: B023
+            e = figure.estimate
+            if e.value is None:
+                return e
+            tooltip = f"{figure.n} row{'' if figure.n == 1 else 's'}"
+            if e.low is not None and e.high is not None:
+                ends = (number(factor * end, digits) for end in (e.low, e.high))  # noqa: B023
+                tooltip = f"[{', '.join(ends)}], {tooltip}"
+            strength = (e.value - low) / (high - low) if high > low else 0.0  # noqa: B023
+            shown = number(factor * e.value, digits)  # noqa: B023
+            return Heat(shown, strength, "neg" if issue else "pos", tooltip, e.value)  # noqa: B023
+
         unit = ", mean" if not share else ", %" if issue else ", % at 1"
-        maps.append(
-            Table(
-                f"{stats.label(dimension)}{unit}",
-                ("Chatbot", *(column.label for column in columns)),
-                rows,
-                style="heat small",
-            )
-        )
+        rows = [(x.label, *(cell(c.lang, x.chatbot) for c in columns)) for x in lines]
+        head = ("Chatbot", *(column.label for column in columns))
+        maps.append(Table(f"{stats.label(dimension)}{unit}", head, rows, style="heat small"))
     return Figure(f"{stats.name}: chatbots by languages", maps)
-
-
-def _heat_cell(
-    stats: CorpusStatistics,
-    dimension: ScaledDimension,
-    subset: Subset,
-    span: tuple[float, float],
-    factor: int,
-    digits: int,
-) -> Cell:
-    figure, (low, high) = stats.figure(subset, dimension), span
-    e = figure.estimate
-    if e.value is None:
-        return e
-    tooltip = f"{figure.n} row{'' if figure.n == 1 else 's'}"
-    if e.low is not None and e.high is not None:
-        ends = (number(factor * end, digits) for end in (e.low, e.high))
-        tooltip = f"[{', '.join(ends)}], {tooltip}"
-    strength = (e.value - low) / (high - low) if high > low else 0.0
-    sign = "neg" if dimension in stats.issues else "pos"
-    return Heat(number(factor * e.value, digits), strength, sign, tooltip, e.value)  # type: ignore[arg-type]
-
-
-def _highest_share(stats: CorpusStatistics) -> float:
-    """The largest share of any issue in any cell of the heat maps."""
-    shares = (
-        stats.figure(subset, d).estimate.value
-        for subset in (*stats.pairs, *stats.chatbots)
-        for d in stats.issues
-    )
-    return max((value for value in shares if value is not None), default=0.0)
 
 
 def issue_figure(stats: CorpusStatistics) -> Figure | None:
@@ -338,47 +253,8 @@ def level_figure(stats: CorpusStatistics, dimension: ScaledDimension) -> Figure 
     )
 
 
-# -- page ------------------------------------------------------------------------------------------
-
-
 def write_report(stats: CorpusStatistics, folder: Path) -> Path:
     """Write stats.html, tables/*.csv and figures/* under ``folder``; returns the page's path."""
-    counts = [
-        (sum(stats.levels.values()), "dialogue"),
-        (len(stats.langs), "language"),
-        (len([name for name in stats.names("chatbot") if name != NOT_STATED]), "chatbot"),
-        (stats.counts["answered"], "labelled row"),
-    ]
-    sections = page(stats)
-    tables = [table for section in sections for table in _tables(section.blocks)]
-    overall = [d for d in stats.graded if d.name == OVERALL]
-    figures = {
-        "heatmaps": heat_figure(stats, [*stats.issues, *overall]),
-        "issues": issue_figure(stats),
-    }
-    levels = {stats.label(d): level_figure(stats, d) for d in stats.graded}
-    drawn = {name: figure for name, figure in levels.items() if isinstance(figure, Figure)}
-    figures |= dict(zip(unique_slugs(list(drawn)), drawn.values(), strict=True))
-    return write_page(
-        folder / "stats.html",
-        f"Statistics of {stats.name}",
-        counted(counts),
-        sections,
-        tables=dict(zip(unique_slugs([each.title for each in tables]), tables, strict=True)),
-        figures=figures,
-    )
-
-
-def _tables(blocks: Iterable[Block]) -> Iterator[Table]:
-    for block in blocks:
-        if isinstance(block, Table):
-            yield block
-        elif isinstance(block, Fold):
-            yield from _tables(block.blocks)
-
-
-def page(stats: CorpusStatistics) -> list[Section]:
-    """The sections of the page."""
     heads = [
         ("Language", stats.langs),
         ("Chatbot", stats.chatbots),
@@ -390,75 +266,110 @@ def page(stats: CorpusStatistics) -> list[Section]:
     texts = [text_table(stats, head, subsets) for head, subsets in single]
     texts += [side_table(stats, head, subsets) for head, subsets in single]
     texts += [text_table(stats, head, subsets) for head, subsets in heads if head == _PAIRS]
-    endings = [t for head, subsets in heads if (t := ending_table(stats, head, subsets))]
-    tries = [t for head, subsets in heads if (t := tries_table(stats, head, subsets))]
-    issues = issue_figure(stats)
 
+    cells = (*stats.pairs, *stats.chatbots)
+    shares = [stats.figure(subset, d).estimate.value for subset in cells for d in stats.issues]
+    top = max((value for value in shares if value is not None), default=0.0)
     overall = [d for d in stats.graded if d.name == OVERALL]
     others = [d for d in [*stats.other_shares, *stats.graded] if d not in overall]
-    maps: list[Block] = []
-    if (figure := heat_figure(stats, [*stats.issues, *overall])) is not None:
-        maps.append(figure)
-    if (more := heat_figure(stats, others)) is not None:
+    heat = heat_figure(stats, [*stats.issues, *overall], top)
+    maps: list[Block] = [] if heat is None else [heat]
+    if (more := heat_figure(stats, others, top)) is not None:
         name = f"{len(others)} {'more ' if maps else ''}dimensions"
         maps.append(Fold(name, [more], is_open=not maps))
-    top = number(100 * _highest_share(stats), 1)
+    maps_lead = (
+        "Percent of the dialogues with the issue, chatbots by languages, and the mean of overall. "
+        f"Orange is worse, blue is better. The deepest orange is {number(100 * top, 1)}% in every "
+        "map of an issue; overall spans its scale. Hover over a cell for its 95% interval and "
+        "number of rows."
+        if stats.issues
+        else "Chatbots by languages. The deepest colour is the top of the scale. Hover over a cell "
+        "for its 95% interval and number of rows."
+    )
+    issues = issue_figure(stats)
 
+    figures = {"heatmaps": heat, "issues": issues}
+    drawn: dict[str, Figure | None] = {}
     levels: dict[ScaledDimension, list[Block]] = {}
     for dimension in stats.graded:
-        drawn = level_figure(stats, dimension)
-        if isinstance(drawn, str):
-            levels[dimension] = [f"{stats.label(dimension)}: {DASH} {drawn}."]
+        figure = level_figure(stats, dimension)
+        if isinstance(figure, str):
+            levels[dimension] = [f"{stats.label(dimension)}: {DASH} {figure}."]
         else:
+            drawn[stats.label(dimension)] = figure
             table = distribution_table(stats, dimension, stats.langs)
-            levels[dimension] = [drawn, Fold("The numbers", [table])]
-    shown = [d for d in levels if d.name == OVERALL] or list(levels)
+            levels[dimension] = [figure, Fold("The numbers", [table])]
+    figures |= dict(zip(unique_slugs(list(drawn)), drawn.values(), strict=True))
+    shown = overall or list(levels)
     distribution = [block for d in shown for block in levels[d]]
     if rest := [d for d in levels if d not in shown]:
-        folded_blocks = [block for d in rest for block in levels[d]]
-        distribution.append(Fold(f"{len(rest)} more dimensions", folded_blocks))
+        blocks = [block for d in rest for block in levels[d]]
+        distribution.append(Fold(f"{len(rest)} more dimensions", blocks))
 
-    labels: list[Block] = []
-    for what, dimensions, percent in (
-        ("Issues", stats.issues, True),
-        ("Answers of 1", stats.other_shares, True),
-        ("Mean answers", stats.graded, False),
-    ):
-        if dimensions:
-            labels += folded(
-                [label_table(stats, what, h, s, dimensions, percent=percent) for h, s in heads], 1
-            )
-    no_labels = "No row has a label: there are no issues and no scores to count."
-    return [
+    by_head = [list(label_tables(stats, head, s, stats.graded)) for head, s in heads]
+    labels = [block for tables in zip(*by_head, strict=True) for block in folded(tables, 1)]
+    sections = [
         Section(
-            "texts", "Dialogues and texts", folded(texts, len(single)), _LEADS["texts"], "Texts"
+            "texts",
+            "Dialogues and texts",
+            folded(texts, len(single)),
+            "Turns per dialogue, words per turn, and characters per turn for languages written "
+            "without spaces. MTLD is the mean over dialogues. 'Run together' joins all dialogues "
+            "of a language into one text. A row over several languages averages all their "
+            "dialogues.",
+            "Texts",
         ),
+        Section("heatmaps", "Chatbots by languages", maps, maps_lead),
         Section(
-            "heatmaps",
-            "Chatbots by languages",
-            maps,
-            _MAPS.format(top=top) if stats.issues else _OTHER_MAPS,
+            "bars",
+            "Issues by language",
+            [issues] if issues else [],
+            "Percent of the dialogues of a language with the issue, with 95% intervals. Every "
+            "panel has its own axis.",
         ),
-        Section("bars", "Issues by language", [issues] if issues else [], _LEADS["bars"]),
         Section(
             "distribution",
             "Distribution of answers",
             distribution,
-            _LEADS["distribution"],
+            "Percent of the rows at each level, by language. Orange is the lower half of the "
+            "scale, blue the upper half.",
             "Distribution",
         ),
-        Section("labels", "Labels", labels or [no_labels], _LEADS["labels"] if labels else ""),
         Section(
-            "course", "Ends and tries", folded(endings, 1) + folded(tries, 1), _LEADS["course"]
+            "labels",
+            "Labels",
+            labels or ["No row has a label: there are no issues and no scores to count."],
+            "Every share and mean of the figures above, with its 95% interval." if labels else "",
         ),
         facts_section(facts(stats)),
     ]
+    chatbots = [name for name in stats.names("chatbot") if name != NOT_STATED]
+    subtitle = counted(
+        [
+            (sum(stats.levels.values()), "dialogue"),
+            (len(stats.langs), "language"),
+            (len(chatbots), "chatbot"),
+            (stats.counts["answered"], "labelled row"),
+        ]
+    )
+    tables = [table for section in sections for table in _tables(section.blocks)]
+    sheets = dict(zip(unique_slugs([each.title for each in tables]), tables, strict=True))
+    title = f"Statistics of {stats.name}"
+    path = folder / "stats.html"
+    return write_page(path, title, subtitle, sections, tables=sheets, figures=figures)
+
+
+def _tables(blocks: Iterable[Block]) -> Iterator[Table]:
+    for block in blocks:
+        if isinstance(block, Table):
+            yield block
+        elif isinstance(block, Fold):
+            yield from _tables(block.blocks)
 
 
 def facts(stats: CorpusStatistics) -> list[tuple[str, str]]:
     """How the figures were made, as (name, value) pairs."""
     counts = stats.counts
-    several = f"{counts['several answers']} rows have more than one answer to a question."
     pairs = [
         ("files", stats.name),
         ("rows", ", ".join(f"{n} at level {level}" for level, n in sorted(stats.levels.items()))),
@@ -467,28 +378,20 @@ def facts(stats: CorpusStatistics) -> list[tuple[str, str]]:
         ("MTLD", "threshold 0.72, at least 10 tokens a factor, mean of both directions, tokens in "
          f"lower case without punctuation. A dialogue without a value ({MTLD_UNDEFINED}) does not "
          "count in the mean. Under 100 tokens a value is rough."),
-        ("MTLD over", tokens_note(stats).removeprefix("MTLD over: ")),
         ("run together", "all dialogues in file order as one text; the second pass reads each "
          "dialogue from its end"),
-        ("several answers", f"{several} Their mean counts; an issue is present from 0.5 on."),
-        ("intervals", "95%: Wilson for shares if every row is its own conversation, else a "
-         "jackknife over groups with Student's t; Wilson over groups for shares of 0 and 100%"),
         ("version", f"medal-judges {__version__}"),
     ]  # fmt: skip
-    if stats.weighting:
-        pairs.append(("weights", stats.weighting))
     pairs += [("labels by", f"{by} ({n} rows)") for by, n in stats.labelled_by.most_common(20)]
+    names = {which: len(stats.names(which)) for which in ("chatbot", "user")}
     cautions = [
         (stats.levels["turn"], "turn level", "rows end at the judged turn; a conversation with "
          "several judged turns counts as several dialogues"),
         (counts["failed"], "failures", "rows have no labels because the judge failed"),
         (counts["malformed"], "malformed", "rows are marked malformed; they are counted"),
-        (counts["unreadable"], "ends and tries", "rows have them in an unknown form; not counted"),
+        *((n if n > MAX_NAMES else 0, f"{which} names", f"are more than {MAX_NAMES}: no tables by "
+           "name") for which, n in names.items()),
     ]  # fmt: skip
-    for which, what in (("chatbot", "chatbots"), ("user", "user models")):
-        many = len(stats.names(which))  # type: ignore[arg-type]
-        text = f"names, more than {MAX_NAMES}: no tables by name"
-        cautions.append((many if many > MAX_NAMES else 0, what, text))
     return pairs + [(name, f"{n} {text}") for n, name, text in cautions if n]
 
 
@@ -502,12 +405,6 @@ def print_report(stats: CorpusStatistics) -> None:
         tables.append(text_table(stats, head, subsets))
         if head == "Language":
             tables.append(side_table(stats, head, subsets))
-        for what, dimensions, percent in (
-            ("Issues", stats.issues, True),
-            ("Mean answers", overall, False),
-        ):
-            if dimensions:
-                tables.append(label_table(stats, what, head, subsets, dimensions, percent=percent))
-    unlabelled = "" if stats.labels else "No row has a label."
-    notes = [tokens_note(stats), stats.weighting or "", unlabelled]
+        tables += label_tables(stats, head, subsets, overall)
+    notes = [tokens_note(stats), "" if stats.labels else "No row has a label."]
     console.print_tables(tables, notes, piped=_PIPED, brief_from=_BRIEF)

@@ -15,19 +15,17 @@ import numpy.typing as npt
 import pandas as pd
 
 from medal_judges.data_prep.corpus_stats.tokens import (
+    MTLD,
     MTLD_UNDEFINED,
     Lemmatiser,
-    RunTogether,
     Unit,
     lemmatiser,
     length,
-    mtld,
     unit_of,
 )
 from medal_judges.errors import MedalError
 from medal_judges.records.dimension import load_rubric
-from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.rating import Scale, mean
+from medal_judges.records.labelled import LabelledDialogue, Scale, mean
 from medal_judges.records.signature import content_hash
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import (
@@ -39,11 +37,9 @@ from medal_judges.stats.intervals import (
     variance,
     wilson,
 )
-from medal_judges.stats.weights import USED, Weights, curation_weight, effective_size, unused
 
 Floats = npt.NDArray[np.float64]
 Side = Literal["all", "user", "assistant"]
-SIDES: tuple[Side, ...] = ("all", "user", "assistant")
 NOT_STATED = "not stated"
 OVERALL = "overall"
 PRESENT_FROM = 0.5  # an issue is present if the mean of its answers is at least this
@@ -83,51 +79,34 @@ class LabelFigure(NamedTuple):
 
 
 class Distribution(NamedTuple):
-    """Rows at each whole level of a scale, and their weighted shares (0 to 1)."""
+    """Rows at each whole level of a scale, and their shares (0 to 1)."""
 
     levels: tuple[int, ...]
     counts: tuple[int, ...]
     shares: tuple[float, ...]
 
 
-class Tries(NamedTuple):
-    """Attempts at ``turns`` user turns: their mean, the share of turns with one, the maximum."""
-
-    turns: int
-    mean: Estimate
-    at_once: Estimate
-    most: int
-
-
 class CorpusStatistics:
     """Figures by language, chatbot and user model.
 
     ``rows`` has one row a dialogue. ``labels`` maps a dimension to the mean answer of each row (NaN
-    without one). ``counts`` counts rows that are labelled, failed, malformed, curated and so on.
-    Raises MedalError for an id that occurs twice, and for a row without the weight that ``weights``
-    needs; MissingExtraError without the packages for lemmas.
+    without one). ``counts`` counts rows that are labelled, failed, malformed and so on. Raises
+    MedalError for an id that occurs twice, MissingExtraError without the packages for lemmas.
     """
 
     def __init__(
-        self,
-        dialogues: Iterable[LabelledDialogue],
-        name: str,
-        *,
-        lemmas: bool = True,
-        weights: Weights = "none",
+        self, dialogues: Iterable[LabelledDialogue], name: str, *, lemmas: bool = True
     ) -> None:
-        self.name = name
-        self.lemmas = lemmas
-        self.weights = weights
+        self.name, self.lemmas = name, lemmas
         self.lemmatisers: dict[str, Lemmatiser] = {}
         self.counts: Counter[str] = Counter()
         self.sources: Counter[str] = Counter()
         self.labelled_by: Counter[str] = Counter()
         self.levels: Counter[str] = Counter()
-        self._together: dict[Subset, RunTogether] = defaultdict(RunTogether)
-        self._between: set[ScaledDimension] = set()  # with an answer that is neither 0 nor 1
-        columns: dict[str, list[Any]] = defaultdict(list)
+        self._together: dict[Subset, MTLD] = defaultdict(MTLD)
+        columns: dict[str, list[Any]] = {}
         labels: dict[ScaledDimension, dict[int, float]] = {}
+        between: set[ScaledDimension] = set()  # with an answer that is neither 0 nor 1
         seen: set[int] = set()  # hashes: 8 bytes a row instead of the id
         contents = []
         for number, row in enumerate(dialogues):
@@ -137,125 +116,70 @@ class CorpusStatistics:
                     hint="give every dialogue in one file only",
                 )
             seen.add(hash(row.id))
+            answers = [(r, value) for r in row.ratings() if (value := mean(r)) is not None]
+            for rating, value in answers:
+                dimension = ScaledDimension(rating.dimension, rating.scale)
+                labels.setdefault(dimension, {})[number] = value
+                if not {0, 1}.issuperset(rating.given):
+                    between.add(dimension)
             models = row.dialogue.models
-            subset = Subset(
-                row.dialogue.lang,
-                models.get("assistant") or NOT_STATED,
-                models.get("user") or NOT_STATED,
-            )
-            values = {
-                **subset._asdict(),
-                "group": row.group,
-                "weight": self._weight(row),
-                **self._ending_and_tries(row),
-                **self._texts(row, subset),
-            }
-            for column, value in values.items():
-                columns[column].append(value)
-            self._add_labels(row, number, labels)
+            chatbot, user = (models.get(role) or NOT_STATED for role in ("assistant", "user"))
+            values: dict[str, Any] = {"lang": row.dialogue.lang, "chatbot": chatbot, "user": user}
+            values |= {"group": row.group} | self._texts(row, chatbot)
+            for column, cell in values.items():
+                columns.setdefault(column, []).append(cell)
             contents.append(content_hash(row.to_record()))
             self.levels[row.level] += 1
             self.sources[row.dialogue.source or NOT_STATED] += 1
             if isinstance(by := row.extra.get("labels_by"), str):
                 self.labelled_by[by] += 1
+            self.counts["answered"] += bool(answers)
+            self.counts["several answers"] += any(len(r.given) > 1 for r, _ in answers)
             self.counts["failed"] += "label_failure" in row.extra
             self.counts["malformed"] += "malformed" in row.extra
         self.data = content_hash(sorted(contents))  # as in the signatures of a benchmark
-        rows = pd.DataFrame(columns)
-        self.rows = rows.astype(dict.fromkeys(rows.select_dtypes("int64"), "int32"))
-        self.subsets = (
-            [Subset(*key) for key in self.rows.groupby(["lang", "chatbot", "user"]).groups]
-            if len(self.rows)
-            else []
-        )
+        names = ["lang", "chatbot", "user"]
+        self.rows = pd.DataFrame(columns or {name: [] for name in names})
+        self.subsets = [Subset(*key) for key in self.rows.groupby(names).groups]
         self.labels: dict[ScaledDimension, Floats] = {}
-        for dimension, answers in labels.items():
+        for dimension, given in labels.items():
             means = np.full(len(self.rows), nan)
-            means[list(answers)] = list(answers.values())
-            if self.is_share(dimension):
-                means = np.where(np.isnan(means), nan, means >= PRESENT_FROM)
+            means[list(given)] = list(given.values())
             self.labels[dimension] = means
+        # Dimensions whose answers are all 0 or 1: their figure is the share of rows at 1.
+        self.shares = [d for d in self.labels if d.scale == (0, 1) and d not in between]
+        for dimension in self.shares:
+            means = self.labels[dimension]
+            self.labels[dimension] = np.where(np.isnan(means), nan, means >= PRESENT_FROM)
+        order = [d.name for d in load_rubric("medal") if d.is_issue]
+        issues = [d for d in self.shares if d.name in order]
+        # MEDAL's issues and ``other``, in the order of the rubric; other shares; more than two
+        # answers, overall first.
+        self.issues = sorted(issues, key=lambda d: order.index(d.name))
+        self.other_shares = [d for d in self.shares if d not in issues]
+        graded = [d for d in self.labels if d not in self.shares]
+        self.graded = sorted(graded, key=lambda d: d.name != OVERALL)
         self._selected: tuple[Subset, Any] | None = None
         self._figures: dict[tuple[Subset, ScaledDimension], LabelFigure] = {}
 
-    # -- one row -----------------------------------------------------------------------------------
-
-    def _weight(self, row: LabelledDialogue) -> float:
-        stated = curation_weight(row)
-        self.counts["curated"] += stated is not None
-        if self.weights == "none":
-            return 1.0
-        if stated is None:
-            raise MedalError(
-                f"--weights {self.weights}: the row {row.id!r} has no curation.weight",
-                hint="medal curate writes weights into all rows; without --weights all rows count "
-                "the same",
-            )
-        return stated
-
-    def _add_labels(
-        self, row: LabelledDialogue, number: int, labels: dict[ScaledDimension, dict[int, float]]
-    ) -> None:
-        several = answered = False
-        for rating in row.ratings():
-            if (value := mean(rating)) is None:
-                continue
-            dimension = ScaledDimension(rating.dimension, rating.scale)
-            labels.setdefault(dimension, {})[number] = value
-            if any(answer not in (0, 1) for answer in rating.given):
-                self._between.add(dimension)
-            answered = True
-            several |= len(rating.given) > 1
-        self.counts["answered"] += answered
-        self.counts["several answers"] += several
-
-    def _ending_and_tries(self, row: LabelledDialogue) -> dict[str, Any]:
-        """How a generated dialogue ended, and the tries of its first and its later user turns."""
-        ended, tries = row.extra.get("ended"), row.extra.get("tries")
-        whole = isinstance(tries, list) and all(type(n) is int and n > 0 for n in tries)
-        if not (ended is None or isinstance(ended, str)) or not (tries is None or whole):
-            self.counts["unreadable"] += 1
-        listed = tries if isinstance(tries, list) and whole else []
-        values: dict[str, Any] = {"ended": ended if isinstance(ended, str) else None}
-        for which, part in (("first", listed[:1]), ("later", listed[1:])):
-            values[f"{which}_turns"] = len(part)
-            values[f"{which}_tries"] = sum(part)
-            values[f"{which}_at_once"] = part.count(1)
-            values[f"{which}_most"] = max(part, default=0)
-        return values
-
-    def _texts(self, row: LabelledDialogue, subset: Subset) -> dict[str, float]:
+    def _texts(self, row: LabelledDialogue, chatbot: str) -> dict[str, float]:
         """Turns, lengths and lexical diversity of the dialogue and of each side as one text."""
         lang = row.dialogue.lang
         if lang not in self.lemmatisers:
             self.lemmatisers[lang] = lemmatiser(lang, lemmas=self.lemmas)
         split, unit = self.lemmatisers[lang].split, unit_of(lang)
-        tokens: dict[Side, list[str]] = {side: [] for side in SIDES}
-        values: dict[str, float] = {f"turns_{side}": 0 for side in SIDES}
-        values |= {f"length_{side}": 0 for side in SIDES}
-        for turn in row.dialogue.turns:
-            words = split(turn.content) if split else []
-            for side in ("all", turn.role):
-                values[f"turns_{side}"] += 1
-                values[f"length_{side}"] += length(turn.content, unit)
-                tokens[side] += words
-        if split is not None:
-            self._together[Subset(lang)].add(tokens["all"])
-            self._together[Subset(lang, subset.chatbot)].add(tokens["all"])
-        for side, text in tokens.items():
-            value = mtld(text)
+        values: dict[str, float] = {}
+        for side in ("all", "user", "assistant"):
+            texts = [t.content for t in row.dialogue.turns if side in ("all", t.role)]
+            values[f"turns_{side}"] = len(texts)
+            values[f"length_{side}"] = sum(length(text, unit) for text in texts)
+            tokens = [token for text in texts for token in split(text)] if split else []
+            if split is not None and side == "all":
+                for subset in (Subset(lang), Subset(lang, chatbot)):
+                    self._together[subset].add(tokens)
+            value = MTLD(tokens).value()
             values[f"mtld_{side}"] = nan if value is None else value
         return values
-
-    # -- what there is -----------------------------------------------------------------------------
-
-    @property
-    def weighting(self) -> str | None:
-        """A note on weights if rows have any."""
-        if self.weights != "none":
-            return USED
-        curated = self.counts["curated"]
-        return unused(curated, len(self.rows)) if curated else None
 
     @property
     def units(self) -> list[Unit]:
@@ -289,33 +213,10 @@ class CorpusStatistics:
         pairs = {(each.lang, each.chatbot) for each in self.subsets if each.chatbot in chatbots}
         return [Subset(lang, chatbot) for lang, chatbot in sorted(pairs, key=str)]
 
-    @property
-    def issues(self) -> list[ScaledDimension]:
-        """MEDAL's issues and ``other`` among the labels, in the order of the rubric."""
-        order = [d.name for d in load_rubric("medal") if d.is_issue]
-        issues = [d for d in self.labels if self.is_share(d) and d.name in order]
-        return sorted(issues, key=lambda d: order.index(d.name))
-
-    @property
-    def other_shares(self) -> list[ScaledDimension]:
-        """Other dimensions whose answers are 0 and 1."""
-        issues = self.issues
-        return [d for d in self.labels if self.is_share(d) and d not in issues]
-
-    @property
-    def graded(self) -> list[ScaledDimension]:
-        """Dimensions with more than two answers, overall first."""
-        graded = [d for d in self.labels if not self.is_share(d)]
-        return sorted(graded, key=lambda d: d.name != OVERALL)
-
-    def is_share(self, dimension: ScaledDimension) -> bool:
-        """True if every answer is 0 or 1, so that the figure is the share of rows at 1."""
-        return dimension.scale == (0, 1) and dimension not in self._between
-
     def label(self, dimension: ScaledDimension) -> str:
         """The name; with its scale if it is graded or two dimensions share the name."""
         alike = sum(d.name == dimension.name for d in self.labels)
-        if self.is_share(dimension) and alike == 1:
+        if dimension in self.shares and alike == 1:
             return dimension.name
         if dimension.scale is None:
             return f"{dimension.name} (no stated scale)" if alike > 1 else dimension.name
@@ -324,35 +225,25 @@ class CorpusStatistics:
 
     # -- figures -----------------------------------------------------------------------------------
 
-    def _inside(self, subset: Subset) -> npt.NDArray[np.bool_]:
-        inside = np.ones(len(self.rows), bool)
-        for column, name in subset._asdict().items():
-            if name is not None and len(self.rows):
-                inside &= (self.rows[column] == name).to_numpy()
-        return inside
-
     def select(self, subset: Subset) -> Any:
         """The rows of ``subset`` as a DataFrame; the last one is cached."""
         if self._selected is None or self._selected[0] != subset:
-            self._selected = (subset, self.rows[self._inside(subset)])
+            rows = self.rows
+            for column, name in subset._asdict().items():
+                rows = rows if name is None else rows[rows[column] == name]
+            self._selected = (subset, rows)
         return self._selected[1]
-
-    def _langs_of(self, subset: Subset) -> set[str]:
-        return set(self.select(subset)["lang"]) if len(self.rows) else set()
 
     def count(self, subset: Subset) -> int:
         """Dialogues of ``subset``."""
         return len(self.select(subset))
 
     def _mean(self, rows: Any, total: str, per: str, reason: str) -> Estimate:
-        """The weighted sum of ``total`` over that of ``per`` (dialogues if empty)."""
-        if not len(rows):
-            return Estimate(None, reason=reason)
-        weight = rows["weight"]
-        count = float((weight * rows[per]).sum() if per else weight.sum())
+        """The sum of ``total`` over that of ``per`` (dialogues if empty)."""
+        count = int(rows[per].sum() if per and len(rows) else len(rows))
         if not count:
             return Estimate(None, reason=reason)
-        return Estimate(float((weight * rows[total]).sum()) / count)
+        return Estimate(float(rows[total].sum()) / count)
 
     def turns(self, subset: Subset, side: Side = "all") -> Estimate:
         """Turns per dialogue."""
@@ -361,30 +252,26 @@ class CorpusStatistics:
     def length(self, subset: Subset, unit: Unit, side: Side = "all") -> Estimate:
         """Units per turn, over the languages measured in ``unit``; empty turns have length 0."""
         rows = self.select(subset)
-        if len(rows):
-            rows = rows[rows["lang"].map(unit_of) == unit]
+        rows = rows[[unit_of(lang) == unit for lang in rows["lang"]]] if len(rows) else rows
         reason = f"no turn of this side in a language measured in {unit}"
         return self._mean(rows, f"length_{side}", f"turns_{side}", reason)
 
     def mtld(self, subset: Subset, side: Side = "all") -> Estimate:
         """Mean over the dialogues with a defined MTLD."""
         rows = self.select(subset)
-        langs = self._langs_of(subset)
+        langs = set(rows["lang"])
         if langs and all(self.lemmatisers[lang].split is None for lang in langs):
             return Estimate(None, reason=self._unsplit(langs))
-        if len(rows):
-            rows = rows[rows[f"mtld_{side}"].notna()]
+        rows = rows[rows[f"mtld_{side}"].notna()] if len(rows) else rows
         reason = f"no dialogue has a value: {MTLD_UNDEFINED}"
         return self._mean(rows, f"mtld_{side}", "", reason)
 
     def together(self, subset: Subset) -> Estimate:
         """MTLD of the dialogues of ``subset`` as one text, for a language and its chatbots."""
-        langs = self._langs_of(subset)
-        if self.weights != "none":
-            return Estimate(None, reason="texts run together have no weights")
+        langs = set(self.select(subset)["lang"])
         if subset.lang is None and len(langs) != 1:
             return Estimate(None, reason="texts of several languages are not run together")
-        key = Subset(subset.lang or langs.pop(), subset.chatbot, subset.user)
+        key = subset._replace(lang=subset.lang or langs.pop())
         if key not in self._together:
             reason = self._unsplit(langs) or "run together by language and chatbot only"
             return Estimate(None, reason=reason)
@@ -396,32 +283,16 @@ class CorpusStatistics:
         tools = [self.lemmatisers[lang] for lang in langs]
         return "; ".join(sorted({tool.name for tool in tools if tool.split is None}))
 
-    def tries(self, subset: Subset, which: Literal["first", "later"]) -> Tries:
-        """Tries of the first or the later user turns of generated dialogues."""
-        rows, turns, reason = self.select(subset), f"{which}_turns", "no tries recorded"
-        return Tries(
-            int(rows[turns].sum()) if len(rows) else 0,
-            self._mean(rows, f"{which}_tries", turns, reason),
-            self._mean(rows, f"{which}_at_once", turns, reason),
-            int(rows[f"{which}_most"].max()) if len(rows) else 0,
-        )
-
-    def endings(self, subset: Subset) -> dict[str, tuple[int, float]]:
-        """Ending -> (rows, weighted share) of the rows that state one."""
-        rows = self.select(subset)
-        if not len(rows):
-            return {}
-        weights = rows.groupby("ended", sort=False)["weight"].agg(["count", "sum"])
-        total = float(weights["sum"].sum()) or 1.0
-        return {str(name): (int(n), float(w) / total) for name, n, w in weights.itertuples()}
-
     def figure(self, subset: Subset, dimension: ScaledDimension) -> LabelFigure:
         """Share at 1 (0 to 1) or mean of ``dimension`` in ``subset``."""
         key = (subset, dimension)
         if key not in self._figures:
-            values, rows = self.labels[dimension][self._inside(subset)], self.select(subset)
-            groups, weights = rows["group"].to_numpy(), rows["weight"].to_numpy(float)
-            self._figures[key] = _label_figure(values, groups, weights, self.is_share(dimension))
+            rows = self.select(subset)
+            self._figures[key] = _label_figure(
+                self.labels[dimension][rows.index.to_numpy()],
+                rows["group"].to_numpy(),
+                dimension in self.shares,
+            )
         return self._figures[key]
 
     def distribution(self, subset: Subset, dimension: ScaledDimension) -> Distribution | str:
@@ -432,26 +303,21 @@ class CorpusStatistics:
         low, high = dimension.scale
         if low % 1 or high % 1 or high - low >= _MAX_LEVELS:
             return "the scale does not have a few whole levels"
-        values = self.labels[dimension][self._inside(subset)]
-        given = ~np.isnan(values)
-        weight = self.select(subset)["weight"].to_numpy(float)[given]
-        level = np.floor(values[given] + 0.5).astype(np.int64) - int(low)
+        rows = self.select(subset)
+        values = self.labels[dimension][rows.index.to_numpy()]
+        level = np.floor(values[~np.isnan(values)] + 0.5).astype(np.int64) - int(low)
         levels = range(int(low), int(high) + 1)
         counts = np.bincount(level, minlength=len(levels))
-        weights = np.bincount(level, weight, minlength=len(levels))
-        shares = weights / (weights.sum() or 1.0)
+        shares = counts / (counts.sum() or 1.0)
         return Distribution(tuple(levels), tuple(counts.tolist()), tuple(shares.tolist()))
 
 
-def _label_figure(
-    values: Floats, groups: Sequence[Any], weights: Floats, is_share: bool
-) -> LabelFigure:
+def _label_figure(values: Floats, groups: Sequence[Any], is_share: bool) -> LabelFigure:
     """The figure of rows; NaN is a row without a label.
 
-    A share has Wilson's interval if every row is its own group and rows weigh the same. Otherwise
-    the interval is a jackknife over groups. At a share of 0 or 1 the jackknife has no width, so
-    Wilson's interval with one trial a group is used, which is rather too wide than too narrow; with
-    unequal weights it has as many trials as the effective sample size.
+    A share has Wilson's interval if every row is its own group. Otherwise the interval is a
+    jackknife over groups. At a share of 0 or 1 the jackknife has no width, so Wilson's interval
+    with one trial a group is used, which is rather too wide than too narrow.
     """
     given = ~np.isnan(values)
     n = int(given.sum())
@@ -459,18 +325,15 @@ def _label_figure(
         reason = "no label" if len(values) else "no dialogue"
         return LabelFigure(Estimate(None, reason=reason), 0, 0, "none")
     _, group = np.unique(np.asarray(groups)[given], return_inverse=True)
-    rows, counts = np.bincount(group), np.bincount(group, weights[given])
-    totals = np.bincount(group, weights[given] * values[given])
-    size, value = len(rows), float(totals.sum() / counts.sum())
-    unweighted = bool((rows == counts).all())
-    if is_share and ((unweighted and n == size) or value in (0, 1)):
-        trials = size if unweighted else effective_size(counts.tolist())
-        low, high = wilson(value * trials, trials)
+    counts, totals = np.bincount(group), np.bincount(group, values[given])
+    size, value = len(counts), float(totals.sum() / n)
+    if is_share and (n == size or value in (0, 1)):
+        low, high = wilson(value * size, size)
         method: Any = "Wilson" if n == size else "Wilson over groups"
         return LabelFigure(Estimate(value, low, high), n, size, method)
     if size < MIN_CLUSTERS:
         return LabelFigure(Estimate(value), n, size, "none")
-    left = (totals.sum() - totals) / (counts.sum() - counts)
+    left = (totals.sum() - totals) / (n - counts)
     spread = spread_of(left, float(variance(left, np.array(value))))
     estimate = spanned(Estimate(value), spread, LOGIT if is_share else PLAIN)
     method = "none" if estimate.low is None else "jackknife of groups"

@@ -10,6 +10,7 @@ from medal_judges.config import Config, load_config
 from medal_judges.errors import ConfigError
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.languages import UNKNOWN_LANGUAGE, base_language
+from medal_judges.records.signature import content_hash
 
 _LONGEST = 4000  # characters of a comment; a sentence is expected
 _CLAUSE = re.compile(r"[.;:!?\n]+|,|\b(?:but|although|though|while|whereas)\b", re.IGNORECASE)
@@ -35,7 +36,7 @@ class ForeignLanguage:
     """Finds the keyword that excludes a row (MEDAL, section 5.1, Filtering)."""
 
     def __init__(self, keywords: ForeignKeywords) -> None:
-        self.keywords = keywords
+        self.keywords, self.hash = keywords, content_hash(keywords.model_dump())
         self._patterns = lru_cache(maxsize=None)(self._patterns_of)
         self._patterns("en")  # reports a bad pattern at once
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import Field, field_validator, model_validator
 
 from medal_judges.config import Config
 from medal_judges.data_prep.seeds.contexts import SeedsConfig
+from medal_judges.errors import ConfigError
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.prompt import Prompt
 
@@ -100,3 +102,11 @@ class GenerateConfig(Config):
         users = {f"user:{agent.name}": agent.llm for agent in self.users}
         judge = {f"judge:{self.user_judge.name}": self.user_judge.llm}
         return users | judge | {f"chatbot:{agent.name}": agent.llm for agent in self.chatbots}
+
+    def speaking(self, chatbots: Sequence[str] = ()) -> list[str]:
+        """The names of ``chatbots``, or of all. Raises ConfigError for an unknown one."""
+        known = [agent.name for agent in self.chatbots]
+        if unknown := [name for name in chatbots if name not in known]:
+            hint = f"it has: {', '.join(known)}"
+            raise ConfigError(f"no chatbot {unknown[0]!r} in the config", hint=hint)
+        return list(chatbots) or known

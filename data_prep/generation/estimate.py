@@ -1,25 +1,24 @@
 """``medal generate --dry-run``: the requests, tokens and dollars of a run.
 
-The protocol runs on stand-ins that answer with filler and send nothing, over a few of the contexts;
-the counts are scaled up to all of them.
+The protocol runs on answers of filler over a few of the contexts; the counts are scaled up to all.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import NamedTuple, NoReturn
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from medal_judges.data_prep.generation.config import GenerateConfig
-from medal_judges.data_prep.generation.run import GenerationRun
-from medal_judges.data_prep.jobs import Agents
+from medal_judges.data_prep.generation.requests import RequestBuilder
+from medal_judges.data_prep.generation.state import DialogueState
+from medal_judges.data_prep.seeds.contexts import contexts_for
 from medal_judges.models.llm.cost import CostEstimate, Usage
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, Message
+from medal_judges.models.llm.protocol import ChatRequest, Message
 from medal_judges.models.llm.truncation import prompt_tokens_above
 
-SAMPLE = 6  # contexts that the stand-ins go through
+SAMPLE = 6  # contexts that are gone through
 
 
 class Assumed(NamedTuple):
@@ -32,75 +31,50 @@ class Assumed(NamedTuple):
     chatbot_words: int = 38
     reason_words: int = 20
 
-
-DEFAULTS = Assumed()
-
-
-class StandIn(LanguageModel):
-    """Takes the place of a user, judge or chatbot (``kind``) and answers with filler."""
-
-    def __init__(self, kind: str, assumed: Assumed) -> None:
-        self.kind, self.assumed = kind, assumed
-        self.name, self.context = f"stand-in/{kind}", 1_000_000
-
-    def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        """Filler of the assumed length; a verdict depends on the request's seed."""
-        return [self._answer(request) for request in requests]
-
-    def _answer(self, request: ChatRequest) -> Completion:
-        assumed = self.assumed
-        counts = {"user": assumed.user_words, "chatbot": assumed.chatbot_words}
-        text = " ".join(["words"] * counts.get(self.kind, assumed.reason_words))
-        if self.kind == "judge":
-            # The seed is a hash of dialogue, turn and try: as good as a draw, and always the same.
-            accepts = (request.seed or 0) % 1000 < 1000 * assumed.acceptance
-            text = "Yes." if accepts else f"No. {text}"
-        written = min(request.max_tokens, prompt_tokens_above([Message("user", text)]))
-        return Completion(text, usage=Usage(self.count_tokens(request.messages), output=written))
-
-    def count_tokens(self, messages: Sequence[Message]) -> int:
-        """An upper bound for any model."""
-        return prompt_tokens_above(messages)
-
-    def loglikelihood(self, *_: object, **__: object) -> NoReturn:
-        raise NotImplementedError
-
-    def fingerprint(self) -> Mapping[str, str]:
-        return {}
-
-
-class StandIns(Agents):
-    """Agents that are stand-ins."""
-
-    def __init__(self, config: GenerateConfig, assumed: Assumed = DEFAULTS) -> None:
-        super().__init__(config.agents())
-        self.loaded = {name: StandIn(name.partition(":")[0], assumed) for name in self.settings}
-
-    def get(self, agent: str) -> LanguageModel:
-        """The stand-in of ``agent``."""
-        return self.loaded[agent]
+    def answer(self, stage: str, request: ChatRequest) -> str:
+        """Filler of the assumed length; a verdict depends on the request's seed, which is a hash of
+        dialogue, turn and try: as good as a draw, and always the same."""
+        counts = {"say": self.user_words, "reply": self.chatbot_words}
+        text = " ".join(["words"] * counts.get(stage, self.reason_words))
+        if stage != "check":
+            return text
+        accepts = (request.seed or 0) % 1000 < 1000 * self.acceptance
+        return "Yes." if accepts else f"No. {text}"
 
 
 def estimate(
-    config: GenerateConfig, assumed: Assumed = DEFAULTS, chatbots: Sequence[str] | None = None
+    config: GenerateConfig, chatbots: Sequence[str] = (), assumed: Assumed | None = None
 ) -> dict[str, CostEstimate]:
     """The most that each agent takes in the whole run, whatever of it is done already;
     ``chatbots``: only these speak. A local model costs 0 dollars."""
+    assumed, builder = assumed or Assumed(), RequestBuilder(config)
+    speaking = config.speaking(chatbots)
     shown = min(SAMPLE, config.contexts.n)
-    contexts = config.contexts.model_copy(update={"n": shown})
-    with tempfile.TemporaryDirectory() as folder:
-        small = config.model_copy(update={"contexts": contexts, "out": Path(folder)})
-        run = GenerationRun(small, chatbots=chatbots, agents=lambda c: StandIns(c, assumed))
-        run.run()
-    silent = {f"chatbot:{name}" for name in run.chatbots if name not in run.speaking}
+    settings = config.contexts.model_copy(update={"n": shown})
+    used: dict[str, Counter[str]] = defaultdict(Counter)
+
+    def play(state: DialogueState) -> DialogueState:
+        while not state.over:
+            request = builder.request(state)
+            text = assumed.answer(state.stage, request)
+            written = min(request.max_tokens, prompt_tokens_above([Message("user", text)]))
+            read = prompt_tokens_above(request.messages)
+            used[state.agent].update(requests=1, read=read, written=written)
+            state.take(text, False)
+        return state
+
+    for context in contexts_for(settings, config.languages, config.seed):
+        for user in config.users:
+            opener = play(DialogueState(f"{context.id}--{user.name}", context, user.name, config))
+            for chatbot in speaking if opener.opened else ():
+                play(opener.with_chatbot(chatbot))
     costs = {}
     for agent, llm in config.agents().items():
-        if agent in silent:
+        if agent.startswith("chatbot:") and agent.removeprefix("chatbot:") not in speaking:
             continue
-        usage = run.counts.usage[agent]
         requests, read, written = (
-            round(usage[name] * config.contexts.n / shown)
-            for name in ("requests", "input_tokens", "output_tokens")
+            round(used[agent][name] * config.contexts.n / shown)
+            for name in ("requests", "read", "written")
         )
         money: float | None = 0.0
         if llm.api:  # a local model is not loaded to find out that it has no price

@@ -14,14 +14,13 @@ from medal_judges.data_prep.generation.requests import RequestBuilder
 from medal_judges.data_prep.generation.state import DialogueState
 from medal_judges.data_prep.jobs import Agents, Answer, JobRunner
 from medal_judges.data_prep.seeds.contexts import contexts_for
-from medal_judges.errors import ConfigError
 from medal_judges.models.llm.protocol import ChatRequest
 from medal_judges.records.signature import content_hash
 
 # Settings that say where a model is served and how fast, but change no dialogue.
 _CONNECTION = {
     *("base_url", "api_key_env", "max_in_flight", "timeout", "attempts", "longest_wait"),
-    *("max_cost", "prices", "cache", "batch", "device", "token_budget"),
+    *("max_cost", "prices", "cache", "device", "token_budget"),
     "tokenizer",
 }
 
@@ -48,7 +47,7 @@ class GenerationCounts:
     @property
     def finished(self) -> int:
         """The number of finished dialogues."""
-        return sum(self.ended.values())
+        return self.ended.total()
 
     @property
     def failed_openers(self) -> int:
@@ -59,8 +58,7 @@ class GenerationCounts:
         self, agent: str, answer: Answer, state: DialogueState, rejection: dict[str, Any] | None
     ) -> None:
         """Count an answer of ``agent`` and what it led to."""
-        self.usage[agent]["requests"] += 1
-        self.usage[agent].update(answer.usage)
+        self.usage[agent].update({"requests": 1, **answer.usage})
         self.replies += answer.stage == "reply"
         tries = self.first if state.chatbot is None else self.later
         if rejection is not None:
@@ -120,17 +118,14 @@ class GenerationRun(JobRunner[DialogueState]):
         self,
         config: GenerateConfig,
         *,
-        chatbots: Sequence[str] | None = None,
+        chatbots: Sequence[str] = (),
         overwrite: bool = False,
         max_cost: float | None = None,
         agents: Callable[[GenerateConfig], Agents] | None = None,
     ) -> None:
         self.config = config
         self.chatbots = [agent.name for agent in config.chatbots]
-        self.speaking = list(chatbots or self.chatbots)
-        if unknown := [name for name in self.speaking if name not in self.chatbots]:
-            known = ", ".join(self.chatbots)
-            raise ConfigError(f"no chatbot {unknown[0]!r} in the config", hint=f"it has: {known}")
+        self.speaking = config.speaking(chatbots)
         contexts = contexts_for(config.contexts, config.languages, config.seed)
         users = [agent.name for agent in config.users]
         self.openers = {f"{c.id}--{user}": (c, user) for c in contexts for user in users}
@@ -190,11 +185,7 @@ class GenerationRun(JobRunner[DialogueState]):
     # -- what the runner asks for ------------------------------------------------------------------
 
     def agent(self, job: DialogueState) -> str:
-        if job.stage == "say":
-            return f"user:{job.user}"
-        if job.stage == "check":
-            return f"judge:{self.config.user_judge.name}"
-        return f"chatbot:{job.chatbot}"
+        return job.agent
 
     def request(self, job: DialogueState) -> ChatRequest:
         return self.requests_of.request(job)
@@ -235,9 +226,9 @@ class GenerationRun(JobRunner[DialogueState]):
         return count
 
     def apply(self, job: DialogueState, answer: Answer) -> None:
-        agent = self.agent(job)
+        agent = job.agent
         rejection = job.take(answer.answer, answer.cut)
-        if job.ended is not None or job.opened:
+        if job.over:
             del self.active[job.id]
             if job.chatbot is not None:
                 self.done.add(job.id)

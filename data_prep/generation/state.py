@@ -107,6 +107,15 @@ class DialogueState:
         return "reply" if self.chatbot is not None and self.turns[-1].role == "user" else "say"
 
     @property
+    def agent(self) -> str:
+        """The agent that answers next: ``user:``, ``judge:`` or ``chatbot:`` and its name."""
+        if self.stage == "say":
+            return f"user:{self.user}"
+        if self.stage == "check":
+            return f"judge:{self.config.user_judge.name}"
+        return f"chatbot:{self.chatbot}"
+
+    @property
     def candidate_text(self) -> str:
         """The message as the user judge sees it, with its mark of the end."""
         text, ends = self.candidate or ("", False)
@@ -116,6 +125,11 @@ class DialogueState:
     def opened(self) -> bool:
         """Whether this is an accepted first message."""
         return self.chatbot is None and bool(self.turns)
+
+    @property
+    def over(self) -> bool:
+        """Whether it waits for nothing more."""
+        return self.ended is not None or self.opened
 
     def take(self, answer: str, cut: bool) -> dict[str, Any] | None:
         """Apply the answer to the question of ``stage``; returns the rejection it led to."""

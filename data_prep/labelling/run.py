@@ -8,11 +8,11 @@ that a file of any size fits, and all files appear together at the end, or not a
 from __future__ import annotations
 
 import json
-import statistics
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 from medal_judges.data_prep.labelling.labels import labelled, malformed_reasons, with_check
@@ -27,7 +27,7 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.progress import ProgressBar
-from medal_judges.report.table import Cell, Row, Table
+from medal_judges.report.table import Percent, Row, Table
 from medal_judges.storage.files import atomic_path, atomic_write
 from medal_judges.storage.jsonl import open_text, to_line
 from medal_judges.storage.judgements import read_judgements
@@ -158,7 +158,7 @@ def share_limiter(judges: Iterable[Judge]) -> None:
 class Summary:
     """The counts of a run with ``repeats`` answers on each of ``dimensions``.
 
-    ``rows``: for each labelled row its language, its chatbot, and the mean over the repeats of each
+    ``rows``: of each labelled row the language, the chatbot, and the mean over the repeats of each
     dimension. ``users`` counts rows, those checked and those malformed by (language, user model),
     ``reasons`` why. ``deviations``: of each dimension, the sample standard deviations (n - 1; MEDAL
     does not say which) over the repeats of a dialogue with at least two answers.
@@ -166,7 +166,7 @@ class Summary:
 
     def __init__(self, dimensions: Sequence[Dimension], repeats: int = 1) -> None:
         self.dimensions, self.repeats = dimensions, repeats
-        self.rows: list[tuple[str, str, dict[str, float]]] = []
+        self.rows: list[dict[str, Any]] = []
         self.users: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self.reasons: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self.kinds: Counter[str] = Counter()
@@ -175,14 +175,15 @@ class Summary:
 
     def add_labelled(self, row: LabelledDialogue) -> None:
         """Count a labelled row under its language and its chatbot."""
-        means = {}
+        means: dict[str, float] = {}
         for name, values in row.labels.items():
             given = [value for value in values if value is not None]
             if given:
-                means[name] = statistics.fmean(given)
+                means[name] = fmean(given)
             if len(given) > 1:
-                self.deviations[name].append(statistics.stdev(given))
-        self.rows.append((row.dialogue.lang, row.dialogue.chatbot or _UNNAMED, means))
+                self.deviations[name].append(stdev(given))
+        names = {"language": row.dialogue.lang, "chatbot": row.dialogue.chatbot or _UNNAMED}
+        self.rows.append({**names, "means": means})
 
     def add_user(self, row: LabelledDialogue, reasons: Sequence[str], *, checked: bool) -> None:
         """Count the user of ``row``: the ``reasons`` why it is malformed, and whether the user
@@ -195,17 +196,25 @@ class Summary:
         """How far the judge agrees with itself (MEDAL, Table 3): dimension -> mean ``std`` over
         ``dialogues``, smallest first."""
         rows = {
-            name: {"std": statistics.fmean(values), "dialogues": len(values)}
+            name: {"std": fmean(values), "dialogues": len(values)}
             for name, values in self.deviations.items()
         }
         return dict(sorted(rows.items(), key=lambda row: row[1]["std"]))
 
-    def groups(self, what: int) -> dict[str, list[dict[str, float]]]:
-        """The means of the rows by language (0) or chatbot (1)."""
-        groups: dict[str, list[dict[str, float]]] = defaultdict(list)
-        for *names, means in self.rows:
-            groups[str(names[what])].append(means)
-        return dict(sorted(groups.items()))
+    def by(self, what: str) -> dict[str, dict[str, Any]]:
+        """Language or chatbot -> its ``rows``, and for each dimension the rows with the issue (a
+        mean of 0.5 or more), or the mean of another dimension; None if no row has the label."""
+        groups: dict[str, dict[str, Any]] = {}
+        for name in sorted({row[what] for row in self.rows}):
+            means = [row["means"] for row in self.rows if row[what] == name]
+            groups[name] = {"rows": len(means)}
+            for d in self.dimensions:
+                values = [each[d.name] for each in means if d.name in each]
+                figure: float | None = None
+                if values:
+                    figure = sum(v >= 0.5 for v in values) if d.is_issue else fmean(values)
+                groups[name][d.name] = figure
+        return groups
 
     def to_record(self) -> dict[str, Any]:
         """report.json."""
@@ -213,12 +222,9 @@ class Summary:
             "rows": dict(self.kinds),
             "failures": dict(self.failures),
             "repeats": self.repeats,
+            "by_language": self.by("language"),
+            "by_chatbot": self.by("chatbot"),
         }
-        for what, title in enumerate(("by_language", "by_chatbot")):
-            record[title] = {
-                name: {"rows": len(means)} | {d.name: _figure(means, d) for d in self.dimensions}
-                for name, means in self.groups(what).items()
-            }
         record["users"] = [
             {
                 **{"lang": lang, "user": user, **counts},
@@ -232,40 +238,24 @@ class Summary:
     def tables(self) -> Iterator[Table]:
         """Labels per language and chatbot, deviations over repeats (MEDAL, Table 3), and shares of
         malformed dialogues per language and user model (Figure 7), as far as there are any."""
-        rows: list[Row]
-        for what, title in enumerate(("language", "chatbot")) if self.rows else ():
-            groups = self.groups(what)
-            rows = [("dialogues", *map(len, groups.values()))]
-            for d in self.dimensions:
-                cells: list[Cell] = [_figure(means, d) for means in groups.values()]
-                if d.is_issue:
-                    given = [sum(d.name in each for each in means) for means in groups.values()]
-                    cells = [
-                        f"{cell:g} ({cell / n:.1%})" if isinstance(cell, int | float) else cell
-                        for cell, n in zip(cells, given, strict=True)
-                    ]
-                rows.append((d.name if d.is_issue else f"{d.name} (mean)", *cells))
-            yield Table(f"rows with the issue, by {title}", ("", *groups), rows)
+        for what in ("language", "chatbot") if self.rows else ():
+            groups = self.by(what)
+            names = ("rows", *(d.name for d in self.dimensions))
+            rows: list[Row] = [(name, *(g[name] for g in groups.values())) for name in names]
+            yield Table(f"rows with the issue, or mean rating, by {what}", ("", *groups), rows)
         if deviations := self.consistency():
             title = f"standard deviation over {self.repeats} repeats (n - 1), mean over dialogues"
             rows = [(name, f"{d['std']:.4f}", d["dialogues"]) for name, d in deviations.items()]
             yield Table(title, ("dimension", "std", "dialogues"), rows)
-        if self.users:
-            reasons = list(dict.fromkeys(r for c in self.reasons.values() for r in sorted(c)))
-            rows = []
-            for key, counts in sorted(self.users.items()):
-                checked = counts["checked"]
-                found = [*(self.reasons[key][name] for name in reasons), counts["malformed"]]
-                shares = (f"{n} ({n / checked:.1%})" if checked else None for n in found)
-                rows.append((*key, checked, *shares))
-            columns = ("language", "user", "checked", *reasons, "any")
+        if users := self.to_record()["users"]:
+            reasons = list(dict.fromkeys(name for user in users for name in user["reasons"]))
+            rows = [
+                (
+                    *(user[key] for key in ("lang", "user", "checked")),
+                    *(user["reasons"].get(name, 0) for name in reasons),
+                    None if user["share"] is None else Percent(user["share"]),
+                )
+                for user in users
+            ]
+            columns = ("language", "user", "checked", *reasons, "malformed")
             yield Table("malformed users, of those checked", columns, rows)
-
-
-def _figure(means: Sequence[dict[str, float]], d: Dimension) -> float | None:
-    """Rows with the issue (a mean of 0.5 or more), or the mean of another dimension; None if no
-    row has the label."""
-    values = [each[d.name] for each in means if d.name in each]
-    if not values:
-        return None
-    return sum(v >= 0.5 for v in values) if d.is_issue else statistics.fmean(values)

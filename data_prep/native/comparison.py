@@ -12,10 +12,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from medal_judges.data_prep.jobs import (
-    Agents,
     JsonJob,
     JsonJobsConfig,
-    JsonQuestion,
     JsonRunner,
     UnusableError,
 )
@@ -107,12 +105,10 @@ class PairQuestion(JsonJob):
     ) -> None:
         order = "native first" if native_first else "translated first"
         super().__init__(f"{criterion}--{pair.id}--{pair.native.id}--{pair.translated.id}--{order}")
-        self.pair, self.native_first = pair, native_first
+        self.pair, self.native_first, self.criterion = pair, native_first, criterion
         self.asked = config.criteria[criterion]
 
-    def question(self) -> JsonQuestion | None:
-        if self.values:
-            return None
+    def question(self) -> tuple[Mapping[str, str | None], Mapping[str, object]]:
         pair = self.pair
         shown = [transcript(row.dialogue.turns) for row in (pair.native, pair.translated)]
         first, second = shown if self.native_first else reversed(shown)
@@ -130,9 +126,9 @@ class PairQuestion(JsonJob):
             "reason": {"type": "string"},
             "better": {"type": "string", "enum": ["A", "B"]},
         }
-        return JsonQuestion(values, properties, self._read)
+        return values, properties
 
-    def _read(self, fields: Mapping[str, object]) -> Answer:
+    def read(self, fields: Mapping[str, object]) -> Answer:
         better, reason = fields.get("better"), fields.get("reason")
         if not isinstance(better, str):
             raise UnusableError("the entry 'better' is missing or no text")
@@ -153,71 +149,56 @@ def result_of(*answers: Answer) -> Literal["win", "tie", "loss"] | None:
     return "tie" if len(choices) > 1 else "win" if choices == {"native"} else "loss"
 
 
-class Comparer(JsonRunner):
-    """Asks ``config.llm`` which dialogue of a pair is better."""
+def comparer(config: CompareConfig, **options: Any) -> JsonRunner:
+    """The runner that compares; ``options`` as for JsonRunner."""
+    placeholders = ("language", "country", "question", "first", "second", "choices")
+    what = "native against translated"
+    return JsonRunner(config, what, placeholders, prompts=config.criteria, **options)
 
-    config: CompareConfig
 
-    def __init__(
-        self,
-        config: CompareConfig,
-        *,
-        agents: Agents | None = None,
-        max_cost: float | None = None,
-    ) -> None:
-        placeholders = ("language", "country", "question", "first", "second", "choices")
-        super().__init__(config, config.prompt, placeholders, agents=agents, max_cost=max_cost)
+def pair_questions(config: CompareConfig, pairs: Sequence[NativePair]) -> list[PairQuestion]:
+    """The questions, criterion by criterion; the two orders of a pair are neighbours."""
+    return [
+        PairQuestion(pair, name, config, native_first=order)
+        for name in config.criteria
+        for pair in pairs
+        for order in (True, False)
+    ]
 
-    def by(self) -> str:
-        """The signature of the verdicts."""
-        return self.signature("native against translated", prompts=self.config.criteria)
 
-    def questions(self, pairs: Sequence[NativePair]) -> list[PairQuestion]:
-        """The questions, criterion by criterion; the two orders of a pair are neighbours."""
-        return [
-            PairQuestion(pair, name, self.config, native_first=order)
-            for name in self.config.criteria
-            for pair in pairs
-            for order in (True, False)
-        ]
+def compare(
+    runner: JsonRunner,
+    questions: Sequence[PairQuestion],
+    out: Path,
+    *,
+    overwrite: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> list[Verdict]:
+    """A line of verdicts.jsonl for each pair and criterion: both answers, by the dialogue shown
+    first, and the result. Also written to the file ``out``. An unusable answer is a failure with
+    its reason, never a tie; the next run asks for it again.
 
-    def compare(
-        self,
-        pairs: Sequence[NativePair],
-        out: Path,
-        *,
-        overwrite: bool = False,
-        progress: Callable[[int], None] | None = None,
-    ) -> list[Verdict]:
-        """A line of verdicts.jsonl for each pair and criterion: both answers, by the dialogue shown
-        first, and the result. Also written to the file ``out``. An unusable answer is a failure
-        with its reason, never a tie; the next run asks for it again.
-
-        Raises MedalError if ``out`` holds verdicts of another judge.
-        """
-        by, questions = self.by(), self.questions(pairs)
-        self.finish(questions, out, by, overwrite=overwrite, progress=progress)
-        answers: list[Answer] = [
-            each.values[0]
-            if each.values
-            else {"choice": None, "reason": "", "failure": self.failure(each)}
-            for each in questions
-        ]
-        asked = [(name, pair) for name in self.config.criteria for pair in pairs]
-        verdicts: list[Verdict] = [
-            {
-                "id": pair.id,
-                "criterion": name,
-                "group": pair.group,
-                "lang": pair.lang,
-                "native": pair.native.id,
-                "translated": pair.translated.id,
-                "native_first": answers[2 * i],
-                "translated_first": answers[2 * i + 1],
-                "judge": by,
-                "result": result_of(answers[2 * i], answers[2 * i + 1]),
-            }
-            for i, (name, pair) in enumerate(asked)
-        ]
-        write_records(out, verdicts)
-        return verdicts
+    Raises MedalError if ``out`` holds verdicts of another judge.
+    """
+    runner.finish(questions, out, overwrite=overwrite, progress=progress)
+    answers: list[Answer] = [
+        each.value or {"choice": None, "reason": "", "failure": runner.failure(each)}
+        for each in questions
+    ]
+    verdicts: list[Verdict] = [
+        {
+            "id": each.pair.id,
+            "criterion": each.criterion,
+            "group": each.pair.group,
+            "lang": each.pair.lang,
+            "native": each.pair.native.id,
+            "translated": each.pair.translated.id,
+            "native_first": first,
+            "translated_first": second,
+            "judge": runner.made_by,
+            "result": result_of(first, second),
+        }
+        for each, first, second in zip(questions[::2], answers[::2], answers[1::2], strict=True)
+    ]
+    write_records(out, verdicts)
+    return verdicts

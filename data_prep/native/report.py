@@ -19,7 +19,7 @@ from medal_judges.data_prep.native.comparison import Verdict
 from medal_judges.report.console import rich_table, wide_console
 from medal_judges.report.figure import Bar, Bars, BarSegment, Figure, Tone
 from medal_judges.report.page import Block, Section, counted, facts_section, write_page
-from medal_judges.report.table import Row, Table, write_csv
+from medal_judges.report.table import Row, Table
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import FISHER, LOGIT, Clusters, wilson, with_intervals
@@ -121,18 +121,10 @@ def _figures(scored: Sequence[Verdict], contexts: int) -> dict[str, Estimate]:
 
 
 def write_report(rates: Sequence[Rates], facts: Mapping[str, str], folder: Path) -> Path:
-    """Write results.json, results.csv (one line a figure) and report.html; path of the page."""
+    """Write results.json, report.html, its tables and figures; returns the path of the page."""
     record = {"facts": dict(facts), "rates": [asdict(one) for one in rates]}
     text = json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     atomic_write(folder / "results.json", text)
-    columns = ("criterion", "lang", "pairs", "scored", "contexts")
-    lines = [
-        (*(getattr(one, c) for c in columns), name, e.value, e.low, e.high, e.reason)
-        for one in rates
-        for name, e in one.figures.items()
-    ]
-    heads = (*columns, "figure", "value", "low", "high", "reason")
-    write_csv(folder / "results.csv", heads, lines)
     sections, figures, tables = [], {}, {}
     for i, (name, part) in enumerate(_by_criterion(rates).items()):
         anchor = f"criterion-{i}"

@@ -5,24 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from medal_judges.data_prep.jobs import (
-    Agents,
     JsonJob,
     JsonJobsConfig,
-    JsonQuestion,
     JsonRunner,
     UnusableError,
     beside,
 )
 from medal_judges.errors import ConfigError
-from medal_judges.models.prompted.prompt import transcript
 from medal_judges.reading.language_detection import LanguageIdentifier
-from medal_judges.records.dialogue import Turn
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.records.languages import language, load_languages
 from medal_judges.storage.journal import Journal
@@ -34,77 +30,39 @@ _WORD = re.compile(r"[^\W\d_]")
 
 
 class TranslateConfig(JsonJobsConfig):
-    """``style``: a whole dialogue in one request, or turn by turn with ``turn_prompt``.
-    ``check_language``: a turn in another language is a failed try, if the extra lang is installed.
-    """
+    """``check_language``: a turn in another language is a failed try, if the extra lang is
+    installed."""
 
     prompt: str = "translate"
-    turn_prompt: str = "translate_turn"
-    style: Literal["whole", "turns"] = "whole"
     check_language: bool = True
 
 
 class Translation(JsonJob):
-    """One dialogue in the language ``lang``, as a ``whole`` or turn by turn. With ``check`` a
-    turn in another language is a failed try."""
+    """One dialogue in the language ``lang``. With ``check`` a turn in another language is a failed
+    try. The value is the text of each turn."""
 
     def __init__(
-        self,
-        row: LabelledDialogue,
-        lang: str,
-        check: LanguageIdentifier | None = None,
-        *,
-        whole: bool = True,
+        self, row: LabelledDialogue, lang: str, check: LanguageIdentifier | None = None
     ) -> None:
         super().__init__(f"{row.id}--in-{lang}")
-        self.row, self.lang, self.whole = row, lang, whole
+        self.row, self.lang, self.source = row, lang, row.dialogue.turns
         self.check = check if check is not None and lang in check.known else None
-        self.source = row.dialogue.turns
-        spoken = [i for i, turn in enumerate(self.source) if turn.content.strip()]
-        # The places of the turns that each question is about.
-        self.places = [list(range(len(self.source)))] if whole else [[i] for i in spoken]
+        self.keys = [f"{i}_{turn.role}" for i, turn in enumerate(self.source, 1)]
 
-    def turns(self) -> list[Turn]:
-        """The translated turns so far."""
-        texts = {
-            place: text
-            for places, part in zip(self.places, self.values, strict=False)
-            for place, text in zip(places, part, strict=True)
+    def question(self) -> tuple[Mapping[str, str | None], Mapping[str, object]]:
+        shown = {key: turn.content for key, turn in zip(self.keys, self.source, strict=True)}
+        values = {
+            "language": language(self.lang).name,
+            "dialogue": json.dumps(shown, ensure_ascii=False, indent=1),
         }
-        end = max(texts, default=-1) + 1
-        if len(self.values) == len(self.places):
-            end = len(self.source)
-        return [replace(self.source[i], content=texts.get(i, "")) for i in range(end)]
+        return values, {key: {"type": "string"} for key in self.keys}
 
-    def question(self) -> JsonQuestion | None:
-        if len(self.values) == len(self.places):
-            return None
-        places = self.places[len(self.values)]
-        if self.whole:
-            keys = [f"{i}_{turn.role}" for i, turn in enumerate(self.source, 1)]
-            shown = {key: turn.content for key, turn in zip(keys, self.source, strict=True)}
-            values = {"dialogue": json.dumps(shown, ensure_ascii=False, indent=1)}
-        else:
-            keys = ["translation"]
-            before = self.turns()
-            before += [replace(t, content="") for t in self.source[len(before) : places[0]]]
-            values = {
-                "dialogue": transcript(self.source),
-                "translated": transcript(before),
-                "turn": transcript([self.source[places[0]]]),
-            }
-
-        def read(fields: Mapping[str, object]) -> list[str]:
-            if missing := [key for key in keys if key not in fields]:
-                raise UnusableError(f"the entry {missing[0]!r} is missing")
-            if unknown := [key for key in fields if key not in keys]:
-                raise UnusableError(f"there is an unexpected entry {unknown[0]!r}")
-            return [
-                self._checked(fields[key], place) for key, place in zip(keys, places, strict=True)
-            ]
-
-        values = {"language": language(self.lang).name, **values}
-        return JsonQuestion(values, {key: {"type": "string"} for key in keys}, read)
+    def read(self, fields: Mapping[str, object]) -> list[str]:
+        if missing := [key for key in self.keys if key not in fields]:
+            raise UnusableError(f"the entry {missing[0]!r} is missing")
+        if unknown := [key for key in fields if key not in self.keys]:
+            raise UnusableError(f"there is an unexpected entry {unknown[0]!r}")
+        return [self._checked(fields[key], place) for place, key in enumerate(self.keys)]
 
     def _checked(self, text: object, place: int) -> str:
         """The translation of one turn. Raises UnusableError for none, for an unchanged one, and for
@@ -129,14 +87,6 @@ class Translation(JsonJob):
                 raise UnusableError(f"{where} is in {other}, not in {language(self.lang).name}")
         return text
 
-    def planned(self) -> Iterator[JsonQuestion]:
-        """The questions if every first answer is usable, with the English turns as answers."""
-        other = Translation(self.row, self.lang, whole=self.whole)
-        while (question := other.question()) is not None:
-            yield question
-            places = other.places[len(other.values)]
-            other.values.append([self.source[place].content for place in places])
-
     def result(self, by: str) -> LabelledDialogue:
         """The translated dialogue: the same roles, speakers, context, group and split, but no
         labels. ``extra["language_checked"]`` says whether its language was checked."""
@@ -146,11 +96,12 @@ class Translation(JsonJob):
             "tries": self.tries,
             "language_checked": self.check is not None,
         }
+        pairs = zip(self.source, self.value, strict=True)
         dialogue = replace(
             self.row.dialogue,
             id=self.id,
             lang=self.lang,
-            turns=tuple(self.turns()),
+            turns=tuple(replace(turn, content=text) for turn, text in pairs),
             source="medal-translated",
             meta={},
         )
@@ -159,63 +110,48 @@ class Translation(JsonJob):
         )
 
 
-class Translator(JsonRunner):
-    """Translates by ``config.llm``."""
+def translator(config: TranslateConfig, **options: Any) -> JsonRunner:
+    """The runner that translates; ``options`` as for JsonRunner."""
+    return JsonRunner(config, "translation", ("language", "dialogue"), **options)
 
-    def __init__(
-        self,
-        config: TranslateConfig,
-        *,
-        agents: Agents | None = None,
-        max_cost: float | None = None,
-    ) -> None:
-        self.whole = config.style == "whole"
-        prompt = config.prompt if self.whole else config.turn_prompt
-        placeholders = ("language", "dialogue", "translated", "turn")[: 2 if self.whole else 4]
-        super().__init__(config, prompt, placeholders, agents=agents, max_cost=max_cost)
 
-    def by(self) -> str:
-        """The signature in every translated row."""
-        return self.signature(f"translation ({'whole' if self.whole else 'turns'})")
+def translate(
+    runner: JsonRunner,
+    translations: Sequence[Translation],
+    out: Path,
+    *,
+    overwrite: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Counter[str]:
+    """Write the translations to ``out``, after rows of earlier runs, and those that failed to
+    ``x.failed.jsonl`` with the reason; returns the reasons. The next run tries these again.
 
-    def translate(
-        self,
-        translations: Sequence[Translation],
-        out: Path,
-        *,
-        overwrite: bool = False,
-        progress: Callable[[int], None] | None = None,
-    ) -> Counter[str]:
-        """Write the translations to ``out``, after rows of earlier runs, and those that failed to
-        ``x.failed.jsonl`` with the reason; returns the reasons. The next run tries these again.
-
-        Raises MedalError if ``out`` holds rows of another translator.
-        """
-        by = self.by()
-        self.finish(translations, out, by, overwrite=overwrite, progress=progress)
-        good: list[LabelledDialogue] = []
-        if out.exists() and not overwrite:
-            records = Journal(out).records(parse_labelled)
-            good = [row for row in records if row.id not in self.jobs]
-        failed = []
-        for each in translations:
-            reason = self.failure(each)
-            if reason is None:
-                good.append(each.result(by))
-                continue
-            extra = {
-                "translated_from": each.row.id,
-                "to": each.lang,
-                "failure": reason,
-                "tries": each.tries,
-            }
-            dialogue = replace(each.row.dialogue, id=each.id)
-            failed.append(replace(each.row, dialogue=dialogue, labels={}, scales={}, extra=extra))
-        write_records(out, good)
-        beside(out, "failed").unlink(missing_ok=True)
-        if failed:
-            write_records(beside(out, "failed"), failed)
-        return Counter(str(row.extra["failure"]) for row in failed)
+    Raises MedalError if ``out`` holds rows of another translator.
+    """
+    runner.finish(translations, out, overwrite=overwrite, progress=progress)
+    good: list[LabelledDialogue] = []
+    if out.exists() and not overwrite:
+        records = Journal(out).records(parse_labelled)
+        good = [row for row in records if row.id not in runner.jobs]
+    failed = []
+    for each in translations:
+        reason = runner.failure(each)
+        if reason is None:
+            good.append(each.result(runner.made_by))
+            continue
+        extra = {
+            "translated_from": each.row.id,
+            "to": each.lang,
+            "failure": reason,
+            "tries": each.tries,
+        }
+        dialogue = replace(each.row.dialogue, id=each.id)
+        failed.append(replace(each.row, dialogue=dialogue, labels={}, scales={}, extra=extra))
+    write_records(out, good)
+    beside(out, "failed").unlink(missing_ok=True)
+    if failed:
+        write_records(beside(out, "failed"), failed)
+    return Counter(str(row.extra["failure"]) for row in failed)
 
 
 def require_targets(languages: Sequence[str], source: str = "en") -> None:

@@ -245,10 +245,9 @@ class TextInsertion(Config):
                 except CannotInject:
                     return None
             for each, new in added:
-                parts = [dialogue.turns[turn].content, new]
-                if self.place == "start":
-                    parts.reverse()
-                each[turn] = attach(*parts, dialogue.lang, line_end="\n" in new)
+                before = dialogue.turns[turn].content
+                left, right = (new, before) if self.place == "start" else (before, new)
+                each[turn] = attach(left, right, dialogue.lang, "\n" in new)
         control = with_contents(dialogue, controls) if controls else None
         touched = tuple(turns) if self.role == "assistant" else ()
         return Versions(with_contents(dialogue, contents), control, touched)

@@ -13,8 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.rating import Scale, mean, rescale
+from medal_judges.records.labelled import LabelledDialogue, Scale, mean, rescale
 
 # Dimension of DSTC-12 -> the dimensions it averages. FED calls topic depth `depth`.
 # Overall is not in Table 2. Section 3.2 has it in both sources, so it maps to itself.

@@ -10,8 +10,7 @@ from typing import Any
 
 from medal_judges.data_prep.sources.source import hash_split
 from medal_judges.records.dialogue import Dialogue, Role, Turn
-from medal_judges.records.labelled import LabelledDialogue, Level
-from medal_judges.records.rating import Scale
+from medal_judges.records.labelled import LabelledDialogue, Level, Scale
 
 _ROLES: tuple[Role, Role] = ("user", "assistant")
 

@@ -66,12 +66,8 @@ def run_benchmark(
     options: BenchmarkOptions, bar: ProgressBar | None = None
 ) -> tuple[BenchmarkRun, Benchmark]:
     """Runs a benchmark; returns the run with its notes, and the figures."""
-    changed = {
-        "weights": options.weights,
-        "output_dir": options.out,
-        "device": options.device,
-        "workers": options.workers if options.workers > 1 else None,
-    }
+    changed = {"weights": options.weights, "output_dir": options.out, "device": options.device}
+    changed["workers"] = str(options.workers) if options.workers > 1 else None
     overrides = [*options.overrides, *(f"{k}={v}" for k, v in changed.items() if v)]
     data = load_config(BenchmarkConfig, options.config, overrides, folder="benchmark").model_dump()
     data["judges"] = [*data["judges"]]

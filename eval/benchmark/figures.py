@@ -62,7 +62,6 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
     from medal_judges import __version__
 
     def signed(signature: str, data: str, dimension: str) -> str:
-        """A judge's signature with the data and dimension of a figure."""
         return str(replace(Signature.parse(signature), data=data, dimension=dimension))
 
     config = run.config
@@ -134,15 +133,9 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
         ),
         *(("Skipped", note) for note in run.notes),
     ]
-    return Benchmark(
-        config.title,
-        results,
-        differing,
-        facts,
-        [table for table in tables if table.rows],
-        curves,
-        system_agreements(judged),
-    )
+    tables = [table for table in tables if table.rows]
+    systems = system_agreements(judged)
+    return Benchmark(config.title, results, differing, facts, tables, curves, systems)
 
 
 def follow_up_usage(answers: Iterable[tuple[str, str, Sequence[Judgement]]]) -> Table:

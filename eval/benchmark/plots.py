@@ -12,7 +12,7 @@ import numpy as np
 
 from medal_judges.eval.metaeval.comparison import CascadeCurve
 from medal_judges.eval.metaeval.metaeval import ResultRow
-from medal_judges.records.rating import rescale
+from medal_judges.records.labelled import rescale
 from medal_judges.records.signature import Signature, require_comparable
 from medal_judges.report.figure import (
     OTHER_INDEX,
@@ -160,14 +160,13 @@ def cascades(curves: Sequence[CascadeCurve], figures: Figures) -> Section:
         tables.append(Table(title, columns, rows))
         each = [(p.share, p.spearman, p.at_random) for p in curve.points]
         ends = [v for _, e, mean in each for v in (e.low, e.value, e.high, mean) if v is not None]
-        whiskers = [Line([(x, e.low), (x, e.high)], "whisker") for x, e, _ in each]
         panels.append(
             Plot(
                 title=title,
                 x=Axis("share deferred", (0.0, 1.0)),
                 y=Axis("Spearman ρ", padded(ends or [0.0])),
                 marks=[
-                    *whiskers,
+                    *(Line([(x, e.low), (x, e.high)], "whisker") for x, e, _ in each),
                     Line([(x, mean) for x, _, mean in each], "trend dashed"),
                     Line([(x, e.value) for x, e, _ in each], "trend"),
                 ],
@@ -176,10 +175,9 @@ def cascades(curves: Sequence[CascadeCurve], figures: Figures) -> Section:
                 missing="" if ends else "undefined",
             )
         )
-    blocks: list[Block] = [*tables]
     if panels:
         figures["cascades"] = Figure("Cascades", panels)
-        blocks.insert(0, figures["cascades"])
+    blocks: list[Block] = [figures["cascades"], *tables] if panels else []
     return Section("cascades", "Cascades", blocks)
 
 
@@ -218,9 +216,8 @@ def calibration_panel(title: str, rows: Sequence[ResultRow], colours: Mapping[st
             dots = []
             for score, human, n, _ in parts:
                 tooltip = f"{judge}: score {number(score)}, people {number(human)}, {n:,} rows"
-                dots.append(
-                    Dot(score, human, colour, tooltip, 1.5 + 3 * (n / largest) ** 0.5, "bin")
-                )
+                radius = 1.5 + 3 * (n / largest) ** 0.5
+                dots.append(Dot(score, human, colour, tooltip, radius, "bin"))
             marks.append(dots)
             scale = row.judge_scale
             if row.kind != "binary" and scale is not None and scale != row.human_scale:
@@ -278,10 +275,8 @@ def off_scale(row: ResultRow) -> str | None:
     if row.kind == "binary":
         inside = all(0 <= p.score <= 1 for p in row.points)
         return None if inside else "its scores are not probabilities"
-    if row.human_scale is None:
-        return "people's scale is not stated"
-    if row.judge_scale is None:
-        return "its scale is not stated"
+    if row.human_scale is None or row.judge_scale is None:
+        return "its scale is not stated" if row.human_scale else "people's scale is not stated"
     low, high = padded(row.judge_scale, 0.1)
     inside = sum(low <= p.score <= high for p in row.points) >= 0.95 * len(row.points)
     return None if inside else "its scores leave its own scale"

@@ -85,8 +85,12 @@ def against_ceiling(aligned: Aligned, kind: Kind, *, whole: bool = True) -> dict
         assert one is not None and two is not None  # their figures are defined
         one, two = weighted(one, weights), weighted(two, weights)
         difference = paired_difference(one, two, headline, clusters)
+    alpha = Estimate(None, reason="all answers are equal")
+    if np.nanmax(values) != np.nanmin(values):
+        own = np.ones(len(values)) if weights is None else weights / weights.mean()
+        alpha = Estimate(float(alpha_statistic(values, MEASUREMENT[kind])(own[None])[0]))
     return {
-        "ceiling": person | {"alpha": krippendorff_alpha(values, MEASUREMENT[kind], weights)},
+        "ceiling": person | {"alpha": alpha},
         "like_for_like": judge,
         "ceiling_rows": len(shared.rows),
         "ceiling_difference": difference,
@@ -168,18 +172,6 @@ def busiest(values: Floats) -> list[int]:
     MOST_COLUMNS with most answers, since pairs grow by the square."""
     answers = np.isfinite(values).sum(axis=0)
     return sorted(np.argsort(-answers, kind="stable")[:MOST_COLUMNS].tolist())
-
-
-def krippendorff_alpha(values: Floats, measurement: str, weights: Floats | None = None) -> Estimate:
-    """Returns Krippendorff's alpha of ``values``, shape (rows, annotators), NaN if not given;
-    ``measurement`` is nominal, ordinal or interval."""
-    shared = values[np.isfinite(values).sum(axis=1) > 1]
-    if not len(shared):
-        return Estimate(None, reason="no row has answers of two annotators")
-    if np.nanmax(shared) == np.nanmin(shared):
-        return Estimate(None, reason="all answers are equal")
-    own = np.ones(len(values)) if weights is None else weights / weights.mean()
-    return Estimate(float(alpha_statistic(values, measurement)(own[None, :])[0]))
 
 
 def noise_free(aligned: Aligned, kind: Kind, dimension: str) -> dict[str, Estimate]:

@@ -129,5 +129,4 @@ def parse_row(row: object) -> Dialogue:
         models=mapping(row, "models"),
         context=mapping(row, "context"),
         meta=mapping(row, "meta"),
-        assistant=optional_text(row, "assistant"),
     )

@@ -17,8 +17,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from medal_judges.config import read_yaml
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.saving import GOLDEN_NAME, SavableJudge, load_judge
+from medal_judges.models.base.saving import GOLDEN_NAME, load_judge
 from medal_judges.records.dialogue import Dialogue, parse_dialogue
 
 if TYPE_CHECKING:
@@ -64,28 +65,24 @@ class GoldenCheck:
     """A judge's scores here compared with its golden.json.
 
     ``deviation`` is the largest difference as a share of the dimension's scale (infinite if one
-    side is unscored), ``where`` its dialogue and dimension. ``then`` and ``now`` are versions of
-    packages, ``signature_then`` and ``signature`` the judge's.
+    side is unscored), ``where`` its dialogue and dimension. ``golden`` is the file; ``versions``
+    and ``signature`` are those of now.
     """
 
     deviation: float
-    tolerance: float
     where: str
-    then: Mapping[str, str]
-    now: Mapping[str, str]
-    signature_then: str
+    golden: Mapping[str, Any]
+    versions: Mapping[str, str]
     signature: str
 
     @property
     def holds(self) -> bool:
-        return self.deviation <= self.tolerance
+        return self.deviation <= float(self.golden["tolerance"])
 
 
 def golden_dialogues(setting: GoldenSetting | None = None) -> list[Dialogue]:
     """Returns the sixteen dialogues of configs/golden.yaml, in six languages; with ``setting`` the
     first turns of some of them."""
-    from medal_judges.config import read_yaml
-
     dialogues = [parse_dialogue(record) for record in read_yaml("golden")["dialogues"]]
     if setting is None or setting.dialogues is None:
         return dialogues
@@ -95,7 +92,7 @@ def golden_dialogues(setting: GoldenSetting | None = None) -> list[Dialogue]:
 
 
 def golden_scores(
-    judge: SavableJudge, setting: GoldenSetting | None = None
+    judge: Any, setting: GoldenSetting | None = None
 ) -> list[dict[str, float | None]]:
     """Returns the judge's scores of each golden dialogue."""
     judgements = judge.score(golden_dialogues(setting), unknown_language="allow")
@@ -113,7 +110,7 @@ def versions() -> dict[str, str]:
     return installed
 
 
-def write_golden(judge: SavableJudge, folder: Path, setting: GoldenSetting | None = None) -> None:
+def write_golden(judge: Any, folder: Path, setting: GoldenSetting | None = None) -> None:
     """Write golden.json into the judge's folder: scores, tolerance, device, dtype and versions.
     ``judge`` is placed (see Judge.place) as ``setting`` says."""
     setting = setting or GoldenSetting()
@@ -142,9 +139,9 @@ def read_golden(folder: Path) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
         if not record["scores"] or len(record["scores"]) != len(record["dialogues"]):
             raise ValueError("its scores are not one for each dialogue")
+        return {"versions": {}, "signature": ""} | record
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise JudgeLoadError(f"{path}: not golden scores: {error}") from error
-    return dict(record)
 
 
 def compare(
@@ -157,17 +154,17 @@ def compare(
     """
     import torch
 
-    record = read_golden(folder)
-    dtype = record.get("dtype", "fp32")
+    golden = read_golden(folder)
+    dtype = golden.get("dtype", "fp32")
     given: dict[str, Any] = dict(options or {}) | ({} if dtype == "fp32" else {"dtype": dtype})
-    own = record.get("device", "cpu") if torch.cuda.is_available() else "cpu"
+    own = golden.get("device", "cpu") if torch.cuda.is_available() else "cpu"
     judge = load_judge(folder, device=device or own, **given)
     worst, where = 0.0, ""
-    dialogues = [parse_dialogue(d) for d in record["dialogues"]]
+    dialogues = [parse_dialogue(d) for d in golden["dialogues"]]
     judgements = judge.score(dialogues, unknown_language="allow")
-    for judgement, golden in zip(judgements, record["scores"], strict=True):
-        for name in {**golden, **judgement.scores}:
-            now, then = judgement.scores.get(name), golden.get(name)
+    for judgement, scores in zip(judgements, golden["scores"], strict=True):
+        for name in {**scores, **judgement.scores}:
+            now, then = judgement.scores.get(name), scores.get(name)
             share = 0.0 if now is then else math.inf
             if now is not None and then is not None:
                 dimension = judge.dimension(name)
@@ -175,15 +172,7 @@ def compare(
             if not share <= worst:  # NaN is a difference too
                 worst = share if math.isfinite(share) else math.inf
                 where = f"{judgement.id}, {name}"
-    return GoldenCheck(
-        deviation=worst,
-        tolerance=record["tolerance"],
-        where=where,
-        then=record.get("versions", {}),
-        now=versions(),
-        signature_then=record.get("signature", ""),
-        signature=str(judge.signature()),
-    )
+    return GoldenCheck(worst, where, golden, versions(), str(judge.signature()))
 
 
 def check_golden(folder: Path, options: Mapping[str, object] | None = None) -> float:
@@ -195,7 +184,7 @@ def check_golden(folder: Path, options: Mapping[str, object] | None = None) -> f
     if not check.holds:
         raise JudgeLoadError(
             f"{folder}: scores differ by {check.deviation:.2e} of the scale from {GOLDEN_NAME} "
-            f"(at {check.where}; {check.tolerance:.0e} is allowed)",
+            f"(at {check.where}; {check.golden['tolerance']:.0e} is allowed)",
             hint=f"medal doctor {folder}",
         )
     return check.deviation

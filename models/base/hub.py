@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from itertools import islice
+from contextlib import contextmanager
 from pathlib import Path
 
-from medal_judges.errors import HubError, NoSuchJudgeError, did_you_mean, nearest
+from medal_judges.errors import HubError, NoSuchJudgeError, did_you_mean
+from medal_judges.models.model_files import MODEL_FILES
 from medal_judges.shipped import judge_names
 
 _LOG_IN = "hf auth login, or set HF_TOKEN"
-_PUBLISHED = {".json", ".safetensors", ".md", ".txt", ".model", ".yaml", ".jinja", ".csv"}
-_LEFT_OUT = {"checkpoints", "judgements", "log", "logs", "runs"}
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
-EVAL_RESULTS = ".eval_results"  # the Hub's folder for results of an evaluation
 _FOLDERS = {"configs", "judges", "runs"}  # of this project, so never the owner of a repository
-_COMPARED = 200  # names of an author that are compared with a missing one
+# The folders of a judge's folder, and the files beside them. Nothing else is published.
+PARTS = ("adapter", "encoder", "members", "model", "tokenizer")
+_OWN_FILES = (
+    *("config.json", "golden.json", "*.safetensors", "rubric.yaml", "prompt.yaml", "grid.csv"),
+    *("README.md", "train_config.json", "validation.json", "agreement.json", "data.json"),
+    *("trial.json", "members/*/*.yaml"),
+    *(f"{part}/**/{kind}" for part in PARTS for kind in MODEL_FILES),
+)
 
 
 def pull(repo_id: str, revision: str | None = None) -> Path:
@@ -26,14 +30,15 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
 
     config.json comes first, so that a repository without a judge costs one small file and not its
     weights. Without a network the cache answers. Raises HubError with its own message for: no such
-    repository (with similar names), no such revision, gated, no token, offline (with the cached
-    revisions), disk full, not a judge. The Hub is never asked for a path or a single word.
+    repository, no such revision, gated, no token, offline, disk full, not a judge. The Hub is never
+    asked for a path or a single word.
     """
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     _require_id(repo_id)
-    why = None
+    config: object = None
+    why = "it names no family"
     with _explained(repo_id, revision):
         try:
             path = Path(hf_hub_download(repo_id, "config.json", revision=revision))
@@ -44,16 +49,15 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
             why = "it has no config.json"
         except (ValueError, RecursionError):
             why = "its config.json is no JSON"
-    if why is None and not (isinstance(config, dict) and "family" in config):
-        kind = config.get("model_type") if isinstance(config, dict) else None
-        why = f"it is a plain model ({kind})" if kind else "it names no family"
-    if why is not None:
-        raise HubError(
-            f"{repo_id} is on the Hub and is not a judge: {why}",
-            hint="a plain model becomes a judge by training (medal train) or behind a YAML judge "
-            "(configs/judges/, llm=...)",
-        )
-    return download(repo_id, path.parent.name)  # the very commit whose config was read
+    if isinstance(config, dict) and "family" in config:
+        return download(repo_id, path.parent.name)  # the very commit whose config was read
+    if isinstance(config, dict) and "model_type" in config:
+        why = f"it is a plain model ({config['model_type']})"
+    raise HubError(
+        f"{repo_id} is on the Hub and is not a judge: {why}",
+        hint="a plain model becomes a judge by training (medal train) or behind a YAML judge "
+        "(configs/judges/, llm=...)",
+    )
 
 
 def _require_id(name: str) -> None:
@@ -88,15 +92,10 @@ def download(repo_id: str, revision: str | None, *, patterns: Sequence[str] | No
 
 
 def judge_files(folder: Path) -> list[Path]:
-    """Returns the files of a judge to push: no checkpoints, logs, pickles or hidden files."""
-    files = {p: p.relative_to(folder).parts for p in sorted(folder.rglob("*")) if p.is_file()}
-    return [
-        path
-        for path, parts in files.items()
-        if parts[0] not in _LEFT_OUT
-        and path.suffix in _PUBLISHED
-        and not any(part.startswith(".") for part in parts if part != EVAL_RESULTS)
-    ]
+    """Returns the files of a judge to push: those that this package writes, and nothing else."""
+    own = {path for pattern in _OWN_FILES for path in folder.glob(pattern) if path.is_file()}
+    members = [path for path in folder.glob("members/*") if (path / "config.json").is_file()]
+    return sorted(own.union(*map(judge_files, members)))
 
 
 def require_writable(repo_id: str) -> None:
@@ -126,7 +125,6 @@ def push_folder(
     """
     from huggingface_hub import HfApi
 
-    files = judge_files(folder)
     api = HfApi()
     with _explained(repo_id, None, writing=True):
         repo = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
@@ -144,9 +142,9 @@ def push_folder(
             repo_id=repo,
             folder_path=folder,
             commit_message=message or f"Judge {folder.name}",
-            allow_patterns=[p.relative_to(folder).as_posix() for p in files],
+            allow_patterns=[p.relative_to(folder).as_posix() for p in judge_files(folder)],
             # Files of an earlier judge must not look like a part of this one.
-            delete_patterns=["*.safetensors", "*.json", f"{EVAL_RESULTS}/*.yaml"],
+            delete_patterns=["*.safetensors", "*.json"],
         )
         if revision:
             api.create_tag(repo, tag=revision, revision=commit.oid)
@@ -169,89 +167,56 @@ def _explanation(
     error: Exception, repo_id: str, revision: str | None, writing: bool
 ) -> tuple[str, str | None] | None:
     """(message, hint); None for an error that is not about the Hub or the disk."""
-    from huggingface_hub import HfApi, errors, get_token
+    from huggingface_hub import errors, get_token
 
-    token = get_token()
-    no_token = f"{repo_id}: no token of the Hub is set", _LOG_IN
+    no_token = get_token() is None
+    cause = error.__cause__
     if isinstance(error, errors.LocalEntryNotFoundError) and isinstance(
-        error.__cause__, errors.HfHubHTTPError
+        cause, errors.HfHubHTTPError
     ):
-        error = error.__cause__  # the Hub was reached, and answered with an error
+        error = cause  # the Hub was reached, and answered with an error
     if isinstance(error, errors.HFValidationError):
         hint = "give a folder of a saved judge, a hub id ORG/NAME, or a file of configs/judges/"
         return f"no folder {repo_id} here, nor is it a hub id", hint
-    if isinstance(error, errors.LocalTokenNotFoundError):
-        return no_token
     if isinstance(error, errors.GatedRepoError):
-        if token is None:
-            hint = f"request access on its page, then: {_LOG_IN}"
-            return f"{repo_id} is gated, and no token of the Hub is set", hint
-        hint = f"request access on the page of {repo_id}, with the account of this token"
-        return f"{repo_id} is gated, and the account of your token has no access", hint
+        who = (
+            "no token of the Hub is set" if no_token else "the account of your token has no access"
+        )
+        return f"{repo_id} is gated, and {who}", f"request access on its page, then: {_LOG_IN}"
     if isinstance(error, errors.RevisionNotFoundError):
-        with suppress(Exception):  # a hint must not raise another error
-            refs = HfApi().list_repo_refs(repo_id)
-            names = ", ".join(ref.name for ref in [*refs.branches, *refs.tags])
-            return f"{repo_id} has no revision {revision!r}", f"it has: {names}"
-        return f"{repo_id} has no revision {revision!r}", None
-    if isinstance(error, errors.RepositoryNotFoundError):
-        if token is None:
-            message = f"no folder and no public Hub repository {repo_id}, and no token of the Hub"
-            return f"{message} is set", f"{_similar(repo_id)}for a private one: {_LOG_IN}"
-        if error.response.status_code == 401:
-            return f"{repo_id}: the Hub does not accept your token", _LOG_IN
-        if writing:
-            hint = "does the organisation exist, and may your token write to it?"
-            return f"the Hub has no place for {repo_id}", hint
-        hint = f"{_similar(repo_id)}only its owner's token sees a private one"
-        return f"no folder and no Hub repository {repo_id}", hint
+        return f"{repo_id} has no revision {revision!r}", "its page lists branches and tags"
+    if isinstance(error, errors.RepositoryNotFoundError) and no_token:
+        message = f"no folder and no public Hub repository {repo_id}, and no token of the Hub"
+        return f"{message} is set", f"for a private one: {_LOG_IN}"
+    if isinstance(error, errors.LocalTokenNotFoundError):
+        return f"{repo_id}: no token of the Hub is set", _LOG_IN
     if isinstance(error, errors.HfHubHTTPError):
         status = error.response.status_code
         if status == 401:
-            refused = f"{repo_id}: the Hub does not accept your token", _LOG_IN
-            return refused if token else no_token
+            unknown = "no token of the Hub is set" if no_token else "the Hub rejects your token"
+            return f"{repo_id}: {unknown}", _LOG_IN
         if status == 403 and writing:
             hint = "make one with write permission for it: https://huggingface.co/settings/tokens"
             return f"{repo_id}: your token may not write there", hint
-        hint = "it is the Hub's fault: try again later" if status >= 500 or status == 429 else ""
-        return f"the Hub refused {repo_id}: {str(error).strip().splitlines()[0]}", hint or None
+        if isinstance(error, errors.RepositoryNotFoundError):
+            if writing:
+                hint = "does the organisation exist, and may your token write to it?"
+                return f"the Hub has no place for {repo_id}", hint
+            hint = "only its owner's token sees a private one"
+            return f"no folder and no Hub repository {repo_id}", hint
+        return f"the Hub refused {repo_id}: {str(error).strip().splitlines()[0]}", None
     # By name, because versions of the Hub's client use httpx or httpx2.
     transport = "TransportError" in {base.__name__ for base in type(error).__mro__}
     offline = errors.LocalEntryNotFoundError | ConnectionError | TimeoutError
     if transport or isinstance(error, offline):
         if writing:
             return f"cannot push {repo_id}: the Hub is out of reach", "is there a network?"
-        return _offline(repo_id, revision or "main")
+        return (
+            f"the Hub is out of reach, and {repo_id} at revision {revision or 'main'!r} is not "
+            "cached, or only in part",
+            "give a local folder or a cached revision (hf cache ls), or try again with a network",
+        )
     if isinstance(error, OSError):
         hint = "make room (hf cache prune), or set HF_HOME to a folder on another disk"
         return f"no room to store {repo_id}: {error}", hint
     return None
-
-
-def _similar(repo_id: str) -> str:
-    """``did you mean ...? `` with similar names of the same author, empty if there are none."""
-    from huggingface_hub import HfApi
-
-    author, _, name = repo_id.rpartition("/")
-    similar: list[str] = []
-    with suppress(Exception):  # a hint must not raise another error
-        listed = HfApi().list_models(author=author or None, search=None if author else name)
-        names = {model.id.rpartition("/")[2]: model.id for model in islice(listed, _COMPARED)}
-        similar = [names[n] for n in nearest(name, names, 3)]
-    return f"did you mean {' or '.join(similar)}? " if similar else ""
-
-
-def _offline(repo_id: str, revision: str) -> tuple[str, str]:
-    from huggingface_hub import scan_cache_dir
-
-    cached: list[str] = []
-    with suppress(Exception):  # no cache yet
-        repos = [repo for repo in scan_cache_dir().repos if repo.repo_id == repo_id]
-        for each in (one for repo in repos for one in repo.revisions):
-            cached += each.refs or [each.commit_hash]
-    if not cached:
-        hint = "give a local folder, or try again with a network"
-        return f"{repo_id} is not cached and the Hub is out of reach", hint
-    hint = f"the cache has: {', '.join(sorted(cached))} (give one of these as revision)"
-    message = f"{repo_id}: the cache has no revision {revision!r}, or only a part of it"
-    return f"{message}, and the Hub is out of reach", hint

@@ -33,11 +33,10 @@ from medal_judges.models.base.judged_languages import (
 from medal_judges.models.base.saving import load_judge, save_judge
 from medal_judges.models.batching import budget_batches, retry_on_oom, windows
 from medal_judges.models.llm.protocol import AnswerCounts, LanguageModel
-from medal_judges.records.details import finite_details
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Judgement, unscored
-from medal_judges.records.signature import Signature
+from medal_judges.records.judgement import Judgement, finite_details, unscored
+from medal_judges.records.signature import Signature, content_hash
 
 ScoreLevel = Literal["dialogue", "turn", "last"]
 NO_ASSISTANT_TURN = "no assistant turn to judge"
@@ -78,6 +77,7 @@ class Judge(ABC):
     """
 
     family: ClassVar[str]
+    name: str
     dimensions: tuple[Dimension, ...]
     languages: tuple[str, ...] | None = None
     revision: str = "unsaved"
@@ -133,6 +133,13 @@ class Judge(ABC):
         """Options that ``from_pretrained`` needs to load the saved judge: places and servers, which
         no judge folder may name."""
         return {}
+
+    def signed(self, **fields: Any) -> Signature:
+        """Returns a Signature with ``fields`` and the judge's name, rubric and package version."""
+        from medal_judges import __version__
+
+        rubric = content_hash([d.to_record() for d in self.dimensions])
+        return Signature(judge=self.name, rubric=rubric, version=__version__, **fields)
 
     def _save(self, folder: Path) -> None:
         """Write config.json and whatever else ``from_pretrained`` needs into ``folder``."""
@@ -203,17 +210,20 @@ class Judge(ABC):
             refused = unknown if policy == "refuse" else {}
             requests = [r for row, (d, _) in enumerate(found) for r in requests_at(d, level, row)]
             judged = [r for r in requests if r.dialogue.assistant_turns and r.row not in refused]
-            answers = iter(self._score_requests(judged, names, len(window), progress))
+            answers = self._score_requests(judged, names, len(window), progress)
+            given = dict(zip(map(id, judged), answers, strict=True))
             for request in requests:
                 row, detected = request.row, found[request.row][1]
-                if request.dialogue.assistant_turns and row not in refused:
-                    judgement = _completed(next(answers), request, signature)
+                if (answer := given.get(id(request))) is not None:
+                    judgement = _completed(answer, request, signature)
                 else:
-                    reason = NO_ASSISTANT_TURN
-                    if row in refused:
-                        reason = refusal(refused[row], self.languages or ())
-                    id = request.dialogue.id
-                    judgement = unscored(id, signature, names, reason, request.turn)
+                    languages = self.languages or ()
+                    reason = (
+                        refusal(refused[row], languages) if row in refused else NO_ASSISTANT_TURN
+                    )
+                    judgement = unscored(
+                        request.dialogue.id, signature, names, reason, request.turn
+                    )
                 if row in unknown or detected is not None:
                     judgement = replace(
                         judgement, unknown_language=unknown.get(row), detected_language=detected
@@ -239,11 +249,10 @@ class Judge(ABC):
             batch = [requests[i] for i in places]
             return list(zip(places, self._score_batch(batch, names), strict=True))
 
-        for batch in budget_batches(
-            self._units(requests),
-            lambda unit: sum(requests[i].tokens for i in unit),
-            self.token_budget,
-        ):
+        def length(unit: list[int]) -> int:
+            return sum(requests[i].tokens for i in unit)
+
+        for batch in budget_batches(self._units(requests), length, self.token_budget):
             with self.computing:
                 scored = retry_on_oom(run, batch)
             answers.update(scored)
@@ -279,8 +288,7 @@ class Judge(ABC):
         ``options`` go to the family (``device``, ``dtype``, or fields of the YAML file).
         Raises JudgeLoadError, with its own message for not found, offline, gated and not a judge.
         """
-        judge = load_judge(path_or_repo_id, revision=revision, **options)
-        assert isinstance(judge, Judge)  # FAMILIES names classes of judges only
+        judge: Judge = load_judge(path_or_repo_id, revision=revision, **options)
         return judge
 
     def save_pretrained(self, path: str | Path) -> Path:
@@ -321,8 +329,8 @@ def _completed(answer: Judgement, request: ScoreRequest, signature: str) -> Judg
     )
 
 
-def checked_dialogues(dialogues: Iterable[Dialogue]) -> Iterable[Dialogue]:
-    """Returns ``dialogues``; a list is checked at once, an iterator as it is read.
+def checked_dialogues(dialogues: Iterable[Dialogue]) -> Iterator[Dialogue]:
+    """Returns an iterator over ``dialogues`` that checks each element as it is read.
 
     Raises ConfigError for a single dialogue, and for an element that is not a Dialogue.
     """
@@ -337,20 +345,15 @@ def checked_dialogues(dialogues: Iterable[Dialogue]) -> Iterable[Dialogue]:
     def checked() -> Iterator[Dialogue]:
         for index, dialogue in enumerate(dialogues):
             if not isinstance(dialogue, Dialogue):
-                hint = "make one with Dialogue(id, (Turn('user', 'Hi'), Turn('assistant', 'Hi')))"
-                if isinstance(dialogue, Mapping):
-                    hint = "medal_judges.parse_dialogue(record) returns a Dialogue"
-                elif isinstance(getattr(dialogue, "dialogue", None), Dialogue):
-                    hint = "pass its .dialogue: labels are not scored"
-                what = f"an object of type {type(dialogue).__name__!r}"
-                raise ConfigError(f"dialogues[{index}] is {what}, not a Dialogue", hint=hint)
+                raise ConfigError(
+                    f"dialogues[{index}] is an object of type {type(dialogue).__name__!r}, not a "
+                    "Dialogue",
+                    hint="medal_judges.parse_dialogue(record) returns one; a LabelledDialogue has "
+                    "one as .dialogue",
+                )
             yield dialogue
 
-    if not isinstance(dialogues, Sequence):
-        return checked()
-    for _ in checked():  # checked without a copy: rows may be read from a file each time
-        pass
-    return dialogues
+    return checked()
 
 
 def requests_at(dialogue: Dialogue, level: ScoreLevel, row: int = 0) -> list[ScoreRequest]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import write_config
 from medal_judges.models.device import cast_weights, set_attention, torch_device, torch_dtype
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.signature import Signature, content_hash
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.signature import Signature
 from medal_judges.storage.process_lock import ProcessLock
 
 if TYPE_CHECKING:
@@ -19,17 +20,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-class LearnedState(TypedDict):
-    """Constructor arguments that config.json has for every trained judge."""
-
-    dimensions: list[Dimension]
-    name: str
-    calibration: dict[str, Calibration]
-    facts: dict[str, object]
-
-
-def learned_state(saved: Mapping[str, Any]) -> LearnedState:
-    """Returns the arguments in ``saved`` (config.json). Raises KeyError and ValueError."""
+def learned_state(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the constructor arguments in ``saved`` (config.json) that every trained judge has.
+    Raises KeyError and ValueError."""
     return {
         "dimensions": [Dimension(**d) for d in saved["dimensions"]],
         "name": saved["name"],
@@ -38,17 +31,11 @@ def learned_state(saved: Mapping[str, Any]) -> LearnedState:
     }
 
 
-def rubric_hash(dimensions: Sequence[Dimension]) -> str:
-    """Returns what a signature says about the judge's dimensions."""
-    return content_hash([d.to_record() for d in dimensions])
-
-
 class LearnedJudge(Judge):
     """A judge with ``config`` (its settings, under the family's name in config.json),
     ``calibration`` by dimension, and ``facts`` of its run: seed, data."""
 
     config: Any  # each family names its class
-    name: str
     calibration: dict[str, Calibration]
     facts: dict[str, object]
     dtype: str = "fp32"
@@ -61,7 +48,7 @@ class LearnedJudge(Judge):
         calibration: Mapping[str, Calibration] | None,
         facts: Mapping[str, object] | None,
     ) -> None:
-        """Set the fields of ``LearnedState``."""
+        """Set the fields of ``learned_state``."""
         self.dimensions, self.name = tuple(dimensions), name
         self.computing = ProcessLock()
         self.calibration, self.facts = dict(calibration or {}), dict(facts or {})
@@ -92,18 +79,13 @@ class LearnedJudge(Judge):
         write_config(folder, self, state | settings)
 
     def signature(self) -> Signature:
-        from medal_judges import __version__
-
         seed = self.facts.get("seed")
-        return Signature(
-            judge=self.name,
+        return self.signed(
             revision=self.revision,
             base=self.config.base,
-            rubric=rubric_hash(self.dimensions),
             dtype=self.dtype,
             truncation=self.truncation,
             seed=seed if isinstance(seed, int) else None,
-            version=__version__,
         )
 
 
@@ -125,3 +107,18 @@ class NetworkJudge(LearnedJudge):
         if dtype != "fp32":
             cast_weights(self.net.body, torch_dtype(dtype, self.device))
         set_attention(self.net.body, self.config.attention, self.device, dtype)
+
+    def judged(self, logits: Mapping[str, torch.Tensor]) -> list[Judgement]:
+        """Returns the judgement of each row of ``logits`` (dimension -> [rows, outputs]), by the
+        first member's heads and the calibration."""
+        rows: list[tuple[dict[str, float | None], dict[str, list[float]]]] = []
+        for name, each in logits.items():
+            rows = rows or [({}, {}) for _ in each]
+            answers = self.net.heads[0][name].answers(each, self.fitted(name))
+            for (scores, distributions), score, chances in zip(rows, *answers, strict=True):
+                scores[name] = score
+                if chances:
+                    distributions[name] = chances
+        return [
+            Judgement(scores=s, distributions=d, details=self.interval_details(s)) for s, d in rows
+        ]

@@ -40,25 +40,20 @@ def placed(
             members = {key: _placed_member(member, given) for key, member in members.items()}
         return rest | {"members": members}
     problem = f"a judge of family {family!r} has no weights, so --{first} changes nothing"
-    hint = f"leave --{first} out"
     if family in _LLM_FAMILIES:
         llm = rest.get("llm", settings.get("llm", _DEFAULT_LLM))
-        if not isinstance(llm, str | Mapping):
-            problem, hint = f"its language model is loaded already, --{first} comes too late", ""
-        else:
+        problem = f"its language model is loaded already, --{first} comes too late"
+        if isinstance(llm, str | Mapping):
             config = llm_config(llm)
-            allowed: tuple[str, ...] = OPTIONS if isinstance(config, TransformersLLM) else ()
-            if isinstance(config, VLLMLLM):
-                allowed = ("dtype",)
-            refused = [key for key in given if key not in allowed]
-            if not refused:
-                own = {"model": llm} if isinstance(llm, str) else llm
-                return rest | {"llm": {**own, **given}}
-            where = "vLLM chooses it" if allowed else "it runs on a server, which has its own"
-            problem = f"{config.backend}:{config.model} cannot use --{refused[0]}: {where}"
-            hint = f"leave --{refused[0]} out"
+            vllm = isinstance(config, VLLMLLM)
+            if isinstance(config, TransformersLLM) or (vllm and first == "dtype"):
+                return rest | {
+                    "llm": {**({"model": llm} if isinstance(llm, str) else llm), **given}
+                }
+            where = "vLLM chooses it" if vllm else "it runs on a server, which has its own"
+            problem = f"{config.backend}:{config.model} cannot use --{first}: {where}"
     if strict:
-        raise ConfigError(f"{name}: {problem}", hint=hint or None)
+        raise ConfigError(f"{name}: {problem}", hint=f"leave --{first} out")
     return rest
 
 

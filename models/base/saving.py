@@ -14,17 +14,14 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any
 
+from medal_judges.config import read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
-from medal_judges.models.base.hub import pull
-from medal_judges.models.base.judged_languages import UnknownLanguage, stated
+from medal_judges.models.base.hub import PARTS, pull
+from medal_judges.models.base.judged_languages import stated
 from medal_judges.models.base.placement import placed
 from medal_judges.models.model_files import MODEL_FILES, files_hash
-from medal_judges.records.dialogue import Dialogue
-from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Judgement
-from medal_judges.records.signature import Signature
 from medal_judges.shipped import boxed_folder, judge_file
 from medal_judges.storage.files import atomic_path
 
@@ -48,8 +45,7 @@ FAMILIES = {
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
 GOLDEN_NAME = "golden.json"
-# Folders of a judge's folder, and files at its top, on which its numbers depend.
-_PARTS = ("adapter", "encoder", "members", "model", "tokenizer")
+# Files at the top of a judge's folder, beside PARTS, on which its numbers depend.
 _TOP = (CONFIG_NAME, "*.safetensors", "prompt.yaml", "rubric.yaml")
 # Fields of config.json on which no number depends.
 _NO_NUMBERS = ("name", "facts", "languages", "medal_judges_version")
@@ -64,48 +60,29 @@ _MODULES = ("Transformer", "Pooling", "Normalize")  # of sentence-transformers; 
 _LARGEST_SETTINGS = 2_000_000  # bytes; larger JSON files are vocabularies
 
 
-class SavableJudge(Protocol):
-    """The parts of a Judge that saving, loading and golden scores use."""
-
-    family: ClassVar[str]
-    dimensions: tuple[Dimension, ...]
-    languages: tuple[str, ...] | None
-    revision: str
-
-    def signature(self) -> Signature: ...
-
-    def dimension(self, name: str) -> Dimension: ...
-
-    def score(
-        self, dialogues: Iterable[Dialogue], *, unknown_language: UnknownLanguage
-    ) -> Iterator[Judgement]: ...
-
-    def _save(self, folder: Path) -> None: ...
-
-
 # -- saving ------------------------------------------------------------------------------------
 
 
-def save_judge(judge: SavableJudge, path: Path) -> Path:
+def save_judge(judge: Any, path: Path) -> Path:
     """See Judge.save_pretrained. The folder takes its place in one move, whole.
 
     Other files of an earlier folder of that name (checkpoints, logs) stay; nothing of an earlier
     judge does.
     """
+
+    def replaced(folder: str, names: list[str]) -> list[str]:
+        if Path(folder) != path:
+            return []
+        own = [n for n in names if n in (GOLDEN_NAME, *PARTS) or any(map(Path(n).match, _TOP))]
+        return own + [n for n in names if (partial / n).exists()]
+
     with atomic_path(path.resolve()) as partial:  # a link stays a link
         shutil.rmtree(partial, ignore_errors=True)  # left by a killed process with this number
         partial.mkdir()
         judge._save(partial)
         judge.revision = judge_revision(partial)
-        for old in path.iterdir() if path.is_dir() else ():
-            target = partial / old.name
-            part = old.name in (GOLDEN_NAME, *_PARTS) or any(old.match(each) for each in _TOP)
-            if part or target.exists():
-                continue
-            if old.is_dir():
-                shutil.copytree(old, target, copy_function=_link)
-            else:
-                _link(str(old), str(target))
+        if path.is_dir():
+            shutil.copytree(path, partial, ignore=replaced, copy_function=_link, dirs_exist_ok=True)
     return path
 
 
@@ -117,7 +94,7 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def write_config(folder: Path, judge: SavableJudge, settings: Mapping[str, object]) -> None:
+def write_config(folder: Path, judge: Any, settings: Mapping[str, object]) -> None:
     """Write config.json: family, package version, dimensions and the family's settings."""
     from medal_judges import __version__
 
@@ -135,21 +112,19 @@ def write_config(folder: Path, judge: SavableJudge, settings: Mapping[str, objec
 def judge_revision(folder: Path) -> str:
     """Returns 12 hex digits for the weights, tokenizer and settings of the judge in ``folder`` that
     its numbers depend on. A hybrid's members have their own."""
-    own = [f"{part}/**/{kind}" for part in _PARTS if part != "members" for kind in MODEL_FILES]
+    own = [f"{part}/**/{kind}" for part in PARTS if part != "members" for kind in MODEL_FILES]
     return files_hash(folder, [*_TOP, *own], leave_out=_NO_NUMBERS)
 
 
 # -- loading -----------------------------------------------------------------------------------
 
 
-def load_judge(source: str | Path, *, revision: str | None = None, **options: Any) -> SavableJudge:
+def load_judge(source: str | Path, *, revision: str | None = None, **options: Any) -> Any:
     """See Judge.from_pretrained."""
     described = judge_file(source)
     if described is None:
         return _load_folder(judge_folder(source, revision), options)
     _require_no_revision(source, revision)
-    from medal_judges.config import read_yaml
-
     try:
         settings = read_yaml(described)
         settings |= placed(settings, options, described)
@@ -196,38 +171,26 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(number, int) or not 1 <= number <= FORMAT:
         written = config.get("medal_judges_version", "?")
         raise JudgeLoadError(
-            f"{folder}: {_versions(config, f' in format {number}')}, which reads format {FORMAT}",
+            f"{folder}: saved by medal-judges {written} in format {number}; this package reads "
+            f"format {FORMAT}",
             hint=f"pip install --upgrade 'medal-judges>={written}'",
         )
     return config
 
 
-def _versions(config: Mapping[str, object], form: str = "") -> str:
-    from medal_judges import __version__
-
-    written = config.get("medal_judges_version", "an unknown version")
-    return f"saved by medal-judges {written}{form}; this is {__version__}"
-
-
-def _family(name: object, where: str, config: Mapping[str, object]) -> Any:
-    """The class of a family; ``config`` has the version of the package that saved the judge."""
-    from medal_judges import __version__
-
+def _family(name: object, where: str) -> Any:
+    """The class of a family. Raises JudgeLoadError for an unknown one."""
     if not isinstance(name, str) or name not in FAMILIES:
-        written = config.get("medal_judges_version")
-        other = written and written != __version__
-        hint = f"pip install --upgrade 'medal-judges=={written}'; " if other else ""
         raise JudgeLoadError(
-            f"{where}: unknown family {name!r}{f' ({_versions(config)})' if written else ''}",
-            hint=f"{hint}known here: {', '.join(sorted(FAMILIES))}",
+            f"{where}: unknown family {name!r}", hint=f"known here: {', '.join(sorted(FAMILIES))}"
         )
     module, _, cls = FAMILIES[name].partition(":")
     return getattr(import_module(module), cls)
 
 
-def _load_folder(folder: Path, options: Mapping[str, object]) -> SavableJudge:
+def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
     config = read_config(folder)
-    family = _family(config["family"], str(folder), config)
+    family = _family(config["family"], str(folder))
     require_data_only(folder)
     accepted = inspect.signature(family.load).parameters
     open_ended = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in accepted.values())
@@ -238,7 +201,7 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> SavableJudge:
             hint=f"it has: {', '.join(known)}" if known else None,
         )
     try:
-        judge: SavableJudge = family.load(folder, **options)
+        judge = family.load(folder, **options)
         judge.languages = stated(config.get("languages"), str(folder)) or judge.languages
         judge.revision = judge_revision(folder)
     except MedalError:
@@ -248,18 +211,18 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> SavableJudge:
         why = (message.splitlines() or [type(error).__name__])[0][:500]
         raise JudgeLoadError(
             f"{folder}: its files are not whole, or not of this version: {why}",
-            hint=_versions(config),
+            hint=f"saved by medal-judges {config.get('medal_judges_version', '?')}",
         ) from error
     return judge
 
 
-def judge_of_settings(settings: Mapping[str, object], name: str) -> SavableJudge:
+def judge_of_settings(settings: Mapping[str, object], name: str) -> Any:
     """Returns the judge that a YAML file's ``settings`` describe; ``name`` opens error messages.
 
     Raises JudgeLoadError for a family that is trained, and for missing or wrong settings.
     """
     rest = dict(settings)
-    family = _family(rest.pop("family", None), name, {})
+    family = _family(rest.pop("family", None), name)
     languages = rest.pop("languages", None)
     if not hasattr(family, "from_settings"):
         raise JudgeLoadError(
@@ -267,7 +230,7 @@ def judge_of_settings(settings: Mapping[str, object], name: str) -> SavableJudge
             hint="give the folder that medal train wrote",
         )
     try:
-        judge: SavableJudge = family.from_settings(rest)
+        judge = family.from_settings(rest)
         judge.languages = stated(languages, name) or judge.languages
     except KeyError as error:
         raise JudgeLoadError(f"{name}: the setting {error} is missing") from error
@@ -333,10 +296,9 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
     if not path.is_file():
-        there = sorted(p.name for p in path.parent.glob("*") if p.suffix in (".bin", ".pt", ".pkl"))
-        only = f"; {', '.join(there)} is a pickle, which can run code when it is opened"
         raise JudgeLoadError(
-            f"{path.parent}: the judge has no {path.name}{only if there else ''}",
+            f"{path.parent}: the judge has no {path.name}, and a pickle (.bin, .pt) is not read, "
+            "for it can run code",
             hint="copy or download the whole folder again",
         )
     try:
@@ -358,30 +320,27 @@ def load_weights(module: nn.Module, path: Path, *, besides: str = "") -> None:
     module.load_state_dict(there | state)
 
 
-def require_all_loaded(loaded: Mapping[str, Any], folder: Path) -> None:
-    """Raises JudgeLoadError if transformers' ``output_loading_info`` of the model in ``folder``
-    names weights that were missing, too many or of another shape."""
-    for what in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        if names := sorted(map(str, loaded.get(what, ()))):
-            raise JudgeLoadError(
-                f"{folder}: its weights and its config.json do not fit: {what.replace('_', ' ')} "
-                f"{', '.join(names[:_SHOWN])}",
-                hint="the folder mixes files of two judges: copy or download it whole",
-            )
-
-
 def require_same_keys(own: Mapping[str, Tensor], state: Mapping[str, Tensor], path: Path) -> None:
     """Raises JudgeLoadError that names the keys of ``state``, read from ``path``, that are missing,
     unexpected or of another shape compared with ``own``."""
     shapes = {k: (list(v.shape), list(state[k].shape)) for k, v in own.items() if k in state}
-    differences: dict[str, Iterable[str]] = {
-        "missing": own.keys() - state.keys(),
-        "unexpected": state.keys() - own.keys(),
-        "of another shape": {f"{k} {b} instead of {a}" for k, (a, b) in shapes.items() if a != b},
-    }
+    require_no_differences(
+        path,
+        {
+            "missing": own.keys() - state.keys(),
+            "unexpected": state.keys() - own.keys(),
+            "of another shape": [
+                f"{k} {b} instead of {a}" for k, (a, b) in shapes.items() if a != b
+            ],
+        },
+    )
+
+
+def require_no_differences(path: Path, differences: Mapping[str, Iterable[object]]) -> None:
+    """Raises JudgeLoadError that names the ``differences`` between weights and config."""
     problems = []
     for what, keys in differences.items():
-        if names := sorted(keys):
+        if names := sorted(map(str, keys)):
             rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
             problems.append(f"{what} {', '.join(names[:_SHOWN])}{rest}")
     if problems:

@@ -28,10 +28,9 @@ from medal_judges.models.base.turn_features import (
 from medal_judges.models.embedding.config import EmbeddingConfig
 from medal_judges.models.embedding.net import FittedNet, Floats, on_levels
 from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
-from medal_judges.records.contributions import Contributions, centred, unit_of
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Judgement
+from medal_judges.records.judgement import Contributions, Judgement, centred, unit_of
 
 GRID_NAME = "grid.csv"
 ENCODER_FOLDER = "encoder"

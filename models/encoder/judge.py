@@ -34,9 +34,8 @@ from medal_judges.models.encoder.turn_batch import (
     collate,
     collate_sequences,
 )
-from medal_judges.records.contributions import Contributions, Unit, centred, unit_of
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Judgement
+from medal_judges.records.judgement import Contributions, Judgement, Unit, centred, unit_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

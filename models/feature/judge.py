@@ -16,10 +16,9 @@ from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.base.saving import read_config, write_config
 from medal_judges.models.base.turn_features import FEATURE_NAMES, SurfaceFeatures, turn_features
-from medal_judges.records.contributions import Contributions
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension, load_rubric
-from medal_judges.records.judgement import Judgement
+from medal_judges.records.judgement import Contributions, Judgement
 from medal_judges.records.signature import Signature, content_hash
 
 

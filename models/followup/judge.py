@@ -34,10 +34,8 @@ from medal_judges.models.llm.protocol import (
 )
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
 from medal_judges.models.llm.truncation import chat_messages, first_turn_that_fits
-from medal_judges.records.contributions import Contributions
-from medal_judges.records.details import known_details
 from medal_judges.records.dimension import Dimension, load_rubric
-from medal_judges.records.judgement import Judgement
+from medal_judges.records.judgement import Contributions, Judgement, known_details
 from medal_judges.records.signature import Signature, content_hash
 
 

@@ -14,9 +14,8 @@ import numpy as np
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.hybrid.members import Member
-from medal_judges.records.details import rescaled_details
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Judgement
+from medal_judges.records.judgement import Judgement, rescaled_details
 
 # (member, requests, dimensions of the hybrid) -> the member's judgements
 Ask = Callable[[Member, Sequence[ScoreRequest], Sequence[str]], list[Judgement]]
@@ -43,11 +42,6 @@ class Blend:
     residual: float = 0.0
     knots: np.ndarray | None = None
 
-    @property
-    def asked(self) -> tuple[str, ...]:
-        """Members whose score counts: those with a weight of 0 are not asked."""
-        return tuple(m for m, w in zip(self.members, self.weights, strict=True) if w != 0)
-
     def __call__(self, units: np.ndarray) -> np.ndarray:
         """Returns values [n], clipped to [0, 1], of the members' scores ``units`` [n, members]."""
         counted = self.weights != 0  # the others were not asked, and have no number
@@ -57,24 +51,6 @@ class Blend:
             value = np.interp(value, self.knots[0], self.knots[1])
         clipped: np.ndarray = np.clip(value, 0.0, 1.0)
         return clipped
-
-    def tensors(self) -> dict[str, np.ndarray]:
-        """Returns the numbers as float64 arrays, for safetensors; inverse of ``of_tensors``."""
-        arrays = {part: np.atleast_1d(getattr(self, part)) for part in BLEND_PARTS}
-        if self.knots is not None:
-            arrays["knots"] = self.knots
-        return {k: np.ascontiguousarray(v, dtype=np.float64) for k, v in arrays.items()}
-
-    @classmethod
-    def of_tensors(cls, members: Sequence[str], tensors: dict[str, np.ndarray]) -> Blend:
-        """Raises ValueError if the arrays do not fit ``members``."""
-        for name in ("center", "spread", "weights"):
-            if tensors[name].shape != (len(members),):
-                raise ValueError(f"{name} {tensors[name].shape} is not of {len(members)} members")
-        center, spread, weights = (tensors[name] for name in ("center", "spread", "weights"))
-        intercept, residual = (float(tensors[name][0]) for name in ("intercept", "residual"))
-        knots = tensors.get("knots")
-        return cls(tuple(members), center, spread, weights, intercept, residual, knots)
 
     @classmethod
     def mean(cls, weights: dict[str, float]) -> Blend:
@@ -89,67 +65,30 @@ class Combination(ABC):
 
     @abstractmethod
     def asked(self, dimension: str, members: Members) -> tuple[str, ...]:
-        """The members that ``dimension`` may need."""
+        """Returns the members that ``dimension`` may need."""
 
     @abstractmethod
     def record(self) -> dict[str, object]:
         """Returns its part of config.json; the numbers of a stack are in the weights."""
 
     @abstractmethod
-    def _answer(self, dimension: Dimension, members: Members, answers: Answers) -> Judgement:
+    def answer(self, dimension: Dimension, members: Members, answers: Answers) -> Judgement:
         """Returns the judgement of one request on ``dimension``, from the members' ``answers``."""
 
     def tensors(self) -> dict[str, np.ndarray]:
         """Returns weights by name; only a stack has some."""
         return {}
 
-    def score(
-        self,
-        members: Members,
-        dimensions: Sequence[Dimension],
-        requests: Sequence[ScoreRequest],
-        ask: Ask,
-    ) -> list[Judgement]:
-        """Returns one Judgement per request, in order, on ``dimensions``; its ``usage`` is the sum
-        over the members that were asked."""
-        scored = []
-        for answers in self._answers(members, dimensions, requests, ask):
-            own = [self._answer(dimension, members, answers) for dimension in dimensions]
-            asked = list(answers.values())
-            notes = [f"{name}: {j.explanation}" for name, j in answers.items() if j.explanation]
-            notes += [each.explanation for each in own if each.explanation]
-            usage: dict[str, float] = {}
-            for key, amount in (item for judgement in asked for item in judgement.usage.items()):
-                usage[key] = usage.get(key, 0.0) + amount
-            scored.append(
-                Judgement(
-                    scores={k: v for each in own for k, v in each.scores.items()},
-                    distributions={k: v for each in own for k, v in each.distributions.items()},
-                    contributions={k: v for each in own for k, v in each.contributions.items()},
-                    details={k: v for each in own for k, v in each.details.items()},
-                    explanation="; ".join(notes) or None,
-                    failure="; ".join(dict.fromkeys(e.failure for e in own if e.failure)) or None,
-                    usage=usage,
-                    transient=any(j.transient for j in asked),
-                    left_out_turns=max((j.left_out_turns for j in asked), default=0),
-                    shortened_turns=max((j.shortened_turns for j in asked), default=0),
-                )
-            )
-        return scored
-
-    def _answers(
-        self,
-        members: Members,
-        dimensions: Sequence[Dimension],
-        requests: Sequence[ScoreRequest],
-        ask: Ask,
+    def answers(
+        self, members: Members, names: Sequence[str], requests: Sequence[ScoreRequest], ask: Ask
     ) -> list[Answers]:
-        """The answers of the members to each request, on the dimensions that need them."""
+        """Returns the members' answers to each request, on those dimensions ``names`` that need
+        them."""
         answers: list[Answers] = [{} for _ in requests]
-        for name, member in members.items():
-            if own := [d.name for d in dimensions if name in self.asked(d.name, members)]:
+        for member in members.values():
+            if own := [name for name in names if member.name in self.asked(name, members)]:
                 for row, judgement in zip(answers, ask(member, requests, own), strict=True):
-                    row[name] = judgement
+                    row[member.name] = judgement
         return answers
 
 
@@ -165,7 +104,7 @@ class MemberSelection(Combination):
     def record(self) -> dict[str, object]:
         return {"choices": dict(self.choices)}
 
-    def _answer(self, dimension: Dimension, members: Members, answers: Answers) -> Judgement:
+    def answer(self, dimension: Dimension, members: Members, answers: Answers) -> Judgement:
         chosen = self.choices[dimension.name]
         return _answer_of(members[chosen], answers[chosen], dimension)
 
@@ -177,21 +116,25 @@ class Stack(Combination):
     blends: Mapping[str, Blend]
 
     def asked(self, dimension: str, members: Members) -> tuple[str, ...]:
-        return self.blends[dimension].asked
+        blend = self.blends[dimension]  # a member with a weight of 0 is not asked
+        return tuple(m for m, w in zip(blend.members, blend.weights, strict=True) if w != 0)
 
     def record(self) -> dict[str, object]:
         return {"blends": {name: list(blend.members) for name, blend in self.blends.items()}}
 
     def tensors(self) -> dict[str, np.ndarray]:
-        return {
-            f"{name}.{part}": values
+        arrays = {
+            f"{name}.{part}": np.atleast_1d(getattr(blend, part))
             for name, blend in self.blends.items()
-            for part, values in blend.tensors().items()
+            for part in (*BLEND_PARTS, "knots")
+            if getattr(blend, part) is not None
         }
+        return {k: np.ascontiguousarray(v, dtype=np.float64) for k, v in arrays.items()}
 
-    def _answer(self, dimension: Dimension, members: Members, answers: Answers) -> Judgement:
+    def answer(self, dimension: Dimension, members: Members, answers: Answers) -> Judgement:
         name, blend = dimension.name, self.blends[dimension.name]
-        units = {m: members[m].unit(answers[m], name) for m in blend.asked}
+        asked = self.asked(name, members)
+        units = {m: members[m].unit(answers[m], name) for m in asked}
         scores = {m: None if u is None else dimension.from_unit(u) for m, u in units.items()}
         details = {name: {"members": scores}}
         if missing := [m for m, unit in units.items() if unit is None]:
@@ -222,15 +165,10 @@ class Cascade(Combination):
     def record(self) -> dict[str, object]:
         return {"thresholds": dict(self.thresholds)}
 
-    def _answers(
-        self,
-        members: Members,
-        dimensions: Sequence[Dimension],
-        requests: Sequence[ScoreRequest],
-        ask: Ask,
+    def answers(
+        self, members: Members, names: Sequence[str], requests: Sequence[ScoreRequest], ask: Ask
     ) -> list[Answers]:
         weak, strong = members.values()
-        names = [d.name for d in dimensions]
         answers = [{weak.name: judgement} for judgement in ask(weak, requests, names)]
         deferred = [
             i
@@ -248,7 +186,7 @@ class Cascade(Combination):
         doubt = uncertainty(weak, judgement, name)
         return doubt is None or doubt > self.thresholds[name]
 
-    def _answer(self, dimension: Dimension, members: Members, answers: Answers) -> Judgement:
+    def answer(self, dimension: Dimension, members: Members, answers: Answers) -> Judgement:
         (weak, strong), name = members.values(), dimension.name
         own = _answer_of(weak, answers[weak.name], dimension)
         if strong.name not in answers or not self._unsure(weak, answers[weak.name], name):

@@ -9,9 +9,8 @@ from typing import Any
 import torch
 
 from medal_judges.config import build_config
-from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.judge import Judge, ScoreRequest
-from medal_judges.models.base.learned import rubric_hash
+from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.models.base.judge import Judge, ScoreLevel, ScoreRequest
 from medal_judges.models.base.saving import (
     WEIGHTS_NAME,
     read_config,
@@ -28,13 +27,7 @@ from medal_judges.models.hybrid.combination import (
     Stack,
 )
 from medal_judges.models.hybrid.config import HybridKind, HybridSettings
-from medal_judges.models.hybrid.members import (
-    Member,
-    check_member,
-    load_member,
-    open_member,
-    require_name,
-)
+from medal_judges.models.hybrid.members import Member, load_member, open_member
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.judgement import Judgement
@@ -75,8 +68,20 @@ class HybridJudge(Judge):
         # A kill may lose only as much as for the slowest member.
         self.window = min(m.judge.window for m in self.members.values())
         for dimension in self.dimensions:
-            for asked in combination.asked(dimension.name, self.members):
-                check_member(self.members[asked], dimension)
+            for name in combination.asked(dimension.name, self.members):
+                member, own = self.members[name], self.members[name].own_name(dimension.name)
+                hint = f"map one with members.{name}.dimensions: {{{dimension.name}: ITS_NAME}}"
+                if not member.has(dimension.name):
+                    its = ", ".join(d.name for d in member.judge.dimensions)
+                    raise ConfigError(
+                        f"member {name} has no dimension {own!r}", hint=f"it has: {its}; {hint}"
+                    )
+                if (good := member.judge.dimension(own).good) != dimension.good:
+                    raise ConfigError(
+                        f"member {name}: the good end of {own!r} is {good!r}, that of "
+                        f"{dimension.name!r} is {dimension.good!r}",
+                        hint=hint,
+                    )
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> HybridJudge:
@@ -102,22 +107,17 @@ class HybridJudge(Judge):
 
     def signature(self) -> Signature:
         """``base`` has each member with its revision; their whole signatures are in the hash."""
-        from medal_judges import __version__
-
         own = {name: m.judge.signature() for name, m in self.members.items()}
         numbers = {k: v.tolist() for k, v in self.combination.tensors().items()}
         made = [self.combination.record(), numbers, {k: str(v) for k, v in own.items()}]
         # A number depends on which dimension of a member is used.
         made.append({name: dict(m.dimensions) for name, m in self.members.items()})
         seeds = {s.seed for s in own.values()}
-        return Signature(
-            judge=self.name,
+        return self.signed(
             revision=content_hash(made),
             base=" + ".join(f"{name}={s.judge}@{s.revision}" for name, s in own.items()),
-            rubric=rubric_hash(self.dimensions),
             dtype=" + ".join(dict.fromkeys(s.dtype for s in own.values() if s.dtype)) or None,
             seed=seeds.pop() if len(seeds) == 1 else None,
-            version=__version__,
         )
 
     # -- saving and loading ---------------------------------------------------------------------
@@ -147,8 +147,6 @@ class HybridJudge(Judge):
         """
         saved = read_config(folder)
         names = list(saved["members"])
-        for name in names:
-            require_name(name, folder)
         if unknown := set(options) - {"device", "dtype", *names}:
             raise JudgeLoadError(
                 f"{folder}: no option {', '.join(sorted(unknown))}",
@@ -176,19 +174,56 @@ class HybridJudge(Judge):
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        return self.combination.score(
-            self.members, [self.dimension(name) for name in dimensions], requests, self._ask
-        )
+        combination, scored = self.combination, []
+        for answers in combination.answers(self.members, dimensions, requests, self._ask):
+            own = [
+                combination.answer(self.dimension(name), self.members, answers)
+                for name in dimensions
+            ]
+            asked = list(answers.values())
+            notes = [f"{name}: {j.explanation}" for name, j in answers.items() if j.explanation]
+            notes += [each.explanation for each in own if each.explanation]
+            usage: dict[str, float] = {}
+            for key, amount in (item for j in asked for item in j.usage.items()):
+                usage[key] = usage.get(key, 0.0) + amount
+            scored.append(
+                Judgement(
+                    scores={k: v for each in own for k, v in each.scores.items()},
+                    distributions={k: v for each in own for k, v in each.distributions.items()},
+                    contributions={k: v for each in own for k, v in each.contributions.items()},
+                    details={k: v for each in own for k, v in each.details.items()},
+                    explanation="; ".join(notes) or None,
+                    failure="; ".join(dict.fromkeys(e.failure for e in own if e.failure)) or None,
+                    usage=usage,
+                    transient=any(j.transient for j in asked),
+                    left_out_turns=max((j.left_out_turns for j in asked), default=0),
+                    shortened_turns=max((j.shortened_turns for j in asked), default=0),
+                )
+            )
+        return scored
 
     def _ask(
         self, member: Member, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        # Only an explicit budget is passed on: each member has its own.
-        budget = vars(self).get("token_budget")
-        judgements = member.score(requests, dimensions, budget)
-        for request, judgement in zip(requests, judgements, strict=True):
-            request.truncated_turns = max(request.truncated_turns, judgement.truncated_turns)
-        return judgements
+        """The member's judgement of each request, in order."""
+        judgements: dict[int, Judgement] = {}
+        # A dialogue ends at the judged turn, so that a turn is the last one of its dialogue.
+        levels: dict[ScoreLevel, list[int]] = {"dialogue": [], "last": []}
+        for i, request in enumerate(requests):
+            levels["dialogue" if request.turn is None else "last"].append(i)
+        for level, rows in levels.items():
+            scored = member.judge.score(
+                [requests[i].dialogue for i in rows],
+                level=level,
+                dimensions=member.own(dimensions),
+                # Only an explicit budget is passed on: each member has its own.
+                token_budget=vars(self).get("token_budget"),
+                unknown_language="allow",  # the hybrid warns
+            )
+            judgements.update(zip(rows, scored, strict=True))
+        for i, request in enumerate(requests):
+            request.truncated_turns = max(request.truncated_turns, judgements[i].truncated_turns)
+        return [judgements[i] for i in range(len(requests))]
 
 
 def _combination(folder: Path, kind: str, record: Mapping[str, Any]) -> Combination:
@@ -204,7 +239,11 @@ def _combination(folder: Path, kind: str, record: Mapping[str, Any]) -> Combinat
         own = {part: arrays.pop(f"{name}.{part}", None) for part in (*BLEND_PARTS, "knots")}
         if missing := [part for part in BLEND_PARTS if own[part] is None]:
             raise JudgeLoadError(f"{path}: no weights {name}.{missing[0]}")
-        blends[name] = Blend.of_tensors(members, {k: v for k, v in own.items() if v is not None})
+        for part in ("center", "spread", "weights"):
+            if own[part].shape != (len(members),):
+                raise ValueError(f"{part} {own[part].shape} is not of {len(members)} members")
+        numbers = {part: float(own[part][0]) for part in ("intercept", "residual")}
+        blends[name] = Blend(tuple(members), **(own | numbers))
     if arrays:
         raise JudgeLoadError(f"{path}: unexpected weights {sorted(arrays)[0]!r}")
     return Stack(blends)

@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from medal_judges.config import read_yaml
-from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.base.judge import Judge, ScoreLevel, ScoreRequest
+from medal_judges.errors import JudgeLoadError
+from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.placement import OPTIONS, placed
 from medal_judges.models.base.saving import judge_of_settings
 from medal_judges.models.hybrid.config import MemberConfig
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.models.llm.settings import llm_config
-from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.shipped import judge_file
 
@@ -59,39 +58,15 @@ class Member:
         """Whether the judge answers the hybrid's ``dimension``."""
         return any(d.name == self.own_name(dimension) for d in self.judge.dimensions)
 
+    def own(self, dimensions: Sequence[str]) -> list[str]:
+        """Returns the judge's names of those ``dimensions`` that it has, each once."""
+        return list(dict.fromkeys(self.own_name(name) for name in dimensions if self.has(name)))
+
     def unit(self, judgement: Judgement, dimension: str) -> float | None:
         """Returns the judge's score of the hybrid's ``dimension`` on [0, 1]; None if unscored."""
         own = self.own_name(dimension)
         value = judgement.scores.get(own)
         return None if value is None else self.judge.dimension(own).to_unit(value)
-
-    def own(self, dimensions: Sequence[str]) -> list[str]:
-        """Returns the judge's names of those ``dimensions`` that it has, each once."""
-        return list(dict.fromkeys(self.own_name(name) for name in dimensions if self.has(name)))
-
-    def score(
-        self,
-        requests: Sequence[ScoreRequest],
-        dimensions: Sequence[str],
-        token_budget: int | None = None,
-    ) -> list[Judgement]:
-        """Returns the judge's judgement of each request, in order, on ``dimensions``."""
-        judgements: dict[int, Judgement] = {}
-        levels: dict[ScoreLevel, list[int]] = {"dialogue": [], "last": []}
-        for i, request in enumerate(requests):
-            # A dialogue ends at the judged turn, so that a turn is the last one of its dialogue.
-            levels["dialogue" if request.turn is None else "last"].append(i)
-        for level, rows in levels.items():
-            if rows:
-                scored = self.judge.score(
-                    [requests[i].dialogue for i in rows],
-                    level=level,
-                    dimensions=self.own(dimensions),
-                    token_budget=token_budget,
-                    unknown_language="allow",  # the hybrid warns
-                )
-                judgements.update(zip(rows, scored, strict=True))
-        return [judgements[i] for i in range(len(requests))]
 
     def record(self) -> dict[str, Any]:
         """Returns the member's part of the hybrid's config.json."""
@@ -101,7 +76,7 @@ class Member:
             "signature": str(self.judge.signature()),
         }
         if self.settings is not None:
-            record["settings"], record["needs"] = to_saved(self.settings, self.name, None)
+            record["settings"], record["needs"] = to_saved(self.settings, self.name)
         return record
 
     def save(self, folder: Path) -> None:
@@ -117,8 +92,7 @@ class Member:
         """Returns the options that loading the saved member needs and its folder may not have."""
         if self.settings is None:
             return self.judge.load_options()
-        _, needed = to_saved(self.settings, self.name, None)
-        return {key: self.settings[key] for key in needed}
+        return {key: self.settings[key] for key in to_saved(self.settings, self.name)[1]}
 
 
 def open_member(name: str, config: MemberConfig) -> Member:
@@ -139,63 +113,33 @@ def load_member(
     ``options`` are of the hybrid's ``from_pretrained``: those under the member's name are its own,
     ``device`` and ``dtype`` go to every member with a model here. Raises JudgeLoadError.
     """
-    settings, own = saved["settings"], dict(options.get(name) or {})
+    place = folder / MEMBERS / name
+    if not _NAME.fullmatch(name) or not place.resolve().is_relative_to(folder.resolve()):
+        raise JudgeLoadError(
+            f"{folder}: the member {name!r} is a path or a link that leads out of the folder",
+            hint="this folder was not written by medal-judges, or was changed",
+        )
+    own = dict(options.get(name) or {})
     shared = {k: v for k, v in options.items() if k in OPTIONS}
-    if settings is None:
-        judge = Judge.from_pretrained(member_folder(folder, name), **(shared | own))
+    if saved["settings"] is None:
+        judge = Judge.from_pretrained(place, **(shared | own))
         return Member(name, judge, saved["dimensions"])
-    settings = from_saved(saved, name, folder, own)
+    settings = _from_saved(saved, name, folder, own)
     for key, value in own.items():  # field by field: ``llm: {device: cuda}`` keeps the saved model
         there = settings.get(key)
-        if isinstance(there, Mapping) and isinstance(value, Mapping):
-            value = {**there, **value}
-        settings[key] = value
+        merge = isinstance(there, Mapping) and isinstance(value, Mapping)
+        settings[key] = {**there, **value} if merge else value
     settings |= placed(settings, shared, f"member {name}", strict=False)
-    described = judge_of_settings(settings, f"member {name}")
-    assert isinstance(described, Judge)
-    return Member(name, described, saved["dimensions"], settings)
-
-
-def check_member(member: Member, dimension: Dimension) -> None:
-    """Raises ConfigError if ``member`` lacks ``dimension`` or has it with the other good end."""
-    own = member.own_name(dimension.name)
-    if not member.has(dimension.name):
-        raise ConfigError(
-            f"member {member.name} has no dimension {own!r}",
-            hint=f"it has: {', '.join(d.name for d in member.judge.dimensions)}; map one with "
-            f"members.{member.name}.dimensions: {{{dimension.name}: ITS_NAME}}",
-        )
-    if (good := member.judge.dimension(own).good) != dimension.good:
-        raise ConfigError(
-            f"member {member.name}: the good end of {own!r} is {good!r}, that of "
-            f"{dimension.name!r} is {dimension.good!r}",
-            hint="map the dimension to one with the same good end",
-        )
+    return Member(
+        name, judge_of_settings(settings, f"member {name}"), saved["dimensions"], settings
+    )
 
 
 # -- settings in the folder of a hybrid --------------------------------------------------------
 
 
-def require_name(name: object, folder: Path) -> None:
-    """Raises JudgeLoadError for a member's name that could lead out of the folder."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise JudgeLoadError(
-            f"{folder}: a member is called {name!r}",
-            hint="a name has letters, digits, _ and - only; this folder was not written by "
-            "medal-judges, or was changed",
-        )
-
-
-def member_folder(folder: Path, name: str) -> Path:
-    """Returns the folder of the member ``name``. Raises JudgeLoadError if it leaves ``folder``."""
-    place = folder / MEMBERS / name
-    if not place.resolve().is_relative_to(folder.resolve()):
-        raise JudgeLoadError(f"{folder}: the member {name} is a link that leads out of the folder")
-    return place
-
-
 def to_saved(
-    settings: Mapping[str, object], name: str, folder: Path | None
+    settings: Mapping[str, Any], name: str, folder: Path | None = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Returns (settings for config.json, settings that the user must give: name -> used value).
 
@@ -215,28 +159,27 @@ def to_saved(
         if isinstance(model, str) and not _is_hub_id(model):
             needed[key] = Path(model).name
     if "llm" in settings:
-        llm = settings["llm"]
-        own = llm
+        llm = saved["llm"]
         if isinstance(llm, Mapping):
-            own = {k: v for k, v in llm.items() if k not in _MACHINE}
-        if _foreign(own) is None:
-            saved["llm"] = own
-        elif isinstance(llm, str | Mapping):
-            config = llm_config(llm)
-            needed["llm"] = f"{config.backend}:{Path(config.model).name}"
-        else:
+            saved["llm"] = {k: v for k, v in llm.items() if k not in _MACHINE}
+        if _foreign(saved["llm"]) is not None:
             needed["llm"] = llm.name if isinstance(llm, LanguageModel) else type(llm).__name__
+            if isinstance(llm, str | Mapping):
+                config = llm_config(llm)
+                needed["llm"] = f"{config.backend}:{Path(config.model).name}"
     return {k: v for k, v in saved.items() if k not in needed}, needed
 
 
-def from_saved(
+def _from_saved(
     saved: Mapping[str, Any], name: str, folder: Path, own: Mapping[str, object]
 ) -> dict[str, Any]:
-    """Returns the settings in ``saved`` (of config.json), with files as paths in ``folder``.
+    """The settings in ``saved`` (of config.json), with files as paths in ``folder``.
 
-    ``own`` is what the user gives. Raises JudgeLoadError that names a setting which a folder may
-    not have, or which the user must give.
+    ``own`` are the user's. Raises JudgeLoadError that names a setting which a folder may not have,
+    or which the user must give.
     """
+    from huggingface_hub.constants import HF_HUB_CACHE
+
     settings: dict[str, Any] = dict(saved["settings"])
     where = f"{folder}: member {name}"
     if settings.get("family") == "hybrid":
@@ -250,25 +193,23 @@ def from_saved(
                 f'Judge.from_pretrained(folder, {name}={{"{key}": ...}})',
             )
     foreign: list[tuple[str, object]] = []
+    # The Hub's cache has a judge's files as links.
+    homes = (folder.resolve(), Path(HF_HUB_CACHE).resolve())
     for place, value in list(_files(settings)):
-        inside = f"{MEMBERS}/{name}/"
-        if value.startswith(inside):
-            path = member_folder(folder, name) / value.removeprefix(inside)
-            plain = _FILE.fullmatch(path.name) and value == inside + path.name
-            if plain and _is_own(path, folder):
+        file = value.removeprefix(f"{MEMBERS}/{name}/")
+        path = folder / MEMBERS / name / file
+        if file != value and _FILE.fullmatch(file) and path.is_file():
+            if any(path.resolve().is_relative_to(home) for home in homes):
                 _put(settings, place, str(path))
                 continue
-        elif _SHIPPED.fullmatch(value) and not Path(value).exists():
+        elif file == value and _SHIPPED.fullmatch(value) and not Path(value).exists():
             continue
         foreign.append((".".join(place), value))
-    for key in _MODELS:
-        model = settings.get(key)
-        if isinstance(model, str) and not _is_hub_id(model):
-            foreign.append((key, model))
+    models = [(key, settings[key]) for key in _MODELS if isinstance(settings.get(key), str)]
+    foreign += [(key, model) for key, model in models if not _is_hub_id(model)]
     if "llm" in settings and (setting := _foreign(settings["llm"])) is not None:
         foreign.append(setting)
-    if foreign:
-        key, wrong = foreign[0]
+    for key, wrong in foreign:
         raise JudgeLoadError(
             f"{where} sets {key} to {wrong!r:.80}: a judge folder decides no server, key or cache, "
             "and no path outside itself",
@@ -278,16 +219,14 @@ def from_saved(
     return settings
 
 
-def _files(settings: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], str]]:
+def _files(settings: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
     """(place, value) of each setting that names a file."""
     # ``pool`` is a file of the follow-up judge; elsewhere it is a way to pool repeats.
     names = (*_FILES, "pool") if settings.get("family") == "followup" else _FILES
-    for name in names:
-        if isinstance(value := settings.get(name), str):
-            yield (name,), value
-    select = settings.get("select")
-    if isinstance(select, Mapping) and isinstance(select.get("prompt"), str):
-        yield ("select", "prompt"), select["prompt"]
+    places = [((name,), settings.get(name)) for name in names]
+    if isinstance(select := settings.get("select"), Mapping):
+        places.append((("select", "prompt"), select.get("prompt")))
+    yield from ((place, value) for place, value in places if isinstance(value, str))
 
 
 def _put(settings: dict[str, Any], place: tuple[str, ...], value: str) -> None:
@@ -298,14 +237,6 @@ def _put(settings: dict[str, Any], place: tuple[str, ...], value: str) -> None:
 
 def _is_hub_id(value: str) -> bool:
     return bool(_HUB_ID.fullmatch(value)) and ".." not in value and not Path(value).exists()
-
-
-def _is_own(path: Path, folder: Path) -> bool:
-    """Whether ``path`` is a file of ``folder``; the Hub's cache has a judge's files as links."""
-    from huggingface_hub.constants import HF_HUB_CACHE
-
-    homes = (folder.resolve(), Path(HF_HUB_CACHE).resolve())
-    return path.is_file() and any(path.resolve().is_relative_to(home) for home in homes)
 
 
 def _foreign(llm: object) -> tuple[str, object] | None:

@@ -12,22 +12,14 @@ import torch
 
 from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import ScoreRequest
-from medal_judges.models.base.learned import LearnedState
 from medal_judges.models.base.saving import write_config
 from medal_judges.models.device import cast_weights, torch_device, torch_dtype
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Continuation, Message
 from medal_judges.models.llm.settings import llm_config
-from medal_judges.models.lora.base import (
-    TOKENIZER,
-    adapted,
-    load_adapter,
-    load_base,
-    load_tokenizer,
-    save_adapter,
-    with_base,
-)
+from medal_judges.models.lora import base
 from medal_judges.models.lora.config import LoraConfig
+from medal_judges.models.lora.judge import PROMPT, RUBRIC
 from medal_judges.models.prompted.builder import PromptQuestion
 from medal_judges.models.prompted.judge import PromptedConfig, PromptedJudge
 from medal_judges.models.prompted.prompt import load_prompt
@@ -38,9 +30,6 @@ from medal_judges.records.signature import Signature
 if TYPE_CHECKING:
     from peft import PeftModel
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-RUBRIC = "rubric.yaml"
-PROMPT = "prompt.yaml"
 
 
 class GenerativeLoraJudge(PromptedJudge):
@@ -68,19 +57,15 @@ class GenerativeLoraJudge(PromptedJudge):
         self.place(device, dtype)
         self.tokenizer = tokenizer
         self.calibration: dict[str, Calibration] = {}  # none: the numbers are written
-        # The layers with adapters, without PEFT's wrapper: likelihoods are read off the body.
-        base = getattr(network, "get_base_model", None)
-        inner: Any = network if base is None else base()
-        # Its weights are told by the judge's revision, which is of the files.
+        # The layers with adapters, without PEFT's wrapper: likelihoods come from the body.
+        inner: Any = network.get_base_model() if hasattr(network, "get_base_model") else network
+        # The judge's revision, which is of the files, covers its weights.
         model = LocalModel(
-            inner,
-            tokenizer,
-            name=config.base.replace(":", "/"),
-            thinking=0,
-            weights="adapted",
+            inner, tokenizer, name=config.base.replace(":", "/"), thinking=0, weights="adapted"
         )
         model.context = min(model.context, config.max_tokens + config.answer_tokens)
         self.template = model.template
+        self.template.prefix([Message("user", "?")], "assistant")  # a broken one is found now
         super().__init__(prompted.model_copy(update={"llm": model}))
 
     def place(self, device: str | torch.device | None, dtype: str) -> None:
@@ -102,41 +87,14 @@ class GenerativeLoraJudge(PromptedJudge):
         rubric: str,
         device: str | torch.device | None = None,
     ) -> GenerativeLoraJudge:
-        """A fresh judge on ``config.base``; adapters drawn from torch's seed."""
-        prompted = _settings(config, name, rubric, config.prompt, dimensions)
-        model = adapted(load_base(config, device=device), config)
-        return cls(model, load_tokenizer(config), config, prompted, device=device)
-
-    @classmethod
-    def load_saved(
-        cls,
-        folder: Path,
-        config: LoraConfig,
-        state: LearnedState,
-        device: str | torch.device | None,
-        dtype: str,
-    ) -> GenerativeLoraJudge:
-        """The judge saved in ``folder``; see LoraJudge.load."""
-        rubric, prompt = str(folder / RUBRIC), str(folder / PROMPT)
-        network = load_adapter(config, folder, device)
-        tokenizer = load_tokenizer(config, folder / TOKENIZER)
-        judge = cls(
-            network,
-            tokenizer,
-            config,
-            _settings(config, state["name"], rubric, prompt, state["dimensions"]),
-            facts=state["facts"],
-            device=device,
-            dtype=dtype,
-        )
-        judge.template.prefix([Message("user", "?")], "assistant")  # a broken one is found now
-        return judge
+        """Returns a new judge on ``config.base``; adapters drawn from torch's seed."""
+        prompted = prompted_config(config, name, rubric, config.prompt, dimensions)
+        return cls(*base.fresh(config, device), config, prompted, device=device)
 
     def _save(self, folder: Path) -> None:
         import yaml
 
-        save_adapter(self.net, self.lora, folder)
-        self.tokenizer.save_pretrained(folder / TOKENIZER)
+        base.save(self.net, self.tokenizer, self.lora, folder)
         rubric = {"dimensions": [d.to_record() for d in self.dimensions]}
         texts = {RUBRIC: rubric, PROMPT: self.prompt.model_dump(mode="json")}
         for name, content in texts.items():
@@ -149,7 +107,7 @@ class GenerativeLoraJudge(PromptedJudge):
         seed = self.facts.get("seed")
         return replace(
             super().signature(),
-            revision=with_base(self.revision, self.lora),
+            revision=base.with_base(self.revision, self.lora),
             base=self.lora.base,
             dtype=self.dtype,
             seed=seed if isinstance(seed, int) else None,
@@ -164,7 +122,7 @@ class GenerativeLoraJudge(PromptedJudge):
         units: Mapping[str, float],
         comments: Mapping[str, str],
     ) -> tuple[list[int], list[int]]:
-        """(ids of the prompt, ids of the answer with its end) of one question.
+        """Returns (ids of the prompt, ids of the answer with its end) of one question.
 
         ``units`` are the labels on [0, 1] of all the question's dimensions.
         """
@@ -178,27 +136,28 @@ class GenerativeLoraJudge(PromptedJudge):
     def answer(
         self, question: PromptQuestion, units: Mapping[str, float], comments: Mapping[str, str]
     ) -> str:
-        """The JSON text that the prompt asks for, written as the grammar writes it."""
+        """Returns the JSON text that the prompt asks for, written as the grammar writes it."""
         builder = self.builder(None)
         fields = builder.resolved.answer
-        said: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for d, w in zip(question.dimensions, question.fields, strict=True):
             low, high = w.scale
             value = low + units[d.name] * (high - low)
             number = int(value + 0.5) if builder.whole(d) else round(value, 2)
             comment = comments.get(d.name, "")[: self.lora.comment_chars]
             entry = {fields.score: number, fields.comment: comment}
-            said[w.key] = entry if fields.comment else number
+            values[w.key] = entry if fields.comment else number
         if builder.resolved.layout.ask == "each":
-            only = next(iter(said.values()))
+            only = next(iter(values.values()))
             return json.dumps(only if isinstance(only, dict) else {fields.score: only})
-        return json.dumps(said, ensure_ascii=False)
+        return json.dumps(values, ensure_ascii=False)
 
 
-def _settings(
+def prompted_config(
     config: LoraConfig, name: str, rubric: str, prompt: str, dimensions: Sequence[Dimension]
 ) -> PromptedConfig:
-    load_prompt(prompt)  # a wrong name is told before weights are read
+    """Returns the settings of the prompted judge that asks the adapted model."""
+    load_prompt(prompt)  # reports a wrong name before weights are read
     return PromptedConfig(
         name=name,
         llm=llm_config(config.base),

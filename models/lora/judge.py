@@ -19,15 +19,7 @@ from medal_judges.models.device import set_attention
 from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.protocol import Message
 from medal_judges.models.llm.truncation import oldest_kept
-from medal_judges.models.lora.base import (
-    TOKENIZER,
-    adapted,
-    load_adapter,
-    load_base,
-    load_tokenizer,
-    save_adapter,
-    with_base,
-)
+from medal_judges.models.lora import base
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
@@ -38,6 +30,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 HEADS_NAME = "heads.safetensors"
+RUBRIC, PROMPT = "rubric.yaml", "prompt.yaml"  # of a generative judge
 
 
 class LoraNet(nn.Module):
@@ -53,24 +46,24 @@ class LoraNet(nn.Module):
 
     @property
     def heads(self) -> list[dict[str, Head]]:
-        """One member's heads by dimension."""
+        """The heads by dimension, of one member."""
         return [dict(self.scorers.items())]  # type: ignore[arg-type]
 
     def last_vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Vector [B, H] of each row's last token that is not padding, by ``mask`` [B, L]."""
+        """Returns the vector [B, H] of each row's last token by ``mask`` [B, L], not padding."""
         vectors: Tensor = self.body(input_ids=ids, attention_mask=mask).last_hidden_state
         places = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
         last = (places * mask).argmax(dim=1)
         return vectors[torch.arange(len(ids), device=ids.device), last].float()
 
     def forward(self, ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
-        """Logits [B, outputs] per dimension."""
+        """Returns logits [B, outputs] per dimension."""
         turns = self.last_vectors(ids, mask).unsqueeze(1)
         whole = turns.new_ones(len(turns), 1)
         return {name: head(turns, whole)[0] for name, head in self.scorers.items()}
 
     def combine(self, members: Sequence[Mapping[str, Tensor]], name: str) -> Tensor:
-        """The one member's logits."""
+        """Returns the one member's logits."""
         return members[0][name].float()
 
 
@@ -101,7 +94,7 @@ class LoraJudge(NetworkJudge):
         self.truncation = f"oldest turns beyond {config.max_tokens} tokens"
 
     def place(self, device: str | torch.device | None, dtype: str) -> None:
-        """A quantised body stays where it is, for it cannot be moved, and the heads go there."""
+        """A quantised body cannot be moved; the heads go to its device."""
         if self.config.quantize is None:
             super().place(device, dtype)
             return
@@ -119,39 +112,43 @@ class LoraJudge(NetworkJudge):
         name: str = "lora",
         device: str | torch.device | None = None,
     ) -> LoraJudge:
-        """A fresh judge on ``config.base``; adapters and heads drawn from torch's seed."""
-        net = LoraNet(adapted(load_base(config, device=device), config), config, dimensions)
-        return cls(net, load_tokenizer(config), config, dimensions, name=name, device=device)
+        """Returns a new judge on ``config.base``; adapters and heads drawn from torch's seed."""
+        model, tokenizer = base.fresh(config, device)
+        net = LoraNet(model, config, dimensions)
+        return cls(net, tokenizer, config, dimensions, name=name, device=device)
 
     def signature(self) -> Signature:
-        return replace(super().signature(), revision=with_base(self.revision, self.config))
+        return replace(super().signature(), revision=base.with_base(self.revision, self.config))
 
     def _save(self, folder: Path) -> None:
-        save_adapter(self.net.body, self.config, folder)
-        write_weights(
-            {k: v.float() for k, v in self.net.scorers.state_dict().items()}, folder / HEADS_NAME
-        )
-        self.tokenizer.save_pretrained(folder / TOKENIZER)
+        base.save(self.net.body, self.tokenizer, self.config, folder)
+        heads = {k: v.float() for k, v in self.net.scorers.state_dict().items()}
+        write_weights(heads, folder / HEADS_NAME)
         self.write_state(folder)
 
     @staticmethod
     def load(
         folder: Path, *, device: str | torch.device | None = None, dtype: str = "fp32"
     ) -> Judge:
-        """The judge saved in ``folder``, scoring or generative. Its base comes from the Hub's cache
-        (or the Hub) unless it was merged.
+        """Loads the judge saved in ``folder``, scoring or generative. Its base comes from the Hub's
+        cache (or the Hub) unless it was merged.
 
-        Raises JudgeLoadError when weights are missing or any key of adapters or heads does not fit.
+        Raises JudgeLoadError if weights are missing or any key of adapters or heads does not fit.
         """
         saved = read_config(folder)
         config, state = LoraConfig(**saved["lora"]), learned_state(saved)
+        model, tokenizer = base.load(config, folder, device)
         if config.head == "generative":
-            from medal_judges.models.lora.generative import GenerativeLoraJudge
+            from medal_judges.models.lora.generative import GenerativeLoraJudge, prompted_config
 
-            return GenerativeLoraJudge.load_saved(folder, config, state, device, dtype)
-        net = LoraNet(load_adapter(config, folder, device), config, state["dimensions"])
+            rubric, prompt = str(folder / RUBRIC), str(folder / PROMPT)
+            prompted = prompted_config(config, state["name"], rubric, prompt, state["dimensions"])
+            facts = state["facts"]
+            return GenerativeLoraJudge(
+                model, tokenizer, config, prompted, facts=facts, device=device, dtype=dtype
+            )
+        net = LoraNet(model, config, state["dimensions"])
         load_weights(net.scorers, folder / HEADS_NAME)
-        tokenizer = load_tokenizer(config, folder / TOKENIZER)
         judge = LoraJudge(net, tokenizer, config, device=device, dtype=dtype, **state)
         judge.encode(Dialogue("", (Turn("user", "?"),)))  # a broken template is found now
         return judge
@@ -159,7 +156,8 @@ class LoraJudge(NetworkJudge):
     # -- the hooks of Judge ----------------------------------------------------------------------
 
     def encode(self, dialogue: Dialogue) -> tuple[list[int], int]:
-        """(token ids, whole oldest turns dropped). A last turn too long alone keeps its end."""
+        """Returns (token ids, whole oldest turns dropped). A last turn too long alone keeps its
+        end."""
         messages = [Message(t.role, t.content) for t in dialogue.turns]
         limit = self.config.max_tokens
 
@@ -180,17 +178,4 @@ class LoraJudge(NetworkJudge):
     ) -> list[Judgement]:
         ids, mask = pad_rows([request.payload for request in requests], self.pad)
         logits = self.net(ids.to(self.device), mask.to(self.device))
-        rows: list[tuple[dict[str, float | None], dict[str, list[float]]]]
-        rows = [({}, {}) for _ in requests]
-        for name in dimensions:
-            answers = self.net.heads[0][name].answers(logits[name].cpu(), self.fitted(name))
-            for (scores, distributions), score, chances in zip(rows, *answers, strict=True):
-                scores[name] = score
-                if chances:
-                    distributions[name] = chances
-        return [
-            Judgement(
-                scores=scores, distributions=distributions, details=self.interval_details(scores)
-            )
-            for scores, distributions in rows
-        ]
+        return self.judged({name: logits[name].cpu() for name in dimensions})

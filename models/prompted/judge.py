@@ -220,9 +220,7 @@ class PromptedJudge(BasePromptedJudge):
             tail = text[end : end + 1].strip() if ratings.ambiguous and span else ""
             before, eos = text[:start], ratings.ambiguous and not tail
             chat = each.chat.messages
-            asks = [
-                Continuation(messages, r + tail, "assistant", before, eos) for r in ratings.texts
-            ]
+            asks = [Continuation(chat, r + tail, "assistant", before, eos) for r in ratings.texts]
             continuations.append(asks)
         scored = grouped_likelihoods(self.llm, continuations, [each.owner for each, _ in named])
         for (each, name), (likelihoods, usage) in zip(named, scored, strict=True):

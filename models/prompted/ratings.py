@@ -28,10 +28,9 @@ from medal_judges.models.prompted.answers import (
     shown,
 )
 from medal_judges.models.prompted.builder import PromptBuilder
-from medal_judges.records.details import known_details
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Judgement
-from medal_judges.records.rating import rescale
+from medal_judges.records.judgement import Judgement, known_details
+from medal_judges.records.labelled import rescale
 
 SHAPE = AnswerShape(format="number", line="any")
 MOST_LEVELS = 11  # more whole numbers than this are not one token each

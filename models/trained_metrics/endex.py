@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.trained_metrics.checkpoint import CheckpointConfig, public_name
-from medal_judges.models.trained_metrics.turn_metric import Queries, TurnMetric
+from medal_judges.models.trained_metrics.turn_metric import CheckpointConfig, Queries, TurnMetric
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 
@@ -47,8 +46,7 @@ class EnDexJudge(TurnMetric[EnDexConfig]):
         super().__init__(config, network, tokenizer)
         if network.config.num_labels != 2:
             raise ConfigError(
-                f"{config.name}: EnDex has two classes, {public_name(config.model)} has "
-                f"{network.config.num_labels}"
+                f"{config.name}: EnDex has two classes, this model {network.config.num_labels}"
             )
         self.dimensions = load_rubric(config.rubric)
         # RoBERTa counts positions from after the padding id: 514 of them hold 512 tokens.
@@ -67,7 +65,7 @@ class EnDexJudge(TurnMetric[EnDexConfig]):
         return super().from_settings(settings)
 
     def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
-        ids = tuple(self.tokenizer(self.plain(dialogue.turns[turn].content)).input_ids)
+        ids = tuple(self.tokenizer(self.marks.broken_up(dialogue.turns[turn].content)).input_ids)
         for dimension in self.dimensions:
             if len(ids) <= self.max_tokens:
                 queries.asked.append((dimension.name, turn, ids))

@@ -1,31 +1,30 @@
-"""What UniEval and EnDex share: questions about single assistant turns, pooled over a dialogue.
+"""What UniEval and EnDex share: a published network, read from safetensors only, that answers
+questions about single assistant turns.
 
-Both read one answer of the assistant. At level dialogue the score is the mean over all assistant
-turns, each read with the turns before it; the papers define no score of a dialogue.
+At level dialogue the score is the mean over all assistant turns, each read with the turns before
+it; the papers define no score of a dialogue.
 """
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from medal_judges.config import build_config
-from medal_judges.errors import JudgeLoadError
+from medal_judges.config import Config, build_config
+from medal_judges.errors import JudgeLoadError, MedalError
+from medal_judges.models.base.hub import download
 from medal_judges.models.base.judge import Judge, ScoreRequest
-from medal_judges.models.base.learned import rubric_hash
+from medal_judges.models.base.saving import require_data_only
 from medal_judges.models.batching import budget_batches, pad_rows, retry_on_oom
+from medal_judges.models.device import Dtype, torch_device, torch_dtype
 from medal_judges.models.model_files import network_hash, tokenizer_hash
 from medal_judges.models.special_tokens import SpecialTokens
-from medal_judges.models.trained_metrics.checkpoint import (
-    CheckpointConfig,
-    load_checkpoint,
-    public_name,
-)
-from medal_judges.records.contributions import Contributions
 from medal_judges.records.dialogue import Dialogue, Turn
-from medal_judges.records.judgement import Judgement
+from medal_judges.records.judgement import Contributions, Judgement
 from medal_judges.records.signature import Signature, content_hash
 from medal_judges.storage.process_lock import ProcessLock
 
@@ -33,8 +32,88 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+_FILES = ("*.json", "*.safetensors", "*.model", "*.txt")  # of a checkpoint, without pickles
+_LAYER = re.compile(r"\.(?:layer|layers|block|h)\.\d+\.")  # a training head may be left over
 TokenIds = tuple[int, ...]
+
+
+class CheckpointConfig(Config):
+    """``model``: a folder or hub id at ``revision``. ``tokenizer``: its source if the model brings
+    none. ``device``: by default the GPU if there is one."""
+
+    name: str
+    model: str
+    revision: str | None = None
+    tokenizer: str | None = None
+    rubric: str
+    device: str | None = None
+    dtype: Dtype = "fp32"
+
+
 C = TypeVar("C", bound=CheckpointConfig)
+
+
+def load_checkpoint(
+    config: CheckpointConfig, network_class: str
+) -> tuple[Any, PreTrainedTokenizerBase]:
+    """Loads (network in evaluation mode on its device, tokenizer) of a published model.
+
+    ``network_class`` is the class of transformers for the checkpoint. Raises JudgeLoadError; also
+    for weights in a pickle only, because opening a pickle can run code.
+    """
+    import transformers
+
+    def folder_of(model: str, revision: str | None) -> Path:
+        return Path(model) if Path(model).is_dir() else download(model, revision, patterns=_FILES)
+
+    model, kind = config.model, getattr(transformers, network_class)
+    short = model.rstrip("/").rsplit("/", 1)[-1]
+    folder = folder_of(model, config.revision)
+    if not any(folder.glob("*.safetensors")):
+        convert = " && ".join(
+            f'python -c "from transformers import {cls} as M; '
+            f"M.from_pretrained('{model}').save_pretrained('{short}-safetensors')\""
+            for cls in (network_class, "AutoTokenizer")
+        )
+        raise JudgeLoadError(
+            f"{model}: there is no safetensors file, and weights are read from nothing else "
+            "(a pickle can run code when it is opened)",
+            hint=f"if you trust the model, convert it once:\n  {convert}\n"
+            f"  and then: model={short}-safetensors; or, if the Hub has a pull request with "
+            "converted weights: revision=refs/pr/N",
+        )
+    words = folder_of(config.tokenizer, None) if config.tokenizer else folder
+    require_data_only(folder)
+    device = torch_device(config.device)
+    local = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        shape = transformers.AutoConfig.from_pretrained(folder, **local)
+        if shape.model_type != kind.config_class.model_type:
+            raise ValueError(f"it is a {shape.model_type}, not a {kind.config_class.model_type}")
+        network, loading = kind.from_pretrained(
+            folder,
+            dtype=torch_dtype(config.dtype, device),
+            use_safetensors=True,
+            output_loading_info=True,
+            **local,
+        )
+        # transformers would only warn: it draws missing weights at random, and drops others.
+        missing = {*loading["missing_keys"], *map(str, loading.get("mismatched_keys", ()))}
+        spare = {name for name in loading["unexpected_keys"] if _LAYER.search(name)}
+        if missing or spare:
+            what = "missing" if missing else "left over"
+            raise ValueError(f"weights are {what}: {', '.join(sorted(missing or spare)[:6])}")
+        tokenizer = transformers.AutoTokenizer.from_pretrained(words, **local)
+    except MedalError:
+        raise
+    except Exception as error:  # whatever a library raises for damaged files
+        raise JudgeLoadError(
+            f"cannot load {model}: {error}",
+            hint=f"are all files of {short} there, and is it of this kind? A tokenizer that comes "
+            "as a .model file alone needs: pip install sentencepiece; another one's: "
+            "tokenizer=ORG/NAME",
+        ) from error
+    return network.to(device).eval(), tokenizer
 
 
 @dataclass(slots=True)
@@ -49,16 +128,6 @@ class Queries:
     asked: list[tuple[str, int, TokenIds]] = field(default_factory=list)
     unseen: set[int] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
-
-    def by_turn(
-        self, dimension: str, probabilities: Mapping[TokenIds, float]
-    ) -> dict[int, list[float]]:
-        """Returns turn index -> probabilities of its sentences (or its one probability)."""
-        turns: dict[int, list[float]] = {}
-        for name, turn, ids in self.asked:
-            if name == dimension:
-                turns.setdefault(turn, []).append(probabilities[ids])
-        return turns
 
 
 class TurnMetric(Judge, Generic[C]):
@@ -78,7 +147,7 @@ class TurnMetric(Judge, Generic[C]):
     ) -> None:
         self.config, self.name = config, config.name
         self.network, self.tokenizer = network, tokenizer
-        self.marks = SpecialTokens(tokenizer)
+        self.marks = SpecialTokens(tokenizer)  # broken up in turns, which cannot add fields
         self.computing = ProcessLock()
         self.revision = content_hash([network_hash(network), tokenizer_hash(tokenizer)])
 
@@ -90,26 +159,21 @@ class TurnMetric(Judge, Generic[C]):
         try:  # finds a wrong config now, and not in the first dialogue
             list(judge.score([Dialogue("", (Turn("user", "?"), Turn("assistant", "Yes.")))]))
         except Exception as error:
+            why = f"{type(error).__name__}: {error}"[:500]
             raise JudgeLoadError(
-                f"{config.model}: its network does not answer: {type(error).__name__}: {error}"[
-                    :500
-                ],
+                f"{config.model}: its network does not answer: {why}",
                 hint="copy or download the whole folder again",
             ) from error
         return judge
 
     def signature(self) -> Signature:
-        from medal_judges import __version__
-
-        return Signature(
-            judge=self.name,
+        model = self.config.model  # of a folder the name without its path
+        return self.signed(
             revision=self.revision,
-            base=public_name(self.config.model),
+            base=Path(model).resolve().name if Path(model).is_dir() else model,
             prompt=self.prompt_hash,
-            rubric=rubric_hash(self.dimensions),
             dtype=self.config.dtype,
             truncation=self.truncation,
-            version=__version__,
         )
 
     @abstractmethod
@@ -120,9 +184,17 @@ class TurnMetric(Judge, Generic[C]):
     def _probability(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Returns the probability [B] for each row of ``ids`` [B, L]."""
 
-    def plain(self, text: str) -> str:
-        """Returns ``text`` with special tokens broken up: a turn cannot add fields."""
-        return self.marks.broken_up(text)
+    def _needed(self, dimensions: Sequence[str]) -> set[str]:
+        """The dimensions whose queries are needed for ``dimensions``."""
+        return set(dimensions)
+
+    def _turn_values(
+        self, dimension: str, answers: Mapping[str, Mapping[int, list[float]]]
+    ) -> tuple[dict[int, float], bool]:
+        """Returns turn index -> value, by default the mean over the turn's sentences; and whether
+        values have an upper bound of 1. ``answers``: dimension -> turn -> probabilities."""
+        own = answers.get(dimension, {})
+        return {turn: sum(values) / len(values) for turn, values in own.items()}, True
 
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
         for request in requests:
@@ -153,10 +225,6 @@ class TurnMetric(Judge, Generic[C]):
             probabilities.update(zip(batch, retry_on_oom(forward, batch), strict=True))
         return [self._judged(request, dimensions, probabilities) for request in requests]
 
-    def _needed(self, dimensions: Sequence[str]) -> set[str]:
-        """The dimensions whose queries are needed for ``dimensions``."""
-        return set(dimensions)
-
     def _judged(
         self,
         request: ScoreRequest,
@@ -168,13 +236,17 @@ class TurnMetric(Judge, Generic[C]):
         contributions: dict[str, Contributions] = {}
         details: dict[str, dict[str, Any]] = {}
         queries: Queries = request.payload
+        answers: dict[str, dict[int, list[float]]] = {}
+        for name, turn, ids in queries.asked:
+            if ids in probabilities:
+                answers.setdefault(name, {}).setdefault(turn, []).append(probabilities[ids])
         for name in dimensions:
             dimension = self.dimension(name)
-            turns = self._turn_values(queries, name, probabilities)
+            turns, bounded = self._turn_values(name, answers)
             if not turns:
                 continue
             raw = sum(turns.values()) / len(turns)
-            if self._unbounded(name):
+            if not bounded:  # x / (1 + x) keeps ranks
                 scores[name] = dimension.from_unit(raw / (1 + raw))
                 details[name] = {"raw": raw}
                 continue
@@ -198,15 +270,3 @@ class TurnMetric(Judge, Generic[C]):
             failure=reasons if missing else None,
             details=details,
         )
-
-    def _unbounded(self, dimension: str) -> bool:
-        """Whether values have no upper bound: x becomes x / (1 + x) on the scale, which keeps
-        ranks, and the value itself is ``raw`` in the details."""
-        return False
-
-    def _turn_values(
-        self, queries: Queries, dimension: str, probabilities: Mapping[TokenIds, float]
-    ) -> dict[int, float]:
-        """Returns turn index -> value, the mean over the turn's sentences."""
-        parts = queries.by_turn(dimension, probabilities)
-        return {turn: sum(values) / len(values) for turn, values in parts.items()}

@@ -11,8 +11,12 @@ from pydantic import Field
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.llm.truncation import oldest_kept
-from medal_judges.models.trained_metrics.checkpoint import CheckpointConfig
-from medal_judges.models.trained_metrics.turn_metric import Queries, TokenIds, TurnMetric
+from medal_judges.models.trained_metrics.turn_metric import (
+    CheckpointConfig,
+    Queries,
+    TokenIds,
+    TurnMetric,
+)
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.signature import content_hash
@@ -44,15 +48,6 @@ class InputLayout(Config):
     turn_separator: str
     history_end: str
     questions: dict[str, UniEvalQuestion]
-
-    def text(self, question: UniEvalQuestion, fields: Mapping[str, str]) -> str:
-        """Returns the input for ``question``."""
-        parts = [f"question: {question.question}", *(f"{k}: {fields[k]}" for k in question.fields)]
-        return self.separator.join(parts)
-
-    def history(self, turns: Sequence[str]) -> str:
-        """Returns the turns before the answer as one field."""
-        return self.turn_separator.join(turns) + self.history_end if turns else ""
 
 
 class UniEvalConfig(CheckpointConfig):
@@ -103,8 +98,12 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
         self.truncation = f"oldest turns beyond {config.max_tokens} tokens"
 
     def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
-        texts = [self.plain(t.content).strip() for t in dialogue.turns[: turn + 1]]
-        fact = self.plain(self._fact(dialogue))
+        texts = [self.marks.broken_up(t.content).strip() for t in dialogue.turns[: turn + 1]]
+        before, limit, fact = texts[:-1], self.config.max_tokens, ""
+        for key in reversed(self.config.fact_keys):  # the first one with text counts
+            value = dialogue.context.get(key)
+            text = "\n".join(map(str, value)) if isinstance(value, list) else str(value or "")
+            fact = self.marks.broken_up(text.strip()) or fact
         for name in self.parts:
             question = self.layout.questions[name]
             if question.needs_fact and not fact:
@@ -112,8 +111,7 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
                 queries.refused.setdefault(name, f"the dialogue brings no fact ({keys})")
                 continue
             answers = sentences(texts[-1]) if question.by == "sentence" else [texts[-1]]
-            inputs = [self._fitted(question, answer, texts[:-1], fact) for answer in answers]
-            limit = self.config.max_tokens
+            inputs = [self._fitted(question, answer, before, fact) for answer in answers]
             if too_long := [len(ids) for ids, _ in inputs if len(ids) > limit]:
                 queries.unseen.add(turn)
                 reason = f"an input of {too_long[0]} tokens without history; {limit} fit"
@@ -127,22 +125,18 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
         self, question: UniEvalQuestion, answer: str, before: Sequence[str], fact: str
     ) -> tuple[TokenIds, int]:
         """(token ids with the newest turns that fit, number of older turns dropped)."""
+        layout = self.layout
 
         def encoded(start: int) -> TokenIds:
-            history = self.layout.history(before[start:])
+            turns = before[start:]
+            history = layout.turn_separator.join(turns) + layout.history_end if turns else ""
             fields = {"response": answer, "dialogue history": history, "fact": fact}
-            return tuple(self.tokenizer(self.layout.text(question, fields)).input_ids)
+            parts = [f"{field}: {fields[field]}" for field in question.fields]
+            text = layout.separator.join([f"question: {question.question}", *parts])
+            return tuple(self.tokenizer(text).input_ids)
 
         start = oldest_kept(len(before), lambda k: len(encoded(k)) <= self.config.max_tokens)
         return encoded(start), start
-
-    def _fact(self, dialogue: Dialogue) -> str:
-        for key in self.config.fact_keys:
-            value = dialogue.context.get(key)
-            text = "\n".join(map(str, value)) if isinstance(value, list) else str(value or "")
-            if text.strip():
-                return text.strip()
-        return ""
 
     def _probability(self, ids: Tensor, mask: Tensor) -> Tensor:
         start = ids.new_full((len(ids), 1), self.network.config.decoder_start_token_id or 0)
@@ -156,26 +150,18 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
         return set(self.parts) if OVERALL in dimensions else set(dimensions)
 
     def _turn_values(
-        self, queries: Queries, dimension: str, probabilities: Mapping[TokenIds, float]
-    ) -> dict[int, float]:
+        self, dimension: str, answers: Mapping[str, Mapping[int, list[float]]]
+    ) -> tuple[dict[int, float], bool]:
         """As in TurnMetric; overall is the mean of the parts, of turns that have all of them."""
         if dimension == OVERALL:
-            parts = [self._turn_values(queries, name, probabilities) for name in self.parts]
-            shared = set(parts[0]).intersection(*parts[1:]) if parts else set()
-            return {turn: sum(p[turn] for p in parts) / len(parts) for turn in sorted(shared)}
-        if self._summed(dimension):
-            return {t: sum(p) for t, p in queries.by_turn(dimension, probabilities).items()}
-        return super()._turn_values(queries, dimension, probabilities)
-
-    def _summed(self, dimension: str) -> bool:
-        question = self.layout.questions.get(dimension)
-        by_sentence = question is not None and question.by == "sentence"
-        return by_sentence and self.config.sentences == "sum"
-
-    def _unbounded(self, dimension: str) -> bool:
-        if dimension == OVERALL:
-            return any(map(self._summed, self.parts))
-        return self._summed(dimension)
+            parts = [self._turn_values(name, answers) for name in self.parts]
+            shared = set.intersection(*(set(values) for values, _ in parts)) if parts else set()
+            means = {t: sum(v[t] for v, _ in parts) / len(parts) for t in sorted(shared)}
+            return means, all(bounded for _, bounded in parts)
+        question = self.layout.questions[dimension]
+        if question.by == "sentence" and self.config.sentences == "sum":
+            return {t: sum(values) for t, values in answers.get(dimension, {}).items()}, False
+        return super()._turn_values(dimension, answers)
 
 
 def sentences(text: str) -> list[str]:

@@ -3,13 +3,13 @@ it), so each message says what is wrong, what was expected, and what to type nex
 
 from __future__ import annotations
 
+import copyreg
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from medal_judges.foreign_text import visible
-
-_NEAR = 0.7  # ratio of difflib: a swapped letter passes (trun, turn: 0.75)
 
 
 class MedalError(Exception):
@@ -31,18 +31,9 @@ class MedalError(Exception):
     def __str__(self) -> str:
         return visible(f"{self.message}\n  {self.hint}" if self.hint else self.message)
 
-    def __reduce__(self) -> tuple[Callable[..., MedalError], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Pickles without calling ``__init__``, whose arguments differ between subclasses."""
-        return _revived, (type(self), self.args, vars(self))
-
-
-def _revived(
-    kind: type[MedalError], args: tuple[object, ...], state: dict[str, object]
-) -> MedalError:
-    error = kind.__new__(kind)
-    error.args = args
-    vars(error).update(state)
-    return error
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
 class RecordError(MedalError):
@@ -121,7 +112,8 @@ class MissingExtraError(MedalError):
 
 def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
     """Returns up to ``most`` of ``known`` that ``name`` may be a typo of, the nearest first."""
-    return difflib.get_close_matches(name, list(known), n=most, cutoff=_NEAR)
+    # A swapped letter passes the cutoff (trun, turn: 0.75).
+    return difflib.get_close_matches(name, list(known), n=most, cutoff=0.7)
 
 
 def did_you_mean(name: str, known: Iterable[str], most: int = 1) -> str:

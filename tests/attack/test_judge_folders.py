@@ -91,7 +91,7 @@ def test_a_server_in_short_is_refused_too(hybrid: Path) -> None:
 @pytest.mark.parametrize("name", ["/tmp/x", "../up", "a/b", "..", "", "a\\b", "a.b"])
 def test_members_are_no_paths(hybrid: Path, name: str) -> None:
     changed(hybrid, lambda c: c["members"].update({name: c["members"].pop("one")}))
-    with pytest.raises(JudgeLoadError, match="a member is called"):
+    with pytest.raises(JudgeLoadError, match="a path or a link"):
         Judge.from_pretrained(hybrid)
 
 

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.eval.metaeval.ceiling import (
     ceiling_statistic,
     human_ceiling,
-    krippendorff_alpha,
 )
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.intervals import Clusters
-
-needs_data = pytest.mark.skipif(
-    not os.environ.get("MEDAL_JUDGES_DATA"), reason="MEDAL_JUDGES_DATA names no folder of ratings"
-)
 
 
 def rng() -> np.random.Generator:
@@ -49,23 +41,6 @@ def test_binary_ceiling_by_hand() -> None:
     assert found["f1_absent"].value == pytest.approx(8 / 11)
     assert found["accuracy"].value == pytest.approx(0.7)
     assert found["precision"].value == pytest.approx((3 / 4 + 3 / 5) / 2)
-
-
-@needs_data
-@pytest.mark.parametrize(
-    ("spec", "agreement", "alpha"),
-    [("fed:dialogue", 0.47, 0.34), ("conture:dialogue", None, -0.02)],
-)
-def test_people_agree_as_the_sets_are_known_to(
-    spec: str, agreement: float | None, alpha: float
-) -> None:
-    from medal_judges.data_prep.sources.registry import load_spec
-
-    values = answer_matrix(load_spec(spec), "overall")
-    assert krippendorff_alpha(values, "ordinal").value == pytest.approx(alpha, abs=0.005)
-    if agreement is not None:
-        found = human_ceiling(values, "ordinal", clusters(values))
-        assert found["spearman"].value == pytest.approx(agreement, abs=0.005)
 
 
 def test_a_position_of_one_row_does_not_undo_the_ceiling_of_the_others() -> None:

@@ -15,11 +15,9 @@ from medal_judges.eval.metaeval.metaeval import (
     evaluate,
     kind_of,
 )
-from medal_judges.records.contributions import Contributions
 from medal_judges.records.dialogue import Dialogue, Turn
-from medal_judges.records.judgement import Judgement
-from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.rating import Scale
+from medal_judges.records.judgement import Contributions, Judgement
+from medal_judges.records.labelled import LabelledDialogue, Scale
 
 TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
 

@@ -21,8 +21,7 @@ from medal_judges.eval.metaeval.metaeval import ResultRow, evaluate
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
-from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.rating import Scale
+from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.stats import correlation
 from medal_judges.stats.correlation import correlation_statistic
 from medal_judges.stats.estimate import Estimate

@@ -11,7 +11,6 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.records.dimension import load_rubric
-from medal_judges.training.families import lora as task
 from medal_judges.training.loop.accelerator import make_accelerator
 from medal_judges.training.run import train_one
 
@@ -82,7 +81,7 @@ def _row(setting: Setting, model: LoraConfig, allowed: float = 1e-4, **optim: ob
 
 
 def adapters(setting: Setting) -> Iterator[Row]:
-    """In one process: plain, with gradient checkpointing, with Liger's kernels."""
+    """In one process: plain, with gradient checkpointing."""
     model = config_of(setting)
     yield attempt("plain", lambda: _row(setting, model), NEEDS)
     yield attempt(
@@ -90,10 +89,6 @@ def adapters(setting: Setting) -> Iterator[Row]:
         lambda: _row(setting, model, gradient_checkpointing=True),
         NEEDS,
     )
-    yield attempt(
-        "Liger's kernels", lambda: _row(setting, model, liger=True), (*NEEDS, "liger_kernel"),
-        gpu=True,
-    )  # fmt: skip
 
 
 def sharded(setting: Setting) -> Iterator[Row]:
@@ -127,17 +122,10 @@ def quantised(setting: Setting) -> Iterator[Row]:
 
 
 def generative(setting: Setting) -> Iterator[Row]:
-    """A judge that writes its answers: examples packed into one sequence, and each in its row."""
+    """A judge that writes its answers."""
 
-    def run(packed: bool) -> Row:
+    def run() -> Row:
         model = config_of(setting, head="generative", answer_tokens=setting.of(48, 32))
-        inner = task.packs_cleanly
-        if not packed:
-            task.packs_cleanly = lambda *_: False  # as for a model that reads into the next example
-        try:
-            return _row(setting, model, 1e-3)
-        finally:
-            task.packs_cleanly = inner
+        return _row(setting, model, 1e-3)
 
-    yield attempt("packed", lambda: run(True), (*NEEDS, "llguidance"))
-    yield attempt("in rows", lambda: run(False), (*NEEDS, "llguidance"))
+    yield attempt("answers", run, (*NEEDS, "llguidance"))

@@ -27,7 +27,7 @@ from .report import into_documents, show
 SCRIPT = Path(__file__).with_name("check.py")
 ROOT = SCRIPT.parents[2]
 PACKAGES = (
-    *("torch", "transformers", "accelerate", "peft", "deepspeed", "liger-kernel"),
+    *("torch", "transformers", "accelerate", "peft", "deepspeed"),
     *("bitsandbytes", "flash-attn", "vllm", "triton"),
 )
 LEAST_SECONDS = 20  # with less left no check is begun

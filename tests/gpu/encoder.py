@@ -272,7 +272,7 @@ def command(setting: Setting) -> Iterator[Row]:
             )
             spent = seconds_of(lambda: train_judge(config))
             found = compare(folder / "judge", device="cpu")
-        apart = Agreement("golden scores on a CPU", found.deviation, found.tolerance,
+        apart = Agreement("golden scores on a CPU", found.deviation, found.golden["tolerance"],
                           f"; {spent:.0f} s in all")  # fmt: skip
         return apart.row(memory_gib=peak_gib())
 

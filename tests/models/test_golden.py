@@ -38,8 +38,8 @@ def test_a_judge_that_was_saved_answers_the_same(tmp_path: Path) -> None:
     folder = saved(tmp_path)
     found = compare(folder)
     assert found.holds and found.deviation == 0 and found.where == ""
-    assert found.then == found.now and "medal_judges" in found.now
-    assert found.signature == found.signature_then
+    assert found.golden["versions"] == found.versions and "medal_judges" in found.versions
+    assert found.golden["signature"] == found.signature
     check_in_fresh_process(folder)
 
 
@@ -63,7 +63,7 @@ def test_another_weight_is_found(tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config))
     found = compare(folder)
     assert not found.holds and 1e-5 < found.deviation < 0.01
-    assert found.signature != found.signature_then
+    assert found.golden["signature"] != found.signature
 
 
 def test_missing_or_half_golden_scores_are_told(tmp_path: Path) -> None:

@@ -64,8 +64,8 @@ def test_pull_by_revision_and_from_the_cache_without_a_network(hub: Hub, tmp_pat
     assert by_commit == newest
     again = pulls(hub, home, f"{ID}@v1", ID, f"{ID}@v9", "org/other", HF_HUB_OFFLINE="1")
     assert again[:2] == [first, newest]
-    assert "the cache has no revision 'v9'" in again[2] and "the cache has: main, v1" in again[2]
-    assert "org/other is not cached and the Hub is out of reach" in again[3]
+    assert f"the Hub is out of reach, and {ID} at revision 'v9' is not cached" in again[2]
+    assert "org/other at revision 'main' is not cached" in again[3]
     hub.close()  # out of reach, and nobody said so
     assert pulls(hub, home, f"{ID}@v1", ID) == [first, newest]
 
@@ -102,8 +102,7 @@ def test_each_trouble_has_its_message(hub: Hub, tmp_path: Path) -> None:
     wanted = ("org/jugde", f"{ID}@v2", "org/gated", "org/plain", "org/empty", "org/hidden")
     told = pulls(hub, tmp_path / "home", *wanted, "no such/id/here")
     assert "no folder and no Hub repository org/jugde" in told[0]
-    assert "did you mean org/judge?" in told[0]
-    assert f"{ID} has no revision 'v2'" in told[1] and "it has: main, v1" in told[1]
+    assert f"{ID} has no revision 'v2'" in told[1]
     assert "account of your token has no access" in told[2]
     assert "org/plain is on the Hub and is not a judge: it is a plain model (bert)" in told[3]
     assert not any("model.safetensors" in path for path in hub.asked)  # its weights stay there
@@ -111,12 +110,11 @@ def test_each_trouble_has_its_message(hub: Hub, tmp_path: Path) -> None:
     assert told[5].startswith("length|")
     assert "nor is it a hub id" in told[6]
     nobody = {"HF_TOKEN": "", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
-    told = pulls(hub, tmp_path / "home2", "org/gated", "org/hidden", "org/jugde", **nobody)
+    told = pulls(hub, tmp_path / "home2", "org/gated", "org/hidden", **nobody)
     assert "org/gated is gated, and no token of the Hub is set" in told[0]
     assert "no public Hub repository org/hidden, and no token" in told[1]
-    assert "did you mean org/judge?" in told[2]
     (told_once,) = pulls(hub, tmp_path / "home3", ID, HF_TOKEN="hf_wrong")
-    assert "does not accept your token" in told_once
+    assert "the Hub rejects your token" in told_once
     assert "hf_wrong" not in told_once
 
 

@@ -26,9 +26,8 @@ from medal_judges.models.hybrid.combination import (
 from medal_judges.models.hybrid.config import HybridConfig, MemberConfig
 from medal_judges.models.hybrid.judge import HybridJudge
 from medal_judges.models.hybrid.members import Member, open_member
-from medal_judges.records.contributions import Contributions
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Judgement, parse_judgement
+from medal_judges.records.judgement import Contributions, Judgement, parse_judgement
 from medal_judges.records.signature import Signature
 
 from ..conftest import WORDS

@@ -11,9 +11,8 @@ from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import ConfigError
 from medal_judges.inference.scoring import ScoreReport
 from medal_judges.models.base.judge import ScoreLevel, ScoreRequest
-from medal_judges.records.contributions import Contributions
 from medal_judges.records.dimension import load_rubric
-from medal_judges.records.judgement import Judgement
+from medal_judges.records.judgement import Contributions, Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import Signature
 from medal_judges.storage.jsonl import to_line

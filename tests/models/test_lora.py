@@ -1,4 +1,4 @@
-"""LoRA judges on a tiny Llama: what is saved, what comes back, what a packed example sees."""
+"""LoRA judges on a tiny Llama: what is saved, what comes back, what they learn from."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ from medal_judges.models.lora.judge import HEADS_NAME, LoraJudge
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.families.lora import SFTDataset, SFTObjective, sft_inputs
+from medal_judges.training.families.lora import SFTDataset, SFTObjective, answer_losses
 from medal_judges.training.loop.body import narrow_base, reset_body
 from medal_judges.training.rows.examples import TrainingExample
 
@@ -160,38 +160,23 @@ def examples() -> list[TrainingExample]:
 
 
 @pytest.mark.parametrize("layout", ["together", "each"])
-def test_a_packed_example_sees_nothing_of_the_others(tiny_llama: Path, layout: str) -> None:
+def test_the_loss_is_of_the_answers_alone_and_of_each_row_alone(
+    tiny_llama: Path, layout: str
+) -> None:
     judge = generative(tiny_llama, layout=layout)
     data = SFTDataset(judge, examples())
-    rows = [data.rows[number] for number in range(6)]
-    pairs = [pair for row in rows for pair in zip(row["prompts"], row["answers"], strict=True)]
-    assert len(pairs) == (6 if layout == "together" else 12)
-    packed = sft_inputs([(i, *pair) for i, pair in enumerate(pairs)], packed=True)
-    assert packed["ids"].shape[1] == sum(data.lengths)  # no padding
-
-    def answers(inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        answered = inputs["owner"][:, 1:] >= 0
-        found = judge.net(
-            input_ids=inputs["ids"],
-            position_ids=inputs["positions"],
-            logits_to_keep=answered.nonzero(as_tuple=True)[1],
-            use_cache=False,
-        )
-        logits: torch.Tensor = found.logits[0]
-        return logits
-
+    assert [len(pairs) for pairs in data.pairs] == [1 if layout == "together" else 2] * 6
     with torch.no_grad():
-        together = answers(packed)
-        alone = [sft_inputs([(0, *pair)], packed=True) for pair in pairs]
-        apart = torch.cat([answers(inputs) for inputs in alone])
-    assert float((together - apart).abs().max()) < 1e-5
+        together, owner = answer_losses(judge.net, data.inputs(range(6)))
+        apart = [answer_losses(judge.net, data.inputs([row]))[0] for row in range(6)]
+    for row in range(6):
+        assert together[owner == row].tolist() == pytest.approx(apart[row].tolist(), abs=1e-5)
     # the answer's tokens, and nothing of the prompt, are what is predicted
-    tokens, owner = packed["ids"], packed["owner"]
-    text = judge.tokenizer.decode(tokens[owner == 0])
-    value = json.loads(text.removesuffix(judge.tokenizer.eos_token))
-    overall = value["overall"] if layout == "together" else None
-    if overall is not None:
-        assert overall == {"label": 1, "comment": "note 0"}
+    inputs = data.inputs([0])
+    text = judge.tokenizer.decode(inputs["ids"][inputs["owner"] == 0])
+    if layout == "together":
+        value = json.loads(text.removesuffix(judge.tokenizer.eos_token))
+        assert value["overall"] == {"label": 1, "comment": "note 0"}
         assert value["repetitive"] == {"label": 0, "comment": ""}
 
 
@@ -200,7 +185,7 @@ def test_an_incomplete_label_asks_for_another_layout(tiny_llama: Path) -> None:
     with pytest.raises(ConfigError, match="has no label of repetitive") as caught:
         SFTDataset(generative(tiny_llama, layout="together"), rows)
     assert "layout: each" in str(caught.value.hint)
-    assert len(SFTDataset(generative(tiny_llama, layout="each"), rows).rows[0]["prompts"]) == 1
+    assert len(SFTDataset(generative(tiny_llama, layout="each"), rows).pairs[0]) == 1
 
 
 def test_a_saved_generative_judge_comes_back(tiny_llama: Path, tmp_path: Path) -> None:
@@ -213,10 +198,7 @@ def test_a_saved_generative_judge_comes_back(tiny_llama: Path, tmp_path: Path) -
     assert all(row["overall"] is not None for row in before.values())
 
 
-@pytest.mark.parametrize("packed", [True, False])
-def test_a_generative_step_on_a_narrow_base_is_the_same_to_the_bit(
-    tiny_llama: Path, packed: bool
-) -> None:
+def test_a_generative_step_on_a_narrow_base_is_the_same_to_the_bit(tiny_llama: Path) -> None:
     judge = generative(tiny_llama, layout="each")
     with torch.no_grad():
         for name, parameter in judge.net.named_parameters():
@@ -226,7 +208,7 @@ def test_a_generative_step_on_a_narrow_base_is_the_same_to_the_bit(
                 parameter.normal_(std=0.1)
     labels = {"overall": 0.5, "repetitive": 1.0}
     rows = [TrainingExample(DIALOGUES[0], "a", labels, 1.0, {})]
-    data, objective = SFTDataset(judge, rows, packed=packed), SFTObjective(judge.net)
+    data, objective = SFTDataset(judge, rows), SFTObjective(judge.net)
     found = []
     for narrow in (False, True):
         if narrow:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -131,16 +130,6 @@ def test_a_wrong_map_is_refused(columns: Any, problem: str) -> None:
 def test_a_label_that_is_no_number(value: object) -> None:
     with pytest.raises(RecordError):
         labels_of({"c": value}, make_column_map({"labels": {"c": "overall"}}))
-
-
-def test_several_assistants_want_a_name(tmp_path: Path) -> None:
-    said = [("user", "hi", None), ("assistant", "a", "Ann"), ("assistant", "b", "Ben")]
-    messages = [{"role": r, "content": c, "name": n} for r, c, n in said]
-    path = save(tmp_path, "chats", (json.dumps({"id": "x", "messages": messages}) + "\n").encode())
-    with pytest.raises(DataError, match="one assistant a chat"):
-        list(read_dialogues(path))
-    (dialogue,) = read_dialogues(path, assistant="Ben")
-    assert dialogue.chatbot == "Ben" and dialogue.turns[-1].content == "b"
 
 
 def test_fields_of_a_line_that_the_format_does_not_know(tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ import pytest
 import torch
 from transformers import AutoModel
 
-from medal_judges.errors import ConfigError, MissingExtraError
+from medal_judges.errors import ConfigError
 from medal_judges.models.device import set_attention
-from medal_judges.training.loop.body import patch_liger
 
 CPU = torch.device("cpu")
 
@@ -72,12 +71,3 @@ def test_flash_attention_is_refused_in_training_and_replaced_in_scoring(tiny_ber
     if find_spec("flash_attn") is None:
         with pytest.raises(ConfigError, match="needs the package flash-attn"):
             set_attention(body, "flash_attention_2", torch.device("cuda"), "bf16", strict=True)
-
-
-def test_liger_is_refused_on_a_cpu_and_asks_for_its_extra(tiny_bert: Path) -> None:
-    body = AutoModel.from_pretrained(tiny_bert)
-    with pytest.raises(ConfigError, match="needs a GPU"):
-        patch_liger(body, CPU)
-    if find_spec("liger_kernel") is None:
-        with pytest.raises(MissingExtraError, match="liger-kernel"):
-            patch_liger(body, torch.device("cuda"))

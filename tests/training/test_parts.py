@@ -27,11 +27,11 @@ from medal_judges.training.loop.body import (
 from medal_judges.training.loop.loop import epoch_batches
 from medal_judges.training.loop.validation import possible_figures, validation_figures, watched
 from medal_judges.training.rows.examples import (
-    ExampleMaker,
     RowFacts,
     TrainingExample,
     dimension_names,
     fit_unit_map,
+    to_example,
 )
 from medal_judges.training.rows.rows import load_rows
 
@@ -96,8 +96,9 @@ def targets_of(rows: list[LabelledDialogue], **entry: object) -> list[float]:
     one = DataEntry(source="s", dimensions={"q": "overall"}, **entry)  # type: ignore[arg-type]
     facts = RowFacts.of(rows)
     names = dimension_names(one, facts.scales, ["overall"])
-    make = ExampleMaker(one, names, {n: fit_unit_map(one, facts, n) for n in names}, {}, False)
-    return [make(r).targets["overall"] for r in rows]  # type: ignore[misc]
+    maps = {n: fit_unit_map(one, facts, n) for n in names}
+    made = [to_example(r, one, names, maps, {}, False) for r in rows]
+    return [each.targets["overall"] for each in made]  # type: ignore[misc]
 
 
 def test_targets_are_the_mean_of_the_annotators_on_the_unit_scale() -> None:
@@ -125,7 +126,7 @@ def test_soft_labels_are_the_annotators_shares() -> None:
     one = DataEntry(source="s", dimensions={"q": "overall"})
     maps = {"q": fit_unit_map(one, RowFacts.of([row("a", 1)]), "q")}
     for soft, levels in ((True, [0, 0.5, 0.5, 0, 0]), (False, [0, 0, 1, 0, 0])):
-        found = ExampleMaker(one, {"q": "overall"}, maps, {"overall": 5}, soft)(row("a", 1))
+        found = to_example(row("a", 1), one, {"q": "overall"}, maps, {"overall": 5}, soft)
         assert list(found.targets["overall"]) == levels  # type: ignore[arg-type]
 
 

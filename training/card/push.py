@@ -1,4 +1,4 @@
-"""A saved judge to the Hub: checked, with its card and its results of evaluations."""
+"""Pushes a saved judge to the Hub, checked and with its card."""
 
 from __future__ import annotations
 
@@ -20,12 +20,6 @@ class PushOptions(Config):
     revision: str | None = option(None, help="Tag of this version, such as v1.0.")
     message: str | None = option(None, help="Message of the commit.")
     results: Path | None = option(None, help="results.json of a benchmark, for the card.")
-    eval_result: tuple[str, ...] = option(
-        (),
-        metavar="SET=OWNER/DATASET[:TASK]",
-        help="A set of --results that is a benchmark of the Hub, for .eval_results/; may be "
-        "repeated. TASK is {dimension} by default.",
-    )
     no_trial: bool = option(False, help="Push a judge without a trial.")
 
 
@@ -38,11 +32,8 @@ def push_judge(options: PushOptions) -> str:
     """
     from medal_judges.models.base.golden import check_golden
     from medal_judges.training.card.card import require_trial, write_card
-    from medal_judges.training.card.eval_results import parse_task, write_eval_results
 
     folder = options.judge
-    for text in options.eval_result:  # before any work
-        parse_task(text)
     if not folder.is_dir():
         raise JudgeLoadError(f"no folder {folder}", hint="give the folder that medal train wrote")
     if not options.no_trial:
@@ -57,7 +48,6 @@ def push_judge(options: PushOptions) -> str:
         write_card(
             copy, repo_id=options.repo_id, revision=options.revision, results=options.results
         )
-        write_eval_results(copy, options.eval_result, options.results)
         return push_folder(
             copy,
             options.repo_id,

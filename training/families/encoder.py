@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from medal_judges.models.base.judge import ScoreRequest
-from medal_judges.models.base.turn_features import FEATURE_NAMES
 from medal_judges.models.batching import budget_batches, pad_rows
 from medal_judges.models.device import has_bf16
 from medal_judges.models.encoder.config import EncoderConfig
@@ -28,14 +27,8 @@ from medal_judges.training.config import TrainConfig
 from medal_judges.training.families.reply import fit_reply
 from medal_judges.training.families.ridge import fit_ridge, mute_groups
 from medal_judges.training.loop.body import freeze
-from medal_judges.training.loop.task import HeadsObjective, Logits, TrainingData, TrainingTask
-from medal_judges.training.rows.examples import (
-    Columns,
-    TrainingExample,
-    encode_examples,
-    tokenizer_key,
-)
-from medal_judges.training.rows.store import Row
+from medal_judges.training.loop.task import Logits, Objective, TrainingData, TrainingTask
+from medal_judges.training.rows.examples import Columns, TrainingExample
 
 _MOST_POSITIVE_WEIGHT = 10.0  # a larger one would let a few positives outweigh everything else
 _LEAST_DEVIATION = 1e-3  # a measure that never varies must not be large on a new domain
@@ -73,12 +66,7 @@ class EncoderTask(TrainingTask):
         if judge.config.reply is not None:
             fit_reply(judge, self.train, config.seed)
             fit_feature_scale(judge, self.train)  # again: now the reactions mean something
-        self.objective = EncoderObjective(
-            judge.net,
-            list(judge.net.heads[0]),
-            sorted(set(Columns.of(train).sources)),
-            config.source_offsets,
-        )
+        self.objective = EncoderObjective(judge.net, list(judge.net.heads[0]), train)
         self.heads = judge.net.heads[0]
 
     def solve(self) -> bool:
@@ -133,42 +121,26 @@ class EncoderDataset(TrainingData):
         self.row: dict[str, int] = {}
         self.pieces: list[list[list[int]]] = []
         self.table: Tensor | None = None
+        self.encoded = [judge.turns.encode(example.dialogue) for example in examples]
         if self.flat:
-            self._rows, self.lengths = encode_examples(
-                examples,
-                [tokenizer_key(judge.tokenizer), judge.config.model_dump(), FEATURE_NAMES],
-                lambda example: _row_of(judge.turns.encode(example.dialogue)),
-                lambda row: len(row["ids"]),
-            )
+            self.lengths = [len(one.ids) for one in self.encoded]
             return
-        self._encoded = [judge.turns.encode(e.dialogue) for e in examples]
-        texts = list(dict.fromkeys(t for e in self._encoded for t in e.texts))
+        texts = list(dict.fromkeys(t for e in self.encoded for t in e.texts))
         self.row = {text: i for i, text in enumerate(texts)}
         self.pieces = judge.turns.pieces(texts)
         if frozen:
             with torch.autocast(judge.device.type, torch.bfloat16, enabled=bf16):
                 self.table = judge.embed_texts(texts)
-            self.lengths = [len(one.texts) for one in self._encoded]
+            self.lengths = [len(one.texts) for one in self.encoded]
             return
         tokens = {text: sum(map(len, self.pieces[row])) for text, row in self.row.items()}
-        self.lengths = [sum(tokens[text] for text in one.texts) for one in self._encoded]
-
-    def encoded(self, row: int) -> EncodedDialogue:
-        """The example ``row`` as the judge encodes it; without texts if it is one sequence."""
-        if not self.flat:
-            return self._encoded[row]
-        one = self._rows[row]
-        roles = np.array(one["roles"], dtype=np.int64)
-        features = np.zeros((len(roles), len(FEATURE_NAMES)), dtype=np.float32)
-        if one["features"]:
-            features[:] = np.array(one["features"], dtype=np.float32).reshape(len(roles), -1)
-        return EncodedDialogue([], roles, features, one["dropped"], one["ids"], one["segments"])
+        self.lengths = [sum(tokens[text] for text in one.texts) for one in self.encoded]
 
     def inputs(self, rows: Sequence[int]) -> dict[str, Any]:
         """``batch``, and one of: ``vectors`` [B, T, H] (frozen body), ``sequence`` (ids, mask,
         segments), or ``pieces`` (ids, mask, text of each piece, text of each turn [B, T]) of
         ``texts`` distinct texts."""
-        chosen = [self.encoded(row) for row in rows]
+        chosen = [self.encoded[row] for row in rows]
         batch, pad = collate(chosen), self.judge.pad
         if self.flat:
             return {"batch": batch, "sequence": collate_sequences(chosen, pad)}
@@ -184,7 +156,7 @@ class EncoderDataset(TrainingData):
 
     def numbers(self, rows: Sequence[int]) -> Tensor:
         """Number of each turn's distinct text [B, T], 0 on padding too."""
-        chosen = [self.encoded(row) for row in rows]
+        chosen = [self.encoded[row] for row in rows]
         return _index(chosen, collate(chosen), self.row)
 
     def vectors(self, rows: Sequence[int]) -> list[Tensor]:
@@ -192,7 +164,7 @@ class EncoderDataset(TrainingData):
 
         Their distinct texts are read in one batch: one example at a time would leave a GPU waiting.
         """
-        dropped = [self.encoded(row).dropped for row in rows]
+        dropped = [self.encoded[row].dropped for row in rows]
         turns = [self.examples[r].dialogue.turns[n:] for r, n in zip(rows, dropped, strict=True)]
         table, place = self.table, self.row
         if table is None:
@@ -202,16 +174,6 @@ class EncoderDataset(TrainingData):
         return [table[[place[turn.content] for turn in each]] for each in turns]
 
 
-def _row_of(one: EncodedDialogue) -> Row:
-    return {
-        "roles": one.roles.tolist(),
-        "features": one.features.reshape(-1).tolist() if one.features.any() else [],
-        "dropped": one.dropped,
-        "ids": one.ids,
-        "segments": one.segments,
-    }
-
-
 def _index(chosen: Sequence[EncodedDialogue], batch: TurnBatch, rows: dict[str, int]) -> Tensor:
     index = torch.zeros(batch.mask.shape, dtype=torch.long)
     for line, one in enumerate(chosen):
@@ -219,7 +181,7 @@ def _index(chosen: Sequence[EncodedDialogue], batch: TurnBatch, rows: dict[str, 
     return index
 
 
-class EncoderObjective(HeadsObjective):
+class EncoderObjective(Objective):
     """The objective of an encoder judge's net."""
 
     net: EncoderNet
@@ -264,7 +226,7 @@ def fit_feature_scale(judge: EncoderJudge, data: EncoderDataset, rows: int = 400
     for start in range(0, count, _ROWS_AT_ONCE):
         numbers = range(start, min(count, start + _ROWS_AT_ONCE))
         for row, own in zip(numbers, data.vectors(numbers), strict=True):
-            batch = collate([data.encoded(row)]).to(judge.device)
+            batch = collate([data.encoded[row]]).to(judge.device)
             vectors = own.unsqueeze(0).to(judge.device)
             features = net.raw_features(vectors, batch)[0].cpu().numpy()
             unit = functional.normalize(vectors[0].float(), dim=-1).cpu().numpy()

@@ -1,10 +1,9 @@
-"""How the body trains: attention, precision, gradient checkpointing, Liger kernels; which layers
-learn, at which rate."""
+"""How the body trains: attention, precision, gradient checkpointing; which layers learn, at
+which rate."""
 
 from __future__ import annotations
 
 import math
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,7 +11,7 @@ from torch import nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from medal_judges.errors import ConfigError, MissingExtraError
+from medal_judges.errors import ConfigError
 from medal_judges.models.device import Attention, set_attention, torch_dtype
 from medal_judges.training.config import OptimConfig, TrainConfig
 from medal_judges.training.loop.accelerator import strategy, uses_deepspeed
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
     from transformers import PreTrainedModel
 
-_NO_DECAY = ("bias", "norm", "LayerNorm", "role", "offset")
+_NO_DECAY = ("bias", "norm", "LayerNorm", "role")
 
 
 def set_body(
@@ -29,7 +28,7 @@ def set_body(
 ) -> dict[str, Any]:
     """Apply the settings of ``config``; returns them for the judge's config.json.
 
-    Raises ConfigError or MissingExtraError for a setting that is not available on this machine.
+    Raises ConfigError for a setting that is not available on this machine.
     """
     wanted: Attention = getattr(config.model, "attention", "auto")
     attention = set_attention(body, wanted, accelerator.device, precision, strict=True)
@@ -46,8 +45,6 @@ def set_body(
         body.gradient_checkpointing_enable(kwargs)  # type: ignore[no-untyped-call]
         if reentrant:
             body.enable_input_require_grads()  # type: ignore[no-untyped-call]
-    if config.optim.liger:
-        patch_liger(body, accelerator.device)
     # Warns of bf16 on a CPU that does not multiply it.
     dtype = torch_dtype("fp32" if precision == "no" else precision, accelerator.device)
     if precision != "no" and not uses_deepspeed(accelerator):
@@ -56,7 +53,6 @@ def set_body(
         "precision": precision,
         "attention": attention,
         "gradient_checkpointing": config.optim.gradient_checkpointing,
-        "liger": config.optim.liger,
     }
 
 
@@ -67,10 +63,6 @@ def reset_body(body: PreTrainedModel, config: TrainConfig) -> None:
         body.gradient_checkpointing_disable()  # type: ignore[no-untyped-call]
         body.disable_input_require_grads()  # type: ignore[no-untyped-call]
     for layer in body.modules():
-        for name, value in list(vars(layer).items()):
-            function = getattr(value, "__func__", None)
-            if str(getattr(function, "__module__", "")).startswith("liger_kernel"):
-                delattr(layer, name)  # its kernels do not run on a CPU
         if type(layer) is nn.Linear and layer.weight.dtype in (torch.bfloat16, torch.float16):
             layer.weight.data = layer.weight.data.float()
     set_attention(body, "auto", torch.device("cpu"), "no")
@@ -95,33 +87,6 @@ def narrow_base(body: nn.Module, dtype: torch.dtype) -> None:
         frozen = not weight.requires_grad and weight.dtype == torch.float32
         if frozen and torch.equal(narrow.float(), weight.data):
             weight.data = narrow
-
-
-def patch_liger(body: PreTrainedModel, device: torch.device) -> None:
-    """Liger's kernels for norms and gated layers of ``body``, in place.
-
-    Not its rotary positions and losses: they replace functions of transformers for the whole
-    process, which could not score on a CPU any more. Raises ConfigError on a CPU and for models
-    that Liger does not support, MissingExtraError if the package is not installed.
-    """
-    if device.type != "cuda":
-        raise ConfigError("optim.liger needs a GPU", hint="set optim.liger: false")
-    if find_spec("liger_kernel") is None:
-        raise MissingExtraError("liger-kernel", "liger", "optim.liger: true")
-    from liger_kernel.transformers.monkey_patch import (
-        MODEL_TYPE_TO_APPLY_LIGER_FN,
-        _apply_liger_kernel_to_instance,
-    )
-
-    model: PreTrainedModel = getattr(body, "get_base_model", lambda: body)()  # PEFT's inner one
-    kind = model.config.model_type
-    if kind not in MODEL_TYPE_TO_APPLY_LIGER_FN:
-        raise ConfigError(
-            f"optim.liger: Liger has no kernels for a {kind} body", hint="set optim.liger: false"
-        )
-    _apply_liger_kernel_to_instance(
-        model=model, rope=False, cross_entropy=False, fused_linear_cross_entropy=False
-    )
 
 
 def body_layers(body: nn.Module) -> list[nn.Module]:

@@ -48,42 +48,28 @@ class TrainingData(ABC):
         return targets
 
 
-class Objective(nn.Module, ABC):
+class Objective(nn.Module):
     """The module that Accelerate wraps: ``forward`` gives the loss of a batch and the members'
-    logits. ``net`` is the judge's; ``dimensions`` are those with a head."""
+    logits. ``net`` is the judge's; ``dimensions`` are those with a head, ``sources`` numbers the
+    sources of the examples ``train``."""
 
     net: Any
 
     def __init__(
-        self, net: nn.Module, dimensions: Sequence[str] = (), sources: Sequence[str] = ()
+        self,
+        net: nn.Module,
+        dimensions: Sequence[str] = (),
+        train: Sequence[TrainingExample] = (),
     ) -> None:
         super().__init__()
         self.net = net
         self.dimensions = list(dimensions)
-        self.sources = {source: row for row, source in enumerate(sources)}
+        names = sorted({example.source for example in train})
+        self.sources = {source: row for row, source in enumerate(names)}
 
-    @abstractmethod
-    def forward(
-        self, inputs: Any, targets: Targets, sources: Tensor, weights: Tensor
-    ) -> tuple[Tensor, list[Logits]]:
-        """(loss, logits [B, outputs] per dimension of each member)."""
-
-
-class HeadsObjective(Objective):
-    """The heads' losses summed over dimensions, missing labels left out; members learn side by
-    side. With ``offsets`` an offset for each source and dimension is learnt beside the net; it is
-    not saved."""
-
-    def __init__(
-        self, net: nn.Module, dimensions: Sequence[str], sources: Sequence[str], offsets: bool
-    ) -> None:
-        super().__init__(net, dimensions, sources)
-        shape = (len(sources), len(self.dimensions))
-        self.offset = nn.Parameter(torch.zeros(shape)) if offsets else None
-
-    @abstractmethod
     def logits(self, inputs: Any) -> list[Logits]:
         """Logits [B, outputs] per dimension of each member."""
+        raise NotImplementedError
 
     def learns_from(self, sources: Tensor) -> list[Tensor]:
         """The rows [B] that each member learns from: all."""
@@ -92,16 +78,16 @@ class HeadsObjective(Objective):
     def forward(
         self, inputs: Any, targets: Targets, sources: Tensor, weights: Tensor
     ) -> tuple[Tensor, list[Logits]]:
-        """(mean over members of the weighted sum over dimensions of each head's loss, logits)."""
+        """(mean over members of the weighted sum over dimensions of each head's loss, logits).
+        Missing labels are left out; members learn side by side."""
         members, learns = self.logits(inputs), self.learns_from(sources)
         losses = []
-        for column, name in enumerate(self.dimensions):
+        for name in self.dimensions:
             target, mask = targets[name]
-            offset = 0.0 if self.offset is None else self.offset[sources, column].unsqueeze(-1)
             each = []
             for heads, logits, mine in zip(self.net.heads, members, learns, strict=True):
                 head, known = heads[name], mask & mine
-                loss = head.loss(logits[name] + offset, target, known, weights)
+                loss = head.loss(logits[name], target, known, weights)
                 # A dimension labelled in few rows must not outweigh the rest; and by the weight
                 # of those rows, not their number, a batch's loss is the mean of its halves'.
                 each.append(loss * (known * weights).mean() * head.config.weight)

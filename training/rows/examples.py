@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from medal_judges.data_prep.sources.registry import source_of
 from medal_judges.errors import ConfigError
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.rating import Scale, mean, rescale
-from medal_judges.records.signature import content_hash
+from medal_judges.records.labelled import LabelledDialogue, Scale, mean, rescale
 from medal_judges.storage.jsonl import to_line
 from medal_judges.training.config import DataEntry
-from medal_judges.training.rows.store import Row, mapped_rows
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 STANDARD_SHARE = 0.2  # of the scale for one standard deviation, so that +-2.5 of them span it
 
@@ -122,47 +113,44 @@ def fit_unit_map(entry: DataEntry, facts: RowFacts, label: str) -> UnitMap:
     return UnitMap(scale[0], scale[1] - scale[0])
 
 
-@dataclass(frozen=True, slots=True)
-class ExampleMaker:
-    """Makes the examples of one entry. ``names`` maps a label to the judge's dimension, ``maps`` a
-    label to [0, 1] (None: examples without targets), ``levels`` a dimension with a target per level
-    to their number. With ``soft`` such a target is each annotator's share, else the mean's level.
-    """
-
-    entry: DataEntry
-    names: Mapping[str, str]
-    maps: Mapping[str, UnitMap] | None
-    levels: Mapping[str, int]
-    soft: bool
-
-    def __call__(self, row: LabelledDialogue) -> TrainingExample:
-        targets: dict[str, float | np.ndarray] = {}
-        human: dict[str, float] = {}
-        for label, dimension in self.names.items():
-            rating = row.rating(label)
-            average = None if rating is None else mean(rating)
-            if rating is None or average is None:
-                continue
-            human[dimension] = average
-            bounds = self.entry.bounds(label)
-            if isinstance(bounds, tuple) and bounds[0] > bounds[1]:
-                human[dimension] = UnitMap(bounds[0], bounds[1] - bounds[0])(average)
-            if self.maps is None:
-                continue
-            unit, count = self.maps[label], self.levels.get(dimension, 0)
-            if not count:
-                targets[dimension] = unit(average)
-                continue
-            values = rating.given if self.soft else (sum(rating.given) / len(rating.given),)
-            shares = np.zeros(count, dtype=np.float32)
-            for value in values:
-                level = rescale(unit(value), (0, 1), (0, count - 1))
-                shares[int(np.floor(level + 0.5))] += 1 / len(values)
-            targets[dimension] = shares
-        given = row.extra.get("comments") or {}
-        comments = {d: str(given[label]) for label, d in self.names.items() if given.get(label)}
-        source, weight = source_of(self.entry.source), self.entry.weight
-        return TrainingExample(row.dialogue, source, targets, weight, human, row.group, comments)
+def to_example(
+    row: LabelledDialogue,
+    entry: DataEntry,
+    names: Mapping[str, str],
+    maps: Mapping[str, UnitMap] | None,
+    levels: Mapping[str, int],
+    soft: bool,
+) -> TrainingExample:
+    """The example of one row. ``names`` maps a label to the judge's dimension, ``maps`` a label to
+    [0, 1] (None: an example without targets), ``levels`` a dimension with a target per level to
+    their number. With ``soft`` such a target is each annotator's share, else the mean's level."""
+    targets: dict[str, float | np.ndarray] = {}
+    human: dict[str, float] = {}
+    for label, dimension in names.items():
+        rating = row.rating(label)
+        average = None if rating is None else mean(rating)
+        if rating is None or average is None:
+            continue
+        human[dimension] = average
+        bounds = entry.bounds(label)
+        if isinstance(bounds, tuple) and bounds[0] > bounds[1]:
+            human[dimension] = UnitMap(bounds[0], bounds[1] - bounds[0])(average)
+        if maps is None:
+            continue
+        unit, count = maps[label], levels.get(dimension, 0)
+        if not count:
+            targets[dimension] = unit(average)
+            continue
+        values = rating.given if soft else (sum(rating.given) / len(rating.given),)
+        shares = np.zeros(count, dtype=np.float32)
+        for value in values:
+            level = rescale(unit(value), (0, 1), (0, count - 1))
+            shares[int(np.floor(level + 0.5))] += 1 / len(values)
+        targets[dimension] = shares
+    given = row.extra.get("comments") or {}
+    comments = {d: str(given[label]) for label, d in names.items() if given.get(label)}
+    source, weight = source_of(entry.source), entry.weight
+    return TrainingExample(row.dialogue, source, targets, weight, human, row.group, comments)
 
 
 # -- all examples of a run -------------------------------------------------------------------------
@@ -179,14 +167,8 @@ class Columns:
 
     @classmethod
     def of(cls, examples: Sequence[TrainingExample]) -> Columns:
-        """Reads all examples once, unless they are stored and have been read before."""
-        if isinstance(examples, StoredExamples):
-            return examples.columns
-        return cls._read(examples, len(examples))
-
-    @classmethod
-    def _read(cls, examples: Iterable[TrainingExample], count: int) -> Columns:
-        weights, sources = np.zeros(count), []
+        """Reads all examples once."""
+        weights, sources = np.zeros(len(examples)), []
         targets: dict[str, np.ndarray] = {}
         for row, example in enumerate(examples):
             weights[row] = example.weight
@@ -194,58 +176,11 @@ class Columns:
             for name, target in example.targets.items():
                 if isinstance(target, np.ndarray):
                     target = float(target @ np.linspace(0, 1, len(target)))
-                targets.setdefault(name, np.full(count, np.nan))[row] = target
+                targets.setdefault(name, np.full(len(examples), np.nan))[row] = target
         return cls(weights, np.array(sources), targets)
-
-
-class StoredExamples(Sequence[TrainingExample]):
-    """The examples of several entries, of which some are made when they are indexed. ``key``
-    identifies them in the cache."""
-
-    def __init__(self, parts: Sequence[Sequence[TrainingExample]], key: str) -> None:
-        self._parts, self.key = [part for part in parts if len(part)], key
-        self._starts = np.cumsum([0, *map(len, self._parts)]).tolist()
-
-    def __len__(self) -> int:
-        return int(self._starts[-1])
-
-    def __getitem__(self, row: Any) -> Any:
-        if isinstance(row, slice):
-            return [self[i] for i in range(*row.indices(len(self)))]
-        if not 0 <= row < len(self):
-            raise IndexError(row)
-        number = bisect_right(self._starts, row) - 1
-        return self._parts[number][int(row - self._starts[number])]
-
-    @cached_property
-    def columns(self) -> Columns:
-        return Columns._read(self, len(self))
 
 
 def spread(examples: Sequence[TrainingExample], count: int) -> list[TrainingExample]:
     """At most ``count`` examples, evenly over all."""
     step = max(1, len(examples) // count)
     return [examples[i] for i in range(0, len(examples), step)][:count]
-
-
-def encode_examples(
-    examples: Sequence[TrainingExample],
-    reader: object,
-    encode: Callable[[TrainingExample], Row],
-    length: Callable[[Row], int],
-) -> tuple[Sequence[Row], list[int]]:
-    """(``encode`` of every example, its ``length``): in the cache if the examples are stored, where
-    ``reader`` identifies the tokenizer and its settings."""
-    rows: Sequence[Row] = (
-        mapped_rows(map(encode, examples), [examples.key, reader])
-        if isinstance(examples, StoredExamples)
-        else [encode(example) for example in examples]
-    )
-    return rows, [length(row) for row in rows]
-
-
-def tokenizer_key(tokenizer: PreTrainedTokenizerBase) -> str:
-    """A hash of all that a tokenizer does, its chat template included."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    text = backend.to_str() if backend is not None else str(sorted(tokenizer.get_vocab().items()))
-    return content_hash([text, getattr(tokenizer, "chat_template", None)])

@@ -64,16 +64,17 @@ def translate(options: TranslateOptions) -> None:
     from medal_judges.data_prep.native.translation import (
         TranslateConfig,
         Translation,
-        Translator,
         require_targets,
+        translator,
     )
+    from medal_judges.data_prep.native.translation import translate as run
     from medal_judges.reading.language_detection import LanguageIdentifier
 
     out, to = options.out, options.to
     require_other_file(out, [options.source])
     require_targets(to)
     config = load_config(TranslateConfig, options.config, options.overrides, folder="native")
-    translator = Translator(config, max_cost=options.max_cost)
+    runner = translator(config, max_cost=options.max_cost)
     listed = None if options.dry_run else list_beside(out)
     reading = reading_report(options.reading, listed, [options.source])
     check = None
@@ -91,17 +92,14 @@ def translate(options: TranslateOptions) -> None:
             continue
         skipped += row.dialogue.lang != "en"
         if row.dialogue.lang == "en":
-            translations += [Translation(row, lang, check, whole=translator.whole) for lang in to]
+            translations += [Translation(row, lang, check) for lang in to]
     if options.dry_run:
-        questions = (question for each in translations for question in each.planned())
-        typer.echo(translator.estimate(questions, len(translations)).text())
+        typer.echo(runner.estimate(translations, len(translations)).text())
         return
     with only_run(out), ProgressBar("translating", len(translations)) as bar:
-        failures = translator.translate(
-            translations, out, overwrite=options.overwrite, progress=bar.update
-        )
+        failures = run(runner, translations, out, overwrite=options.overwrite, progress=bar.update)
     reading.show()
-    earlier = f", {translator.earlier} of them resumed" if translator.earlier else ""
+    earlier = f", {runner.earlier} of them resumed" if runner.earlier else ""
     typer.echo(f"{len(translations) - failures.total()} dialogues in {out}{earlier}")
     if skipped:
         typer.echo(f"{skipped} rows are not in English and were skipped")
@@ -109,16 +107,22 @@ def translate(options: TranslateOptions) -> None:
         typer.echo(f"{count} failed: {reason}", err=True)
     if failures:
         typer.echo(f"the failures are in {beside(out, 'failed')}", err=True)
-    typer.echo(translator.spending, err=True)
+    typer.echo(runner.spending, err=True)
 
 
 @from_options
 def compare_native(options: CompareOptions) -> None:
     """Ask a judge which is better, native or translated, in both orders; resumes after a stop.
 
-    OUT holds verdicts.jsonl, results.json, results.csv and report.html.
+    OUT holds verdicts.jsonl, results.json, report.html and its tables and figures.
     """
-    from medal_judges.data_prep.native.comparison import CompareConfig, Comparer, paired
+    from medal_judges.data_prep.native.comparison import (
+        CompareConfig,
+        compare,
+        comparer,
+        pair_questions,
+        paired,
+    )
     from medal_judges.data_prep.native.report import print_rates, rates, write_report
 
     out = options.out / "verdicts.jsonl"
@@ -128,25 +132,22 @@ def compare_native(options: CompareOptions) -> None:
     reading = reading_report(options.reading, options.out / "skipped.jsonl", inputs)
     pairs, *alone = paired(*(labelled_of(each, options.reading, reading) for each in inputs))
     reading.show()
-    comparer = Comparer(config, max_cost=options.max_cost)
+    runner, questions = comparer(config, max_cost=options.max_cost), pair_questions(config, pairs)
     if options.dry_run:
-        asked = (each.question() for each in comparer.questions(pairs))
-        questions = [question for question in asked if question is not None]
-        typer.echo(comparer.estimate(questions, len(pairs)).text())
+        typer.echo(runner.estimate(questions, len(pairs)).text())
         return
-    total = 2 * len(pairs) * len(config.criteria)
-    with only_run(out), ProgressBar("comparing", total, unit="answers") as bar:
-        verdicts = comparer.compare(pairs, out, overwrite=options.overwrite, progress=bar.update)
+    with only_run(out), ProgressBar("comparing", len(questions), unit="answers") as bar:
+        verdicts = compare(runner, questions, out, overwrite=options.overwrite, progress=bar.update)
     figures = rates(verdicts)
     print_rates(figures)
-    typer.echo(comparer.spending, err=True)
+    typer.echo(runner.spending, err=True)
     by = {str(pair.translated.extra.get("translated_by", "not stated")) for pair in pairs}
     facts = {
         "Native": options.native.name,
         "Translated": options.translated.name,
         "Pairs": f"{len(pairs)} in all languages",
         "Without a partner": f"{alone[0]} native, {alone[1]} translated",
-        "Judge": comparer.by(),
+        "Judge": runner.by,
         "Translated by": "; ".join(sorted(by)),
         **{f"Question on {name}": question for name, question in config.criteria.items()},
         "Seed": str(config.seed),

@@ -111,7 +111,7 @@ def _show(run: GenerationRun, before: int) -> None:
 
 
 def _estimate(config: GenerateConfig, chatbots: tuple[str, ...]) -> None:
-    assumed, costs = Assumed(), estimate(config, chatbots=chatbots)
+    assumed, costs = Assumed(), estimate(config, chatbots)
     openers = config.contexts.n * len(config.languages) * len(config.users)
     speaking = len(chatbots or config.chatbots)
     typer.echo(f"{openers} first messages, {openers * speaking} dialogues")

@@ -12,7 +12,7 @@ from typing import Any
 
 from medal_judges.config import parse_yaml
 from medal_judges.errors import ConfigError, RecordError, did_you_mean
-from medal_judges.records.rating import Scale
+from medal_judges.records.labelled import Scale
 from medal_judges.records.validation import number, text
 
 Fields = dict[str, Any]  # of one row, values as in JSON

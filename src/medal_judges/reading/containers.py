@@ -48,7 +48,6 @@ ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".xlsx", ".parquet")
 HUB = "hf:"
 # A file with such an ending can be a transcript.
 _PLAIN_ENDINGS = ("", ".txt", ".text", ".md", ".log")
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _CHUNK = 1 << 16
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 # BadGzipFile is an OSError, and so are pyarrow's errors of zstd.
@@ -81,11 +80,9 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
         if begin[:1] == b"{" and kind in (None, "jsonl") and not (ended and not _is_json(line)):
             return "jsonl", _rows(path, raw, "jsonl")  # each line is answered as it arrives
         stream = _copied(raw)
-    elif Path(path).is_dir():
-        hint = f"a folder of a data set: hf:{path}:train"
-        raise DataError(path, None, "is a folder, not a file", hint=hint)
     elif not Path(path).is_file():
-        raise DataError(path, None, "no such file")
+        problem = "is a folder, not a file" if Path(path).is_dir() else "no such file"
+        raise DataError(path, None, problem)
     else:
         try:
             stream = open(path, "rb")  # noqa: SIM115 (_rows closes it)
@@ -94,12 +91,18 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
     try:
         begin = stream.read(4)
         stream.seek(0)
-        if packed := begin.startswith((_GZIP, _ZSTD)):
-            stream = _unpacked(stream, begin)
+        if begin.startswith(b"\x28\xb5\x2f\xfd"):
+            import pyarrow as pa
+
+            packed = pa.CompressedInputStream(pa.PythonFile(stream, "r"), "zstd")
+            stream = _copied(cast(IO[bytes], packed))
+        elif begin.startswith(b"\x1f\x8b") and path == STDIN:
+            stream = _copied(cast(IO[bytes], gzip.GzipFile(fileobj=stream)))
+        elif begin.startswith(b"\x1f\x8b"):
+            stream.close()
+            stream = cast(IO[bytes], gzip.open(path))  # noqa: SIM115
         found = kind or _recognised(path, stream)
         stream.seek(0)
-        if packed and found in ("xlsx", "parquet"):  # they are read from their ends
-            stream = _copied(stream)
     except (*_STREAM_ERRORS, DataError) as error:
         stream.close()
         raise error if isinstance(error, DataError) else damaged(path, 0, error) from error
@@ -113,19 +116,6 @@ def _copied(stream: IO[bytes]) -> IO[bytes]:
         shutil.copyfileobj(stream, file, 1 << 20)
     file.seek(0)
     return cast(IO[bytes], file)
-
-
-def _unpacked(stream: IO[bytes], begin: bytes) -> IO[bytes]:
-    if begin.startswith(_ZSTD):
-        import pyarrow as pa
-
-        with stream:
-            return _copied(pa.CompressedInputStream(pa.PythonFile(stream, "r"), "zstd"))
-    if isinstance(stream.name, str):
-        stream.close()
-        return cast(IO[bytes], gzip.open(stream.name))
-    with stream:
-        return _copied(cast(IO[bytes], gzip.GzipFile(fileobj=stream)))
 
 
 def _recognised(path: str, stream: IO[bytes]) -> str:
@@ -286,9 +276,7 @@ def _table_rows(stream: IO[str]) -> Iterator[NumberedRow]:
 
 def _table_header(cells: Sequence[object]) -> list[str]:
     names = ["" if cell is None else str(cell).strip() for cell in cells]
-    if not any(names):
-        raise ConfigError("a table without a header: it is empty")
-    if "" in names:
+    if "" in names or not names:
         raise ConfigError(f"a table whose header has a column without a name: {names}")
     if twice := {name for name in names if names.count(name) > 1}:
         raise ConfigError(f"a table with two columns called {min(twice)!r}: rename one")

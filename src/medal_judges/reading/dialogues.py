@@ -36,7 +36,6 @@ def read_dialogues(
     *,
     format: str | None = None,
     columns: dict[str, Any] | str | Path | None = None,
-    assistant: str | None = None,
     reading: ReadingReport | None = None,
 ) -> Iterator[Dialogue]:
     """Streams the dialogues of a file, of standard input (``-``), of a data set on the Hub
@@ -44,9 +43,8 @@ def read_dialogues(
 
     The form is recognised by the content; ``format`` overrides it (``csv``, ``messages``,
     ``csv+turns``). ``columns`` maps fields to columns with unusual names: a mapping
-    (``{"id": "ticket", "role": "who"}``) or a YAML file of one. ``assistant`` names the one to
-    score if several answer. Missing ids are made from the content, repeated ids are numbered
-    (``id#2``). Labels are ignored.
+    (``{"id": "ticket", "role": "who"}``) or a YAML file of one. Missing ids are made from the
+    content, repeated ids are numbered (``id#2``). Labels are ignored.
 
     A bad row raises DataError with file, line and field; with ``reading`` it is counted there and
     skipped. Raises ConfigError for a missing column.
@@ -58,7 +56,7 @@ def read_dialogues(
     >>> next(read_dialogues([{"id": "d3", "messages": said}])).turns[1].content
     'Hello!'
     """
-    options = ReadOptions(format=format, columns=columns, assistant=assistant)
+    options = ReadOptions(format=format, columns=columns)
     return dialogues_of(source, options, reading)
 
 
@@ -90,7 +88,7 @@ def _read(
     options: ReadOptions,
     columns: ColumnMap,
     reading: ReadingReport | None,
-    parse: Callable[[Fields, ReadOptions, ReadingReport], T],
+    parse: Callable[[Fields, ReadingReport], T],
 ) -> Iterator[T]:
     """Yields ``parse`` of each chat, with an id of its own."""
     report, is_file = reading or ReadingReport(), isinstance(source, str | Path)
@@ -150,7 +148,7 @@ def _read(
         try:
             chat = record() if callable(record) else record
             row = normal_row(chat, "messages" if form in GROUPED else form or "line", own)
-            parsed = parse(row, options, report)
+            parsed = parse(row, report)
         except RecordError as error:
             bad(number, error)
             continue
@@ -173,18 +171,18 @@ def _read(
         yield parsed
 
 
-def _dialogue(row: Fields, options: ReadOptions, report: ReadingReport) -> Dialogue:
+def _dialogue(row: Fields, report: ReadingReport) -> Dialogue:
     if "messages" in row and "dialogue" not in row:
-        return _from_messages(row, options, report)
+        return _from_messages(row, report)
     line = _line(row, report)
     dialogue = parse_dialogue(line)
     extra = {k: v for k, v in line.items() if k not in KNOWN_FIELDS and v is not None}
     return replace(dialogue, meta={**extra, **dialogue.meta}) if extra else dialogue
 
 
-def _labelled(row: Fields, options: ReadOptions, report: ReadingReport) -> LabelledDialogue:
+def _labelled(row: Fields, report: ReadingReport) -> LabelledDialogue:
     if "messages" in row and "dialogue" not in row:
-        record = _from_messages(row, options, report).to_record()
+        record = _from_messages(row, report).to_record()
         return parse_labelled(record | {name: row[name] for name in _LABEL_FIELDS if name in row})
     return parse_labelled(_line(row, report))
 
@@ -200,7 +198,7 @@ def _line(row: Fields, report: ReadingReport) -> Fields:
     return line | {"id": content_hash([[turn.role, turn.content] for turn in turns])}
 
 
-def _from_messages(row: Fields, options: ReadOptions, report: ReadingReport) -> Dialogue:
+def _from_messages(row: Fields, report: ReadingReport) -> Dialogue:
     require_valid_text(row.get("meta"), "meta")
     id: Any = row.get("id")
     lang, source = row.get("lang"), row.get("source")
@@ -225,7 +223,6 @@ def _from_messages(row: Fields, options: ReadOptions, report: ReadingReport) -> 
         models=row.get("models"),
         context=row.get("context"),
         meta=row.get("meta"),
-        assistant=options.assistant,
         folded=report.folded,
     )
     report.made += id is None

@@ -28,15 +28,9 @@ ROLES = ("role", "speaker", "sender", "from", "author", "participant", "sender_t
 CONTENTS = ("content", "text", "message", "body", "utterance", "value", "msg")
 _TIMES = ("time", "timestamp", "created_at", "datetime", "date", "sent_at", "create_time", "ts")
 _ORDERS = ("turn_index", "turn_number", "message_index", "order", "position", "sequence", "turn_id")
-_NAMES = ("name", "assistant_name", "agent_name")
 Group = list[tuple[int, Fields]]  # (number, record) of its rows in the order of the file
 
-_SORTED = """
-SELECT key, number, record FROM
-  (SELECT key, number, record, rowid AS place,
-     MIN(rowid) OVER (PARTITION BY key) AS first FROM rows)
-ORDER BY first, place
-"""
+_SORTED = "SELECT key, number, record FROM rows ORDER BY MIN(rowid) OVER (PARTITION BY key), rowid"
 
 
 def grouped_chats(
@@ -103,8 +97,8 @@ def _chat_of_turns(key: str, rows: Group, columns: ColumnMap) -> Fields:
     names = {
         field: columns.fields.get(field) or find_key(rows[0][1], known) or ""
         for field, known in (
-            *(("id", CONVERSATIONS), ("role", ROLES), ("content", CONTENTS)),
-            *(("time", _TIMES), ("order", _ORDERS), ("name", _NAMES)),
+            *(("id", CONVERSATIONS), ("role", ROLES), ("content", CONTENTS), ("time", _TIMES)),
+            ("order", _ORDERS),
         )
     }
     for field in ("order", "time"):
@@ -123,9 +117,6 @@ def _chat_of_turns(key: str, rows: Group, columns: ColumnMap) -> Fields:
         except RecordError as error:
             raise RecordError(f"row {number}: {names['role']}", error.expected, role) from error
         message["content"] = lookup(record, names["content"])
-        name = lookup(record, names["name"])
-        if isinstance(name, str) and name:
-            message["name"] = name
         messages.append(message)
         for each, value in record.items():
             filled = each not in differ and value not in (None, "")

@@ -7,8 +7,7 @@
   each with the index of the answer that follows.
 - An image, a sound or a file is a gap, marked in the text: ``[image]``.
 - Thinking is dropped.
-- If several assistants speak, one has to be named. The answers of the others then stand on the
-  user's side, each after its speaker's name in brackets: the named one answered to them.
+- A chat in which several assistants speak (messages with different names) is refused.
 
 Formats of messages: OpenAI (Chat Completions and Responses), Anthropic content blocks,
 OpenTelemetry (GenAI message parts), ShareGPT and LangChain.
@@ -93,13 +92,11 @@ def read_messages(
     models: Mapping[str, str | None] | None = None,
     context: Mapping[str, Any] | None = None,
     meta: Mapping[str, Any] | None = None,
-    assistant: str | None = None,
     folded: Counter[str] | None = None,
 ) -> Dialogue:
     """Returns the dialogue of ``messages``, a list of {role, content}.
 
-    Without ``id`` the id is a hash of the turns. ``assistant`` names the one to score if several
-    answer (a message's ``name`` or ``model``). ``folded`` counts everything that is not text of
+    Without ``id`` the id is a hash of the turns. ``folded`` counts everything that is not text of
     user or assistant. Raises RecordError that names the message and field (``messages[3].role``).
 
     >>> from medal_judges import read_messages
@@ -119,15 +116,19 @@ def read_messages(
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
         raise RecordError("messages", "a non-empty list of {role, content}", messages)
     read = [_message(f"messages[{i}]", each) for i, each in enumerate(messages)]
-    name, several = _scored_assistant(read, assistant)
     models, context = dict(models or {}), dict(context or {})
-    if name is not None:
-        models["assistant"] = models.get("assistant") or name
-        if assistant is not None and models["assistant"] != assistant:
-            expected = f"the assistant {assistant!r}"
-            raise RecordError("models.assistant", expected, models["assistant"])
+    names: dict[str, int] = {}  # of assistants, with the first message of each
+    for index, message in enumerate(read):
+        if message.role == "assistant" and message.name and _joined(message.parts).strip():
+            names.setdefault(message.name, index)
+    if len(names) > 1:
+        first, second = list(names)[:2]
+        expected = f"one assistant a chat ({first!r} answers too)"
+        raise RecordError(f"messages[{names[second]}].name", expected, second)
+    if names:
+        models["assistant"] = models.get("assistant") or next(iter(names))
     counts: Counter[str] = Counter()
-    turns, prompts, notes = _turns(read, name if several else None, counts)
+    turns, prompts, notes = _turns(read, counts)
     if not turns:
         raise RecordError("messages", "text of a user or an assistant", messages)
     if folded is not None:
@@ -137,35 +138,16 @@ def read_messages(
         context[SYSTEM_PROMPT] = "\n".join([*own, *prompts])
     if notes:
         context["tools"] = notes
-    name = content_hash(turns) if id is None else parse_id(id)
+    id = content_hash(turns) if id is None else parse_id(id)
     code = sys.intern(language_code(lang))
     made = tuple(Turn(speaker, content) for speaker, content in turns)
-    return Dialogue(name, made, code, source, models, context, meta or {})
-
-
-def _scored_assistant(read: Sequence[_Message], assistant: str | None) -> tuple[str | None, bool]:
-    """Returns (name of the assistant to score, whether others answer too)."""
-    names: dict[str, int] = {}  # name -> its first message
-    for index, message in enumerate(read):
-        if message.role == "assistant" and message.name and _joined(message.parts).strip():
-            names.setdefault(message.name, index)
-    if assistant is not None:
-        if names and assistant not in names:
-            field = f"messages[{next(iter(names.values()))}].name"
-            raise RecordError(field, f"an answer of the assistant {assistant!r}", [*names])
-        return assistant, len(names) > 1
-    if len(names) > 1:
-        first, second = list(names)[:2]
-        expected = f"one assistant a chat ({first!r} answers too), or the name of the one to judge"
-        raise RecordError(f"messages[{names[second]}].name", expected, second)
-    return next(iter(names), None), False
+    return Dialogue(id, made, code, source, models, context, meta or {})
 
 
 def _turns(
-    read: Sequence[_Message], only: str | None, counts: Counter[str]
+    read: Sequence[_Message], counts: Counter[str]
 ) -> tuple[list[tuple[Role, str]], list[str], list[dict[str, object]]]:
-    """Returns turns, system prompts and notes of tools. ``only``: the one assistant to score among
-    several."""
+    """Returns turns, system prompts and notes of tools."""
     turns: list[tuple[Role, str]] = []
     prompts: list[str] = []
     notes: list[dict[str, object]] = []
@@ -186,9 +168,6 @@ def _turns(
         notes += [{"turn": None, "note": p.text} for p in parts[:first] if p.kind in _TOOLS]
         if content:
             speaker: Role = "user" if message.role == "user" else "assistant"
-            if only is not None and speaker == "assistant" and message.name != only:
-                counts["answers of other assistants"] += 1
-                speaker, content = "user", f"[{message.name or 'assistant'}] {content}"
             if turns and turns[-1][0] == speaker:
                 counts["turns merged into the one before"] += 1
                 content = f"{turns.pop()[1]}\n{content}"

@@ -46,7 +46,6 @@ class ReadOptions(Config):
         metavar="WORD=ROLE",
         help="Role that a speaker's name means: Kunde=user; may be repeated.",
     )
-    assistant: str | None = _option(None, help="Assistant to score if a chat has several.")
     strict: bool = _option(
         False, help="Stop at the first bad row instead of skipping, counting and listing it."
     )
@@ -89,17 +88,16 @@ DEFAULT_READING = ReadOptions()
 
 class ChatFileConfig(Config):
     """A file of chats in a YAML file. ``source`` is a spec such as ``dstc9:train`` or a file;
-    ``format``, ``columns`` and ``assistant`` are as in ReadOptions."""
+    ``format`` and ``columns`` are as in ReadOptions."""
 
     source: str
     format: str | None = None
     columns: Mapping[str, Any] = {}
-    assistant: str | None = None
 
     @property
     def read_options(self) -> ReadOptions:
         """How to read the file. A bad row is an error: nobody should learn from half a file."""
-        return ReadOptions(format=self.format, columns=dict(self.columns), assistant=self.assistant)
+        return ReadOptions(format=self.format, columns=dict(self.columns))
 
     @model_validator(mode="after")
     def _can_be_read(self) -> ChatFileConfig:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from medal_judges.records.contributions import Contributions, Unit
+from medal_judges.records.judgement import Contributions, Unit
 from medal_judges.report.numbers import number
 from medal_judges.report.page import fragment
 
@@ -16,7 +16,7 @@ TURN_KEY = Markup(
     '</span><span style="--s:0%">as an average turn</span>'
     '<span class="neg" style="--s:90%">lowered it below the baseline</span></p>'
 )
-UNITS: dict[Unit, str] = {
+_UNITS: dict[Unit, str] = {
     "score": "units of the score",
     "uncalibrated score": "units of the score before calibration",
     "logit": "logits of the score's place on its scale",
@@ -32,16 +32,15 @@ def chat_html(
     """The turns, (role, text) each; the strongest contribution has the full colour, turns beyond
     the sixth are folded. Contributions of another number of turns are not shown. ``judged`` is the
     turn of the score."""
-    moves: Sequence[float | None] = [None] * len(turns)
-    if given is not None and len(given.turns) == len(turns):
-        moves = given.turns
+    count = len(turns)
+    moves = [*given.turns] if given is not None and len(given.turns) == count else [None] * count
     largest = max((abs(move) for move in moves if move), default=0.0)
     strengths = [round(100 * abs(move) / largest) if move else 0 for move in moves]
     return fragment(
         "medal_judges.report",
         "chat.html",
-        turns=list(zip(range(len(moves)), turns, moves, strengths, strict=True)),
-        in_sight=_IN_SIGHT if len(moves) > _IN_SIGHT + 2 else len(moves),
+        turns=list(zip(range(count), turns, moves, strengths, strict=True)),
+        in_sight=_IN_SIGHT if count > _IN_SIGHT + 2 else count,
         judged=judged,
     )
 
@@ -55,4 +54,4 @@ def account(given: Contributions | None, turns: int) -> str:
     moved = given.value - given.baseline
     sign = "−" if moved < 0 else "+"
     sums = f"{number(given.baseline)} {sign} {number(abs(moved))} by its turns"
-    return f"Baseline {sums} = {number(given.value)}, in {UNITS[given.unit]}"
+    return f"Baseline {sums} = {number(given.value)}, in {_UNITS[given.unit]}"

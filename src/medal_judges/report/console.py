@@ -13,7 +13,7 @@ from rich.text import Text
 
 from medal_judges.foreign_text import visible
 from medal_judges.report.numbers import DASH, p_value_text, percent, percent_interval, points
-from medal_judges.report.table import (
+from medal_judges.report.table import (  # fmt: skip
     Figured,
     Heat,
     IntervalBar,
@@ -32,10 +32,8 @@ class PlainConsole(Console):
     """A console that shows text as it is. Names come from files: rich would read ``[/b]`` in one as
     markup and stop, replace ``:x:`` by a picture, and let escape sequences through."""
 
-    def __init__(
-        self, *, stderr: bool = False, width: int | None = None, quiet: bool = False
-    ) -> None:
-        super().__init__(stderr=stderr, width=width, quiet=quiet, markup=False, emoji=False)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(visible(text), **options)
@@ -86,12 +84,10 @@ def rich_table(
 
 def cell_text(cell: object, brief: bool = False) -> str:
     """A cell as text; ``brief`` leaves out intervals."""
+    if isinstance(cell, Figured):
+        cell = cell.estimate
     if cell is None or isinstance(cell, IntervalBar):
         return DASH
-    if isinstance(cell, Figured):
-        return cell_text(cell.estimate, brief)
-    if isinstance(cell, Heat):
-        return cell_text(cell.shown)
     if isinstance(cell, Light):
         words = "" if cell.colour == "none" else f"{cell.words} "
         return f"{cell.sign} {words}{cell.shown}".rstrip()
@@ -107,6 +103,8 @@ def cell_text(cell: object, brief: bool = False) -> str:
         if cell.value is None or brief or cell.low is None or cell.high is None:
             return cell_text(cell.value)
         return f"{cell.value:.2f} [{cell.low:.2f}, {cell.high:.2f}]"
+    if isinstance(cell, Heat):
+        return cell.shown
     if isinstance(cell, float):
         return f"{cell:.2f}"
     return cell.striptags() if isinstance(cell, Markup) else str(cell)

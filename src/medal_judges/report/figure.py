@@ -16,20 +16,11 @@ from medal_judges.stats.estimate import Estimate
 # Distinct with every common colour vision: the categorical colours are those of Okabe and Ito
 # (2008), darkened if too pale on white; the diverging pair is blue and orange, never red and green.
 # style.css has the same colours, and others for a dark page.
-CATEGORICAL = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#B3589A",
-    "#4BA3DB",
-    "#C98B00",
-    "#6F4FA0",
-    "#806A3A",
-)
-OTHER = "#8A8F94"
-OTHER_INDEX = len(CATEGORICAL)
-POSITIVE = "#4A98C9"
-NEGATIVE = "#E8873A"
+_CATEGORICAL = ("#0072B2", "#D55E00", "#009E73", "#B3589A", "#4BA3DB", "#C98B00", "#6F4FA0",
+                "#806A3A")  # fmt: skip
+_OTHER = "#8A8F94"
+OTHER_INDEX = len(_CATEGORICAL)
+POSITIVE, NEGATIVE = "#4A98C9", "#E8873A"
 
 Range = tuple[float, float]
 Tone = tuple[Literal["pos", "neg"], int]  # blue or orange, and its strength in percent
@@ -44,9 +35,17 @@ class Axis:
     named: Sequence[tuple[float, str]] = ()
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Place and text of each tick."""
-        values = ticks(self.span)
-        return list(self.named) or [(value, tick_text(value, values)) for value in values]
+        """Place and text of each tick: about five, in steps of 1, 2, 2.5 or 5 times a power of ten,
+        with as many decimals as the step needs."""
+        if self.named:
+            return list(self.named)
+        low, high = self.span
+        raw = (high - low) / 5
+        power = 10.0 ** math.floor(math.log10(raw))
+        step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * 0.999)
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+        digits = next((d for d in range(4) if abs(round(step, d) - step) < 1e-9 * max(step, 1)), 4)
+        return [(k * step, number(k * step, digits)) for k in range(first, last + 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +134,7 @@ class Figure:
 
 def colour_of(index: int) -> str:
     """Hex colour of category ``index``, grey for any beyond the palette."""
-    return CATEGORICAL[index] if index < len(CATEGORICAL) else OTHER
+    return _CATEGORICAL[index] if index < OTHER_INDEX else _OTHER
 
 
 def index_by_frequency(names: Iterable[str]) -> Mapping[str, int]:
@@ -150,20 +149,3 @@ def padded(values: Sequence[float], share: float = 0.05) -> Range:
     low, high = min(values), max(values)
     pad = (high - low) * share or max(abs(low), 1.0) * 0.5
     return low - pad, high + pad
-
-
-def ticks(span: Range, about: int = 5) -> list[float]:
-    """Round values inside ``span``: steps of 1, 2, 2.5 or 5 times a power of ten."""
-    low, high = span
-    raw = (high - low) / about
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * 0.999)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [k * step for k in range(first, last + 1)]
-
-
-def tick_text(value: float, values: Sequence[float]) -> str:
-    """A tick's label with as many decimals as the step needs."""
-    step = abs(values[1] - values[0]) if len(values) > 1 else 1.0
-    digits = next((d for d in range(4) if abs(round(step, d) - step) < 1e-9 * max(step, 1)), 4)
-    return number(value, digits)

@@ -25,8 +25,6 @@ _FORMATS: dict[str, dict[str, None]] = {
     "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
     "svg": {"Creator": None, "Date": None},
 }
-# matplotlib's own font has no Chinese, Japanese or Korean letters.
-_MORE_FONTS = ("Noto Sans CJK SC", "WenQuanYi Zen Hei", "PingFang SC", "Microsoft YaHei")
 _STYLE: dict[str, Any] = {
     "text.parse_math": False,  # a judge named "$x$" is a name, not a formula
     "font.size": 9,
@@ -51,15 +49,12 @@ def write_figures(figures: Mapping[str, Figure], folder: Path) -> None:
         return
     try:
         import matplotlib
-        from matplotlib.font_manager import fontManager
     except ImportError:
         needed = MissingExtraError("matplotlib", "report", "drawing them")
         logger.warning("skipped the figure files: %s; %s", needed.message, needed.hint)
         return
-    installed = set(fontManager.get_font_names())
-    families = ["DejaVu Sans", *(name for name in _MORE_FONTS if name in installed)]
     folder.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context(_STYLE | {"font.family": families}):  # type: ignore[arg-type]
+    with matplotlib.rc_context(_STYLE):  # type: ignore[arg-type]
         for name, figure in figures.items():
             canvas = _drawn(figure)
             for ending, metadata in _FORMATS.items():
@@ -70,19 +65,20 @@ def write_figures(figures: Mapping[str, Figure], folder: Path) -> None:
 def _drawn(figure: Figure) -> Canvas:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
     panels, first = figure.panels, figure.panels[0]
-    if isinstance(first, Plot):  # inches of a panel, and how many stand side by side
-        width, height, most = 2.7, 2.7, 4
-    elif isinstance(first, Bars) and first.wide:
-        width, height, most = 6.4, 0.34 * len(first.bars) + 1.2, 1
-    elif isinstance(first, Bars):
-        width, height, most = 2.7, max(2.0, 0.2 * len(first.bars) + 0.7), 4
-    elif "heat" in first.style:
-        width, height = 0.75 * (len(first.columns) - 1) + 2.4, 0.32 * len(first.rows) + 1.4
-        most = 3
-    else:
+    width, height, most = 2.7, 2.7, 4  # inches of a panel, and how many stand side by side
+    if isinstance(first, Bars):
+        height = max(2.0, 0.2 * len(first.bars) + 0.7)
+        if first.wide:
+            width, height, most = 6.4, 0.34 * len(first.bars) + 1.2, 1
+    elif isinstance(first, Table):
         width, height, most = 6.4, 0.36 * len(first.rows) + 1.2, 1
+        if "heat" in first.style:
+            width, height = 0.75 * (len(first.columns) - 1) + 2.4, 0.32 * len(first.rows) + 1.4
+            most = 3
     across = min(len(panels), most)
     down = -(-len(panels) // across)
     size = (max(width * across, 5.4), height * down + 0.4 + 0.3 * bool(figure.legend))
@@ -109,23 +105,16 @@ def _drawn(figure: Figure) -> Canvas:
         if len(panels) > 1 or isinstance(panel, Plot):
             each.set_title(title, fontsize=8)
     if figure.legend:
-        _draw_legend(canvas, figure)
+        marks = [
+            Line2D([], [], marker="o", ls="", color=colour_of(colour))
+            if isinstance(colour, int)
+            else Patch(facecolor=_mixed(colour), edgecolor="#999999", lw=0.4)
+            for _, colour in figure.legend
+        ]
+        names = [name for name, _ in figure.legend]
+        across = min(4, len(names)) if isinstance(figure.legend[0][1], int) else len(names)
+        canvas.legend(marks, names, loc="outside lower center", ncols=across, frameon=False)
     return canvas
-
-
-def _draw_legend(canvas: Canvas, figure: Figure) -> None:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    marks = [
-        Line2D([], [], marker="o", ls="", color=colour_of(colour))
-        if isinstance(colour, int)
-        else Patch(facecolor=_mixed(colour), edgecolor="#999999", lw=0.4)
-        for _, colour in figure.legend
-    ]
-    names = [name for name, _ in figure.legend]
-    across = min(4, len(names)) if isinstance(figure.legend[0][1], int) else len(names)
-    canvas.legend(marks, names, loc="outside lower center", ncols=across, frameon=False)
 
 
 def _draw_plot(axes: Axes, panel: Plot) -> None:
@@ -169,11 +158,11 @@ def _draw_bars(axes: Axes, panel: Bars) -> None:
 
 def _draw_heat(axes: Axes, table: Table) -> None:
     cells = [row[1:] for row in table.rows]
-    colours = [
-        [_mixed((c.sign, c.percent)) if isinstance(c, Heat) else (1.0, 1.0, 1.0) for c in row]
-        for row in cells
-    ]
-    axes.imshow(colours, aspect="auto")
+    white = (1.0, 1.0, 1.0)
+    axes.imshow(
+        [[_mixed((c.sign, c.percent)) if isinstance(c, Heat) else white for c in r] for r in cells],
+        aspect="auto",
+    )
     for y, row in enumerate(cells):
         for x, cell in enumerate(row):
             axes.text(x, y, cell_text(cell, brief=True), ha="center", va="center", fontsize=7)
@@ -190,22 +179,16 @@ def _draw_intervals(axes: Axes, table: Table) -> None:
     bars = [(cell_text(row[0]), c) for row in free for c in row if isinstance(c, IntervalBar)]
     for y, (_, bar) in enumerate(bars):
         value, low, high = bar.estimate.value, bar.estimate.low, bar.estimate.high
-        if value is None:
-            where: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center"}
-            axes.text(0.02, y, f"{DASH} {bar.estimate.reason}", color="#555555", size=7, **where)
-            continue
         if low is not None and high is not None:
             axes.plot([low, high], [y, y], color=colour_of(0), lw=2, alpha=0.5)
-        axes.plot([value], [y], "o", color=colour_of(0))
+        if value is not None:
+            axes.plot([value], [y], "o", color=colour_of(0))
     if any(bar.span[0] <= 0 <= bar.span[1] for _, bar in bars):
         axes.axvline(0, color="#999999", lw=0.8)
     ceiling = next((bar.ceiling for _, bar in bars if bar.ceiling is not None), None)
     if ceiling is not None:
         axes.axvline(ceiling, color=colour_of(1), lw=1.2, ls="--", label="human ceiling")
-        rings = [(bar.like, y) for y, (_, bar) in enumerate(bars) if bar.like is not None]
-        xs, ys = zip(*rings, strict=True) if rings else ((), ())
-        axes.plot(xs, ys, "o", mfc="none", ms=9, color=colour_of(0), label="judge, like for like")
-        axes.figure.legend(loc="outside lower right", frameon=False, ncols=2)
+        axes.figure.legend(loc="outside lower right", frameon=False)
     axes.set_yticks(range(len(bars)), [name for name, _ in bars])
     axes.set_ylim(len(bars) - 0.4, -0.6)
     # The column before the bar holds the figure.

@@ -16,15 +16,8 @@ _NOISE = {
 
 def quiet_foreign_logs() -> None:
     """Silences the messages of _NOISE and, without a terminal, the progress bars of transformers
-    and huggingface_hub (HF_HUB_DISABLE_PROGRESS_BARS=0 shows them again).
-
-    Call it before these libraries are imported.
-    """
-    for name in _NOISE:
-        logging.getLogger(name).addFilter(_is_useful)
+    and huggingface_hub. Call it before these libraries are imported."""
+    for name, start in _NOISE.items():
+        logging.getLogger(name).addFilter(lambda r, s=start: not r.getMessage().startswith(s))
     if not sys.stderr.isatty():
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-
-
-def _is_useful(record: logging.LogRecord) -> bool:
-    return not record.getMessage().startswith(_NOISE.get(record.name, "\0"))

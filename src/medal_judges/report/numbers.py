@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from medal_judges.stats.estimate import Estimate
 
@@ -53,26 +54,23 @@ def p_value_text(value: float) -> str:
     return "< 0.001" if value < 0.001 else number(value, 3 if value < 0.1 else 2)
 
 
-def interval(estimate: Estimate) -> str:
+def interval(estimate: Estimate, text: Callable[[float], str] = number) -> str:
     """``[low, high]``, or nothing without an interval."""
     if estimate.low is None or estimate.high is None:
         return ""
-    return f"[{number(estimate.low)}, {number(estimate.high)}]"
+    return f"[{text(estimate.low)}, {text(estimate.high)}]"
 
 
 def percent_interval(estimate: Estimate) -> str:
     """``[low, high]`` in percent, or nothing without an interval."""
-    if estimate.low is None or estimate.high is None:
-        return ""
-    return f"[{_hundredths(estimate.low)}, {_hundredths(estimate.high)}]"
+    return interval(estimate, _hundredths)
 
 
 def checked(estimate: Estimate | None) -> Estimate:
     """The estimate if it has a finite number, else None with a reason."""
     if estimate is None:
         return Estimate(None, reason="not computed")
-    if estimate.value is not None and not math.isfinite(estimate.value):
-        return Estimate(None, reason="not a finite number")
-    if estimate.value is None and not estimate.reason:
-        return Estimate(None, reason="undefined (no reason recorded)")
-    return estimate
+    if estimate.value is None:
+        return Estimate(None, reason=estimate.reason or "undefined (no reason recorded)")
+    is_number = math.isfinite(estimate.value)
+    return estimate if is_number else Estimate(None, reason="not a finite number")

@@ -17,17 +17,9 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
+from medal_judges.report import numbers
 from medal_judges.report.figure import Bars, Figure, Plot
 from medal_judges.report.figure_files import write_figures
-from medal_judges.report.numbers import (
-    checked,
-    interval,
-    number,
-    p_value_text,
-    percent,
-    percent_interval,
-    points,
-)
 from medal_judges.report.svg import bars_svg, interval_svg, plot_svg
 from medal_judges.report.table import IntervalBar, Table, write_csv
 from medal_judges.storage.files import atomic_write
@@ -99,31 +91,12 @@ def write_page(
     figures: Mapping[str, Figure | None] | None = None,
 ) -> Path:
     """Writes the page to ``path``, and beside it tables/NAME.csv and figures/NAME.png, .pdf and
-    .svg; returns the path. Figures of None are left out. Without matplotlib a warning says that the
-    figure files are skipped. See ``render_page`` for the other arguments."""
-    page = render_page(title, subtitle, sections, foot=foot, leads=leads, scripts=scripts)
-    atomic_write(path, page)
-    for name, table in (tables or {}).items():
-        sheet = (table.columns, table.rows) if isinstance(table, Table) else table
-        write_csv(path.parent / "tables" / f"{name}.csv", *sheet)
-    drawn = {name: figure for name, figure in (figures or {}).items() if figure is not None}
-    write_figures(drawn, path.parent / "figures")
-    return path
+    .svg; returns the path. The same blocks give the same bytes.
 
-
-def render_page(
-    title: str,
-    subtitle: str,
-    sections: Iterable[Section],
-    *,
-    foot: Section | None = None,
-    leads: str = "",
-    scripts: Sequence[str] = (),
-) -> str:
-    """The page as text; the same blocks give the same bytes. ``leads`` is the package whose
-    templates/leads.html has the text below the headings; ``scripts`` are further scripts of this
-    folder, by name."""
-    shown = [section for section in sections if section.blocks]
+    ``leads`` is the package whose templates/leads.html has the text below the headings; ``scripts``
+    are further scripts of this folder, by name. Figures of None are left out; without matplotlib a
+    warning says that the figure files are skipped.
+    """
     script = "".join(map(_asset, ("page.js", *scripts)))
     text = fragment(
         _PACKAGE,
@@ -131,7 +104,7 @@ def render_page(
         title=title,
         subtitle=subtitle,
         leads=vars(_environment(leads).get_template("leads.html").module) if leads else {},
-        sections=shown,
+        sections=[section for section in sections if section.blocks],
         foot=foot if foot is not None and foot.blocks else None,
         style=Markup(_asset("style.css")),
         script=Markup(script),
@@ -139,7 +112,13 @@ def render_page(
     )
     # Half surrogate pairs (legal in JSON, not in UTF-8) and NUL become the replacement sign.
     clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return clean.replace("\x00", "\ufffd")
+    atomic_write(path, clean.replace("\x00", "\ufffd"))
+    for name, table in (tables or {}).items():
+        sheet = (table.columns, table.rows) if isinstance(table, Table) else table
+        write_csv(path.parent / "tables" / f"{name}.csv", *sheet)
+    drawn = {name: figure for name, figure in (figures or {}).items() if figure is not None}
+    write_figures(drawn, path.parent / "figures")
+    return path
 
 
 def fragment(package: str, template: str, **values: object) -> Markup:
@@ -169,15 +148,11 @@ def _environment(package: str) -> Environment:
     environment = Environment(
         loader=PackageLoader(package), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
+    names = ("checked", "number", "interval", "p_value_text", "percent", "points")
+    environment.filters |= {name: getattr(numbers, name) for name in names}
     environment.filters |= {
+        "percent_interval": numbers.percent_interval,
         "kind": lambda block: type(block).__name__,
-        "checked": checked,
-        "number": number,
-        "interval": interval,
-        "p_value": p_value_text,
-        "percent": percent,
-        "points": points,
-        "percent_interval": percent_interval,
         "svg": lambda drawn: _SVG[type(drawn)](drawn),
     }
     return environment

@@ -5,26 +5,11 @@ from __future__ import annotations
 import time
 from typing import TypeVar
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from medal_judges.report.console import PlainConsole
 
 B = TypeVar("B", bound="ProgressBar")
-EVERY = 60.0  # seconds between two lines in a log
-
-
-class _Rate(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        return Text(f"{task.speed:.1f} {task.fields['unit']}/s" if task.speed else "")
 
 
 class ProgressBar:
@@ -41,31 +26,29 @@ class ProgressBar:
         *,
         unit: str = "dialogues",
         done: int = 0,
-        every: float = EVERY,
+        every: float = 60.0,
         visible: bool = True,
     ) -> None:
-        self.console = PlainConsole(stderr=True, quiet=not visible)
         self.what, self.total, self.unit, self.done, self.note = what, total, unit, done, ""
         self._every, self._last = every, time.monotonic()
-        self._shown = visible and self.console.is_terminal
-        self.bar = Progress(
+        self.console = PlainConsole(stderr=True, quiet=not visible)
+        self._bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            _Rate(),
             TextColumn("{task.fields[note]}", markup=False),
             TimeRemainingColumn(),
             console=self.console,
-            disable=not self._shown,
+            disable=not (visible and self.console.is_terminal),
         )
-        self._task = self.bar.add_task(what, total=total, completed=done, unit=unit, note="")
+        self._task = self._bar.add_task(what, total=total, completed=done, note="")
 
     def __enter__(self: B) -> B:
-        self.bar.start()
+        self._bar.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.bar.stop()
+        self._bar.stop()
 
     def advance(self, count: int = 1, *, what: str | None = None, note: str | None = None) -> None:
         """Adds ``count`` to what is done."""
@@ -80,14 +63,14 @@ class ProgressBar:
         note: str | None = None,
     ) -> None:
         """Sets ``done``; an argument of None changes nothing."""
-        self.done = done
+        self.done, self.what = done, what or self.what
         self.total = self.total if total is None else total
-        self.what, self.note = what or self.what, self.note if note is None else note
-        if self._shown:
-            texts = {"description": self.what, "note": self.note}
-            self.bar.update(self._task, completed=done, total=self.total, **texts)  # type: ignore[arg-type]
+        self.note = self.note if note is None else note
+        if not self._bar.disable:
+            about = {"description": self.what, "note": self.note}
+            self._bar.update(self._task, completed=done, total=self.total, **about)  # type: ignore[arg-type]
         elif time.monotonic() - self._last >= self._every:
             self._last = time.monotonic()
             of = "" if self.total is None else f" of {self.total}"
-            note = f"; {self.note}" if self.note else ""
-            self.console.print(f"{done}{of} {self.unit}{note}", soft_wrap=True, highlight=False)
+            text = f"{done}{of} {self.unit}{f'; {self.note}' if self.note else ''}"
+            self.console.print(text, soft_wrap=True, highlight=False)

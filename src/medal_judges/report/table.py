@@ -72,7 +72,6 @@ class Heat:
 
     @property
     def percent(self) -> int:
-        """The strength in percent."""
         return round(100 * min(max(self.strength, 0.0), 1.0))
 
 
@@ -99,7 +98,6 @@ class Light:
 
     @property
     def sign(self) -> str:
-        """A sign that shows the verdict without colour."""
         return {"green": "●", "amber": "▲", "red": "■", "none": "○"}[self.colour]
 
     @property
@@ -108,7 +106,7 @@ class Light:
 
 
 # A str is text. Markup is our own HTML: only the page keeps its tags.
-Cell = (
+Cell = (  # fmt: skip
     str
     | int
     | float
@@ -156,15 +154,13 @@ class Table:
 
     def column_kinds(self) -> list[Literal["bar", "words", "number"]]:
         """The kind of each column; it decides on alignment and sorting."""
-        columns = [[row[i] for row in self.rows] for i in range(len(self.columns))]
-        return [
-            "bar"
-            if any(isinstance(cell, IntervalBar) for cell in cells)
-            else "words"
-            if any(isinstance(cell, str) and cell for cell in cells)
-            else "number"
-            for cells in columns
-        ]
+        kinds: list[Literal["bar", "words", "number"]] = []
+        for i in range(len(self.columns)):
+            cells = [row[i] for row in self.rows]
+            is_bar = any(isinstance(cell, IntervalBar) for cell in cells)
+            is_text = any(isinstance(cell, str) and cell for cell in cells)
+            kinds.append("bar" if is_bar else "words" if is_text else "number")
+        return kinds
 
     def to_record(self) -> dict[str, Any]:
         """One JSON object; an Estimate or another cell is an object of its fields."""
@@ -175,16 +171,12 @@ class Table:
 def plain(cell: object) -> object:
     """A cell for CSV, in full precision: of an Estimate the value, then the interval in brackets,
     or the reason why it is undefined."""
+    if isinstance(cell, Figured | Share):
+        cell = cell.estimate
     if isinstance(cell, Markup):
         return cell.striptags()
-    if isinstance(cell, PValue | Percent | Heat | Light):
-        return cell.value
-    if isinstance(cell, IntervalBar):
-        return None
-    if isinstance(cell, Figured | Share):
-        return plain(cell.estimate)
     if not isinstance(cell, Estimate):
-        return cell
+        return None if isinstance(cell, IntervalBar) else getattr(cell, "value", cell)
     if cell.value is None:
         return f"undefined: {cell.reason}" if cell.reason else None
     if cell.low is None or cell.high is None:

@@ -10,7 +10,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar
+from typing import IO, Any, TypeVar
 
 from medal_judges.errors import DataError, RecordError
 from medal_judges.records.validation import VALID_TEXT, require_valid_text
@@ -19,14 +19,7 @@ from medal_judges.storage.files import atomic_path
 T = TypeVar("T")
 
 
-class HasRecord(Protocol):
-    """An object that can be written as a line."""
-
-    def to_record(self) -> dict[str, Any]:
-        """Returns the line's JSON object."""
-
-
-Line = Mapping[str, object] | HasRecord
+Line = Any  # a dict, or an object with ``to_record``
 STDIN = "-"
 _HINT = "fix the line, or leave it out"
 LONGEST_LINE = 1 << 26  # characters; no real dialogue is as long
@@ -45,14 +38,12 @@ def open_text(path: str | Path, mode: str = "r") -> IO[str]:
     target = Path(path)
     if mode == "r" and not target.is_file():
         raise DataError(path, None, "no such file")
-    encoding, errors, newline = (
-        ("utf-8-sig", "surrogateescape", None) if mode == "r" else ("utf-8", "strict", "\n")
-    )
+    how: dict[str, Any] = {"encoding": "utf-8", "newline": "\n"}
+    if mode == "r":
+        how = {"encoding": "utf-8-sig", "errors": "surrogateescape"}
     opener: Callable[..., Any] = gzip.open if target.suffix == ".gz" else open
     try:
-        stream: IO[str] = opener(
-            target, mode + "t", encoding=encoding, errors=errors, newline=newline
-        )
+        stream: IO[str] = opener(target, mode + "t", **how)
     except OSError as error:
         raise DataError(path, None, f"cannot be opened: {error.strerror}") from error
     return stream
@@ -94,25 +85,17 @@ def limited_lines(stream: IO[str]) -> Iterator[str]:
 
 def damaged(path: str | Path, number: int, error: Exception) -> DataError:
     """Returns the error for a file that cannot be read on after ``number`` lines."""
-    hint = "the file is damaged from here on; get or make it again"
-    problem = f"cannot read on: {error}"
+    problem = str(error)
     if isinstance(error, EOFError):
-        problem = "cannot read on: the compressed file is cut short"
-    elif isinstance(error, gzip.BadGzipFile) and "Not a gzipped file" in str(error):
-        problem = "cannot read on: other bytes follow the end of its gzip data"
-        if number == 0:
-            problem = "cannot read on: its name ends in .gz, but it is no gzip file"
-            hint = "rename it, or compress it: gzip FILE"
-    return DataError(path, number + 1, problem, hint=hint)
+        problem = "the compressed file is cut short"
+    elif isinstance(error, gzip.BadGzipFile) and "Not a gzipped file" in problem:
+        problem = "other bytes follow the end of its gzip data" if number else "it is no gzip file"
+    hint = "the file is damaged from here on; get or make it again"
+    return DataError(path, number + 1, f"cannot read on: {problem}", hint=hint)
 
 
 def parse_line(
-    path: str | Path,
-    number: int,
-    line: str,
-    parse: Callable[[object], T],
-    *,
-    hint: str = _HINT,
+    path: str | Path, number: int, line: str, parse: Callable[[object], T], *, hint: str = _HINT
 ) -> T:
     """Returns ``parse`` of the line's JSON value. Raises DataError that names file and line."""
     if len(line) > LONGEST_LINE and not line.endswith("\n"):

@@ -121,41 +121,12 @@ def test_rows_get_one_value_per_annotator_and_keep_what_a_machine_said(project: 
     assert open_row.labels["overall"] == (4.0, None)
     assert open_row.extra["annotators"] == ["ana", "ben"]
     assert open_row.scales["overall"] == (1, 5) and open_row.scales["unsafe"] == (0, 1)
-    machine = open_row.extra["machine_labels"]
-    assert machine["overall"] == {"judge:written-by-hand": [4.0]}
-    assert open_row.extra["machine_comments"] == {"judge:written-by-hand": {"overall": "Fine."}}
+    (machine,) = open_row.extra["earlier_labels"]
+    assert machine["labels"]["overall"] == [4.0]
+    assert machine["labels_by"] == "judge:written-by-hand"
+    assert machine["comments"] == {"overall": "Fine."}
     assert "labels_by" not in open_row.extra and "comments" not in open_row.extra
     again = replace(project, rows={key: found[row.id] for key, row in project.rows.items()})
     (second, *_) = merge(checked, again)
-    assert second.extra["earlier_labels"][0]["annotators"] == ["ana", "ben"]
-    assert second.extra["machine_labels"] == machine
-
-
-def test_earlier_labels_are_a_machines_only_where_the_row_says_so(project: Project) -> None:
-    checked, _ = check(everything(project), project)
-    key, row = next(iter(project.rows.items()))
-    bare = {name: value for name, value in row.extra.items() if name != "labels_by"}
-    (found, *_) = merge(checked, replace(project, rows={key: replace(row, extra=bare)}))
-    record = row.to_record()
-    kept = [{"labels": record["labels"], "scales": record["scales"], "comments": bare["comments"]}]
-    assert found.extra["earlier_labels"] == kept and "machine_labels" not in found.extra
-    replaced = {**bare, "earlier_labels": [{"labels": {"overall": [1.0]}}]}  # by medal label
-    (found, *_) = merge(checked, replace(project, rows={key: replace(row, extra=replaced)}))
-    assert found.extra["earlier_labels"] == [{"labels": {"overall": [1.0]}}, *kept]
-    again = {**row.extra, "annotators": ["ana", "ben"]}  # annotated, then labelled again
-    (found, *_) = merge(checked, replace(project, rows={key: replace(row, extra=again)}))
-    assert "machine_labels" in found.extra and "earlier_labels" not in found.extra
-
-
-def test_comments_outlive_missing_labels_and_a_failure_does_not(project: Project) -> None:
-    checked, _ = check(everything(project), project)
-    key, row = next(iter(project.rows.items()))
-    said = {"overall": "Fine."}
-    failed = {"labels_by": "judge:j", "comments": said, "label_failure": "no number"}
-    for extra, kept in (
-        (failed, {"machine_comments": {"judge:j": said}}),
-        ({"comments": said},) * 2,
-    ):
-        bare = replace(row, labels={}, scales={}, extra=extra)
-        (found, *_) = merge(checked, replace(project, rows={key: bare}))
-        assert found.extra == {**kept, "annotators": ["ana", "ben"]}
+    first, own = second.extra["earlier_labels"]
+    assert first == machine and own["annotators"] == ["ana", "ben"]

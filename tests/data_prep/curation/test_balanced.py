@@ -112,11 +112,11 @@ def test_every_pair_with_a_clean_five_is_seeded(pool: list[Candidate]) -> None:
 def test_far_more_even_than_chance(pool: list[Candidate]) -> None:
     reading = label_rules()
     picks = [pick.candidate for pick in chosen(pool, 100)]
-    factors = factor_balances("fr", pool, picks, 100, reading)
+    factors = factor_balances(pool, picks, 100, reading)
     for name, least in (("category", 0.9), ("level", 0.85), ("chatbot", 0.95), ("user", 0.99)):
         assert factors[name]["evenness"] > least
     for name in ("category", "level"):
-        assert factors[name]["evenness"] > factors[name]["evenness_at_random"] + 0.3
+        assert factors[name]["evenness"] > factors[name]["evenness_of_pool"] + 0.3
     issues = [v for v in factors["category"]["values"] if v["value"] != CLEAN]
     for value in issues:  # what is rare is taken whole; of the rest there is as much as of any
         assert value["selected"] == value["pool"] or value["selected"] >= 11

@@ -78,7 +78,7 @@ def test_a_dry_run_counts_what_the_protocol_asks(tmp_path: Path, tiny_llama: Pat
     out = tmp_path / "out"
     path = small(tmp_path / "c.yaml", tiny_llama, out)
     config = load_config(GenerateConfig, path)
-    costs = estimate(config, Assumed(acceptance=1, chatbot_words=3))
+    costs = estimate(config, assumed=Assumed(acceptance=1, chatbot_words=3))
     # Every try accepted: 2 first messages, then reply, message, reply in each of 2 dialogues.
     assert [costs[f"{kind}:tiny"].requests for kind in ("user", "judge", "chatbot")] == [4, 4, 4]
     first_reply = [Message("system", "Chat."), Message("user", " ".join(["words"] * 23))]
@@ -86,7 +86,7 @@ def test_a_dry_run_counts_what_the_protocol_asks(tmp_path: Path, tiny_llama: Pat
     read = 2 * prompt_tokens_above(first_reply) + 2 * prompt_tokens_above(first_reply + later)
     assert costs["chatbot:tiny"].input == read
     assert all(c.money == 0 for c in costs.values()) and not out.exists()
-    nothing = estimate(config, Assumed(acceptance=0))
+    nothing = estimate(config, assumed=Assumed(acceptance=0))
     none = {agent: cost.requests for agent, cost in nothing.items()}
     assert none == {"user:tiny": 6, "judge:tiny": 6, "chatbot:tiny": 0}
 
@@ -102,31 +102,24 @@ def test_a_dry_run_of_the_papers_run_tells_its_size(monkeypatch: pytest.MonkeyPa
     assert "nothing was sent" in result.output
 
 
-def test_a_dry_run_keeps_to_the_chatbots_and_knows_what_a_batch_saves(
-    tmp_path: Path, tiny_llama: Path
-) -> None:
+def test_a_dry_run_keeps_to_the_chatbots(tmp_path: Path, tiny_llama: Path) -> None:
     pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
     path = small(tmp_path / "c.yaml", tiny_llama, tmp_path / "out")
     settings = yaml.safe_load(path.read_text())
-    direct = {"backend": "openai", "model": "gpt-4o-mini"}
-    settings["chatbots"] += [
-        {"name": "paid", "llm": direct},
-        {"name": "batched", "llm": {**direct, "batch": True}},
-    ]
+    paid = {"name": "paid", "llm": {"backend": "openai", "model": "gpt-4o-mini"}}
+    settings["chatbots"].append(paid)
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
-    sure = Assumed(acceptance=1)
-    costs = estimate(load_config(GenerateConfig, path), sure)
-    paid, batched = costs["chatbot:paid"], costs["chatbot:batched"]
-    assert (paid.requests, paid.input) == (batched.requests, batched.input)
-    assert paid.money and batched.money == pytest.approx(paid.money / 2)
+    config = load_config(GenerateConfig, path)
+    costs = estimate(config, assumed=Assumed(acceptance=1))
+    assert costs["chatbot:paid"].money and costs["chatbot:tiny"].money == 0
     result = CliRunner().invoke(
         app, ["generate", "--config", str(path), "--dry-run", "--chatbots", "paid"]
     )
     assert result.exit_code == 0, result.output
     assert "2 first messages, 2 dialogues" in result.output
-    assert "chatbot:paid" in result.output and "chatbot:batched" not in result.output
+    assert "chatbot:paid" in result.output and "chatbot:tiny" not in result.output
     with pytest.raises(ConfigError, match="no chatbot 'piad'"):
-        estimate(load_config(GenerateConfig, path), chatbots=["piad"])
+        estimate(config, chatbots=["piad"])
 
 
 def test_settings_that_do_not_fit_are_named(tmp_path: Path, tiny_llama: Path) -> None:

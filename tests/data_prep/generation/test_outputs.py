@@ -92,7 +92,7 @@ def test_a_file_in_the_folders_place_is_named(tmp_path: Path) -> None:
     if Path("/proc/self/task").is_dir():  # there, and not even root may write to it
         with pytest.raises(OSError) as unwritable:
             Outputs(Path("/proc/self/task"), RECORD)
-        assert str(unwritable.value.filename).startswith("/proc/self/task")
+        assert "/task" in str(unwritable.value.filename)
 
 
 def test_a_line_that_finds_no_room_leaves_nothing(tmp_path: Path) -> None:

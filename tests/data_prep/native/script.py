@@ -23,13 +23,9 @@ def answer(body: dict[str, Any]) -> str:
 
 
 def translated(prompt: str) -> str:
-    language = re.search(r"Translate (?:every|the next) turn into (\w+)", prompt)
+    language = re.search(r"Translate every turn into (\w+)", prompt)
     assert language is not None
-    one = re.search(r"^The turn: (?:user|assistant): (.*)$", prompt, re.MULTILINE)
-    if one is not None:
-        found = {"translation": one[1]}
-    else:
-        found = json.loads(prompt[prompt.index('{\n "1_') :].partition("\n}")[0] + "\n}")
+    found = json.loads(prompt[prompt.index('{\n "1_') :].partition("\n}")[0] + "\n}")
     said = " ".join(found.values())
     out: dict[str, Any] = {k: f"[{language[1]}] {v}" if v else "" for k, v in found.items()}
     if not ("HEALS" in said and REFUSED in prompt):

@@ -17,12 +17,14 @@ from medal_judges.cli import app
 from medal_judges.config import load_config
 from medal_judges.data_prep.native.comparison import (
     CompareConfig,
-    Comparer,
     NativePair,
     Verdict,
+    comparer,
+    pair_questions,
     paired,
     result_of,
 )
+from medal_judges.data_prep.native.comparison import compare as run
 from medal_judges.data_prep.native.report import rates
 from medal_judges.errors import MedalError
 from medal_judges.records.labelled import LabelledDialogue
@@ -41,7 +43,8 @@ def compare(
     agents = one_agent(script)
     plain = load_config(CompareConfig, "native/compare", ["llm=fake"])
     config = plain.model_copy(update=settings)
-    return Comparer(config, agents=agents).compare(some, out), agents
+    runner = comparer(config, agents=agents)
+    return run(runner, pair_questions(config, some), out), agents
 
 
 def translated(group: str, lang: str, *texts: str, **models: str) -> LabelledDialogue:
@@ -224,7 +227,7 @@ def test_pairing() -> None:
         paired(native, native)
 
 
-def test_command_writes_page_json_and_csv(serve: Callable[..., Any], tmp_path: Path) -> None:
+def test_command_writes_page_and_json(serve: Callable[..., Any], tmp_path: Path) -> None:
     server = serve(script=str(SCRIPT))
     llm = {"backend": "openai", "model": "m", "base_url": server.url, "cache": False}
     broken = paired([row("g9", "fr", "NEVER")], [translated("g9", "fr", "Salut")])[0]
@@ -243,8 +246,6 @@ def test_command_writes_page_json_and_csv(serve: Callable[..., Any], tmp_path: P
     assert len(record["rates"]) == 6 and record["facts"]["Pairs"].startswith("17")
     (reason, count), *_ = record["rates"][1]["unscored"].items()
     assert "the answer is not one JSON" in reason and count == 1 and "1 unscored: " in result.output
-    lines = (tmp_path / "out/results.csv").read_text().splitlines()
-    assert len(lines) == 1 + 6 * 5 and lines[0].startswith("criterion,lang,pairs")
     page = (tmp_path / "out/report.html").read_text()
     assert page.count("<svg") == 2 and "Native against translated" in page
     assert "//" not in page.split("<body>")[1].split("<script>")[0]  # asks nothing of anybody

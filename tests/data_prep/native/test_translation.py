@@ -22,8 +22,9 @@ from medal_judges.data_prep.jobs import UnusableError, beside, json_object
 from medal_judges.data_prep.native.translation import (
     TranslateConfig,
     Translation,
-    Translator,
     require_targets,
+    translate,
+    translator,
 )
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.llm.cost import CostLimitError
@@ -53,18 +54,17 @@ class Run:
     ) -> None:
         self.agents = agents or one_agent(answer)
         plain = load_config(TranslateConfig, "native/translate", ["llm=fake"])
-        by = Translator(plain.model_copy(update=settings), agents=self.agents)
-        jobs = [Translation(r, lang, check, whole=by.whole) for r in rows for lang in langs]
-        self.failures: Counter[str] = by.translate(jobs, out)
-        self.by, self.earlier = by.by(), by.earlier
+        by = translator(plain.model_copy(update=settings), agents=self.agents)
+        jobs = [Translation(r, lang, check) for r in rows for lang in langs]
+        self.failures: Counter[str] = translate(by, jobs, out)
+        self.by, self.earlier = by.by, by.earlier
         self.rows = list(read_labelled(out))
         self.prompts = prompts(self.agents.bodies)
 
 
-@pytest.mark.parametrize("style", ["whole", "turns"])
-def test_structure_speakers_and_context_are_kept(tmp_path: Path, style: str) -> None:
+def test_structure_speakers_and_context_are_kept(tmp_path: Path) -> None:
     source = [row("g1", "en", "Hi {dialogue}", "user: hello", ""), row("g2", "en", 'Bye "x"\n}')]
-    run = Run(source, tmp_path / "t.jsonl", ["de", "zh"], style=style)
+    run = Run(source, tmp_path / "t.jsonl", ["de", "zh"])
     assert [r.id for r in run.rows] == [
         f"{g}-en--ann--bot--in-{lang}" for g in ("g1", "g2") for lang in ("de", "zh")
     ]
@@ -127,16 +127,6 @@ def test_seeds_go_with_the_attempt_and_a_refusal_is_not_sent_again(tmp_path: Pat
     assert schema["additionalProperties"] is False
 
 
-def test_turn_by_turn_shows_the_dialogue_and_what_is_translated(tmp_path: Path) -> None:
-    texts = ("Hi there", "Ho there", "So long")
-    run = Run([row("g", "en", *texts)], tmp_path / "t.jsonl", style="turns")
-    first, second, third = run.prompts
-    assert "So far" not in first and "The turn: user: Hi there" in first
-    assert "So far, in German: user: [German] Hi there" in second
-    assert "assistant: [German] Ho there" in third and "user: So long" in first
-    assert run.agents.bodies[0]["schema"]["required"] == ["translation"]
-
-
 @pytest.mark.parametrize("langs", [[], ["de", "de"], ["en"], ["tlh"]])
 def test_bad_targets(langs: list[str]) -> None:
     with pytest.raises(ConfigError):
@@ -180,7 +170,7 @@ def test_killed_at_random_moments_and_resumed(serve: Serve, tmp_path: Path) -> N
     source = tmp_path / "in.jsonl"
     write_records(source, rows)
     llm = {"backend": "openai", "model": "m", "base_url": server.url, "cache": False}
-    settings = [f"llm={json.dumps({**llm, 'max_in_flight': 2})}", "at_once=3", "style=turns"]
+    settings = [f"llm={json.dumps({**llm, 'max_in_flight': 2})}", "at_once=3"]
     command = ["data", "translate", str(source), *settings, "--to", "de", "check_language=false"]
     whole = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "whole.jsonl")])
     assert whole.exit_code == 0, whole.output
@@ -219,8 +209,7 @@ def test_command_filters_estimates_and_limits(serve: Serve, tmp_path: Path) -> N
     command += ["--to", "fr", "--out", str(out), "--chatbot", "other", f"llm.prices={prices}"]
     dry = CliRunner().invoke(app, [*command, "--dry-run"])
     assert dry.exit_code == 0 and "2 dialogues: 2 requests" in dry.output, dry.output
-    turns = CliRunner().invoke(app, [*command, "--dry-run", "style=turns"])
-    assert "2 dialogues: 4 requests" in turns.output and not server.total("seen")
+    assert not server.total("seen")
     done = CliRunner().invoke(app, [*command, "--max-cost", "1"])
     assert done.exit_code == 0 and f"2 dialogues in {out}" in done.output, done.output
     assert "2 requests, " in done.output and "$0.0" in done.output
@@ -258,22 +247,19 @@ def test_a_turn_in_another_language(
     language: LanguageIdentifier, lang: str, text: str, fault: str | None
 ) -> None:
     job = Translation(row("g1", "en", "Whatever it was."), lang, language)
-    question = job.question()
-    assert question is not None
     if fault is None:
-        assert question.read({"1_user": text}) == [text]
+        assert job.read({"1_user": text}) == [text]
     else:
         with pytest.raises(UnusableError, match=f"turn 1 .user. {fault}"):
-            question.read({"1_user": text})
+            job.read({"1_user": text})
 
 
-@pytest.mark.parametrize("style", ["whole", "turns"])
 def test_an_apology_is_a_failed_try_with_its_reason(
-    tmp_path: Path, language: LanguageIdentifier, style: str
+    tmp_path: Path, language: LanguageIdentifier
 ) -> None:
     out = tmp_path / "t.jsonl"
     rows = [row("g1", "en", "SORRY HEALS", "Ho"), row("g2", "en", "SORRY")]
-    run = Run(rows, out, check=language, style=style)
+    run = Run(rows, out, check=language)
     (kept,) = run.rows
     assert (kept.group, kept.extra["language_checked"]) == ("g1", True)
     assert kept.dialogue.turns[0].content == "[German] SORRY HEALS"

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -95,38 +92,3 @@ def test_a_missing_package_is_named(
     with pytest.raises(MissingExtraError, match=package) as caught:
         lemmatiser(lang)
     assert "medal-judges[lang]" in str(caught.value) and "--no-lemmas" in str(caught.value)
-
-
-def test_an_installed_model_comes_before_the_table(
-    tmp_path: Path,
-) -> None:
-    """A pipeline installed as pip installs one: a package with an entry point."""
-    spacy = pytest.importorskip("spacy")
-    nlp = spacy.blank("en")
-    ruler = nlp.add_pipe("attribute_ruler")
-    ruler.add([[{"LOWER": "cats"}]], {"LEMMA": "FELINE"})
-    package = tmp_path / "en_core_tiny_sm"
-    package.mkdir()
-    nlp.to_disk(package / "data")
-    (package / "__init__.py").write_text(
-        "from pathlib import Path\nfrom spacy.util import load_model_from_path\n"
-        "def load(**options):\n"
-        "    return load_model_from_path(Path(__file__).parent / 'data', **options)\n"
-    )
-    info = tmp_path / "en_core_tiny_sm-9.1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: en-core-tiny-sm\nVersion: 9.1\n")
-    (info / "entry_points.txt").write_text("[spacy_models]\nen_core_tiny_sm = en_core_tiny_sm\n")
-    code = (
-        "from medal_judges.data_prep.corpus_stats.tokens import lemmatiser\n"
-        "tool = lemmatiser('en')\nprint(tool.name)\nprint(*tool.split('Cats!'))"
-    )  # in a process of its own: spaCy reads the entry points once
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    version = nlp.meta["version"]
-    assert done.stdout == f"spaCy model en_core_tiny_sm {version}, lemmas\nfeline\n"

@@ -86,7 +86,6 @@ def findings(make_row: MakeRow) -> CorpusStatistics:
             make_row(
                 str(i), [text, f"{text} {i}"], lang=lang, bot=bot, group=str(i // 12),
                 labels={name: [float(value)] for name, value in labels.items()},
-                ended="cap" if i % 3 else "user", tries=[1 + i % 3],
             )
         )  # fmt: skip
     return CorpusStatistics(rows, "rows.jsonl", lemmas=False)
@@ -172,7 +171,7 @@ def test_page_stands_alone(findings: CorpusStatistics) -> None:
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     anchors = [a["href"] for tag, a in page.tags if tag == "a"]
-    assert {str(a).lstrip("#") for a in anchors} <= set(ids) and len(anchors) == 7
+    assert {str(a).lstrip("#") for a in anchors} <= set(ids) and len(anchors) == 6
     assert html == render(findings)
 
 
@@ -182,7 +181,7 @@ def test_hostile_text_stays_text(make_row: MakeRow) -> None:
         make_row(
             f"{lang}{evil}{i}", [evil, evil], bot=evil, user=evil, source=evil,
             labels={evil: [1], f"x{evil}": [0], "overall": [2]}, scales={f"x{evil}": [0, 2]},
-            ended=evil, tries=[1], level="turn",
+            level="turn",
         )
         for i in range(2)
         for lang in ("en", evil.lower())
@@ -195,12 +194,12 @@ def test_hostile_text_stays_text(make_row: MakeRow) -> None:
 
 
 def test_rows_without_labels(make_row: MakeRow, tmp_path: Path) -> None:
-    rows = [make_row(str(i), ["a b", "c"], ended="cap", tries=[2]) for i in range(3)]
+    rows = [make_row(str(i), ["a b", "c"]) for i in range(3)]
     path = write_report(CorpusStatistics(rows, "generated", lemmas=False), tmp_path)
     page = Page(path.read_text(encoding="utf-8"))
     assert any("No row has a label" in text for text in page.texts)
     sections = [a["id"] for tag, a in page.tags if tag == "section"]
-    assert sections == ["texts", "labels", "course", "facts"]
+    assert sections == ["texts", "labels", "facts"]
     assert not (tmp_path / "figures").exists()
 
 

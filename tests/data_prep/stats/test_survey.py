@@ -6,15 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from medal_judges.data_prep.corpus_stats.report import (
-    ending_table,
-    facts,
-    side_table,
-    text_table,
-    tries_table,
-)
+from medal_judges.data_prep.corpus_stats.report import facts, side_table, text_table
 from medal_judges.data_prep.corpus_stats.statistics import CorpusStatistics, Subset
-from medal_judges.data_prep.corpus_stats.tokens import mtld
+from medal_judges.data_prep.corpus_stats.tokens import MTLD
 from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.run import data_hash
 from medal_judges.records.labelled import LabelledDialogue
@@ -120,7 +114,7 @@ def test_chinese_with_jieba(make_row: MakeRow) -> None:
     row = plain(text_table(found, "Language", found.langs))["zh"]
     # 13 and 9 characters with the punctuation, counted by hand
     assert row[:3] == [1, 2.0, 11.0]
-    assert row[3] == round(mtld(tokens) or 0, 4)
+    assert row[3] == round(MTLD(tokens).value() or 0, 4)
 
 
 def test_data_is_named_as_in_a_benchmark(make_row: MakeRow) -> None:
@@ -149,38 +143,6 @@ def test_many_names_are_people_and_get_no_table(make_row: MakeRow) -> None:
     rows = [make_row(str(i), ["a"], user=f"worker-{i}") for i in range(61)]
     found = CorpusStatistics(rows, "s", lemmas=False)
     assert found.users == [] and len(found.chatbots) == 1
+    assert found.turns(Subset("xx")).reason == "no dialogue"
     unnamed = CorpusStatistics([make_row("1", ["a"], bot=None, user=None)], "s", lemmas=False)
     assert unnamed.users == [] and unnamed.chatbots == []
-
-
-def test_ends_and_tries_by_hand(make_row: MakeRow) -> None:
-    rows = [
-        make_row("1", ["a", "b", "c"], ended="user", tries=[3, 1]),
-        make_row("2", ["a", "b", "c"], ended="cap", tries=[1, 2], bot="bot-b"),
-        make_row("3", ["a", "b"], ended="user", tries=[1], bot="bot-b"),
-        make_row("4", ["a"], bot="bot-b"),
-        make_row("5", ["a"], ended=7, tries=["many"], bot="bot-b"),
-    ]
-    found = CorpusStatistics(rows, "s", lemmas=False)
-    ends = ending_table(found, "Chatbot", found.chatbots)
-    tries = tries_table(found, "Chatbot", found.chatbots)
-    assert ends is not None and tries is not None
-    assert ends.columns == ("Chatbot", "Rows", "user, %", "cap, %")
-    assert plain(ends) == {
-        "bot-a": [1, 100.0, 0.0],
-        "bot-b": [2, 50.0, 50.0],
-        "all": [3, 66.6667, 33.3333],
-    }
-    # first turns: 3, 1, 1; later turns: 1, 2
-    assert plain(tries) == {
-        "bot-a": [1, 3.0, 0.0, 1, 1.0, 100.0, 3],
-        "bot-b": [2, 1.0, 100.0, 1, 2.0, 0.0, 2],
-        "all": [3, 1.6667, 66.6667, 2, 1.5, 50.0, 3],
-    }
-    assert found.counts["unreadable"] == 1
-
-
-def test_without_ends_or_tries_there_are_no_such_tables(findings: CorpusStatistics) -> None:
-    assert ending_table(findings, "Language", findings.langs) is None
-    assert tries_table(findings, "Language", findings.langs) is None
-    assert findings.turns(Subset("xx")).reason == "no dialogue"

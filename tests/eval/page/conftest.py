@@ -11,7 +11,7 @@ import pytest
 from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.benchmark.page import write_report
 from medal_judges.eval.metaeval.metaeval import Disagreement, Point, ResultRow
-from medal_judges.records.contributions import Contributions
+from medal_judges.records.judgement import Contributions
 from medal_judges.report.table import Table
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import METHOD

@@ -13,7 +13,7 @@ from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.benchmark.page import write_report
 from medal_judges.eval.benchmark.plots import bins, gap, off_scale
 from medal_judges.eval.metaeval.metaeval import Point, ResultRow
-from medal_judges.records.rating import Scale
+from medal_judges.records.labelled import Scale
 from medal_judges.report.figure import OTHER_INDEX, index_by_frequency
 from medal_judges.report.svg import MAX_DRAWN, thinned
 from medal_judges.stats.estimate import Estimate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,8 +15,6 @@ from safetensors.torch import load_file, save_file
 
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.saving import load_judge
-from medal_judges.models.model_files import network_hash
-from medal_judges.models.trained_metrics.checkpoint import conversion, public_name
 
 JUDGE = "configs/judges/unieval.yaml"
 
@@ -31,10 +30,9 @@ def pickled(tiny_t5: Path, tmp_path: Path) -> Path:
 
 
 def test_a_pickle_is_refused_and_the_hint_converts_it(pickled: Path, tiny_t5: Path) -> None:
-    with pytest.raises(JudgeLoadError, match=r"only pytorch_model\.bin") as caught:
+    with pytest.raises(JudgeLoadError, match="no safetensors file") as caught:
         load_judge(JUDGE, model=str(pickled), device="cpu")
-    line = conversion(str(pickled), "T5ForConditionalGeneration")
-    assert line in str(caught.value)
+    (line,) = re.findall(r"^ *(python -c .*)$", str(caught.value), re.MULTILINE)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     subprocess.run(
         line, shell=True, check=True, cwd=pickled.parent, env=os.environ | {"PATH": path}
@@ -42,14 +40,7 @@ def test_a_pickle_is_refused_and_the_hint_converts_it(pickled: Path, tiny_t5: Pa
     converted = load_judge(JUDGE, model=str(pickled.parent / "published-safetensors"), device="cpu")
     first = load_judge(JUDGE, model=str(tiny_t5), device="cpu")
     assert converted.signature().revision == first.signature().revision
-
-
-def test_a_folder_without_weights_or_config_says_so(tmp_path: Path) -> None:
-    with pytest.raises(JudgeLoadError, match=r"no config\.json"):
-        load_judge(JUDGE, model=str(tmp_path))
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(JudgeLoadError, match="no safetensors file"):
-        load_judge(JUDGE, model=str(tmp_path))
+    assert first.signature().base == "unieval"  # no path
 
 
 def test_the_wrong_architecture_is_refused(tiny_roberta: Path) -> None:
@@ -65,16 +56,3 @@ def test_missing_weights_are_not_drawn_at_random(tiny_t5: Path, tmp_path: Path) 
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(JudgeLoadError, match=r"decoder\.final_layer_norm\.weight"):
         load_judge(JUDGE, model=str(folder), device="cpu")
-
-
-def test_the_hash_changes_with_one_weight(tiny_t5: Path) -> None:
-    judge = load_judge(JUDGE, model=str(tiny_t5), device="cpu")
-    before = network_hash(judge.network)
-    with torch.no_grad():
-        next(judge.network.parameters())[0, 0] += 1
-    assert network_hash(judge.network) != before
-
-
-def test_no_path_in_a_signature(tiny_t5: Path) -> None:
-    assert public_name(str(tiny_t5)) == "unieval"
-    assert public_name("MingZhong/unieval-dialog") == "MingZhong/unieval-dialog"

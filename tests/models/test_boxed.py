@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.cli import app
-from medal_judges.data_prep.sources.chitchat import read_chitchat
+from medal_judges.data_prep.sources.public import read_chitchat
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.golden import compare
 from medal_judges.models.base.saving import judge_folder

@@ -43,14 +43,10 @@ class ForeignLanguage:
     def match(self, row: LabelledDialogue) -> tuple[str, str] | None:
         """(the text that matched, comment) for a row to leave out, else None; None also if the
         judge did not call the row uninterpretable."""
-        for comment in self._comments(row) or ():
+        for comment in self._comments(row):
             if (keyword := self.find(comment, row.dialogue.lang)) is not None:
                 return keyword, comment
         return None
-
-    def is_silent(self, row: LabelledDialogue) -> bool:
-        """Whether the row is called uninterpretable and no comment says why."""
-        return self._comments(row) == []
 
     def find(self, comment: str, lang: str) -> str | None:
         """The keyword in a comment on a dialogue in ``lang``, None if there is none."""
@@ -65,13 +61,12 @@ class ForeignLanguage:
                     return hit.group().strip()
         return None
 
-    def _comments(self, row: LabelledDialogue) -> list[str] | None:
-        """The comments; None if the row is not called uninterpretable."""
+    def _comments(self, row: LabelledDialogue) -> list[str]:
+        """The comments on a row that is called uninterpretable."""
         values = row.labels.get(self.keywords.dimension, ())
-        if not any(value is not None and value >= 0.5 for value in values):
-            return None
         comments = row.extra.get("comments")
-        if not isinstance(comments, Mapping):
+        uninterpretable = any(value is not None and value >= 0.5 for value in values)
+        if not uninterpretable or not isinstance(comments, Mapping):
             return []
         texts = (comments.get(name) for name in self.keywords.comments)
         return [text for text in texts if isinstance(text, str) and text.strip()]

@@ -141,13 +141,12 @@ def read_pool(
     rules: LabelRules,
     foreign: ForeignLanguage | None,
     report: ReadingReport,
-) -> tuple[list[Candidate], list[dict[str, Any]], int]:
-    """Candidates of all rows in the languages of ``options``; the lines of left_out.jsonl; and how
-    many rows are called uninterpretable without a comment, which the filter cannot judge.
+) -> tuple[list[Candidate], list[dict[str, Any]]]:
+    """Candidates of all rows in the languages of ``options``, and the lines of left_out.jsonl.
 
     Raises DataError for an id that occurs twice and for a pool without a candidate.
     """
-    candidates, left_out, silent = [], [], 0
+    candidates, left_out = [], []
     seen: set[str] = set()
     present: set[str] = set()
     for spec in options.files:
@@ -159,25 +158,27 @@ def read_pool(
             present.add(lang)
             if options.lang and lang not in options.lang:
                 continue
-            out: dict[str, Any] = {"id": row.id, "lang": lang}
+            out: dict[str, Any] = {"id": row.id, "lang": lang, "reason": "foreign_language"}
             if foreign is not None and (matched := foreign.match(row)):
-                out |= {"reason": "foreign_language"}
-                out |= {"detail": "the judge's comment speaks of another language"}
+                out["detail"] = "the judge's comment speaks of another language"
                 left_out.append(out | {"keyword": matched[0], "comment": matched[1]})
                 continue
-            silent += foreign is not None and foreign.is_silent(row)
             if options.policy == "balanced" and (missing := rules.missing(row)):
                 detail = f"no answer for {', '.join(missing)}"
                 left_out.append(out | {"reason": "missing_label", "detail": detail})
                 continue
             candidates.append(rules.read(row))
     if candidates:
-        return candidates, sorted(left_out, key=lambda out: (out["lang"], out["id"])), silent
-    hint = f"languages there: {', '.join(sorted(present))}" if present else None
-    asked = f" in {', '.join(options.lang)}" if present else " to select from"
-    problem = f"no dialogue{asked}"
+        return candidates, sorted(left_out, key=lambda out: (out["lang"], out["id"]))
+    where = ", ".join(options.files)
     if left_out:
         reason = Counter(f"{out['reason']}: {out['detail']}" for out in left_out).most_common(1)[0]
-        problem = f"all {len(left_out)} dialogues left out ({reason[0]})"
-        hint = "label the dialogues first (medal label), or choose a policy that needs no labels"
-    raise DataError(", ".join(options.files), None, problem, hint=hint)
+        raise DataError(
+            where,
+            None,
+            f"all {len(left_out)} dialogues left out ({reason[0]})",
+            hint="label the dialogues first (medal label), or choose a policy that needs no labels",
+        )
+    asked = f" in {', '.join(options.lang)}" if present else " to select from"
+    hint = f"languages there: {', '.join(sorted(present))}" if present else None
+    raise DataError(where, None, f"no dialogue{asked}", hint=hint)

@@ -34,8 +34,6 @@ HIGH_FILTER: Critic = "rec_0.5"
 
 # A letter or digit beside a word makes it another word; an underscore or a hyphen does not.
 _WHOLE = r"(?<![^\W_])(?:{})(?![^\W_])"
-_HIDING = {"Cf", "Mn"}  # zero-width marks and separate accents, which could hide a word
-_APOSTROPHES = str.maketrans({"’": "'", "‘": "'", "ʼ": "'"})
 
 
 def gendered_word(text: str) -> str | None:
@@ -51,10 +49,7 @@ def affective_word(text: str) -> str | None:
 
 
 def _first(name: str, text: str) -> str | None:
-    if not text.isascii():
-        folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFC", text))
-        text = "".join(c for c in folded if unicodedata.category(c) not in _HIDING)
-        text = text.translate(_APOSTROPHES)
+    text = unicodedata.normalize("NFKC", text).replace("’", "'")
     matches = (pattern.search(text) for pattern in _patterns(name))
     return next((match[0] for match in matches if match), None)
 

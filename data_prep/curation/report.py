@@ -14,12 +14,12 @@ from typing import Any
 from markupsafe import Markup
 
 from medal_judges import __version__
-from medal_judges.data_prep.curation.foreign import load_foreign
 from medal_judges.data_prep.curation.pool import (
     Candidate,
     CurateOptions,
     LabelRules,
     label_rules,
+    load_foreign,
     read_pool,
 )
 from medal_judges.data_prep.curation.selection import Selected, select

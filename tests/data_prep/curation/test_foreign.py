@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from medal_judges.config import config_text
-from medal_judges.data_prep.curation.foreign import load_foreign
+from medal_judges.data_prep.curation.pool import load_foreign
 from medal_judges.errors import ConfigError
 
 from .rows import labelled

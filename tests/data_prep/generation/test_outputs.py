@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.generation.outputs import Outputs
+from medal_judges.data_prep.generation.run import Outputs
 from medal_judges.data_prep.jobs import Answer
 from medal_judges.errors import MedalError
 from medal_judges.records.validation import parse
@@ -25,7 +25,7 @@ RECORD: dict[str, object] = {
 HOLD = """
 import sys
 from pathlib import Path
-from medal_judges.data_prep.generation.outputs import Outputs
+from medal_judges.data_prep.generation.run import Outputs
 record = {"version": "1", "settings": {"seed": 0}, "agents": {}, "contexts": {}}
 held = Outputs(Path(sys.argv[1]), record)
 print("held", flush=True)

@@ -22,10 +22,10 @@ from medal_judges.data_prep.native.comparison import (
     comparer,
     pair_questions,
     paired,
+    rates,
     result_of,
 )
 from medal_judges.data_prep.native.comparison import compare as run
-from medal_judges.data_prep.native.report import rates
 from medal_judges.errors import MedalError
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.jsonl import write_records

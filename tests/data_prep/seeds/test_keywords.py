@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from medal_judges.data_prep.seeds.scenes import affective_word, gendered_word
+from medal_judges.data_prep.seeds.contexts import affective_word, gendered_word
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,13 @@ from medal_judges.cli import app
 from medal_judges.config import build_config
 from medal_judges.data_prep.seeds.contexts import (
     SeedsConfig,
+    Triple,
     contexts_for,
     draw,
     draws_for,
+    load_affects,
     parse_context,
 )
-from medal_judges.data_prep.seeds.scenes import Triple, load_affects
 from medal_judges.errors import ConfigError
 from medal_judges.storage.jsonl import read_records
 

@@ -19,7 +19,7 @@ from into_docs import keep
 
 from medal_judges import Judge, LabelledDialogue
 from medal_judges.data_prep.sources.registry import load_spec
-from medal_judges.records.rating import mean
+from medal_judges.records.labelled import mean
 from medal_judges.stats.means import Jackknifed, Sample
 from medal_judges.stats.ppi import LabelledSample, correct
 from medal_judges.stats.system_agreement import (

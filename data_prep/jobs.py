@@ -25,8 +25,8 @@ from medal_judges.config import Config
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.inference.dry_run import DryRun
 from medal_judges.models.batching import windows
+from medal_judges.models.llm.cache import CountingModel
 from medal_judges.models.llm.cost import CostLimiter, CostLimitError, Usage
-from medal_judges.models.llm.counting import CountingModel
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, OnAnswer
 from medal_judges.models.llm.settings import LLMConfig

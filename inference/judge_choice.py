@@ -107,7 +107,7 @@ class JudgeChoice:
                 )
             choice = choice.with_options(llm=choice.llm() | {"max_cost": max_cost})
         if dry_run:
-            from medal_judges.models.llm.counting import CountingModel
+            from medal_judges.models.llm.cache import CountingModel
             from medal_judges.models.llm.loading import load_llm
 
             llm = choice.llm()

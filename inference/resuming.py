@@ -214,7 +214,7 @@ def _by_dialogue(path: Path) -> Iterator[tuple[list[str], list[Judgement]]]:
     """Yields the lines and judgements of one dialogue after the other."""
 
     def parsed(record: object) -> tuple[Judgement, str]:
-        return parse_judgement(record), to_line(record)  # type: ignore[arg-type]
+        return parse_judgement(record), to_line(record)
 
     for _, group in groupby(Journal(path).records(parsed), key=lambda pair: pair[0].id):
         rows, lines = zip(*group, strict=True)

@@ -13,7 +13,7 @@ import pytest
 
 from medal_judges import Judgement, read_frame, read_judgements, to_frame, write_judgements
 from medal_judges.errors import ConfigError, DataError
-from medal_judges.records.contributions import Contributions
+from medal_judges.records.judgement import Contributions
 from medal_judges.storage.judgements import holds_judgements, is_table
 
 HOSTILE = (

@@ -8,13 +8,17 @@ from typing import Any
 import pytest
 
 from medal_judges.errors import ConfigError, RecordError
-from medal_judges.records.contributions import Contributions
-from medal_judges.records.details import known_details, rescaled_details
 from medal_judges.records.dialogue import Dialogue, Turn, parse_dialogue
 from medal_judges.records.dimension import Dimension, load_rubric
-from medal_judges.records.judgement import Judgement, parse_judgement, unscored
-from medal_judges.records.labelled import LabelledDialogue, parse_labelled
-from medal_judges.records.rating import Rating, mean, rescale
+from medal_judges.records.judgement import (
+    Contributions,
+    Judgement,
+    known_details,
+    parse_judgement,
+    rescaled_details,
+    unscored,
+)
+from medal_judges.records.labelled import LabelledDialogue, Rating, mean, parse_labelled, rescale
 
 TURNS = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}]
 

@@ -25,8 +25,7 @@ from medal_judges.data_prep.corpus_stats.tokens import (
 )
 from medal_judges.errors import MedalError
 from medal_judges.records.dimension import load_rubric
-from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.rating import Scale, mean
+from medal_judges.records.labelled import LabelledDialogue, Scale, mean
 from medal_judges.records.signature import content_hash
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import (
@@ -38,7 +37,6 @@ from medal_judges.stats.intervals import (
     variance,
     wilson,
 )
-from medal_judges.stats.weights import USED, Weights, curation_weight, effective_size, unused
 
 Floats = npt.NDArray[np.float64]
 Side = Literal["all", "user", "assistant"]
@@ -72,16 +70,14 @@ class ScaledDimension(NamedTuple):
 
 
 class LabelFigure(NamedTuple):
-    """Share of rows at 1 (0 to 1), or mean on the raw scale, of ``n`` rows in ``groups`` groups."""
+    """Share of rows at 1 (0 to 1), or mean on the raw scale, of ``n`` rows."""
 
     estimate: Estimate
     n: int
-    groups: int
-    method: Literal["Wilson", "Wilson over groups", "jackknife of groups", "none"]
 
 
 class Distribution(NamedTuple):
-    """Rows at each whole level of a scale, and their weighted shares (0 to 1)."""
+    """Rows at each whole level of a scale, and their shares (0 to 1)."""
 
     levels: tuple[int, ...]
     counts: tuple[int, ...]
@@ -92,20 +88,14 @@ class CorpusStatistics:
     """Figures by language, chatbot and user model.
 
     ``rows`` has one row a dialogue. ``labels`` maps a dimension to the mean answer of each row (NaN
-    without one). ``counts`` counts rows that are labelled, failed, malformed, curated and so on.
-    Raises MedalError for an id that occurs twice, and for a row without the weight that ``weights``
-    needs; MissingExtraError without the packages for lemmas.
+    without one). ``counts`` counts rows that are labelled, failed, malformed and so on. Raises
+    MedalError for an id that occurs twice, MissingExtraError without the packages for lemmas.
     """
 
     def __init__(
-        self,
-        dialogues: Iterable[LabelledDialogue],
-        name: str,
-        *,
-        lemmas: bool = True,
-        weights: Weights = "none",
+        self, dialogues: Iterable[LabelledDialogue], name: str, *, lemmas: bool = True
     ) -> None:
-        self.name, self.lemmas, self.weights = name, lemmas, weights
+        self.name, self.lemmas = name, lemmas
         self.lemmatisers: dict[str, Lemmatiser] = {}
         self.counts: Counter[str] = Counter()
         self.sources: Counter[str] = Counter()
@@ -124,14 +114,6 @@ class CorpusStatistics:
                     hint="give every dialogue in one file only",
                 )
             seen.add(hash(row.id))
-            weight = curation_weight(row)
-            self.counts["curated"] += weight is not None
-            if weights != "none" and weight is None:
-                raise MedalError(
-                    f"--weights {weights}: the row {row.id!r} has no curation.weight",
-                    hint="medal curate writes weights into all rows; without --weights all rows "
-                    "count the same",
-                )
             answers = [(r, value) for r in row.ratings() if (value := mean(r)) is not None]
             for rating, value in answers:
                 dimension = ScaledDimension(rating.dimension, rating.scale)
@@ -140,14 +122,9 @@ class CorpusStatistics:
                     between.add(dimension)
             models = row.dialogue.models
             chatbot, user = (models.get(role) or NOT_STATED for role in ("assistant", "user"))
-            values: dict[str, Any] = {
-                "lang": row.dialogue.lang,
-                "chatbot": chatbot,
-                "user": user,
-                "group": row.group,
-                "weight": 1.0 if weights == "none" else weight,
-            }
-            for column, cell in (values | self._texts(row, chatbot)).items():
+            values: dict[str, Any] = {"lang": row.dialogue.lang, "chatbot": chatbot, "user": user}
+            values |= {"group": row.group} | self._texts(row, chatbot)
+            for column, cell in values.items():
                 columns.setdefault(column, []).append(cell)
             contents.append(content_hash(row.to_record()))
             self.levels[row.level] += 1
@@ -201,14 +178,6 @@ class CorpusStatistics:
             value = MTLD(tokens).value()
             values[f"mtld_{side}"] = nan if value is None else value
         return values
-
-    @property
-    def weighting(self) -> str | None:
-        """A note on weights if rows have any."""
-        if self.weights != "none":
-            return USED
-        curated = self.counts["curated"]
-        return unused(curated, len(self.rows)) if curated else None
 
     @property
     def units(self) -> list[Unit]:
@@ -268,14 +237,11 @@ class CorpusStatistics:
         return len(self.select(subset))
 
     def _mean(self, rows: Any, total: str, per: str, reason: str) -> Estimate:
-        """The weighted sum of ``total`` over that of ``per`` (dialogues if empty)."""
-        if not len(rows):
-            return Estimate(None, reason=reason)
-        weight = rows["weight"]
-        count = float((weight * rows[per]).sum() if per else weight.sum())
+        """The sum of ``total`` over that of ``per`` (dialogues if empty)."""
+        count = int(rows[per].sum() if per and len(rows) else len(rows))
         if not count:
             return Estimate(None, reason=reason)
-        return Estimate(float((weight * rows[total]).sum()) / count)
+        return Estimate(float(rows[total].sum()) / count)
 
     def turns(self, subset: Subset, side: Side = "all") -> Estimate:
         """Turns per dialogue."""
@@ -301,8 +267,6 @@ class CorpusStatistics:
     def together(self, subset: Subset) -> Estimate:
         """MTLD of the dialogues of ``subset`` as one text, for a language and its chatbots."""
         langs = set(self.select(subset)["lang"])
-        if self.weights != "none":
-            return Estimate(None, reason="texts run together have no weights")
         if subset.lang is None and len(langs) != 1:
             return Estimate(None, reason="texts of several languages are not run together")
         key = subset._replace(lang=subset.lang or langs.pop())
@@ -325,7 +289,6 @@ class CorpusStatistics:
             self._figures[key] = _label_figure(
                 self.labels[dimension][rows.index.to_numpy()],
                 rows["group"].to_numpy(),
-                rows["weight"].to_numpy(float),
                 dimension in self.shares,
             )
         return self._figures[key]
@@ -340,45 +303,32 @@ class CorpusStatistics:
             return "the scale does not have a few whole levels"
         rows = self.select(subset)
         values = self.labels[dimension][rows.index.to_numpy()]
-        given = ~np.isnan(values)
-        weight = rows["weight"].to_numpy(float)[given]
-        level = np.floor(values[given] + 0.5).astype(np.int64) - int(low)
+        level = np.floor(values[~np.isnan(values)] + 0.5).astype(np.int64) - int(low)
         levels = range(int(low), int(high) + 1)
         counts = np.bincount(level, minlength=len(levels))
-        weights = np.bincount(level, weight, minlength=len(levels))
-        shares = weights / (weights.sum() or 1.0)
+        shares = counts / (counts.sum() or 1.0)
         return Distribution(tuple(levels), tuple(counts.tolist()), tuple(shares.tolist()))
 
 
-def _label_figure(
-    values: Floats, groups: Sequence[Any], weights: Floats, is_share: bool
-) -> LabelFigure:
+def _label_figure(values: Floats, groups: Sequence[Any], is_share: bool) -> LabelFigure:
     """The figure of rows; NaN is a row without a label.
 
-    A share has Wilson's interval if every row is its own group and rows weigh the same. Otherwise
-    the interval is a jackknife over groups. At a share of 0 or 1 the jackknife has no width, so
-    Wilson's interval with one trial a group is used, which is rather too wide than too narrow; with
-    unequal weights it has as many trials as the effective sample size.
+    A share has Wilson's interval if every row is its own group. Otherwise the interval is a
+    jackknife over groups. At a share of 0 or 1 the jackknife has no width, so Wilson's interval
+    with one trial a group is used, which is rather too wide than too narrow.
     """
     given = ~np.isnan(values)
     n = int(given.sum())
     if not n:
         reason = "no label" if len(values) else "no dialogue"
-        return LabelFigure(Estimate(None, reason=reason), 0, 0, "none")
+        return LabelFigure(Estimate(None, reason=reason), 0)
     _, group = np.unique(np.asarray(groups)[given], return_inverse=True)
-    rows, counts = np.bincount(group), np.bincount(group, weights[given])
-    totals = np.bincount(group, weights[given] * values[given])
-    size, value = len(rows), float(totals.sum() / counts.sum())
-    unweighted = bool((rows == counts).all())
-    if is_share and ((unweighted and n == size) or value in (0, 1)):
-        trials = size if unweighted else effective_size(counts.tolist())
-        low, high = wilson(value * trials, trials)
-        method: Any = "Wilson" if n == size else "Wilson over groups"
-        return LabelFigure(Estimate(value, low, high), n, size, method)
+    counts, totals = np.bincount(group), np.bincount(group, values[given])
+    size, value = len(counts), float(totals.sum() / n)
+    if is_share and (n == size or value in (0, 1)):
+        return LabelFigure(Estimate(value, *wilson(value * size, size)), n)
     if size < MIN_CLUSTERS:
-        return LabelFigure(Estimate(value), n, size, "none")
-    left = (totals.sum() - totals) / (counts.sum() - counts)
+        return LabelFigure(Estimate(value), n)
+    left = (totals.sum() - totals) / (n - counts)
     spread = spread_of(left, float(variance(left, np.array(value))))
-    estimate = spanned(Estimate(value), spread, LOGIT if is_share else PLAIN)
-    method = "none" if estimate.low is None else "jackknife of groups"
-    return LabelFigure(estimate, n, size, method)
+    return LabelFigure(spanned(Estimate(value), spread, LOGIT if is_share else PLAIN), n)

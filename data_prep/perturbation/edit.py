@@ -194,24 +194,17 @@ class Donors:
             donors.sort(key=lambda turn: (len(turn[1]), turn))
         return cls(turns)
 
-    def pick(
-        self,
-        rng: np.random.Generator,
-        lang: str,
-        group: str,
-        length: int,
-        accept: Callable[[str], bool],
-    ) -> str | None:
+    def pick(self, edit: Edit, length: int, accept: Callable[[str], bool]) -> str | None:
         """An accepted turn of another group, of about ``length`` characters; None if no draw is
         accepted."""
-        turns = self.turns.get(lang, [])
+        turns = self.turns.get(edit.lang, [])
         if not turns:
             return None
         near = bisect_left(turns, length, key=lambda turn: len(turn[1]))
         first, last = max(0, near - _WINDOW), min(len(turns), near + _WINDOW)
-        tried = [turns[i] for i in rng.integers(first, last, size=_TRIES)]
+        tried = [turns[i] for i in edit.rng.integers(first, last, size=_TRIES)]
         tried.sort(key=lambda turn: abs(len(turn[1]) - length))
-        return next((text for owner, text in tried if owner != group and accept(text)), None)
+        return next((text for owner, text in tried if owner != edit.group and accept(text)), None)
 
 
 # -- the edit --------------------------------------------------------------------------------------
@@ -256,10 +249,14 @@ class Edit:
             raise CannotInject(f"no sentences in language {self.lang!r}")
         return table
 
-    def answers(self, words: int = 1) -> list[int]:
-        """Indices of the assistant turns of at least ``words`` words."""
+    def answers(self, words: int = 1, *, need: int = 0, why: str = "") -> list[int]:
+        """Indices of the assistant turns of at least ``words`` words. Raises CannotInject with the
+        reason ``why`` if there are fewer than ``need``."""
         turns = self.dialogue.assistant_turns
-        return [i for i in turns if has_words(self.texts[i], self.lang, words)]
+        found = [i for i in turns if has_words(self.texts[i], self.lang, words)]
+        if len(found) < need:
+            raise CannotInject(why)
+        return found
 
     def some(self, options: Sequence[T], count: int) -> list[T]:
         """Draws ``count`` of ``options`` (or all) without repeats, in their order."""

@@ -72,38 +72,31 @@ def injected(
     rng: np.random.Generator,
     donors: Donors,
     group: str,
+    start: int = 0,
+    end: int | None = None,
 ) -> Versions | None:
-    """The dialogue with ``issue``, and its control, with sentences of the test split; None if the
-    dialogue cannot carry the issue."""
+    """The dialogue with ``issue`` in the turns from ``start`` up to ``end``, and its control, with
+    sentences of the test split; None if these turns cannot carry the issue."""
+    part = replace(dialogue, turns=dialogue.turns[start:end])
     try:
-        edit = _edited(issue, Edit(dialogue, strength, rng, donors, "test", group))
+        edit = _edited(issue, Edit(part, strength, rng, donors, "test", group))
     except CannotInject:
         return None
-    faulty, sound = (with_contents(dialogue, c) for c in (edit.injected, edit.control))
-    return Versions(faulty, sound, edit.touched)
+    faulty, sound = (
+        with_contents(dialogue, {start + i: text for i, text in contents.items()})
+        for contents in (edit.injected, edit.control)
+    )
+    return Versions(faulty, sound, tuple(start + i for i in edit.touched))
 
 
 def injected_at(
-    dialogue: Dialogue,
-    start: int,
-    end: int,
-    rng: np.random.Generator,
-    donors: Donors,
-    group: str,
+    dialogue: Dialogue, start: int, end: int, rng: np.random.Generator, donors: Donors, group: str
 ) -> Versions | None:
     """A single-turn issue in the turns from ``start`` up to ``end``; None if none fits."""
-    part = replace(dialogue, turns=dialogue.turns[start:end])
     for i in rng.permutation(len(SINGLE_TURN)):
-        made = injected(part, *SINGLE_TURN[i], rng, donors, group)
-        if made is not None and made.control is not None:
-            faulty, sound = (
-                replace(
-                    dialogue,
-                    turns=(*dialogue.turns[:start], *edited.turns, *dialogue.turns[end:]),
-                )
-                for edited in (made.version, made.control)
-            )
-            return Versions(faulty, sound, tuple(start + turn for turn in made.touched))
+        made = injected(dialogue, *SINGLE_TURN[i], rng, donors, group, start, end)
+        if made is not None:
+            return made
     return None
 
 

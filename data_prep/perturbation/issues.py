@@ -43,15 +43,14 @@ _WORDS = 4  # shorter answers ("yes, me too") recur in good conversations
 _SUBJECT = 3  # content words a donor needs: "oh, I would want one too" fits anywhere
 _NEAR = 3  # turns on either side that a donor must have no word in common with
 _GARBLED_WORDS = 6
+_NO_ANSWER = "no assistant turn with words"
 _ORDER_WORDS = 10  # fewer words in a wrong order can still be made out
 
 
 def insertion(edit: Edit, table: str) -> None:
     """nonfactual, lacks_commonsense, unsafe: ``strength`` sentences of ``table`` with one faulty
     slot."""
-    turns = edit.answers()
-    if not turns:
-        raise CannotInject("no assistant turn with words")
+    turns = edit.answers(need=1, why=_NO_ANSWER)
     chosen = edit.some(turns, edit.strength)
     statements = edit.some(edit.table(table), edit.strength)
     _insert_variants(edit, chosen, [variants(s) for s in statements], table)
@@ -91,9 +90,8 @@ def coldness(edit: Edit) -> None:
 def repetition(edit: Edit) -> None:
     """repetitive: a sentence at strength 1, else whole answers. The control may be off topic; it is
     only free of repetition."""
-    sources = edit.answers(_WORDS)
-    if not sources:
-        raise CannotInject(f"no answer of {_WORDS} words that could be repeated")
+    why = f"no answer of {_WORDS} words that could be repeated"
+    sources = edit.answers(_WORDS, need=1, why=why)
     texts = edit.texts
     if edit.strength > 1:
         later = {
@@ -139,7 +137,7 @@ def _something_else(edit: Edit, like: str, used: list[str]) -> str:
         return present.isdisjoint(parts) and (len(parts) == 1) == single
 
     # Neutral sentences only if no donor fits, because the injected version has none.
-    donor = edit.donors.pick(edit.rng, edit.lang, edit.group, length, fresh)
+    donor = edit.donors.pick(edit, length, fresh)
     if donor is not None and abs(len(donor) - length) <= 0.3 * length + 5:
         return donor
     return glue(edit.filler(length, present), edit.lang)
@@ -179,9 +177,7 @@ def irrelevance(edit: Edit) -> None:
 
 
 def _off_topic_sentence(edit: Edit) -> None:
-    turns = edit.answers()
-    if not turns:
-        raise CannotInject("no assistant turn with words")
+    turns = edit.answers(need=1, why=_NO_ANSWER)
     words = content_words(edit.texts, edit.lang)
     foreign = [
         s for s in edit.table("off_topic") if words.isdisjoint(content_words([s], edit.lang))
@@ -204,7 +200,7 @@ def _stranger(edit: Edit, turn: int, length: int) -> str:
         words = content_words([text], edit.lang)
         return len(words) >= _SUBJECT and near.isdisjoint(words)
 
-    donor = edit.donors.pick(edit.rng, edit.lang, edit.group, length, apart)
+    donor = edit.donors.pick(edit, length, apart)
     if donor is not None:
         return donor
     statements: list[str] = [s for s in edit.table("off_topic") if apart(s)]
@@ -231,9 +227,7 @@ def incoherence(edit: Edit) -> None:
 
 
 def _contradiction(edit: Edit) -> None:
-    turns = edit.answers()
-    if len(turns) < 2:
-        raise CannotInject("fewer than two answers: nothing to contradict")
+    turns = edit.answers(need=2, why="fewer than two answers: nothing to contradict")
     touched = set()
     for first, later in edit.some(edit.table("contradictions"), edit.strength):
         one, two = edit.some(turns, 2)
@@ -255,9 +249,8 @@ def _forgetting(edit: Edit) -> None:
 
 
 def _order(edit: Edit) -> None:
-    turns = edit.answers(_WORDS)
-    if len(turns) < edit.strength:
-        raise CannotInject(f"fewer than {edit.strength} answers of {_WORDS} words to reorder")
+    why = f"fewer than {edit.strength} answers of {_WORDS} words to reorder"
+    turns = edit.answers(_WORDS, need=edit.strength, why=why)
     chosen = edit.some(turns, 2 if edit.strength == 2 else len(turns))
     order = list(range(len(chosen)))  # in the end nothing has its place (Sattolo's algorithm)
     for i in range(len(order) - 1, 0, -1):
@@ -272,12 +265,9 @@ def _order(edit: Edit) -> None:
 def garbling(edit: Edit) -> None:
     """uninterpretable: one method (letters, order, nonsense, foreign) for all turns. Both versions
     get the same small changes, so typing slips do not reveal the label."""
-    turns = edit.answers(_GARBLED_WORDS)
     count = 1 if edit.strength < 3 else 2 + int(edit.chance())
-    if len(turns) < min(count, 2):
-        raise CannotInject(
-            f"fewer than {min(count, 2)} answers of {_GARBLED_WORDS} words to garble"
-        )
+    why = f"fewer than {min(count, 2)} answers of {_GARBLED_WORDS} words to garble"
+    turns = edit.answers(_GARBLED_WORDS, need=min(count, 2), why=why)
     how = edit.one(["letters", "nonsense", "foreign", *(["order"] if edit.strength > 1 else [])])
     for turn in edit.some(turns, count):
         changed = edit.small_change(edit.texts[turn])

@@ -24,34 +24,28 @@ class LanguageAudit:
     turns: int = 0
     letters: Counter[tuple[int, bool, bool]] = field(default_factory=Counter)
 
-    @property
-    def edges(self) -> int:
-        """Edges of turns that are a lower-case letter."""
-        return sum(count for (_, at_edge, _), count in self.letters.items() if at_edge)
-
-    @property
-    def hits(self) -> int:
-        """Edges that are u, s, e or r."""
-        return self.letters[0, True, True] + self.letters[-1, True, True]
-
-    @property
-    def expected(self) -> float:
-        """Expected ``hits`` if edges were like words inside turns; minus ``hits`` it estimates how
-        many edges lost letters."""
-        expected = 0.0
+    def edges(self) -> tuple[int, int, float]:
+        """Edges of turns that are a lower-case letter; those that are u, s, e or r; and how many
+        of these to expect if edges were like words inside turns."""
+        count, hits, expected = 0, 0, 0.0
         for side in (0, -1):
-            edges, inner = (
-                self.letters[side, at_edge, True] + self.letters[side, at_edge, False]
+            edge_hits, edge_others, hits_inside, others_inside = (
+                self.letters[side, at_edge, hit]
                 for at_edge in (True, False)
+                for hit in (True, False)
             )
-            expected += edges * self.letters[side, False, True] / inner if inner else 0.0
-        return expected
+            count += edge_hits + edge_others
+            hits += edge_hits
+            inside = hits_inside + others_inside
+            expected += (edge_hits + edge_others) * hits_inside / inside if inside else 0.0
+        return count, hits, expected
 
     @property
     def clipped(self) -> bool | None:
         """True if edges have u, s, e, r less than a tenth as often as words inside turns; None if
         there are too few such letters."""
-        return None if self.expected < _MIN_EXPECTED else self.hits < 0.1 * self.expected
+        _, hits, expected = self.edges()
+        return None if expected < _MIN_EXPECTED else hits < 0.1 * expected
 
 
 def audit(

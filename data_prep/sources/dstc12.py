@@ -13,8 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.rating import Scale, mean, rescale
+from medal_judges.records.labelled import LabelledDialogue, Scale, mean, rescale
 
 # Dimension of DSTC-12 -> the dimensions it averages. FED calls topic depth `depth`.
 # Overall is not in Table 2. Section 3.2 has it in both sources, so it maps to itself.
@@ -62,16 +61,6 @@ def to_dstc12(
     return replace(
         row, labels=labels, scales={name: scales[name] for name in labels}, aggregated=True
     )
-
-
-def map_rows(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
-    """``to_dstc12`` of every row."""
-    return map(to_dstc12, rows)
-
-
-def map_and_halve(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
-    """``to_dstc12`` of every row, half of them ``train`` and half ``validation``."""
-    return halve(map_rows(rows))
 
 
 def halve(rows: Iterable[LabelledDialogue], *, seed: int = 0) -> Iterator[LabelledDialogue]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from medal_judges.eval.metaeval.comparison import CascadeCurve
 from medal_judges.eval.metaeval.metaeval import ResultRow
-from medal_judges.records.rating import rescale
+from medal_judges.records.labelled import rescale
 from medal_judges.records.signature import Signature, require_comparable
 from medal_judges.report.figure import (
     OTHER_INDEX,

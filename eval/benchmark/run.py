@@ -33,8 +33,7 @@ from medal_judges.inference.ray_judge import opened
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.reading.options import DEFAULT_READING
 from medal_judges.records.judgement import Judgement
-from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.rating import Scale
+from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.records.signature import content_hash
 from medal_judges.stats.weights import Weights, weighting_note
 from medal_judges.storage.judgements import read_judgements

@@ -20,9 +20,8 @@ from medal_judges.eval.report.scores import scales_of
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import labelled_of
 from medal_judges.reading.report import ReadingReport
-from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.labelled import LabelledDialogue, Scale, mean
 from medal_judges.records.languages import UNKNOWN_LANGUAGE
-from medal_judges.records.rating import Scale, mean
 from medal_judges.report.numbers import interval, number, p_value_text
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.estimate import Estimate
@@ -41,7 +40,6 @@ from medal_judges.stats.weights import choose_weights, curation_weight
 
 ALL = "all"  # every language together
 _LEVEL = 0.05
-_LANG_SHIFT = 0.1  # shares of a language that differ by more may make a difference by themselves
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 # What a result rests on: human labels that correct the judge, or the judge alone.
 Basis = Literal["people", "judge"]
@@ -447,19 +445,4 @@ def _notes(
         notes.append(context_note)
     if systems.without:
         notes.append(f"{systems.without} rows name no system and were skipped.")
-    pairs = [pair for result in results if result.lang == ALL for pair in result.pairs]
-    if all(pair.difference.pairing == "paired" for pair in pairs):
-        return notes
-    # Systems with other shares of languages, and not in the same contexts.
-    by_system = systems.row("lang").groupby(systems.row("system"), sort=False)
-    shares = by_system.value_counts(normalize=True, dropna=False).unstack(fill_value=0.0)
-    for lang in sorted(set(systems.row("lang").dropna())):
-        low, high = shares[lang].min(), shares[lang].max()
-        if high - low > _LANG_SHIFT:
-            most, least = shares[lang].idxmax(), shares[lang].idxmin()
-            notes.append(
-                f"{high:.0%} of the dialogues of {most} and {low:.0%} of {least} are {lang}: all "
-                "languages together mix the systems with the languages; compare by language."
-            )
-            break
     return notes

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
@@ -17,7 +15,6 @@ from medal_judges.report.page import (
     Facts,
     Fold,
     Section,
-    Sheet,
     counted,
     facts_section,
     write_page,
@@ -77,12 +74,17 @@ def write_comparison(found: SystemComparison, folder: Path, title: str = "") -> 
         "page. Above 0.05 it does not show that two systems are equal."
     }
     sections = [Section("verdict", "Which is better", lead)]
+    sheets, figures = {}, {}
     for dimension in found.dimensions:  # all languages together, then each in a fold
         blocks: list[Block] = []
         for result in found.results:
             if result.dimension == dimension:
-                tables: list[Block] = [systems_table(result)]
-                pairs = pairs_table(found, result)
+                systems, pairs = systems_table(result), pairs_table(found, result)
+                name = f"{slug(dimension)}-{slug(result.lang)}"
+                sheets |= {f"systems-{name}": systems, f"differences-{name}": pairs}
+                if any(system.best.low is not None for system in result.systems):
+                    figures[f"systems-{name}"] = Figure(systems.title, [systems])
+                tables: list[Block] = [systems]
                 if len(pairs.rows) > _IN_SIGHT:
                     tables.append(Fold(f"{len(pairs.rows)} differences", [pairs]))
                 elif pairs.rows:
@@ -90,7 +92,6 @@ def write_comparison(found: SystemComparison, folder: Path, title: str = "") -> 
                 lang = result.lang
                 blocks += tables if lang == ALL else [Fold(f"Language: {lang}", tables)]
         sections.append(Section(slug(dimension), dimension.replace("_", " "), blocks))
-    systems, differences = _sheet(found, "systems"), _sheet(found, "pairs")
     return write_page(
         folder / "compare.html",
         title or f"Compared: {named}",
@@ -100,14 +101,8 @@ def write_comparison(found: SystemComparison, folder: Path, title: str = "") -> 
             Section("terms", "How to read it", [Facts(list(terms.items()))]),
             facts_section(found.facts),
         ],
-        tables={"systems": systems, "differences": differences},
-        figures={
-            f"systems-{slug(result.dimension)}-{slug(result.lang)}": Figure(
-                _title(result, "systems"), [systems_table(result)]
-            )
-            for result in found.results
-            if any(system.best.low is not None for system in result.systems)
-        },
+        tables=sheets,
+        figures=figures,
     )
 
 
@@ -172,26 +167,3 @@ def pairs_table(found: SystemComparison, result: ComparedOn) -> Table:
         "0."
     )
     return Table(_title(result, "differences"), heads, rows, note if found.comparisons > 1 else "")
-
-
-def _sheet(found: SystemComparison, kind: str) -> Sheet:
-    """All systems or pairs as a table: an inner field is a column ``outer_inner``, a pair is two
-    columns, and a column without a value is left out."""
-    import pandas
-
-    records: list[dict[str, Any]] = [
-        {"dimension": result.dimension, "lang": result.lang, **asdict(each)}
-        for result in found.results
-        for each in getattr(result, kind)
-    ]
-    frame = pandas.json_normalize(records, sep="_").dropna(axis=1, how="all")
-    columns: dict[str, list[object]] = {}
-    for name in frame:
-        values = frame[name].astype(object).where(frame[name].notna(), None).tolist()
-        short = str(name).replace("difference_", "").replace("estimate_", "")
-        if any(isinstance(value, tuple) for value in values):
-            for k, end in enumerate(("first", "second")):
-                columns[f"{short}_{end}"] = [value[k] for value in values]
-        else:
-            columns[short] = values
-    return list(columns), list(zip(*columns.values(), strict=True))

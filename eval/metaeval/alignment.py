@@ -11,8 +11,7 @@ import numpy as np
 
 from medal_judges.errors import MedalError
 from medal_judges.records.judgement import Judgement
-from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.rating import mean
+from medal_judges.records.labelled import LabelledDialogue, mean
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.intervals import Clusters, choose_clusters
 from medal_judges.stats.weights import Weights, row_weights

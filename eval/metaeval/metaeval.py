@@ -19,11 +19,9 @@ from medal_judges.eval.metaeval.classification import (
     confusion_cells,
     not_classifiable,
 )
-from medal_judges.records.contributions import Contributions
 from medal_judges.records.dimension import Kind
-from medal_judges.records.judgement import Judgement
-from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.rating import Scale
+from medal_judges.records.judgement import Contributions, Judgement
+from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.stats.correlation import correlation_statistic, correlations, undefined_reason
 from medal_judges.stats.estimate import Estimate, undefined
 from medal_judges.stats.intervals import with_intervals

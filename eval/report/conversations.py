@@ -121,18 +121,11 @@ def collect(
 
 
 def shortened(turns: Turns, most: int) -> tuple[Turns, int]:
-    """The turns within ``most`` characters, and how many are cut. Every turn stays; the long ones
-    lose their ends."""
+    """The turns within about ``most`` characters, and how many are cut: each turn keeps an equal
+    share."""
     if sum(len(text) for _, text in turns) <= most:
         return turns, 0
-    # Every turn may have its share; short ones leave theirs to the long ones.
-    room, kept = most, 0
-    for place, length in enumerate(sorted(len(text) for _, text in turns)):
-        share = room // (len(turns) - place)
-        if length > share:
-            kept = max(share, 1)
-            break
-        room -= length
+    kept = max(most // len(turns), 1)
     cut = sum(max(0, len(text) - kept) for _, text in turns)
     return [
         (role, text if len(text) <= kept else f"{text[:kept]} … ({len(text) - kept:,} more)")

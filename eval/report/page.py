@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,6 @@ from medal_judges.eval.report.tables import (
     change_table,
     column_name,
     findings,
-    group_map,
     group_table,
     ordered,
     sheets,
@@ -159,19 +159,14 @@ def _tiles(scores: Scores, figures: ReportFigures) -> list[tuple[str, str, str, 
 
 def _group_section(scores: Scores, figures: ReportFigures, column: str, slug: str) -> Section:
     groups, name = figures.groups[column], column_name(column)
-    blocks: list[Block] = []
+    table = group_table(scores, figures, column, groups)
+    top, rest = table.rows[:_IN_SIGHT], table.rows[_IN_SIGHT:]
+    blocks: list[Block] = [replace(table, rows=top)]
     if len(groups) == 1:
-        blocks.append(f"All rows have one {column}: there is nothing to compare.")
-    tables = [group_table(scores, figures, column, groups)]
-    if len(scores.dimensions) > 1:
-        tables.append(group_map(scores, figures, column, groups))
-    for table in tables:
-        top, rest = table.rows[:_IN_SIGHT], table.rows[_IN_SIGHT:]
-        blocks.append(Table(table.title, table.columns, top, table.note, style=table.style))
-        if rest:
-            title = f"{table.title}: the smaller ones"
-            more = Table(title, table.columns, rest, style=table.style)
-            blocks.append(Fold(f"{len(rest)} more, smaller ones", [more]))
+        blocks.insert(0, f"All rows have one {column}: there is nothing to compare.")
+    if rest:
+        more = Table(f"{table.title}: the smaller ones", table.columns, rest)
+        blocks.append(Fold(f"{len(rest)} more, smaller ones", [more]))
     lead = fragment(_PACKAGE, "group_lead.html", column=column, unit=scores.cluster_name)
     return Section(f"by-{slug}", f"By {name.lower()}", blocks, lead=lead, link=name)
 

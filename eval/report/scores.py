@@ -19,13 +19,10 @@ from medal_judges.eval.report.options import ReportOptions, seconds
 from medal_judges.inference.metadata import metadata_of
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension, load_rubric
-from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.labelled import LabelledDialogue, mean, rescale
 from medal_judges.records.languages import UNKNOWN_LANGUAGE
-from medal_judges.records.rating import mean, rescale
 from medal_judges.records.signature import Signature, content_hash
-from medal_judges.report.numbers import number
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.means import Sample, difference_of
 from medal_judges.stats.weights import choose_weights, curation_weight
 
 if TYPE_CHECKING:
@@ -315,18 +312,6 @@ def add_labels(
         *([f"Labelled but not judged: {', '.join(other)}"] if other else []),
         *([f"No labels of {', '.join(missing)}: not corrected"] if missing else []),
     ]
-    head = scores.headline
-    if head is not None and head in scores.people and scores.people_weights is None:
-        values, has_label = scores.scores[head], np.isfinite(scores.people[head])
-        sides = [np.isfinite(values) & side for side in (has_label, ~has_label)]
-        first, second = (Sample(values[side], scores.clusters[side]) for side in sides)
-        apart = difference_of(first, second)
-        if apart.p_value is not None and apart.p_value < 0.01 and apart.value is not None:
-            side = "lower" if apart.value < 0 else "higher"
-            scores.notes.append(
-                f"The labelled rows are not like the others: the judge's {head} is "
-                f"{number(abs(apart.value))} {side} there. The correction holds for a random sample"
-            )
     return labelled
 
 

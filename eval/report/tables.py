@@ -10,9 +10,9 @@ from medal_judges.eval.report.figures import OTHERS, GroupFigures, ReportFigures
 from medal_judges.eval.report.scores import Scores
 from medal_judges.report.console import cell_text
 from medal_judges.report.figure import padded
-from medal_judges.report.numbers import number, p_value_text, percent, points
+from medal_judges.report.numbers import number, p_value_text, percent
 from medal_judges.report.page import Sheet
-from medal_judges.report.table import Cell, Heat, IntervalBar, PValue, Row, Share, Table
+from medal_judges.report.table import Cell, IntervalBar, PValue, Row, Share, Table
 from medal_judges.stats.estimate import Estimate
 
 Tone = Literal["worse", "better", "note"]
@@ -108,32 +108,6 @@ def group_table(
     if by_people:
         return Table(title, [*columns, "As judged"], rows, note)
     return Table(title, columns, rows)
-
-
-def group_map(
-    scores: Scores, figures: ReportFigures, column: str, groups: Sequence[GroupFigures]
-) -> Table:
-    """All dimensions by group, coloured if a group differs from all others."""
-    names = ordered(scores, figures)
-
-    def cell(name: str, group: GroupFigures) -> Heat:
-        estimate, difference = group.lead(name), group.differences[name]
-        if estimate.value is None:
-            return Heat("–", 0, tooltip=estimate.reason or "")
-        share, worse = scores.is_issue(name), is_worse(scores, name, difference)
-        tooltip, strength = estimate.reason or "", 0.0
-        if difference.value is not None and difference.p_value is not None:
-            apart = points(difference.value) if share else number(difference.value)
-            tooltip = f"{apart} from the others, p {p_value_text(difference.p_value)} (Holm)"
-            if worse is not None:
-                span = scores.dimensions[name].high - scores.dimensions[name].low
-                strength = min(1.0, 0.25 + 3 * abs(difference.value) / span)
-        text = percent(estimate.value) if share else number(estimate.value)
-        return Heat(text, strength, "neg" if worse else "pos", tooltip, estimate.value)
-
-    rows: list[Row] = [(group.name, *(cell(name, group) for name in names)) for group in groups]
-    title = f"All dimensions by {column_name(column).lower()}"
-    return Table(title, [column_name(column), *names], rows, style="heat")
 
 
 def change_table(scores: Scores, timeline: Timeline) -> Table:

@@ -24,8 +24,7 @@ from medal_judges.eval.trial.edits import (
     make_plan,
     trial_edits,
 )
-from medal_judges.eval.trial.findings import Analysis, TrialResult
-from medal_judges.eval.trial.worst import worst_pairs
+from medal_judges.eval.trial.findings import Analysis, TrialResult, worst_pairs
 from medal_judges.inference.predictions import judge_once, judging_time
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.models.base.judge import Judge

@@ -33,10 +33,9 @@ from medal_judges.models.base.judged_languages import (
 from medal_judges.models.base.saving import load_judge, save_judge
 from medal_judges.models.batching import budget_batches, retry_on_oom, windows
 from medal_judges.models.llm.protocol import AnswerCounts, LanguageModel
-from medal_judges.records.details import finite_details
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Judgement, unscored
+from medal_judges.records.judgement import Judgement, finite_details, unscored
 from medal_judges.records.signature import Signature, content_hash
 
 ScoreLevel = Literal["dialogue", "turn", "last"]

@@ -1,4 +1,4 @@
-"""A cache of answers: a repeated request costs nothing.
+"""Models in front of a model: a cache of its answers, and a counter of requests for a dry run.
 
 Answers are in an append-only file per model, under a key made of the model's name and fingerprint,
 the identity of the served weights, and every field of the request. Other weights behind the same
@@ -13,14 +13,15 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from medal_judges.errors import MedalError, RecordError, SourceError
+from medal_judges.errors import ConfigError, MedalError, RecordError, SourceError
 from medal_judges.models.batching import windows
+from medal_judges.models.llm.cost import CostEstimate, Usage
 from medal_judges.models.llm.protocol import (
     AnswerCounts,
     ChatRequest,
@@ -28,8 +29,10 @@ from medal_judges.models.llm.protocol import (
     Continuation,
     LanguageModel,
     Likelihood,
+    Message,
     OnAnswer,
     Wrapper,
+    failed,
 )
 from medal_judges.storage.files import cache_folder
 from medal_judges.storage.journal import Journal
@@ -56,8 +59,7 @@ def model_key(model: LanguageModel) -> str:
 
 
 def _hash(*parts: object) -> str:
-    # ASCII, because half a surrogate pair in a turn has
-    # no UTF-8. 0 and 0.0 give one key.
+    # ASCII, because half a surrogate pair in a turn has no UTF-8. 0 and 0.0 give one key.
     plain = json.loads(json.dumps(parts), parse_float=_number)
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:32]
 
@@ -69,10 +71,10 @@ def _number(text: str) -> float:
 
 class AnswerStore:
     """Answers by key in the journal ``path``; the last line of a key counts. Memory holds keys and
-    offsets only. ``bad`` counts lines that are no answers."""
+    offsets only."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.journal, self.bad = path, Journal(path), 0
+        self.path, self.journal = path, Journal(path)
         self._places: dict[str, tuple[int, int]] = {}
         self._read = 0
         self._lock = ProcessLock()
@@ -84,40 +86,34 @@ class AnswerStore:
             try:
                 for place, line in self.journal.lines(self._read):
                     self._read = place + len(line)
-                    self._note(place, line)
+                    try:
+                        self._places[str(json.loads(line)["key"])] = (place, len(line))
+                    except (ValueError, KeyError, TypeError, RecursionError):
+                        logger.warning("%s: a line is no answer", self.path)
                 wanted = [key for key in dict.fromkeys(keys) if key in self._places]
-                if wanted:
-                    with self.path.open("rb") as stream:
-                        for key in wanted:
-                            stream.seek(self._places[key][0])
-                            line = stream.read(self._places[key][1])
-                            if (answer := self._answer(key, line, kind)) is not None:
-                                answers[key] = answer
+                if not wanted:
+                    return {}
+                with self.path.open("rb") as stream:
+                    for key in wanted:
+                        stream.seek(self._places[key][0])
+                        answer = self._answer(key, stream.read(self._places[key][1]), kind)
+                        if answer is not None:
+                            answers[key] = answer
             except OSError as error:
                 raise SourceError(f"{self.path}: cached answers cannot be read: {error}") from error
         return answers
-
-    def _note(self, place: int, line: bytes) -> None:
-        try:
-            self._places[str(json.loads(line)["key"])] = (place, len(line))
-        except (ValueError, KeyError, TypeError, RecursionError):
-            self._skip("a line is no answer")
 
     def _answer(self, key: str, line: bytes, kind: TypeAdapter[T]) -> T | None:
         try:
             record = json.loads(line)
             answer = kind.validate_json(json.dumps(record["answer"]), strict=True)
-            if record["key"] != key or (isinstance(answer, Completion) and answer.failed):
+            if record["key"] != key or getattr(answer, "finish", "") == "failed":
                 raise ValueError("not an answer to this request")
             return answer
-        except (ValidationError, ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             del self._places[key]
-            self._skip("a cached answer cannot be read and is requested again")
+            logger.warning("%s: a cached answer is unreadable and requested again", self.path)
             return None
-
-    def _skip(self, reason: str) -> None:
-        self.bad += 1
-        logger.warning("%s: %s", self.path, reason)
 
     def append(self, answers: Mapping[str, Completion | Likelihood]) -> None:
         """Write ``answers`` and wait until they are on disk. Raises SourceError."""
@@ -162,9 +158,10 @@ class CachedModel(Wrapper):
     def answer_counts(self) -> AnswerCounts:
         return self.counts
 
-    def kept(self, request: ChatRequest) -> Completion | None:
-        cached = self.store.find([chat_key(self.key, request)], COMPLETION)
-        return next((each.with_usage(from_cache=True) for each in cached.values()), None)
+    def cached(self, request: ChatRequest) -> Completion | None:
+        """The cached answer, if there is one."""
+        found = self.store.find([chat_key(self.key, request)], COMPLETION)
+        return next((each.with_usage(from_cache=True) for each in found.values()), None)
 
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
         """Cached answers first, then each new one as it arrives. Raises SourceError if the folder
@@ -183,7 +180,7 @@ class CachedModel(Wrapper):
         def arrived(number: int, completion: Completion) -> None:
             first, *others = places[missing[number]]
             with self._lock:
-                if not completion.failed:
+                if completion.finish != "failed":
                     self.store.append({missing[number]: completion})
                 on_answer(first, completion)
                 for index in others:
@@ -216,3 +213,49 @@ class CachedModel(Wrapper):
                 self.store.append(found)
             known |= found
         return [[known[key] for key in group] for group in keys]
+
+
+class CountingModel(Wrapper):
+    """Counts each distinct request to ``inner`` once and answers with a failure, for a dry run.
+
+    Cached answers are returned, so that requests that depend on them are counted too.
+    ``likelihoods`` says whether to assume that the server returns likelihoods.
+    """
+
+    def __init__(self, inner: LanguageModel, *, likelihoods: bool = True) -> None:
+        super().__init__(inner)
+        self.likelihoods, self.key = likelihoods, model_key(inner)
+        self.asked: dict[str, ChatRequest] = {}
+        self.known: set[str] = set()
+        self.continuations = self.continuation_tokens = 0
+
+    def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
+        """Cached answers, and failures for the rest."""
+        for index, request in enumerate(requests):
+            key = chat_key(self.key, request)
+            cached = self.inner.cached(request) if isinstance(self.inner, CachedModel) else None
+            if cached is not None:
+                self.known.add(key)
+            else:
+                self.asked.setdefault(key, request)
+            on_answer(index, cached or failed("a dry run: nothing was sent"))
+
+    def loglikelihood(
+        self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
+    ) -> list[list[Likelihood]]:
+        """Placeholders of one token each. Raises ConfigError if the server returns none."""
+        if not self.likelihoods:
+            raise ConfigError(f"{self.name} does not return log-probabilities")
+        for each in (each for group in groups for each in group):
+            turn = Message(each.role, f"{each.prefill} {each.text}")
+            self.continuations += 1
+            self.continuation_tokens += self.inner.count_tokens([*each.messages, turn])
+        return [[Likelihood((-1.0,), -1.0 if joint else None) for _ in g] for g in groups]
+
+    def counted(self) -> CostEstimate:
+        """The estimate for all counted requests, likelihoods among them."""
+        written = self.continuations if self.capabilities.api else 0  # a server writes one token
+        more = Usage(input=self.continuation_tokens, output=written)
+        total = self.inner.estimate(list(self.asked.values()), more)
+        requests = total.requests + self.continuations
+        return replace(total, requests=requests, kept=len(self.known))

@@ -10,13 +10,7 @@ from weakref import WeakValueDictionary
 from medal_judges.errors import MissingExtraError
 from medal_judges.models.llm.cache import CachedModel
 from medal_judges.models.llm.protocol import LanguageModel
-from medal_judges.models.llm.settings import (
-    VLLMLLM,
-    LLMConfig,
-    OpenAILLM,
-    TransformersLLM,
-    llm_config,
-)
+from medal_judges.models.llm.settings import VLLMLLM, LLMConfig, TransformersLLM, llm_config
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import cache_folder
 from medal_judges.storage.process_lock import ProcessLock
@@ -45,6 +39,7 @@ def load_llm(setting: str | Mapping[str, object] | LLMConfig | LanguageModel) ->
 
 def _load(config: LLMConfig) -> LanguageModel:
     inner: LanguageModel
+    folder = Path(config.cache) if isinstance(config.cache, str) else None
     if isinstance(config, TransformersLLM):
         from medal_judges.models.llm.local.model import load_local
 
@@ -54,21 +49,12 @@ def _load(config: LLMConfig) -> LanguageModel:
 
         inner = load_vllm(config)
     else:
-        return _load_served(config)
-    cache = config.cache
-    return CachedModel(inner, None if cache is True else Path(cache)) if cache else inner
+        if find_spec("openai") is None:
+            raise MissingExtraError("openai", "api", f"llm: openai:{config.model}")
+        from medal_judges.models.llm.server.model import RemoteModel
 
-
-def _load_served(config: OpenAILLM) -> LanguageModel:
-    for package in ("openai", "tenacity"):
-        if find_spec(package) is None:
-            raise MissingExtraError(package, "api", f"llm: openai:{config.model}")
-    from medal_judges.models.llm.server.model import RemoteModel
-
-    inner = RemoteModel(config)
-    if config.cache is False:
-        return inner
-    # Another server gives other answers under the same model name.
-    base = inner.config.base_url
-    own = cache_folder() / "answers" / f"server-{content_hash(base)}" if base else None
-    return CachedModel(inner, Path(config.cache) if isinstance(config.cache, str) else own)
+        inner = remote = RemoteModel(config)
+        if folder is None and (base := remote.config.base_url):
+            # Another server gives other answers under the same model name.
+            folder = cache_folder() / "answers" / f"server-{content_hash(base)}"
+    return CachedModel(inner, folder) if config.cache is not False else inner

@@ -152,7 +152,6 @@ class AnswerCounts:
     asked: int = 0
 
     def add(self, *, kept: int, asked: int) -> None:
-        """Count more answers."""
         self.kept, self.asked = self.kept + kept, self.asked + asked
 
 
@@ -210,8 +209,6 @@ class LanguageModel(ABC):
         reports nothing. It goes into cache keys. Raises MedalError if the server is down."""
         return None
 
-    # -- money --------------------------------------------------------------------------------
-
     @property
     def limiter(self) -> CostLimiter | None:
         """The limit of cost; None for a model that costs nothing."""
@@ -233,12 +230,6 @@ class LanguageModel(ABC):
         read = sum(self.count_tokens(request.messages) for request in requests)
         written = sum(request.max_tokens for request in requests)
         return CostEstimate(len(requests), input=read + more.input, output=written + more.output)
-
-    # -- the cache of answers (cache.py) ------------------------------------------------------
-
-    def kept(self, request: ChatRequest) -> Completion | None:
-        """The cached answer, if there is one."""
-        return None
 
     def answer_counts(self) -> AnswerCounts:
         """The number of answers from the cache and from the model so far."""
@@ -290,9 +281,6 @@ class Wrapper(LanguageModel):
 
     def served_identity(self) -> str | None:
         return self.inner.served_identity()
-
-    def kept(self, request: ChatRequest) -> Completion | None:
-        return self.inner.kept(request)
 
     def answer_counts(self) -> AnswerCounts:
         return self.inner.answer_counts()

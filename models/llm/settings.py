@@ -42,9 +42,7 @@ class TransformersLLM(Config):
 class VLLMLLM(Config):
     """A model in vLLM's offline engine. Other settings go to ``vllm.LLM`` (tensor_parallel_size,
     gpu_memory_utilization, ...). ``share_prefix`` False reads the prefix again for each
-    continuation. ``thinking``: see TransformersLLM. ``adapter``: the folder of a generative LoRA
-    judge or of a PEFT adapter on ``model`` (prompt.yaml and rubric.yaml in a judge's folder are its
-    prompt and rubric)."""
+    continuation. ``thinking``: see TransformersLLM."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -56,7 +54,6 @@ class VLLMLLM(Config):
     context: int | None = Field(default=None, ge=1)
     share_prefix: bool = True
     thinking: int | None = Field(default=None, ge=0)
-    adapter: str | None = None
     cache: str | bool = False
 
 

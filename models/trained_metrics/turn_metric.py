@@ -23,9 +23,8 @@ from medal_judges.models.batching import budget_batches, pad_rows, retry_on_oom
 from medal_judges.models.device import Dtype, torch_device, torch_dtype
 from medal_judges.models.model_files import network_hash, tokenizer_hash
 from medal_judges.models.special_tokens import SpecialTokens
-from medal_judges.records.contributions import Contributions
 from medal_judges.records.dialogue import Dialogue, Turn
-from medal_judges.records.judgement import Judgement
+from medal_judges.records.judgement import Contributions, Judgement
 from medal_judges.records.signature import Signature, content_hash
 from medal_judges.storage.process_lock import ProcessLock
 
@@ -93,7 +92,7 @@ def load_checkpoint(
             raise ValueError(f"it is a {shape.model_type}, not a {kind.config_class.model_type}")
         network, loading = kind.from_pretrained(
             folder,
-            dtype=torch_dtype(config.dtype, device),
+            dtype=torch_dtype(config.dtype),
             use_safetensors=True,
             output_loading_info=True,
             **local,

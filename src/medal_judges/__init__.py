@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from medal_judges.records.dimension import Dimension as Dimension
     from medal_judges.records.judgement import Judgement as Judgement
     from medal_judges.records.labelled import LabelledDialogue as LabelledDialogue
-    from medal_judges.records.rating import Rating as Rating
+    from medal_judges.records.labelled import Rating as Rating
     from medal_judges.records.signature import Signature as Signature
     from medal_judges.storage.judgements import read_frame as read_frame
     from medal_judges.storage.judgements import read_judgements as read_judgements
@@ -53,9 +53,8 @@ _MODULES = {
     "inference.scoring": ["ScoreOptions", "score_file"],
     "records.judgement": ["Judgement"],
     "storage.judgements": ["read_frame", "read_judgements", "to_frame", "write_judgements"],
-    "records.labelled": ["LabelledDialogue"],
     "models.base.judge": ["Judge"],
-    "records.rating": ["Rating"],
+    "records.labelled": ["LabelledDialogue", "Rating"],
     "reading.dialogues": ["read_dialogues"],
     "reading.messages": ["read_messages"],
     "records.signature": ["Signature"],

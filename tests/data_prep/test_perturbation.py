@@ -19,6 +19,7 @@ from medal_judges.data_prep.perturbation.edit import (
     SPLITS,
     CannotInject,
     Donors,
+    Edit,
     entries,
     variants,
 )
@@ -314,7 +315,8 @@ def test_donors_never_come_from_the_same_conversation() -> None:
     donors = Donors.of(rows)
     own = {text for group, text in donors.turns["en"] if group == rows[0].group}
     rng = np.random.default_rng(0)
-    picked = {donors.pick(rng, "en", rows[0].group, 50, lambda t: True) for _ in range(50)}
+    edit = Edit(rows[0].dialogue, 1, rng, donors, "train", rows[0].group)
+    picked = {donors.pick(edit, 50, lambda t: True) for _ in range(50)}
     others = {text for group, text in donors.turns["en"] if group == rows[1].group}
     assert picked <= others and own
 

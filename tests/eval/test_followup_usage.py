@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from medal_judges.eval.benchmark.figures import follow_up_usage
-from medal_judges.records.details import known_details
-from medal_judges.records.judgement import Judgement
+from medal_judges.records.judgement import Judgement, known_details
 
 
 def judged(id: str, *texts: str, selected: int | None = None, unread: int = 0) -> Judgement:

@@ -11,9 +11,8 @@ from medal_judges.eval.benchmark.injected import (
     injected_results,
     weighted_f1,
 )
-from medal_judges.records.contributions import Contributions
 from medal_judges.records.dialogue import Dialogue, Turn
-from medal_judges.records.judgement import Judgement, unscored
+from medal_judges.records.judgement import Contributions, Judgement, unscored
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.correlation import weighted_auc
 from medal_judges.stats.estimate import Estimate

@@ -102,7 +102,7 @@ def prefixes(setting: Setting) -> Iterator[Row]:
         )
 
     yield attempt("one pass a follow-up", lambda: measured("plain", plain))
-    if not llm.shared:
+    if llm.paths.tree is not None:
         yield Row("tree", "failed", said="the model was found not to take a tree")
         return
     yield attempt("prefix tree", lambda: measured("tree", llm))

@@ -149,11 +149,6 @@ def test_the_smallest_difference_is_found_in_80_of_100_cases() -> None:
         stats.ttest_ind(draw(smallest), draw(0), equal_var=False).pvalue < 0.05 for _ in range(600)
     ]
     assert 0.75 < np.mean(hits) < 0.85
-    tested = system_difference(
-        SystemRows(draw(0), names("a", 60)), SystemRows(draw(0), names("b", 60))
-    ).judge
-    assert tested.times_more((tested.smallest or 0) / 2) == pytest.approx(4)
-    assert tested.times_more((tested.smallest or 0) * 2) == 1
 
 
 def test_ranks_and_groups() -> None:

@@ -12,8 +12,7 @@ import numpy as np
 from medal_judges.data_prep.sources.registry import source_of
 from medal_judges.errors import ConfigError
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.rating import Scale, mean, rescale
+from medal_judges.records.labelled import LabelledDialogue, Scale, mean, rescale
 from medal_judges.storage.jsonl import to_line
 from medal_judges.training.config import DataEntry
 

@@ -1,14 +1,12 @@
 """Encoder-decoder language models (BlenderBot, as FULL used it): the encoder reads the dialogue,
-the decoder writes the next turn."""
+the decoder scores the next turn."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.local.generation import to_completion, write
 from medal_judges.models.llm.local.layers import context_of
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -17,7 +15,6 @@ from medal_judges.models.llm.protocol import (
     LanguageModel,
     Likelihood,
     Message,
-    failed,
 )
 from medal_judges.models.model_files import network_hash, tokenizer_hash
 from medal_judges.models.special_tokens import SpecialTokens
@@ -31,7 +28,7 @@ BETWEEN = "  "  # what BlenderBot was trained with between turns
 
 
 class EncoderDecoderModel(LanguageModel):
-    """A transformers model with an encoder.
+    """A transformers model with an encoder, for likelihoods only.
 
     The encoder reads the dialogue through the tokenizer's chat template, or as turns separated by
     two spaces without roles: such models were trained to write the next turn, whoever's it is.
@@ -48,9 +45,6 @@ class EncoderDecoderModel(LanguageModel):
         weights: str | None = None,
     ) -> None:
         self.model, self.tokenizer, self.name = model, tokenizer, name
-        # A forced first or last token would conflict with a schema.
-        model.generation_config.forced_bos_token_id = None
-        model.generation_config.forced_eos_token_id = None
         own = context_of(model.config) or 1_000_000
         self.context = min(own, context or own)
         self.marks = SpecialTokens(tokenizer)
@@ -65,8 +59,15 @@ class EncoderDecoderModel(LanguageModel):
             "weights": self._weights or network_hash(self.model),
         }
 
+    def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
+        """Raises ConfigError: only likelihoods are computed."""
+        raise ConfigError(
+            f"{self.name} has an encoder and gives likelihoods only",
+            hint="a model without encoder, or family: followup",
+        )
+
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        return len(self._read(tuple(messages)))
+        return len(self._read(messages))
 
     def _read(self, messages: Sequence[Message]) -> list[int]:
         """The ids for the encoder."""
@@ -143,22 +144,3 @@ class EncoderDecoderModel(LanguageModel):
             picked = torch.log_softmax(out.logits[0].float(), -1).gather(1, wanted)[:, 0]
             scored.append(picked[start:].tolist())
         return scored
-
-    def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        """See LanguageModel; one request at a time."""
-        with self.computing:
-            return [self._answer(request) for request in requests]
-
-    def _answer(self, request: ChatRequest) -> Completion:
-        if request.prefill:
-            raise ConfigError(f"{self.name} does not support prefill")
-        ids = self._read(request.messages)
-        if max(len(ids), request.max_tokens) > self.context:
-            return failed(
-                f"a prompt of {len(ids)} tokens, or an answer of {request.max_tokens}, does not "
-                f"fit the {self.context} tokens of {self.name}"
-            )
-        start = time.perf_counter()
-        (row,) = write(self.model, self.tokenizer, [ids], [request])
-        done = to_completion(self.tokenizer, row, request, len(ids))
-        return done.with_usage(seconds=time.perf_counter() - start)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
@@ -34,22 +32,14 @@ SHARED_TOKENS = 64
 Batching = Literal["shared", "left", "none", "alone"]
 
 
-class TokenLogprobs(NamedTuple):
-    """Log-probabilities of a written token and of the likeliest ``ids``, likeliest first."""
-
-    own: float
-    ids: list[int]
-    logprobs: list[float]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """The ``ids`` written after one prompt, whether the model ``ended`` there, the log-probability
-    of each, and how many tokens of the prompt were read for another row (``cached``)."""
+class Row(NamedTuple):
+    """The ``ids`` written after one prompt, whether the model ``ended`` there, and how many tokens
+    of the prompt were read for another row (``cached``). ``logprobs``: of each written token, its
+    own log-probability, and the ids and log-probabilities of the likeliest, likeliest first."""
 
     ids: list[int]
     ended: bool
-    logprobs: Sequence[TokenLogprobs]
+    logprobs: Sequence[tuple[float, list[int], list[float]]]
     cached: int
 
 
@@ -62,30 +52,25 @@ def generate(
     budget: int,
     batching: Batching,
     stop: str = "",
-) -> Iterator[tuple[int, Row]]:
-    """(index, row) for each prompt (token ids), a batch at a time; with ``stop`` a row also ends
-    after that text. A row does not depend on its batch."""
+) -> list[Row]:
+    """A row for each prompt (token ids); with ``stop`` it also ends after that text. A row does not
+    depend on its batch, which has at most ``budget`` padded tokens."""
 
     def rows(batch: Sequence[int]) -> list[Row]:
         own, asked = [prompts[i] for i in batch], [requests[i] for i in batch]
         return write(model, tokenizer, own, asked, shared=batching == "shared", stop=stop)
 
+    done: dict[int, Row] = {}
     for batch in batches(prompts, requests, budget, batching):
-        yield from zip(batch, retry_on_oom(rows, batch), strict=True)
+        done |= zip(batch, retry_on_oom(rows, batch), strict=True)
+    return [done[i] for i in range(len(prompts))]
 
 
 def batches(
     prompts: Prompts, requests: Sequence[ChatRequest], budget: int, batching: Batching
 ) -> Iterator[list[int]]:
-    """Indices of prompts for one batch each, within ``budget`` padded tokens. The number of
-    alternatives is a setting of the batch, so requests that differ in it are kept apart."""
-
-    def fits(batch: Sequence[int], i: int) -> bool:
-        same = len(prompts[i]) == len(prompts[batch[0]])
-        longest = max(len(prompts[k]) + requests[k].max_tokens for k in (*batch, i))
-        together = batching in ("shared", "left") or (batching == "none" and same)
-        return together and (len(batch) + 1) * longest <= budget
-
+    """Indices of prompts for one batch each. The number of alternatives is a setting of the batch,
+    so requests that differ in it are kept apart."""
     for kind in sorted({request.top_logprobs for request in requests}):
         members = [i for i, request in enumerate(requests) if request.top_logprobs == kind]
         order = sorted(members, key=lambda i: -len(prompts[i]))
@@ -95,7 +80,10 @@ def batches(
             order = [i for group in groups for i in group]
         batch: list[int] = []
         for i in order:
-            if batch and not fits(batch, i):
+            longest = max(len(prompts[k]) + requests[k].max_tokens for k in (*batch, i))
+            same = not batch or len(prompts[i]) == len(prompts[batch[0]])
+            together = batching in ("shared", "left") or (batching == "none" and same)
+            if batch and not (together and (len(batch) + 1) * longest <= budget):
                 yield batch
                 batch = []
             batch.append(i)
@@ -115,8 +103,7 @@ def write(
     """The rows of one batch."""
     pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     inputs = read_inputs(model, prompts, int(pad or 0), shared=shared)
-    # An encoder's prompt is not part of what its decoder writes, which begins with one token.
-    begin = 1 if model.config.is_encoder_decoder else inputs.ids.shape[1]
+    begin = inputs.ids.shape[1]
     shaped = LogitsProcessorList()
     if any(r.schema is not None for r in requests):
         shaped.append(grammar_processor(tokenizer, [r.schema for r in requests]))
@@ -127,19 +114,19 @@ def write(
     if stop:
         shaped.append(StopAfter(stop, begin, tokenizer))
     shaped.append(MaxTokens([r.max_tokens for r in requests], begin, tokenizer.eos_token_id))
-    tokens = max(r.max_tokens for r in requests)
+    tokens, top = max(r.max_tokens for r in requests), requests[0].top_logprobs
     written, recorder = greedy(
-        model, inputs, pad=int(pad or 0), shaped=shaped, tokens=tokens, top=requests[0].top_logprobs
+        model, inputs, pad=int(pad or 0), shaped=shaped, tokens=tokens, top=top
     )
-    logprobs = [[]] * len(prompts) if recorder is None else recorder.rows()
+    logprobs = recorder.rows() if top else [[]] * len(prompts)
     own: Any = model.generation_config.eos_token_id
     ends = {*(own if isinstance(own, list) else [own]), tokenizer.eos_token_id}
     rows = []
     for index, (ids, request) in enumerate(zip(written.tolist(), requests, strict=True)):
         limit = min(len(ids), request.max_tokens)
         length = next((k for k in range(limit) if ids[k] in ends), limit)
-        own_logprobs = logprobs[index][:length]
-        rows.append(Row(ids[:length], length < limit, own_logprobs, inputs.cached[index]))
+        row = Row(ids[:length], length < limit, logprobs[index][:length], inputs.cached[index])
+        rows.append(row)
     return rows
 
 
@@ -151,34 +138,37 @@ def greedy(
     shaped: LogitsProcessorList,
     tokens: int,
     top: int,
-) -> tuple[torch.Tensor, LogprobRecorder | None]:
+) -> tuple[torch.Tensor, LogprobRecorder]:
     """Greedy tokens [batch, new] after ``inputs``, and the log-probabilities of each and of the
-    ``top`` likeliest (0: None)."""
-    recorder = LogprobRecorder(top) if top else None
+    ``top`` likeliest (0: nothing is recorded)."""
+    recorder = LogprobRecorder(top)
     extra = {} if inputs.cache is None else {"past_key_values": inputs.cache}
-    with torch.inference_mode(), recorder.reading(model) if recorder else nullcontext():
-        generator: Any = model  # its annotations know no ``generate``
-        out = generator.generate(
-            input_ids=inputs.ids,
-            attention_mask=inputs.mask,
-            max_new_tokens=tokens,
-            do_sample=False,  # SeededSampling samples, row by row
-            temperature=None,
-            top_p=None,
-            top_k=None,
-            num_beams=1,  # this and the next four override a model's own defaults
-            repetition_penalty=1.0,
-            no_repeat_ngram_size=0,
-            encoder_no_repeat_ngram_size=0,
-            min_length=0,
-            pad_token_id=pad,
-            logits_processor=shaped,
-            stopping_criteria=StoppingCriteriaList([recorder] if recorder else []),
-            return_dict_in_generate=True,
-            **extra,
-        )
-    own = 1 if model.config.is_encoder_decoder else inputs.ids.shape[1]
-    return out.sequences[:, own:], recorder
+    hook = model.register_forward_hook(recorder.read) if top else None
+    generator: Any = model  # its annotations know no ``generate``
+    try:
+        with torch.inference_mode():
+            out = generator.generate(
+                input_ids=inputs.ids,
+                attention_mask=inputs.mask,
+                max_new_tokens=tokens,
+                do_sample=False,  # SeededSampling samples, row by row
+                temperature=None,
+                top_p=None,
+                top_k=None,
+                num_beams=1,  # this and the next three override a model's own defaults
+                repetition_penalty=1.0,
+                no_repeat_ngram_size=0,
+                min_length=0,
+                pad_token_id=pad,
+                logits_processor=shaped,
+                stopping_criteria=StoppingCriteriaList([recorder] if top else []),
+                return_dict_in_generate=True,
+                **extra,
+            )
+    finally:
+        if hook is not None:
+            hook.remove()
+    return out.sequences[:, inputs.ids.shape[1] :], recorder
 
 
 def to_completion(
@@ -186,13 +176,13 @@ def to_completion(
 ) -> Completion:
     """The answer in ``row`` to a prompt of ``prompt`` tokens."""
     tokens = []
-    for token, logprobs in zip(row.ids, row.logprobs, strict=False):
+    for token, (own, ids, logprobs) in zip(row.ids, row.logprobs, strict=False):
         text = str(tokenizer.decode([token]))
         # Ascending: if two tokens are spelled alike, the likelier one stays.
-        likeliest = reversed(list(zip(logprobs.ids, logprobs.logprobs, strict=True)))
+        likeliest = reversed(list(zip(ids, logprobs, strict=True)))
         alternatives = {str(tokenizer.decode([i])): value for i, value in likeliest}
-        alternatives.setdefault(text, logprobs.own)
-        tokens.append(TokenChoice(text, logprobs.own, alternatives))
+        alternatives.setdefault(text, own)
+        tokens.append(TokenChoice(text, own, alternatives))
     return Completion(
         str(tokenizer.decode(row.ids, skip_special_tokens=True)),
         finish="stop" if row.ended else "length",
@@ -206,34 +196,21 @@ class LogprobRecorder(StoppingCriteria):
     """Records, at each step of ``generate``, the model's own log-probabilities before any grammar
     or temperature: of the token written and of the ``count`` likeliest.
 
-    The logits of one step are read off the forward pass and released with the next. ``generate``
-    takes the recorder as a stopping criterion, because it calls those after each token; it stops
-    nothing.
+    ``read`` is a hook of the forward pass. ``generate`` calls a stopping criterion after each
+    token, so the recorder is one that stops nothing.
     """
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self._logprobs: torch.Tensor | None = None  # of the newest step, [rows, words]
+        self._logprobs = torch.empty(0)  # of the newest step, [rows, words]
         self._own: list[torch.Tensor] = []  # [rows] a step
         self._top: list[tuple[torch.Tensor, torch.Tensor]] = []  # each [rows, count] a step
 
-    @contextmanager
-    def reading(self, model: nn.Module) -> Iterator[None]:
-        """Reads the forward passes of ``model`` inside the context."""
-
-        def read(_: nn.Module, __: object, output: Any) -> None:
-            self._logprobs = torch.log_softmax(output.logits[:, -1].float(), dim=-1)
-
-        hook = model.register_forward_hook(read)
-        try:
-            yield
-        finally:
-            hook.remove()
-            self._logprobs = None
+    def read(self, _: nn.Module, __: object, output: Any) -> None:
+        self._logprobs = torch.log_softmax(output.logits[:, -1].float(), dim=-1)
 
     def __call__(self, input_ids: torch.Tensor, scores: object, **_: object) -> torch.Tensor:
         """Records the step that wrote the last of ``input_ids`` [rows, tokens]."""
-        assert self._logprobs is not None
         chosen = input_ids[:, -1:].to(self._logprobs.device)
         self._own.append(self._logprobs.gather(1, chosen)[:, 0])
         values, ids = self._logprobs.topk(min(self.count, self._logprobs.shape[-1]))
@@ -244,14 +221,11 @@ class LogprobRecorder(StoppingCriteria):
         """Log-probabilities of the written tokens, [rows, steps]."""
         return torch.stack(self._own, dim=1)
 
-    def rows(self) -> list[list[TokenLogprobs]]:
+    def rows(self) -> list[list[tuple[float, list[int], list[float]]]]:
         """The steps of each row."""
         own = self.own().tolist()
         ids, logprobs = (torch.stack(each, dim=1).tolist() for each in zip(*self._top, strict=True))
-        return [
-            [TokenLogprobs(*step) for step in zip(*row, strict=True)]
-            for row in zip(own, ids, logprobs, strict=True)
-        ]
+        return [list(zip(*row, strict=True)) for row in zip(own, ids, logprobs, strict=True)]
 
 
 # -- shared beginnings -----------------------------------------------------------------------------
@@ -327,11 +301,9 @@ def _alike(prompts: Prompts, least: int = SHARED_TOKENS) -> list[list[int]]:
 
 def common_length(prompts: Prompts) -> int:
     """The number of tokens that all prompts begin with; at most one less than the shortest has."""
-    shortest = min(map(len, prompts))
-    first = prompts[0]
-    return next(
-        (k for k in range(shortest - 1) if any(p[k] != first[k] for p in prompts)), shortest - 1
-    )
+    shortest, first = min(map(len, prompts)), prompts[0]
+    differ = (k for k in range(shortest - 1) if any(p[k] != first[k] for p in prompts))
+    return next(differ, shortest - 1)
 
 
 def _padded(

@@ -1,4 +1,4 @@
-"""What a model's config says about how far its layers see."""
+"""How far a model's layers see, by its config."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ _WINDOWS = (
     *("attention_chunk_size", "local_attention", "window_size"),
 )
 _CONTEXTS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
-_LIMITED = ("sliding", "chunked", "local", "window")
 _RECURRENT = ("mamba", "rwkv", "jamba", "zamba")
 _FULL, _SLIDING = "full_attention", "sliding_attention"
 
@@ -32,18 +31,18 @@ def context_of(config: PreTrainedConfig) -> int | None:
     return next((int(n) for n in sizes if isinstance(n, int) and n > 0), None)
 
 
-def layer_kinds(config: PreTrainedConfig) -> list[str] | None:
+def _kinds(own: Any) -> list[str] | None:
     """The kind of each layer in the config's own words; None if it does not say."""
     # GPT-Neo, the oldest of them, has another name for the list.
-    kinds = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None)
+    kinds = getattr(own, "layer_types", None) or getattr(own, "attention_layers", None)
     return None if kinds is None else [str(kind) for kind in kinds]
 
 
 def smallest_window(config: PreTrainedConfig) -> int | None:
     """The shortest window of any layer, in tokens; None if every layer sees all tokens before."""
     own = decoder_config(config)
-    kinds = layer_kinds(own)
-    if kinds is not None and not any(word in kind for kind in kinds for word in _LIMITED):
+    kinds, limited = _kinds(own), ("sliding", "chunked", "local", "window")
+    if kinds is not None and not any(word in kind for kind in kinds for word in limited):
         return None
     if kinds is None and not getattr(own, "use_sliding_window", True):
         return None
@@ -51,13 +50,20 @@ def smallest_window(config: PreTrainedConfig) -> int | None:
     return min((n for n in sizes if isinstance(n, int) and n > 0), default=None)
 
 
-def attends_to_all(config: PreTrainedConfig) -> bool:
-    """Whether every layer attends to all tokens before: no windows, chunks or recurrent layers."""
+def tree_windows(config: PreTrainedConfig) -> Mapping[str, int | None] | None:
+    """How many tokens back each kind of layer sees, itself included (None: all before it). None for
+    the whole model if a layer sees in a way that no mask expresses (chunks, a recurrent state)."""
     own = decoder_config(config)
-    kinds = layer_kinds(own)
-    if kinds is not None and any(kind not in ("full_attention", "global") for kind in kinds):
-        return False
-    return smallest_window(config) is None and not _keeps_state(own)
+    window, kinds = smallest_window(config), _kinds(own)
+    if any(word in own.model_type for word in _RECURRENT):
+        return None
+    if window is None and {*(kinds or ())} <= {_FULL, "global"}:
+        return {_FULL: None}
+    if window is None or window != getattr(own, "sliding_window", None):
+        return None
+    sizes = {_FULL: None, _SLIDING: window}
+    kinds = [_SLIDING] if kinds is None else kinds
+    return {kind: sizes[kind] for kind in kinds} if {*kinds} <= {*sizes} else None
 
 
 def scales_positions(config: PreTrainedConfig) -> bool:
@@ -67,35 +73,17 @@ def scales_positions(config: PreTrainedConfig) -> bool:
     return any(one.get("rope_type") in ("dynamic", "longrope") for one in each)
 
 
-def tree_windows(config: PreTrainedConfig) -> Mapping[str, int | None] | None:
-    """How many tokens back each kind of layer sees, itself included (None: all before it). None for
-    the whole model if a layer sees in a way that no mask expresses (chunks, a recurrent state)."""
-    if attends_to_all(config):
-        return {_FULL: None}
-    own = decoder_config(config)
-    window, kinds = getattr(own, "sliding_window", None), layer_kinds(own)
-    if not isinstance(window, int) or window != smallest_window(config) or _keeps_state(own):
-        return None
-    sizes = {_FULL: None, _SLIDING: window}
-    kinds = [_SLIDING] if kinds is None else kinds
-    return {kind: sizes[kind] for kind in kinds} if {*kinds} <= {*sizes} else None
-
-
 @contextmanager
 def narrowed(config: PreTrainedConfig, window: int) -> Iterator[None]:
     """Limits the sliding window to ``window`` tokens inside the context, so that a short text fills
     it: masks and caches read the config at each pass."""
     own = decoder_config(config)
     size = getattr(own, "sliding_window", None)
-    if not isinstance(size, int) or size <= window:
-        yield
-        return
-    own.sliding_window = window
+    narrow = isinstance(size, int) and size > window
+    if narrow:
+        own.sliding_window = window
     try:
         yield
     finally:
-        own.sliding_window = size
-
-
-def _keeps_state(own: Any) -> bool:
-    return any(word in own.model_type for word in _RECURRENT)
+        if narrow:
+            own.sliding_window = size

@@ -112,19 +112,35 @@ def tree_logprobs(
     """Log-probabilities [scored tokens] of each sequence, and the sum over its prefix: None unless
     ``joint``, and without the first token, which nothing precedes."""
     import torch
+    from transformers import DynamicCache
 
     tree = build_tree(sequences)
-    base = len(tree.spine)
-    nodes: set[int] = set()
-    for path, sequence in zip(tree.paths, sequences, strict=True):
-        nodes.update(path[1:] if joint else path[sequence.start :])
+    base, pairs = len(tree.spine), list(zip(tree.paths, sequences, strict=True))
+    nodes = {node for path, s in pairs for node in path[1 if joint else s.start :]}
     wanted: dict[int, list[int]] = {}  # parent -> its scored children
     for node in sorted(nodes):
         parent = node - 1 if node < base else tree.parents[node - base]
         wanted.setdefault(parent, []).append(node)
+    values: dict[int, float] = {}
+    # A cache made by the model drops what its windows have passed, which branches still see.
+    cache: Any = DynamicCache()
     with torch.inference_mode():
-        values = _forward(model, tree, wanted, limit)
-    pairs = list(zip(tree.paths, sequences, strict=True))
+        # The spine in parts with at most LOGIT_ROWS rows of logits.
+        ends = [node for node in range(base) if node in wanted][LOGIT_ROWS::LOGIT_ROWS]
+        for start, end in zip([0, *ends], [*ends, base], strict=True):
+            part = range(start, end)
+            read, cache = _read(model, part, tree, wanted, past_key_values=cache)
+            values |= read
+        for members in passes(tree, limit):
+            nodes_read = [base + i for i in members]
+            if not any(node in wanted for node in nodes_read):
+                continue  # last tokens only: their parents' logits score them
+            depths = torch.tensor([[tree.depths[i] for i in members]], device=model.device)
+            masks = _masks(tree, members, model)
+            placed = {"position_ids": depths, "attention_mask": masks, "past_key_values": cache}
+            read, cache = _read(model, nodes_read, tree, wanted, **placed)
+            values |= read
+            cache.crop(-len(members))
     scored = [np.array([values[node] for node in path[s.start :]]) for path, s in pairs]
     prefix: list[float | None] = [None] * len(pairs)
     if joint:
@@ -132,49 +148,18 @@ def tree_logprobs(
     return scored, prefix
 
 
-def _forward(
-    model: PreTrainedModel, tree: Tree, wanted: dict[int, list[int]], limit: int
-) -> dict[int, float]:
-    """The log-probability of every scored node."""
-    import torch
-    from transformers import DynamicCache
-
-    base = len(tree.spine)
-    values: dict[int, float] = {}
-    # A cache made by the model drops what its windows have passed, which branches still see.
-    cache: Any = DynamicCache()
-    # The spine in parts with at most LOGIT_ROWS rows of logits.
-    ends = [node for node in range(base) if node in wanted][LOGIT_ROWS::LOGIT_ROWS]
-    for start, end in zip([0, *ends], [*ends, base], strict=True):
-        spine = torch.tensor([tree.spine[start:end]], device=model.device)
-        read, cache = _read(model, spine, range(start, end), tree, wanted, past_key_values=cache)
-        values |= read
-    for members in passes(tree, limit):
-        nodes = [base + i for i in members]
-        if not any(node in wanted for node in nodes):
-            continue  # last tokens only: their parents' logits score them
-        tokens = torch.tensor([[tree.tokens[i] for i in members]], device=model.device)
-        depths = torch.tensor([[tree.depths[i] for i in members]], device=model.device)
-        masks = _masks(tree, members, model)
-        placed = {"position_ids": depths, "attention_mask": masks, "past_key_values": cache}
-        read, cache = _read(model, tokens, nodes, tree, wanted, **placed)
-        values |= read
-        cache.crop(-len(members))
-    return values
-
-
 def _read(
     model: PreTrainedModel,
-    tokens: torch.Tensor,
     nodes: Sequence[int],
     tree: Tree,
     wanted: dict[int, list[int]],
     **placed: Any,
 ) -> tuple[dict[int, float], Any]:
-    """Reads ``tokens`` [1, n] of ``nodes``; returns the log-probabilities of their scored children
+    """Reads the tokens of ``nodes``; returns the log-probabilities of their scored children
     and the extended cache."""
     import torch
 
+    tokens = torch.tensor([[tree.token(node) for node in nodes]], device=model.device)
     rows = [row for row, node in enumerate(nodes) if node in wanted]
     logits, out = logits_at(model, tokens, rows, use_cache=True, **placed)
     below = [wanted[nodes[row]] for row in rows]

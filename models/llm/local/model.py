@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pickle import UnpicklingError
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.device import torch_device, torch_dtype
@@ -23,12 +23,7 @@ from medal_judges.models.llm.protocol import (
     Likelihood,
 )
 from medal_judges.models.llm.settings import TransformersLLM
-from medal_judges.models.model_files import (
-    MODEL_FILES,
-    files_hash,
-    network_hash,
-    weights_folder,
-)
+from medal_judges.models.model_files import MODEL_FILES, files_hash, network_hash, weights_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -37,12 +32,7 @@ if TYPE_CHECKING:
 def load_local(config: TransformersLLM) -> LanguageModel:
     """Loads a causal or encoder-decoder language model by hub id, folder or ``embedded:smollm2``.
     Code that comes with a model is never run. Raises ConfigError if it cannot be loaded."""
-    from transformers import (
-        AutoConfig,
-        AutoModelForCausalLM,
-        AutoModelForSeq2SeqLM,
-        AutoTokenizer,
-    )
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
     device = torch_device(config.device)
     path = model_path(config.model)
@@ -54,7 +44,7 @@ def load_local(config: TransformersLLM) -> LanguageModel:
         is_seq2seq = AutoConfig.from_pretrained(path, **options).is_encoder_decoder
         network = (AutoModelForSeq2SeqLM if is_seq2seq else AutoModelForCausalLM).from_pretrained(
             path,
-            dtype=torch_dtype(config.dtype or ("fp32" if device.type == "cpu" else "bf16"), device),
+            dtype=torch_dtype(config.dtype or ("fp32" if device.type == "cpu" else "bf16")),
             use_safetensors=not config.bin_weights,  # .bin is read with torch's weights_only
             **options,
         )
@@ -116,11 +106,6 @@ class LocalModel(TokenModel):
         """The ways of computing that are right for this model."""
         return quick_paths(self.model)
 
-    @property
-    def shared(self) -> bool:
-        """Whether likelihoods come from a tree of shared prefixes."""
-        return self.paths.tree is None if self._shared is None else self._shared
-
     def fingerprint(self) -> Mapping[str, str]:
         dtype = str(self.model.dtype).removeprefix("torch.")
         weights = self._weights or network_hash(self.model)
@@ -137,35 +122,27 @@ class LocalModel(TokenModel):
         return super().chat(requests)
 
     def _complete(self, prompts: Prompts, requests: Sequence[ChatRequest]) -> list[Completion]:
-        done = {
-            i: to_completion(self.tokenizer, row, requests[i], len(prompts[i]))
-            for i, row in self._rows(prompts, requests)
-        }
-        return [done[i] for i in range(len(prompts))]
+        rows = self._rows(prompts, requests)
+        return [
+            to_completion(self.tokenizer, row, request, len(prompt))
+            for row, request, prompt in zip(rows, requests, prompts, strict=True)
+        ]
 
     def _write_until(
         self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str
     ) -> list[list[int]]:
-        rows = dict(self._rows(prompts, requests, stop))
-        return [rows[i].ids for i in range(len(prompts))]
+        return [row.ids for row in self._rows(prompts, requests, stop)]
 
-    def _rows(
-        self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str = ""
-    ) -> Iterator[tuple[int, Row]]:
-        return generate(
-            self.model,
-            self.tokenizer,
-            prompts,
-            requests,
-            budget=self.token_budget,
-            batching=self.paths.batching,
-            stop=stop,
-        )
+    def _rows(self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str = "") -> list[Row]:
+        how: dict[str, Any] = {"budget": self.token_budget, "batching": self.paths.batching}
+        return generate(self.model, self.tokenizer, prompts, requests, stop=stop, **how)
 
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        score = tree_logprobs if self.shared else plain_logprobs
+        # Likelihoods come from a tree of shared prefixes if it is right for the model.
+        shared = self.paths.tree is None if self._shared is None else self._shared
+        score = tree_logprobs if shared else plain_logprobs
         answers: list[list[Likelihood]] = []
         with self.computing:
             for group in groups:

@@ -118,7 +118,7 @@ def grammar_processor(
 ) -> GrammarMask:
     """A logits processor that makes row i write JSON of ``schemas[i]`` (None: anything), then end.
 
-    One processor per call of ``generate``: the width of its first ``input_ids`` is the prompt.
+    One processor per call of ``generate``.
     Raises MissingExtraError without llguidance, ConfigError for a schema or tokenizer it refuses.
     """
     if find_spec("llguidance") is None:
@@ -147,7 +147,6 @@ class GrammarMask(LogitsProcessor):
     def __init__(self, tokenizer: PreTrainedTokenizerBase, grammars: Sequence[str | None]) -> None:
         self.tokenizer, self.grammars = tokenizer, grammars
         self.matchers: list[Any] = []
-        self.read = 0
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         from llguidance import LLMatcher
@@ -158,37 +157,27 @@ class GrammarMask(LogitsProcessor):
             first = {g: LLMatcher(tokens, g) for g in set(self.grammars) if g is not None}
             self.matchers = [None if g is None else first[g].deep_copy() for g in self.grammars]
         else:
-            for i, row in enumerate(input_ids[:, self.read :].tolist()):
-                self._consume(i, row, end)
-        self.read = input_ids.shape[1]
-        allowed = np.stack([_allowed(matcher, words, end) for matcher in self.matchers])
+            for i, token in enumerate(input_ids[:, -1].tolist()):
+                matcher = self.matchers[i]
+                if matcher is None or matcher.is_stopped():
+                    continue  # the object is complete; the end and padding follow
+                if token == end:
+                    self.matchers[i] = None  # cut at its token limit; padding follows
+                elif not matcher.consume_token(token):
+                    problem = matcher.get_error()
+                    raise RuntimeError(f"a token outside the grammar was chosen: {problem}")
+        allowed = np.zeros((len(self.matchers), words), dtype=bool)
+        for row, matcher in zip(allowed, self.matchers, strict=True):
+            if matcher is None:
+                row[:] = True
+            elif matcher.is_stopped():
+                row[end] = True  # only the end follows the JSON
+            else:
+                bits = np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8)
+                next_words = np.unpackbits(bits, bitorder="little")[:words]
+                row[: len(next_words)] = next_words
         mask = torch.from_numpy(~allowed).to(scores.device)
         return scores.masked_fill(mask, float("-inf"))
-
-    def _consume(self, i: int, tokens: Sequence[int], end: int) -> None:
-        for token in tokens:
-            matcher = self.matchers[i]
-            if matcher is None or matcher.is_stopped():
-                break  # the object is complete; the end and padding follow
-            if token == end:
-                self.matchers[i] = None  # cut at its token limit; padding follows
-            elif not matcher.consume_token(token):
-                problem = matcher.get_error()
-                raise RuntimeError(f"a token outside the grammar was chosen: {problem}")
-
-
-def _allowed(matcher: Any, words: int, end: int) -> np.ndarray:
-    """Whether each of ``words`` tokens may come next, bool [words]; only ``end`` after the JSON."""
-    if matcher is None:
-        return np.ones(words, dtype=bool)
-    allowed: np.ndarray = np.zeros(words, dtype=bool)
-    if matcher.is_stopped():
-        allowed[end] = True
-        return allowed
-    bits = np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8)
-    next_words = np.unpackbits(bits, bitorder="little")[:words].astype(bool)
-    allowed[: len(next_words)] = next_words
-    return allowed
 
 
 def _wrapped(tokenizer: Any, words: int) -> Any:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.chat_template import ChatTemplate, TokenSequence
@@ -34,8 +34,7 @@ Prompts = Sequence[Sequence[int]]
 BUDGET = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """``opening`` begins the thinking, ``stop`` ends it, ``after`` precedes the answer; a template
     with ``sign`` in it has the block."""
 
@@ -45,34 +44,13 @@ class Block:
     sign: str
 
 
+_FINAL = "<|start|>assistant<|channel|>final<|message|>"
 BLOCKS = (
     Block("<think>\n", "</think>", "\n\n", "</think>"),  # Qwen3, DeepSeek-R1, QwQ, SmolLM3, GLM
-    Block(  # gpt-oss
-        "<|channel|>analysis<|message|>",
-        "<|end|>",
-        "<|start|>assistant<|channel|>final<|message|>",
-        "<|channel|>analysis",
-    ),
+    Block("<|channel|>analysis<|message|>", "<|end|>", _FINAL, "<|channel|>analysis"),  # gpt-oss
     Block("[THINK]", "[/THINK]", "", "[/THINK]"),  # Magistral
-    Block("<seed:think>", "</seed:think>", "", "</seed:think>"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Thought:
-    """``ids`` are the prompt of the answer with the thinking in it, ``tokens`` the thought ones."""
-
-    ids: list[int]
-    tokens: int
-
-    def counted(self, completion: Completion) -> Completion:
-        """``completion`` with the thought tokens counted as reasoning, which is output."""
-        usage = completion.usage
-        return completion.with_usage(
-            input=usage.input - self.tokens,
-            output=usage.output + self.tokens,
-            reasoning=self.tokens,
-        )
+_NONE = Block("", "", "", "")
 
 
 class Thinking:
@@ -84,57 +62,39 @@ class Thinking:
 
     def __init__(self, template: ChatTemplate, budget: int | None = None) -> None:
         self.template = template
-        source = template.source or ""
-        self.block = next((block for block in BLOCKS if block.sign in source), None)
-        if budget and self.block is None:
+        self.block = next((b for b in BLOCKS if b.sign in (template.source or "")), _NONE)
+        if budget and self.block is _NONE:
             raise ConfigError(
                 f"llm.thinking: {budget}, but the model's chat template has no block to think in",
                 hint="leave llm.thinking out",
             )
-        always = self.block is not None and self._is_open(
-            template.asked((Message("user", "a"),)), self.block
-        )
-        self.budget = budget if budget is not None else BUDGET * always
+        if budget is None:
+            opens = self.block is not _NONE and self._is_open(
+                template.asked((Message("user", "a"),))
+            )
+            budget = BUDGET * opens
+        self.budget = budget
 
-    @staticmethod
-    def _is_open(text: str, block: Block) -> bool:
-        opening = block.opening.strip()
-        return opening in text and block.stop not in text.rpartition(opening)[2]
+    def _is_open(self, text: str) -> bool:
+        opening = self.block.opening.strip()
+        return opening in text and self.block.stop not in text.rpartition(opening)[2]
 
     def prompt(self, messages: Sequence[Message]) -> list[int]:
         """Ids up to where the thinking begins."""
-        assert self.block is not None
         text = self.template.asked(messages, enable_thinking=True, thinking=True)
-        if not self._is_open(text, self.block):
+        if not self._is_open(text):
             text = text.removesuffix(self.block.stop) + self.block.opening
         return self.template.encode(text)
 
-    def request(self, request: ChatRequest, prompt: Sequence[int], context: int) -> ChatRequest:
-        """The request for the thinking after ``prompt``: the budget, or what the window leaves."""
-        left = context - len(prompt) - request.max_tokens - len(self._closing())
-        return replace(
-            request,
-            max_tokens=max(1, min(self.budget, left)),
-            schema=None,
-            top_logprobs=0,
-            prefill="",
-            presence_penalty=0.0,
-        )
-
-    def thought(self, prompt: Sequence[int], ids: Sequence[int], prefill: str) -> Thought:
+    def thought(self, prompt: Sequence[int], ids: Sequence[int], prefill: str) -> list[int]:
         """``prompt``, the thinking ``ids``, the end of the block and the prefill."""
-        assert self.block is not None
         closed = self.block.stop in self.template.tokenizer.decode(list(ids)[-16:])
-        rest = self._closing()[0 if not closed else len(self._tokens(self.block.stop)) :]
-        prefill_ids = self._tokens(prefill.strip()) if prefill.strip() else []
-        return Thought([*prompt, *ids, *rest, *prefill_ids], len(ids))
+        stop = [] if closed else self.tokens(self.block.stop)
+        return [*prompt, *ids, *stop, *self.tokens(self.block.after), *self.tokens(prefill.strip())]
 
-    def _closing(self) -> list[int]:
-        assert self.block is not None
-        return [*self._tokens(self.block.stop), *self._tokens(self.block.after)]
-
-    def _tokens(self, text: str) -> list[int]:
-        ids: Any = self.template.tokenizer(text, add_special_tokens=False).input_ids
+    def tokens(self, text: str) -> list[int]:
+        """The ids of ``text`` alone."""
+        ids: Any = self.template.tokenizer(text, add_special_tokens=False).input_ids if text else ()
         return list(ids)
 
 
@@ -186,40 +146,47 @@ class TokenModel(LanguageModel):
         start = time.perf_counter()
         with self.computing:
             thoughts = self._thoughts(requests)
-            fits = self._fitting([thought.ids for thought in thoughts], requests)
-            done = self._complete([thoughts[i].ids for i in fits], [requests[i] for i in fits])
+            fits = self._fitting([ids for ids, _ in thoughts], requests)
+            done = self._complete([thoughts[i][0] for i in fits], [requests[i] for i in fits])
         seconds = (time.perf_counter() - start) / max(1, len(fits))
-        answers = {
-            i: thoughts[i].counted(completion.with_usage(seconds=seconds))
-            for i, completion in zip(fits, done, strict=True)
-        }
-        return [
-            answers.get(i)
-            or failed(
-                f"a prompt of {len(thoughts[i].ids)} tokens and an answer of {request.max_tokens} "
+        answers = [
+            failed(
+                f"a prompt of {len(ids)} tokens and an answer of {request.max_tokens} "
                 f"do not fit the {self.window} tokens of {self.name}"
             )
-            for i, request in enumerate(requests)
+            for (ids, _), request in zip(thoughts, requests, strict=True)
         ]
+        for i, completion in zip(fits, done, strict=True):
+            usage, thought = completion.usage, thoughts[i][1]
+            answers[i] = completion.with_usage(
+                input=usage.input - thought,
+                output=usage.output + thought,
+                reasoning=thought,
+                seconds=seconds,
+            )
+        return answers
 
-    def _thoughts(self, requests: Sequence[ChatRequest]) -> list[Thought]:
-        """The prompts of the answers, with the thinking before them."""
-        if not self.thinking.budget:
-            prefix = self.template.prefix
-            return [Thought(prefix(r.messages, "assistant", r.prefill), 0) for r in requests]
-        assert self.thinking.block is not None
-        prompts = [self.thinking.prompt(request.messages) for request in requests]
-        thinking = [
-            self.thinking.request(request, prompt, self.window)
-            for request, prompt in zip(requests, prompts, strict=True)
-        ]
-        fits = self._fitting(prompts, thinking)
+    def _thoughts(self, requests: Sequence[ChatRequest]) -> list[tuple[list[int], int]]:
+        """(the prompt of the answer with the thinking in it, the number of thought tokens) of each
+        request."""
+        thinking, template = self.thinking, self.template
+        if not thinking.budget:
+            return [(template.prefix(r.messages, "assistant", r.prefill), 0) for r in requests]
+        prompts = [thinking.prompt(request.messages) for request in requests]
+        closing = len(thinking.tokens(thinking.block.stop) + thinking.tokens(thinking.block.after))
+        first = []  # the requests for the thinking: the budget, or what the window leaves
+        for request, prompt in zip(requests, prompts, strict=True):
+            left = self.window - len(prompt) - request.max_tokens - closing
+            tokens = max(1, min(thinking.budget, left))
+            plain: dict[str, Any] = {"top_logprobs": 0, "prefill": "", "presence_penalty": 0.0}
+            first.append(replace(request, max_tokens=tokens, schema=None, **plain))
+        fits = self._fitting(prompts, first)
         written = self._write_until(
-            [prompts[i] for i in fits], [thinking[i] for i in fits], self.thinking.block.stop
+            [prompts[i] for i in fits], [first[i] for i in fits], thinking.block.stop
         )
         ids = dict(zip(fits, written, strict=True))
         return [
-            self.thinking.thought(prompts[i], ids.get(i, ()), request.prefill)
+            (thinking.thought(prompts[i], ids.get(i, ()), request.prefill), len(ids.get(i, ())))
             for i, request in enumerate(requests)
         ]
 

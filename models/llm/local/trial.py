@@ -14,7 +14,6 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +23,6 @@ from transformers import LogitsProcessor, LogitsProcessorList
 from medal_judges.models.llm.chat_template import TokenSequence
 from medal_judges.models.llm.local.generation import Batching, greedy, read_inputs
 from medal_judges.models.llm.local.layers import (
-    attends_to_all,
     context_of,
     decoder_config,
     narrowed,
@@ -94,24 +92,14 @@ def quick_paths(model: PreTrainedModel) -> Paths:
     key = content_hash([json.dumps(config, sort_keys=True, default=str), how, versions])
     if key not in _KNOWN:
         file = cache_folder() / "doctor" / f"{key}.json"
-        _KNOWN[key] = _cached(file) or _tried(model, file)
+        try:
+            _KNOWN[key] = Paths(**json.loads(file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, RecursionError):  # not tried yet, or half written
+            _KNOWN[key] = paths = try_paths(model)
+            wrong = {name: reason for name, reason in asdict(paths).items() if reason}
+            logger.info("%s does without: %s", type(model).__name__, wrong)
+            atomic_write(file, json.dumps(asdict(paths), indent=1) + "\n")
     return _KNOWN[key]
-
-
-def _cached(file: Path) -> Paths | None:
-    try:
-        return Paths(**json.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, RecursionError):
-        return None  # not tried yet, or half written
-
-
-def _tried(model: PreTrainedModel, file: Path) -> Paths:
-    paths = try_paths(model)
-    for name, reason in asdict(paths).items():
-        if reason:
-            logger.info("%s: not %s (%s)", type(model).__name__, name, reason)
-    atomic_write(file, json.dumps(asdict(paths), indent=1) + "\n")
-    return paths
 
 
 def try_paths(model: PreTrainedModel) -> Paths:
@@ -124,12 +112,13 @@ def try_paths(model: PreTrainedModel) -> Paths:
         with narrowed(config, NARROWED):
             room = (context_of(config) or common + longest) - longest
             trial = Trial(model, common=min(common, room))
-            tree = "a layer sees in a way that no mask expresses"
-            shared = None if attends_to_all(config) else "not every layer sees all tokens before"
+            windows, shared = tree_windows(config), None
+            if windows is None or {*windows.values()} != {None}:
+                shared = "not every layer sees all tokens before"
             if scales_positions(config):
                 shared = "its positions depend on the length of the whole text"
             return Paths(
-                tree=trial.tree() if tree_windows(config) else tree,
+                tree=trial.tree() if windows else "a layer sees in a way that no mask expresses",
                 alone=trial.answers([2]),
                 together=trial.answers([2, 3]),
                 left=trial.answers(range(4)),
@@ -146,7 +135,11 @@ class Trial:
     def __init__(self, model: PreTrainedModel, *, common: int = COMMON, seed: int = 0) -> None:
         self.model = model
         rng = np.random.default_rng(seed)
-        words = _ordinary_ids(model)
+        config, ends = decoder_config(model.config), model.generation_config.eos_token_id
+        special = {*(ends if isinstance(ends, list) else [ends])}
+        special |= {getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos")}
+        first = min(1000, config.vocab_size // 10)  # the low ids are marks and single bytes
+        words = np.array([i for i in range(first, config.vocab_size) if i not in special])
         start = rng.choice(words, common)
         own = [(*start, *rng.choice(words, n)) for n in OWN] + [rng.choice(words, OTHER)]
         self.prompts = [tuple(map(int, prompt)) for prompt in own]
@@ -194,7 +187,6 @@ class Trial:
         forced = _Forced([self.texts[row] for row in rows], inputs.ids.shape[1])
         shaped = LogitsProcessorList([forced])
         _, recorder = greedy(self.model, inputs, pad=0, shaped=shaped, tokens=STEPS, top=1)
-        assert recorder is not None
         return list(recorder.own().cpu().numpy().astype(float))
 
 
@@ -210,13 +202,3 @@ class _Forced(LogitsProcessor):
         for row, text in enumerate(self.texts):
             forced[row, text[step]] = 0
         return forced
-
-
-def _ordinary_ids(model: PreTrainedModel) -> np.ndarray:
-    """Token ids that neither end an answer nor pad."""
-    config = decoder_config(model.config)
-    ends = model.generation_config.eos_token_id
-    special = {*(ends if isinstance(ends, list) else [ends])}
-    special |= {getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos")}
-    first = min(1000, config.vocab_size // 10)  # the low ids are marks and single bytes
-    return np.array([i for i in range(first, config.vocab_size) if i not in special])

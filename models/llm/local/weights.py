@@ -58,33 +58,29 @@ def converted(files: Sequence[Path], sha256: str | None = None) -> Path:
     name = files[0].name.split(".gguf")[0]
     place = f"{name}-{content_hash([files[0].name, sum(f.stat().st_size for f in files)])}"
     folder = cache_folder() / "gguf" / place
-    if not folder.is_dir():
-        with one_at_a_time(folder):  # other processes wait
-            if not folder.is_dir():
-                with atomic_path(folder) as unfinished:
-                    unfinished.mkdir()
-                    _from_parts(files, sha256, unfinished)
+    if folder.is_dir():
+        return folder
+    with one_at_a_time(folder):  # other processes wait
+        if folder.is_dir():
+            return folder
+        with atomic_path(folder) as unfinished, TemporaryDirectory(dir=folder.parent) as whole:
+            unfinished.mkdir()
+            path = files[0]
+            if len(files) > 1:
+                path, digest = Path(whole) / f"{name}.gguf", hashlib.sha256()
+                with path.open("wb") as out:
+                    for file in files:
+                        part = file.read_bytes()
+                        digest.update(part)
+                        out.write(part)
+                if sha256 is not None and digest.hexdigest() != sha256:
+                    raise ConfigError(
+                        f"llm: {files[0].name} and the parts after it are damaged: SHA-256 "
+                        f"{digest.hexdigest()[:12]} instead of {sha256[:12]}",
+                        hint="install their packages again",
+                    )
+            _from_gguf(path, unfinished)
     return folder
-
-
-def _from_parts(files: Sequence[Path], sha256: str | None, folder: Path) -> None:
-    if len(files) == 1:
-        _from_gguf(files[0], folder)
-        return
-    with TemporaryDirectory(dir=folder.parent) as whole:
-        path, digest = Path(whole) / f"{folder.name}.gguf", hashlib.sha256()
-        with path.open("wb") as out:
-            for file in files:
-                part = file.read_bytes()
-                digest.update(part)
-                out.write(part)
-        if sha256 is not None and digest.hexdigest() != sha256:
-            raise ConfigError(
-                f"llm: {files[0].name} and the parts after it are damaged: SHA-256 "
-                f"{digest.hexdigest()[:12]} instead of {sha256[:12]}",
-                hint="install their packages again",
-            )
-        _from_gguf(path, folder)
 
 
 def _from_gguf(path: Path, folder: Path) -> None:

@@ -4,67 +4,219 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import random
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from medal_judges.errors import ConfigError
-from medal_judges.models.llm.cache import chat_key, model_key
-from medal_judges.models.llm.cost import BudgetExceeded, Usage
+from pydantic import ValidationError
+
+from medal_judges.errors import ConfigError, MedalError, NotAvailableError
+from medal_judges.models.llm.cost import (
+    BudgetExceeded,
+    CostEstimate,
+    CostLimiter,
+    Usage,
+    load_prices,
+)
+from medal_judges.models.llm.local.weights import load_chat_template
 from medal_judges.models.llm.protocol import (
+    Capabilities,
     ChatRequest,
     Completion,
     Continuation,
+    LanguageModel,
     Likelihood,
+    Message,
     OnAnswer,
     collect,
     failed,
 )
-from medal_judges.models.llm.server.connection import ServedModel, run
-from medal_judges.models.llm.server.errors import RequestError
-from medal_judges.models.llm.server.likelihood import likelihoods
-from medal_judges.models.llm.server.wire import refused_field
+from medal_judges.models.llm.server.errors import (
+    RequestError,
+    ServerError,
+    address_of,
+    cleaner,
+    map_error,
+    stop_error,
+)
+from medal_judges.models.llm.server.wire import (
+    Echo,
+    chat_body,
+    identity_in,
+    priced,
+    read_answer,
+    refused_field,
+)
+from medal_judges.models.llm.settings import OpenAILLM
+from medal_judges.models.llm.truncation import prompt_tokens_above, tokens_above
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
+S = TypeVar("S")
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
+REASONING_TOKENS = 32_768  # MEDAL, section 5.3.1
+PATIENCE = 5.0  # seconds for a server to list its models
+# A limit this small is intended: the judge reads the first tokens only and expects a cut answer.
+SHORT = 32
+_NAMES = {"user": "User", "assistant": "Assistant"}
 
-class RemoteModel(ServedModel):
-    """Sends chats and continuations to the server."""
+
+class RemoteModel(LanguageModel):
+    """Sends chats and continuations to the server; at most ``max_in_flight`` at a time.
+
+    Raises ConfigError for a ``max_cost`` if the price is unknown; a missing key is an error at the
+    first request only.
+    """
+
+    def __init__(self, config: OpenAILLM) -> None:
+        base, model = config.base_url or os.environ.get("OPENAI_BASE_URL"), config.model
+        self.config = config.model_copy(update={"base_url": base})
+        self.name = f"openai/{Path(model).name if model.startswith(('/', '.')) else model}"
+        self.context = config.context
+        self.capabilities = Capabilities(api=True, private=self.config.private)
+        self.price = load_prices(config.prices or "prices").find(model, base)
+        if config.max_cost is not None and self.price is None:
+            raise ConfigError(
+                f"the price of {model} on this server is unknown, so max_cost cannot be enforced",
+                hint="give a price file with llm.prices=PATH (configs/prices.yaml shows the form)",
+            )
+        self._limiter = CostLimiter(config.max_cost)
+        self.template = load_chat_template(config.tokenizer) if config.tokenizer else None
+        self.address = address_of(base)
+        self.dropped: frozenset[str] = frozenset()  # fields that the server refused so far
+        self._opens = 0.0  # monotonic time before which nothing is sent, after a Retry-After
+        self.secret = os.environ.get(config.api_key_env)
+        self.clean = cleaner(self.secret)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without the key: another process reads it from its own environment."""
+        return type(self), (self.config,), {"_limiter": self._limiter}
+
+    def open(self) -> AsyncOpenAI:
+        """A client, for the caller to close. Raises NotAvailableError if there is no key."""
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+        name, base = self.config.api_key_env, self.config.base_url
+        if self.secret is None and base is None:
+            raise NotAvailableError(f"no key in {name}", hint=f"export {name}=...")
+        return AsyncOpenAI(
+            api_key=self.secret or "none",  # own servers need no key, the client does
+            base_url=base,
+            timeout=self.config.timeout,
+            max_retries=0,  # ``call`` retries: it knows the limit of cost
+            # Dialogues and key go only to the address that the user gave.
+            http_client=DefaultAsyncHttpxClient(follow_redirects=False),
+        )
+
+    def fingerprint(self) -> Mapping[str, str]:
+        own = {"backend": "openai", "reasoning": str(self.config.thinks)}
+        if self.config.reasoning_effort is not None:
+            own["reasoning_effort"] = self.config.reasoning_effort
+        if self.template is None:
+            return own | {"likelihood": "transcript"}
+        return own | {"likelihood": "template", **self.template.fingerprint()}
+
+    def served_identity(self) -> str | None:
+        """See LanguageModel; the names of a provider's own models include their version."""
+        return None if self.config.base_url is None else run(self._identity())
+
+    async def _identity(self) -> str | None:
+        import openai
+
+        async with self.open() as client:
+            try:
+                listed = client.models.with_raw_response.list()
+                raw = await asyncio.wait_for(listed, PATIENCE)
+                return identity_in(raw.http_response.json(), self.config.model)
+            except ValueError:
+                return None  # it has no such list
+            except Exception as error:
+                # A wrong key is reported by the first request.
+                if isinstance(error, openai.APIStatusError) and error.status_code < 500:
+                    return None
+                failure = map_error(error, self.clean, self.address)
+                raise ServerError(f"{self.name}: {failure}") from None
+
+    # -- limits and money ---------------------------------------------------------------------
+
+    @property
+    def limiter(self) -> CostLimiter:
+        return self._limiter
+
+    def spend_from(self, limiter: CostLimiter) -> None:
+        self._limiter = limiter
+
+    def cost(self, usage: Usage) -> float | None:
+        return None if self.price is None else self.price.of(usage)
+
+    def count_tokens(self, messages: Sequence[Message]) -> int:
+        """By the tokenizer if the settings name one, else an upper bound."""
+        if self.template is not None:
+            return len(self.template.prefix(messages, "assistant"))
+        return prompt_tokens_above(messages)
+
+    def limit(self, request: ChatRequest) -> int:
+        """Output tokens to ask for: a reasoning model's thinking counts as output."""
+        tokens = request.max_tokens
+        return max(tokens, REASONING_TOKENS) if self.config.thinks else tokens
+
+    def highest(self, request: ChatRequest) -> Usage:
+        """The most tokens that a request can take."""
+        return Usage(input=self.count_tokens(request.messages), output=self.limit(request))
+
+    def estimate(
+        self, requests: Sequence[ChatRequest], likelihoods: Usage | None = None
+    ) -> CostEstimate:
+        total = likelihoods or Usage(money=None)
+        for request in requests:
+            total += self.highest(request)
+        money = self.cost(total)
+        return CostEstimate(len(requests), input=total.input, output=total.output, money=money)
+
+    # -- requests -----------------------------------------------------------------------------
 
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
         return collect(self.chat_each, requests)
 
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
-        """See LanguageModel; at most ``max_in_flight`` requests run at a time.
-
-        Raises ConfigError if the server refuses the key or does not know the model, and
-        CostLimitError at the limit of cost, once the running requests are finished.
-        """
-        require_no_prefill(requests)
+        """See LanguageModel. Raises ConfigError if the server refuses every request, and
+        CostLimitError at the limit of cost, once the running requests are finished."""
+        if any(request.prefill for request in requests):
+            raise ConfigError("a server does not support prefill")
         if requests:
-            run(self._all(requests, on_answer))
+            run(self._all(requests, self._answer, on_answer))
 
-    async def _all(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
-        waiting = iter(enumerate(requests))
+    async def _all(
+        self,
+        items: Sequence[S],
+        ask: Callable[[AsyncOpenAI, S], Awaitable[T]],
+        on_answer: Callable[[int, T], None],
+    ) -> None:
+        """Calls ``on_answer`` with ``ask`` of each item; an error stops what has not begun."""
+        waiting = iter(enumerate(items))
         done = 0
         stopped: list[Exception] = []
         async with self.open() as client:
 
             async def worker() -> None:
                 nonlocal done
-                for i, request in waiting:
+                for i, item in waiting:
                     if stopped:
                         return
                     try:
-                        completion = await self._answer(client, request)
-                    except (BudgetExceeded, ConfigError) as error:
+                        answer = await ask(client, item)
+                    except (BudgetExceeded, MedalError) as error:
                         stopped.append(error)  # the others' running requests are paid: finish them
                         return
-                    on_answer(i, completion)
+                    on_answer(i, answer)
                     done += 1
 
             workers = [asyncio.create_task(worker()) for _ in range(self.config.max_in_flight)]
@@ -74,58 +226,209 @@ class RemoteModel(ServedModel):
                 for each in workers:
                     each.cancel()
         if stopped and isinstance(stopped[0], BudgetExceeded):
-            raise self.limiter.error(done, len(requests))
+            raise self.limiter.error(done, len(items))
         if stopped:
             raise stopped[0]
+
+    async def _call(
+        self, send: Callable[[], Awaitable[T]], highest: Usage, used: Callable[[T], Usage]
+    ) -> T:
+        """``send()`` with retries: exponential back-off with jitter, never sooner than the server's
+        Retry-After.
+
+        Each try is limited in time and reserves the price of ``highest``; it then pays for what it
+        ``used``, or the highest price if an answer may have been written but did not arrive. Raises
+        the last RequestError, and BudgetExceeded if the limit of cost leaves no room.
+        """
+        most = self.cost(highest) or 0.0
+        for tried in range(self.config.attempts):
+            while (left := self._opens - time.monotonic()) > 0:
+                await asyncio.sleep(left)
+            await self._limiter.take(most)
+            price: float | None = most  # until the real one is known
+            try:
+                answer = await asyncio.wait_for(send(), self.config.timeout)
+                price = used(answer).money
+                return answer
+            except Exception as error:
+                failure = map_error(error, self.clean, self.address)
+                if not (isinstance(failure, RequestError) and failure.billed):
+                    price = 0.0
+                last = tried + 1 == self.config.attempts
+                if last or not isinstance(failure, RequestError) or not failure.transient:
+                    raise failure from None  # its cause may quote the request's headers
+            finally:
+                self._limiter.pay(most, price)
+            logger.debug("try %d failed: %s", tried + 1, failure)
+            if failure.after is not None:  # a rate limit holds for all requests
+                self._opens = max(self._opens, time.monotonic() + failure.after)
+            await asyncio.sleep(random.random() * min(self.config.longest_wait, 2.0 ** (tried - 1)))
+        raise AssertionError("the last try returns or raises")
 
     async def _answer(self, client: AsyncOpenAI, request: ChatRequest) -> Completion:
         """The answer, or a failed completion. A field that the server refuses is left out from then
         on."""
-        start = time.perf_counter()
+        start, limit, highest = time.perf_counter(), self.limit(request), self.highest(request)
         while True:
-            dropped, alternatives, body = self.dropped, self.alternatives, self.body(request)
-            # Some servers answer a repeated request with the same key from their store.
-            key = chat_key(model_key(self), replace(request, max_tokens=self.limit(request)))
-            headers = {"Idempotency-Key": "-".join([key, *sorted(dropped), f"top{alternatives}"])}
+            dropped, body = self.dropped, chat_body(self.config, request, limit, self.dropped)
 
-            async def send(
-                body: dict[str, Any] = body, headers: dict[str, str] = headers
-            ) -> Completion:
-                chat = client.chat.completions.with_raw_response
-                raw = await chat.create(**body, extra_headers=headers)
-                return self.read(raw.http_response.json(), request, body)
+            async def send(body: dict[str, Any] = body) -> Completion:
+                raw = await client.chat.completions.with_raw_response.create(**body)
+                return read_answer(
+                    raw.http_response.json(),
+                    request,
+                    enforced="response_format" in body,
+                    highest=highest,
+                    price=self.cost,
+                    clean=self.clean,
+                )
 
             try:
-                done = await self.call(send, self.highest(request), lambda answer: answer.usage)
+                done = await self._call(send, highest, lambda answer: answer.usage)
                 break
             except RequestError as failure:
-                refused = None if failure.transient else refused_field(failure, body)
+                refused = refused_field(failure, body)
                 if refused is None:
-                    if not failure.transient and (stopped := self.stop_error(failure)):
+                    if stopped := self._stop_error(failure):
                         raise stopped from None
                     free = Usage(money=self.cost(Usage()))
                     done = failed(str(failure), free, transient=failure.transient)
                     break
-                if isinstance(refused, int):
-                    self.alternatives = min(self.alternatives, refused)
-                else:
-                    self.dropped |= {refused}
-                if (self.dropped, self.alternatives) != (dropped, alternatives):
-                    what = f"over {refused} top_logprobs" if isinstance(refused, int) else refused
-                    logger.warning("%s refuses %s, which is left out from now on", self.name, what)
+                self.dropped |= {refused}
+                if self.dropped != dropped:
+                    logger.warning("%s refuses %s, left out from now on", self.name, refused)
+        # Truncation at a small limit is intended: the judge reads the first tokens only.
+        if done.finish == "length" and limit > SHORT and not request.accept_truncated:
+            reason = f"the answer was truncated at its limit of {limit} tokens"
+            done = replace(done, failure=reason)
+            if not done.text.strip():
+                done = replace(done, finish="failed", failure=f"{reason}, before its first word")
         return done.with_usage(seconds=time.perf_counter() - start)
+
+    def _stop_error(self, failure: RequestError) -> MedalError | None:
+        return stop_error(failure, self.name, self.address, self.config.api_key_env)
+
+    # -- likelihoods --------------------------------------------------------------------------
 
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Through a completions endpoint with ``echo``, see likelihood.py. Raises ConfigError if
-        the server has none, ServerError if it fails for now."""
+        """Through a completions endpoint that echoes its prompt with log-probabilities. With
+        ``llm.tokenizer`` the prompt is token ids by the chat template, as with a local model;
+        without it a plain transcript.
+
+        Raises ConfigError if the server returns none, ServerError if it fails for now.
+        """
+        if self.config.base_url is None or "api.openai.com" in self.config.base_url:
+            raise self._without("the provider's own server does not echo a prompt")
         flat = [continuation for group in groups for continuation in group]
-        found = iter(run(likelihoods(self, flat, joint)))
-        return [[next(found) for _ in group] for group in groups]
+        found: dict[int, Likelihood] = {}
+
+        async def ask(client: AsyncOpenAI, continuation: Continuation) -> Likelihood:
+            return await self._echoed(client, continuation, joint)
+
+        run(self._all(flat, ask, found.__setitem__))
+        ordered = iter(range(len(flat)))
+        return [[found[next(ordered)] for _ in group] for group in groups]
+
+    def _without(self, reason: str) -> ConfigError:
+        return ConfigError(
+            f"{self.name} does not return log-probabilities: {reason}",
+            hint="use a server with echo and logprobs (vLLM), or a local model",
+        )
+
+    async def _echoed(
+        self, client: AsyncOpenAI, continuation: Continuation, joint: bool
+    ) -> Likelihood:
+        prompt: Any
+        if self.template is not None:
+            sequence = self.template.sequence(continuation)
+            prompt, start, end = list(sequence.ids), sequence.start, len(sequence.ids)
+            length = end
+            if length >= self.config.context:
+                raise ConfigError(
+                    f"{length} tokens do not fit the {self.config.context} of {self.name}"
+                )
+        else:
+            before, text = transcript(continuation)
+            prompt, start, end = before + text, len(before), len(before) + len(text)
+            length = tokens_above(prompt)
+        highest = Usage(input=length, output=1)
+
+        async def send() -> tuple[Likelihood, Usage]:
+            raw = await client.completions.with_raw_response.create(
+                model=self.config.model,
+                prompt=prompt,
+                max_tokens=1,
+                temperature=0,
+                echo=True,
+                logprobs=1,
+            )
+            try:
+                echo = Echo.model_validate(raw.http_response.json())
+            except ValidationError as error:
+                if "token_logprobs" in {part for e in error.errors() for part in e["loc"][:-1]}:
+                    reason = "the echo has a number that is no log-probability"
+                    raise RequestError(reason, "retry", billed=True) from None
+                raise RequestError("the server echoes no log-probabilities") from None
+            likelihood = self._read_echo(echo, start, end, joint=joint)
+            return likelihood, priced(echo.usage, highest, self.cost)
+
+        try:
+            return (await self._call(send, highest, lambda pair: pair[1]))[0]
+        except RequestError as error:
+            if error.transient:
+                hint = "run the same command again to resume"
+                raise ServerError(f"{self.name}: {error}", hint=hint) from None
+            # 404: the server has no such endpoint; it may know the model.
+            stopped = self._stop_error(error) if error.action != "model" else None
+            raise stopped or self._without(str(error)) from None
+
+    def _read_echo(self, echo: Echo, start: int, end: int, *, joint: bool) -> Likelihood:
+        """The likelihood of the tokens from ``start`` to ``end``: token numbers with a tokenizer,
+        else characters, where a token across ``start`` belongs to the prefix."""
+        told = echo.choices[0].logprobs
+        values = told.token_logprobs
+        if len(values) < 2:
+            raise RequestError("the server echoes no log-probabilities")
+        if None in values[1:] or (self.template is not None and len(values) < end):
+            raise RequestError("the server does not echo a log-probability for each token")
+        places: Sequence[int] = range(len(values))
+        if self.template is None:
+            places = told.text_offset or ()
+            if len(places) != len(values):
+                raise RequestError("the server does not report where the tokens of its echo begin")
+            # llama-cpp-python's server omits a token, and shifts the others for some tokenizers.
+            if echo.usage and (echo.usage.total_tokens or 0) > len(values):
+                raise RequestError("its echo omits tokens; with llm.tokenizer it may work")
+        pairs = [(at, min(p, 0.0)) for at, p in zip(places, values, strict=True) if p is not None]
+        scored = tuple(p for at, p in pairs if start <= at < end)
+        before = [p for at, p in pairs if at < start]
+        if not scored:
+            raise RequestError("the server echoes fewer characters than it received")
+        return Likelihood(scored, sum(before) if joint else None, len(before))
 
 
-def require_no_prefill(requests: Sequence[ChatRequest]) -> None:
-    """Raise ConfigError for a request with prefill."""
-    if any(request.prefill for request in requests):
-        raise ConfigError("a server does not support prefill")
+def transcript(continuation: Continuation) -> tuple[str, str]:
+    """(the text before, the scored text) as a plain transcript; the scored text begins with its
+    space, where tokenizers split words."""
+    c = continuation
+    lines = [
+        f"{m.content.strip()}\n\n"
+        if m.role == "system"
+        else f"{_NAMES[m.role]}: {' '.join(m.content.split())}\n"
+        for m in c.messages
+    ]
+    prefill = f" {c.prefill.strip()}" if c.prefill.strip() else ""
+    end = "\n" if c.score_eos else ""
+    return "".join(lines) + f"{_NAMES[c.role]}:{prefill}", f" {c.text.strip()}{end}"
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Runs ``work`` to its end, on another thread if this one has a running loop (a notebook)."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()

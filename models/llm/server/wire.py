@@ -20,8 +20,6 @@ from medal_judges.records.signature import content_hash
 
 logger = logging.getLogger(__name__)
 
-# A limit this small is intended: the judge reads the first tokens only and expects a cut answer.
-SHORT = 32
 MOST_ALTERNATIVES = 20  # per token; no server of this protocol reports more
 # Fields that a request can do without if a server refuses them; without response_format a schema is
 # not enforced.
@@ -40,58 +38,45 @@ _TELLING = (
 
 
 def chat_body(
-    config: OpenAILLM, request: ChatRequest, limit: int, dropped: frozenset[str], alternatives: int
+    config: OpenAILLM, request: ChatRequest, limit: int, dropped: frozenset[str]
 ) -> dict[str, Any]:
-    """The body of a request whose answer may have ``limit`` tokens, without the fields ``dropped``
-    and with at most ``alternatives`` top_logprobs."""
+    """The body of a request for at most ``limit`` tokens, without the fields ``dropped``."""
     # Newer models refuse max_tokens, older servers do not know its other name.
     names = _LIMITS[::-1] if config.thinks else _LIMITS
-    limited = next((name for name in names if name not in dropped), "")
     body: dict[str, Any] = {
         "model": config.model,
         "messages": [{"role": m.role, "content": m.content} for m in request.messages],
-        limited: limit,
+        next((name for name in names if name not in dropped), ""): limit,
         "temperature": request.temperature,
         "top_p": request.top_p,
+        "reasoning_effort": config.reasoning_effort,
+        "presence_penalty": request.presence_penalty or None,
+        "seed": request.seed,
     }
-    if config.reasoning_effort is not None:
-        body["reasoning_effort"] = config.reasoning_effort
-    if request.presence_penalty:
-        body["presence_penalty"] = request.presence_penalty
-    if request.seed is not None:
-        body["seed"] = request.seed
     if request.schema is not None:
         schema = {"name": "answer", "strict": True, "schema": dict(request.schema)}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     if request.top_logprobs and "logprobs" not in dropped:
-        most = min(request.top_logprobs, alternatives)
+        most = min(request.top_logprobs, MOST_ALTERNATIVES)
         body |= {"logprobs": True, "top_logprobs": most}
-    return {name: value for name, value in body.items() if name and name not in dropped}
+    return {k: v for k, v in body.items() if k and k not in dropped and v is not None}
 
 
-def refused_field(failure: RequestError, body: Mapping[str, object]) -> str | int | None:
-    """The field of ``body`` that a refusal complains about and that can be left out, or the number
-    of alternatives per token that the server would report; None for anything else."""
+def refused_field(failure: RequestError, body: Mapping[str, object]) -> str | None:
+    """The field of ``body`` that a refusal complains about and that can be left out."""
     if failure.status not in (400, 422):
         return None
-    reason = str(failure).partition(": ")[2]
-    named = re.split(r"[.\[]", failure.field or "")[0]
+    reason, named = str(failure).partition(": ")[2], re.split(r"[.\[]", failure.field or "")[0]
+    if "logprobs" in body and re.search(r"\b(top_)?logprobs\b", f"{named} {reason}"):
+        return "logprobs"
     fields = [name for name in (*_LIMITS, *_OPTIONAL) if name in body]
-    about = [name for name in fields if name == named]
-    alternatives = named == "top_logprobs" or re.search(r"\b(top_)?logprobs\b", reason)
-    if "logprobs" in body and not about and alternatives:
-        # One alternative, the token itself, would pass for certainty.
-        asked, told = body.get("top_logprobs"), re.findall(r"(?<![\w.-])\d{1,2}(?![\w-])", reason)
-        fewer = [n for n in map(int, told) if isinstance(asked, int) and 2 <= n < asked]
-        return max(fewer, default="logprobs")
-    if not about and _UNKNOWN.search(reason):
-        about = [name for name in fields if re.search(rf"\b{name}\b", reason)]
+    about = named if named in fields else None
+    if about is None and _UNKNOWN.search(reason):
+        about = next((name for name in fields if re.search(rf"\b{name}\b", reason)), None)
         if "json_schema" in reason and "response_format" in body:
-            about = ["response_format"]
+            about = "response_format"
     # A limit of tokens that is only too high stays: it bounds the cost.
-    if not about or (about[0] in _LIMITS and _TOO_MUCH.search(reason)):
-        return None
-    return about[0]
+    return None if about in _LIMITS and _TOO_MUCH.search(reason) else about
 
 
 def identity_in(listing: object, model: str) -> str | None:
@@ -133,13 +118,8 @@ class _Logprobs(BaseModel):
     content: list[_Token] | None = None
 
 
-class _Part(BaseModel):
-    type: str
-    text: str = Field(strict=True)
-
-
 class _Message(BaseModel):
-    content: Annotated[str, Field(strict=True)] | list[_Part] | None = None
+    content: Annotated[str, Field(strict=True)] | None = None
     refusal: Any = None
 
 
@@ -163,23 +143,26 @@ class WireUsage(BaseModel):
     prompt_tokens_details: _Details | None = None
     completion_tokens_details: _Details | None = None
 
-    def usage(self) -> Usage | None:
-        """The same as Usage; None if it cannot be true."""
-        cached = (self.prompt_tokens_details or _Details()).cached_tokens or 0
-        reasoning = (self.completion_tokens_details or _Details()).reasoning_tokens or 0
-        # Some servers count the reasoning in the total only; it is billed as output.
-        output = max(self.completion_tokens, (self.total_tokens or 0) - self.prompt_tokens)
-        if cached > self.prompt_tokens:
-            return None
-        return Usage(self.prompt_tokens, cached, max(output, reasoning), reasoning)
-
-
-LenientUsage = Annotated[WireUsage | None, OrNone]
-
 
 class _Answer(BaseModel):
     choices: list[_Choice] = Field(min_length=1)
-    usage: LenientUsage = None
+    usage: Annotated[WireUsage | None, OrNone] = None
+
+
+class _EchoLogprobs(BaseModel):
+    token_logprobs: list[WireLogprob | None]
+    text_offset: list[Annotated[int, Field(strict=True)]] | None = None
+
+
+class _EchoChoice(BaseModel):
+    logprobs: _EchoLogprobs
+
+
+class Echo(BaseModel):
+    """The answer of a completions endpoint that echoes its prompt."""
+
+    choices: list[_EchoChoice] = Field(min_length=1)
+    usage: Annotated[WireUsage | None, OrNone] = None
 
 
 def read_answer(
@@ -198,18 +181,14 @@ def read_answer(
     """
     if isinstance(answer, dict) and (inside := answer.get("error")):  # some gateways answer 200
         message = (inside.get("message") if isinstance(inside, dict) else None) or inside
-        reason = f"an error instead of an answer: {words(message, clean)}"
-        raise RequestError(reason, transient=True)
+        raise RequestError(f"an error instead of an answer: {words(message, clean)}", "retry")
     try:
         read = _Answer.model_validate(answer)
     except (ValidationError, RecursionError):
         reason = "the answer's body is not a chat completion"
-        raise RequestError(reason, transient=True, billed=True) from None
+        raise RequestError(reason, "retry", billed=True) from None
     choice = read.choices[0]
-    content = choice.message.content
-    if isinstance(content, list):
-        content = "".join(part.text for part in content if part.type == "text")
-    text = clean(content or "")
+    text = clean(choice.message.content or "")
     usage = priced(read.usage, highest, price, wrote=bool(text.strip()))
     if choice.message.refusal:
         return failed(f"the model refused: {words(choice.message.refusal, clean)}", usage)
@@ -218,20 +197,16 @@ def read_answer(
     finish: Any = "length" if choice.finish_reason == "length" else "stop"
     if finish == "stop" and not text.strip() and not request.accept_truncated:
         return failed("an empty answer", usage)
-    tokens = _tokens(choice, clean) if request.top_logprobs else ()
-    return Completion(text, finish, enforced=enforced, tokens=tokens, usage=usage)
-
-
-def _tokens(choice: _Choice, clean: Clean) -> tuple[TokenChoice, ...]:
-    listed = (choice.logprobs.content if choice.logprobs else None) or []
-    tokens = []
-    for each in listed:
+    tokens: list[TokenChoice] = []
+    for each in (choice.logprobs and request.top_logprobs and choice.logprobs.content) or ():
         others = {a.token: min(a.logprob, 0.0) for a in each.top_logprobs or ()}
         others[each.token] = own = min(each.logprob, 0.0)
         # A token that is its own only alternative would pass for certain.
         tokens.append(TokenChoice(each.token, own, others if len(others) > 1 else {}))
     whole = "".join(token.text for token in tokens)
-    return tuple(tokens) if clean(whole) == whole else ()
+    if clean(whole) != whole:
+        tokens = []
+    return Completion(text, finish, enforced=enforced, tokens=tuple(tokens), usage=usage)
 
 
 def priced(
@@ -243,9 +218,15 @@ def priced(
 ) -> Usage:
     """The tokens that a server reports, with their price; without believable numbers (an answer
     that it ``wrote`` has some) no tokens and the price of ``highest``."""
-    usage = told.usage() if told else None
-    if usage is not None and (usage.output or not wrote):
-        return replace(usage, money=price(usage))
+    if told is not None:
+        cached = (told.prompt_tokens_details or _Details()).cached_tokens or 0
+        reasoning = (told.completion_tokens_details or _Details()).reasoning_tokens or 0
+        # Some servers count the reasoning in the total only; it is billed as output.
+        output = max(told.completion_tokens, (told.total_tokens or 0) - told.prompt_tokens)
+        output = max(output, reasoning)
+        if cached <= told.prompt_tokens and (output or not wrote):
+            usage = Usage(told.prompt_tokens, cached, output, reasoning)
+            return replace(usage, money=price(usage))
     money = price(highest)
     counted = "" if money is None else ": answers count at their highest price"
     _warn(f"the server reports no believable number of tokens{counted}")

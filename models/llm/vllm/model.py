@@ -7,9 +7,8 @@ there is exactly one beginning-of-sequence token. Field names are those of vLLM 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,26 +36,22 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 MAX_ALTERNATIVES = 20  # vLLM's default limit (max_logprobs)
-WEIGHTS = "adapter_model.safetensors"
-_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # the values that max_lora_rank accepts
 
 
 def load_vllm(config: VLLMLLM) -> LanguageModel:
     """A model by hub id or folder, with vLLM's prefix cache on. Code that comes with a model is
     never run.
 
-    Raises MissingExtraError without vLLM, ConfigError if the engine does not start or cannot use
-    the adapter.
+    Raises MissingExtraError without vLLM, ConfigError if the engine does not start.
     """
     if find_spec("vllm") is None:
         raise MissingExtraError("vllm", "vllm", f"llm: vllm:{config.model}")
     if (config.model_extra or {}).get("trust_remote_code"):
         raise ConfigError("llm: code that comes with a model is not run (trust_remote_code)")
-    adapter = None if config.adapter is None else read_adapter(config.adapter)
     from vllm import LLM
 
     try:
-        engine = LLM(model=model_path(config.model), **engine_settings(config, adapter))
+        engine = LLM(model=model_path(config.model), **engine_settings(config))
     except (OSError, ValueError, RuntimeError, TypeError) as error:
         raise ConfigError(
             f"llm: vLLM does not start with {config.model}: {error}",
@@ -69,11 +64,10 @@ def load_vllm(config: VLLMLLM) -> LanguageModel:
         share_prefix=config.share_prefix,
         revision=config.revision,
         thinking=config.thinking,
-        adapter=adapter,
     )
 
 
-def engine_settings(config: VLLMLLM, adapter: Adapter | None = None) -> dict[str, Any]:
+def engine_settings(config: VLLMLLM) -> dict[str, Any]:
     """Arguments of ``vllm.LLM`` beside the model; the config's own vLLM settings win."""
     dtype = "auto"
     if config.dtype is not None:
@@ -83,56 +77,7 @@ def engine_settings(config: VLLMLLM, adapter: Adapter | None = None) -> dict[str
         own |= {"revision": config.revision, "tokenizer_revision": config.revision}
     if config.context is not None:
         own["max_model_len"] = config.context
-    if adapter is not None:
-        own |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": adapter.rank}
     return own | (config.model_extra or {})
-
-
-@dataclass(frozen=True, slots=True)
-class Adapter:
-    """A PEFT adapter: its folder, the rank that the engine reserves room for, and a hash."""
-
-    folder: Path
-    rank: int
-    hash: str
-
-    def request(self) -> Any:
-        """vLLM's own object."""
-        from vllm.lora.request import LoRARequest
-
-        return LoRARequest(f"judge-{self.hash}", 1, str(self.folder.resolve()))
-
-
-def read_adapter(setting: str) -> Adapter:
-    """The adapter in a folder: PEFT's own, or that of a saved generative LoRA judge. Raises
-    ConfigError for one that vLLM cannot compute."""
-    folder = Path(setting)
-    transformers = "medal score --judge FOLDER, which uses transformers"
-    try:
-        if (folder / "config.json").is_file():
-            lora = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("lora", {})
-            if lora.get("head") == "scoring":
-                problem = "is a LoRA judge with scoring heads, which vLLM does not have"
-                raise ConfigError(f"llm.adapter: {folder} {problem}", hint=transformers)
-            if lora.get("merge"):
-                hint = f"llm: {{backend: vllm, model: {folder / 'model'}}}"
-                raise ConfigError(f"llm.adapter: {folder} was saved merged, no adapter", hint=hint)
-            folder = folder / "adapter"
-        config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
-        (folder / WEIGHTS).stat()
-        digest = files_hash(folder, (WEIGHTS, "adapter_config.json"))
-        rank = int(config["r"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ConfigError(
-            f"llm.adapter: {setting} holds no PEFT adapter ({error})",
-            hint=f"a folder with adapter_config.json and {WEIGHTS}, or a saved generative judge",
-        ) from error
-    if config.get("use_dora"):
-        problem = "is a DoRA adapter, which vLLM does not support"
-        raise ConfigError(f"llm.adapter: {setting} {problem}", hint=transformers)
-    if rank > _RANKS[-1]:
-        raise ConfigError(f"llm.adapter: vLLM takes ranks up to {_RANKS[-1]}, this is {rank}")
-    return Adapter(folder, next(r for r in _RANKS if r >= rank), digest)
 
 
 def chat_settings(request: ChatRequest, stop: str = "") -> dict[str, Any]:
@@ -157,19 +102,8 @@ def chat_settings(request: ChatRequest, stop: str = "") -> dict[str, Any]:
     return settings
 
 
-def score_settings(*, shared: bool) -> dict[str, Any]:
-    """Fields of SamplingParams that request the log-probabilities of a prompt's tokens.
-
-    vLLM does not read its prefix cache for such a request, since cached tokens get no
-    log-probability. ``shared`` makes it read the cache: the tokens of a continuation follow the
-    shared prefix, and ``likelihood_of`` checks that none of them was cached.
-    """
-    settings = {"max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0, "detokenize": False}
-    return settings | ({"skip_reading_prefix_cache": False} if shared else {})
-
-
 def sampling_params(settings: Mapping[str, Any]) -> Any:
-    """vLLM's own object for ``chat_settings`` or ``score_settings``."""
+    """vLLM's own object for plain settings."""
     from vllm import SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
 
@@ -195,14 +129,12 @@ class VLLMModel(TokenModel):
         revision: str | None = None,
         params: Callable[[Mapping[str, Any]], Any] = sampling_params,
         thinking: int | None = None,
-        adapter: Adapter | None = None,
     ) -> None:
         # One less than the engine's window: it always generates a token, even to score a prompt.
         window = int(engine.model_config.max_model_len) - 1
         super().__init__(tokenizer, name=name, window=window, thinking=thinking)
         self.engine, self.share_prefix = engine, share_prefix
-        self.revision, self._params, self.adapter = revision, params, adapter
-        self._lora = {} if adapter is None else {"lora_request": adapter.request()}
+        self.revision, self._params = revision, params
 
     def fingerprint(self) -> Mapping[str, str]:
         config, backend = self.engine.model_config, "vllm"
@@ -216,7 +148,6 @@ class VLLMModel(TokenModel):
             weights = files_hash(Path(str(config.model)))
         return {
             **self.prompt_fingerprint(),
-            **({} if self.adapter is None else {"adapter": self.adapter.hash}),
             "backend": backend,
             "dtype": str(config.dtype).removeprefix("torch."),
             "quantization": str(config.quantization),
@@ -244,7 +175,7 @@ class VLLMModel(TokenModel):
             return []
         ids = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
         params = [self._params(each) for each in settings]
-        return list(self.engine.generate(ids, params, use_tqdm=False, **self._lora))
+        return list(self.engine.generate(ids, params, use_tqdm=False))
 
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
@@ -287,8 +218,12 @@ class VLLMModel(TokenModel):
         joint: bool = False,
     ) -> dict[int, Likelihood]:
         """Likelihoods of those of ``which`` whose tokens were not in the prefix cache."""
-        settings = [score_settings(shared=shared)] * len(which)
-        outputs = self._generate([flat[i].ids for i in which], settings)
+        # vLLM does not read its prefix cache for such a request, since cached tokens get no
+        # log-probability. ``shared`` makes it: the tokens of a continuation follow the shared
+        # prefix, and ``likelihood_of`` checks that none of them was cached.
+        fields = {"max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0, "detokenize": False}
+        settings = fields | ({"skip_reading_prefix_cache": False} if shared else {})
+        outputs = self._generate([flat[i].ids for i in which], [settings] * len(which))
         pairs = zip(which, outputs, strict=True)
         scored = {i: likelihood_of(output, flat[i], joint=joint) for i, output in pairs}
         return {i: likelihood for i, likelihood in scored.items() if likelihood is not None}

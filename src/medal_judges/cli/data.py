@@ -92,9 +92,6 @@ class StatsOptions(Config):
     )
     out: Path = option(help="Folder to write: stats.html, tables, figures.")
     no_lemmas: bool = option(False, help="Lexical diversity over words instead of lemmas.")
-    weights: Literal["none", "curation"] = option(
-        "none", help="curation: weight rows by curation.weight, so that figures hold for all."
-    )
     offline: bool = option(False, help="Never use the network.")
     reading: ReadOptions = ReadOptions()
 
@@ -214,8 +211,9 @@ def audit_source(options: ReadSourceOptions) -> None:
     table = Table("language", "dialogues", "turns", "edges u s e r", "expected", "clipped")
     for lang, one in sorted(languages.items()):
         verdict = {True: "YES", False: "no", None: "unknown"}[one.clipped]
-        counts = str(one.dialogues), str(one.turns), f"{one.hits} of {one.edges}"
-        table.add_row(lang, *counts, f"{one.expected:.0f}", verdict)
+        edges, hits, expected = one.edges()
+        counts = str(one.dialogues), str(one.turns), f"{hits} of {edges}"
+        table.add_row(lang, *counts, f"{expected:.0f}", verdict)
     console.print(table)
     console.print(
         "clipped: turns that end in a letter rarely end in u, s, e or r, because MEDAL's code "
@@ -292,7 +290,7 @@ def stats(options: StatsOptions) -> None:
         for text in options.sources
     )
     name = ", ".join(Path(text).name for text in options.sources)
-    figures = CorpusStatistics(rows, name, lemmas=not options.no_lemmas, weights=options.weights)
+    figures = CorpusStatistics(rows, name, lemmas=not options.no_lemmas)
     reading.require_rest()
     print_report(figures)
     reading.show()

@@ -10,8 +10,7 @@ from medal_judges.errors import RecordError
 from medal_judges.eval.metaeval.metaeval import evaluate
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
-from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.rating import parse_values
+from medal_judges.records.labelled import LabelledDialogue, parse_values
 
 _NAME = "score"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from medal_judges.records.contributions import Contributions, Unit
+from medal_judges.records.judgement import Contributions, Unit
 from medal_judges.report.numbers import number
 from medal_judges.report.page import fragment
 

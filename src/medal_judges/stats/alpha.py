@@ -53,7 +53,10 @@ def _by_levels(values: Floats, measurement: str) -> Alpha:
         summed: Floats = np.asarray(row_coincidences.T @ weights[:, rows].T).T
         coincidences = summed.reshape(len(weights), size, size)
         totals = coincidences.sum(axis=2)
-        delta = _ordinal(totals) if measurement == "ordinal" else 1.0 - np.eye(size)
+        delta = 1.0 - np.eye(size)
+        if measurement == "ordinal":  # answers from one level to the other, the ends counted half
+            upto = np.cumsum(totals, axis=1) - totals / 2
+            delta = (upto[:, :, None] - upto[:, None, :]) ** 2
         n = totals.sum(axis=1)
         expected = totals[:, :, None] * totals[:, None, :]  # delta is 0 on the diagonal
         observed = (coincidences * delta).sum(axis=(1, 2))
@@ -85,13 +88,6 @@ def _coincidences(counts: Floats) -> Any:
     columns = first[:, None] * size + np.arange(size)
     places = (np.repeat(row, size), columns.ravel())
     return sparse.csr_matrix((pairs.ravel(), places), shape=(len(counts), size * size))
-
-
-def _ordinal(totals: Floats) -> Floats:
-    """Squared ordinal differences: answers from one level to the other, the ends counted half."""
-    upto = np.cumsum(totals, axis=1) - totals / 2
-    delta: Floats = (upto[:, :, None] - upto[:, None, :]) ** 2
-    return delta
 
 
 def _interval(values: Floats) -> Alpha:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -50,11 +50,10 @@ def change(values: Floats, times: Floats, periods: Codes, clusters: Codes, seed:
     """Trend and change of ``values`` (rows,) at ``times`` (rows,); ``periods`` (rows,) numbers the
     periods from 0 in order of time.
 
-    Errors are those of the clusters or of whole periods, whichever are larger: dialogues of a day
-    may have something in common. From 8 periods on the start of the change is where the means
-    before and after differ most, and its p-value is from 4,999 random orders of the periods; else
-    the rows are halved. Both treat periods as exchangeable if nothing changes: a slow wave over
-    many periods is a change to them.
+    Errors are those of the clusters or of whole periods, whichever are larger. From 8 periods on
+    the start of the change is where the means before and after differ most, and its p-value is from
+    4,999 random orders of the periods; else the rows are halved. Both treat periods as exchangeable
+    if nothing changes: a slow wave over many periods is a change to them.
     """
     present, period = np.unique(periods, return_inverse=True)
     if len(present) < 2:
@@ -66,15 +65,20 @@ def change(values: Floats, times: Floats, periods: Codes, clusters: Codes, seed:
     sizes: Floats = np.bincount(period).astype(np.float64)
     sums: Floats = np.bincount(period, weights=values).astype(np.float64)
     searched = len(present) >= MIN_PERIODS
-    start = _largest_step(sizes, sums) if searched else _half(sizes)
-    later = period >= start
-    difference = _step(values, later, clusters)
     if searched:
-        difference = wider(difference, _step(values, later, period))
-        p_value = _permuted(sizes, sums, seed)
-        difference = Estimate(
-            difference.value, difference.low, difference.high, p_value, difference.reason
-        )
+        start = int(np.argmax(_steps(sizes[None], sums[None])[0])) + 1
+    else:  # the first period of the later half of the rows
+        start = int(np.argmin(np.abs(np.cumsum(sizes)[:-1] - sizes.sum() / 2))) + 1
+    later = period >= start
+
+    def step(units: Codes) -> Estimate:
+        sides = [Sample(values[side], units[side]) for side in (later, ~later)]
+        return difference_of(sides[0], sides[1])
+
+    difference = step(clusters)
+    if searched:
+        difference = wider(difference, step(period))
+        difference = replace(difference, p_value=_permuted(sizes, sums, seed))
     means = float(values[~later].mean()), float(values[later].mean())
     return Change(slope, int(present[start]), difference, searched, *means)
 
@@ -108,21 +112,6 @@ def wider(first: Estimate, second: Estimate) -> Estimate:
     if first.low is None or first.high is None or second.low is None or second.high is None:
         return first
     return second if second.high - second.low > first.high - first.low else first
-
-
-def _step(values: Floats, later: npt.NDArray[np.bool_], clusters: Codes) -> Estimate:
-    sides = [Sample(values[side], clusters[side]) for side in (later, ~later)]
-    return difference_of(sides[0], sides[1])
-
-
-def _half(sizes: Floats) -> int:
-    """The first period of the later half of the rows."""
-    before = np.cumsum(sizes)[:-1]
-    return int(np.argmin(np.abs(before - sizes.sum() / 2))) + 1
-
-
-def _largest_step(sizes: Floats, sums: Floats) -> int:
-    return int(np.argmax(_steps(sizes[None], sums[None])[0])) + 1
 
 
 def _steps(sizes: Floats, sums: Floats) -> Floats:

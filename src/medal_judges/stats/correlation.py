@@ -37,7 +37,27 @@ def correlations(
     reason = undefined_reason(human, score)
     if reason is not None:
         return {name: Estimate(None, reason=reason) for name in names}
-    return _plain(human, score) | (_by_chatbot(human, score, chatbots) if chatbots else {})
+    from scipy import stats
+
+    results = {
+        "pearson": stats.pearsonr(human, score),
+        "spearman": stats.spearmanr(human, score),
+        "kendall": stats.kendalltau(human, score, variant="b"),
+    }
+    found = {name: Estimate(float(result.statistic)) for name, result in results.items()}
+    if not chatbots:
+        return found
+    reasons = {
+        "within_system": f"no chatbot with {MIN_WITHIN} rows on which people and judge both vary",
+        "centred": "nothing varies within chatbots",
+    }
+    if all(bot is None for bot in chatbots):
+        reasons = dict.fromkeys(reasons, "the set names no chatbots")
+    within = within_system_statistic(human, score, chatbots)(np.ones((1, len(human))))
+    for name, why in reasons.items():
+        value = float(within[name][0])
+        found[name] = Estimate(value) if np.isfinite(value) else Estimate(None, reason=why)
+    return found
 
 
 def undefined_reason(human: Floats, score: Floats) -> str | None:
@@ -49,38 +69,6 @@ def undefined_reason(human: Floats, score: Floats) -> str | None:
     if np.ptp(score) == 0:
         return "the judge gives every row the same score"
     return None
-
-
-def _plain(human: Floats, score: Floats) -> dict[str, Estimate]:
-    from scipy import stats
-
-    results = {
-        "pearson": stats.pearsonr(human, score),
-        "spearman": stats.spearmanr(human, score),
-        "kendall": stats.kendalltau(human, score, variant="b"),
-    }
-    return {name: Estimate(float(result.statistic)) for name, result in results.items()}
-
-
-def _by_chatbot(
-    human: Floats, score: Floats, chatbots: Sequence[str | None]
-) -> dict[str, Estimate]:
-    figures_of_all = within_system_statistic(human, score, chatbots)(np.ones((1, len(human))))
-    reasons = {
-        "within_system": f"no chatbot with {MIN_WITHIN} rows on which people and judge both vary",
-        "centred": "nothing varies within chatbots",
-    }
-    if all(bot is None for bot in chatbots):
-        reasons = dict.fromkeys(reasons, "the set names no chatbots")
-    return {
-        name: Estimate(float(figures_of_all[name][0]))
-        if np.isfinite(figures_of_all[name][0])
-        else Estimate(None, reason=reason)
-        for name, reason in reasons.items()
-    }
-
-
-# -- the same figures of many weighted samples at once ------------------------------------------
 
 
 def correlation_statistic(
@@ -185,7 +173,8 @@ def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
     size = _not_zero(weights.sum(axis=1, keepdims=True))
     dx, dy = (v - (v * weights).sum(axis=1, keepdims=True) / size for v in (x, y))
     xx, yy, xy = ((weights * p).sum(axis=1) for p in (dx * dx, dy * dy, dx * dy))
-    varies = (xx > _FLAT * size[:, 0] * _square(x)) & (yy > _FLAT * size[:, 0] * _square(y))
+    flat_x, flat_y = (_FLAT * size[:, 0] * float(np.max(v * v, initial=0.0)) for v in (x, y))
+    varies = (xx > flat_x) & (yy > flat_y)
     enough = (weights > 0).sum(axis=1) >= MIN_ROWS
     return np.clip(ratio(xy, np.sqrt(xx * yy), varies & enough), -1.0, 1.0)
 
@@ -193,10 +182,6 @@ def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
 def _not_zero(total: Floats) -> Floats:
     out: Floats = np.where(total > 0, total, 1.0)
     return out
-
-
-def _square(values: Floats) -> float:
-    return float(np.max(values * values, initial=0.0))
 
 
 def _kendall_statistic(x: Floats, y: Floats) -> Callable[[Floats], Floats]:

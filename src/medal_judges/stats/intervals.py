@@ -6,8 +6,7 @@ without ends (Fisher's z, logit; MacKinnon, Nielsen and Webb 2023, "Cluster-robu
 guide to empirical practice", the estimator CV3). If chatbots are not named, or there is only
 one, conversations take their place, and the interval is for these chatbots.
 
-benchmarks/interval_coverage.py measures their coverage, and that of alternatives; its table is
-docs/results/intervals.md.
+docs/results/intervals.md has their measured coverage (benchmarks/interval_coverage.py).
 """
 
 from __future__ import annotations
@@ -24,29 +23,19 @@ from medal_judges.stats.estimate import Estimate
 
 MIN_ROWS = 10  # of an interval; with fewer it spans nearly all values, or covers too rarely
 MIN_CLUSTERS = 3
-CONFIDENCE = 0.95
 METHOD = "95%, jackknife: each chatbot or conversation is left out in turn, Student's t"
 # Thousands of conversations are left out in this many random parts: t at 199 degrees of freedom
 # is 0.6% above the normal, and the cost stays that of 200 figures.
 MAX_PARTS = 200
 # Evenness, by simulation: a figure is skewed if chatbots differ much, and needs a wider t than
-# chatbots - 1 degrees of freedom give. The difference of two judges is not: 3 / share - 3 is on
-# average chatbots - 1 if the chatbots' parts in it are normal.
+# chatbots - 1 degrees of freedom give; the difference of two judges is not.
 FIGURE, DIFFERENCE = 2.0, 3.0
 TINY = float(np.finfo(float).tiny)
 _ROUNDING = 1e-12  # figures that differ by less are equal
 _CHUNK = 2_000_000  # weights held at once: 16 MB
 _CORRELATIONS = ("pearson", "spearman", "spearmanr", "kendall", "within_system", "centred")
 _SHARES = (
-    "share",
-    "f1_",
-    "auc_",
-    "roc_auc",
-    "precision",
-    "recall",
-    "accuracy",
-    "exact",
-    "adjacent",
+    *("share", "f1_", "auc_", "roc_auc", "precision", "recall", "accuracy", "exact", "adjacent"),
 )
 
 
@@ -65,24 +54,21 @@ class Scale:
         return self.low < value < self.high
 
 
-def _logistic(value: float) -> float:
-    return 0.5 * (1 + math.tanh(value / 2))  # never overflows
-
-
 PLAIN = Scale(-math.inf, math.inf, lambda v: v, lambda v: v, lambda v: 1.0)
 FISHER = Scale(-1.0, 1.0, math.atanh, math.tanh, lambda v: 1 / (1 - v * v))
-LOGIT = Scale(0.0, 1.0, lambda v: math.log(v / (1 - v)), _logistic, lambda v: 1 / (v * (1 - v)))
-
-
-def is_correlation(metric: str) -> bool:
-    """True for a figure between -1 and 1 that is 0 without agreement."""
-    return metric in _CORRELATIONS
+LOGIT = Scale(
+    0.0,
+    1.0,
+    lambda v: math.log(v / (1 - v)),
+    lambda v: 0.5 * (1 + math.tanh(v / 2)),  # never overflows
+    lambda v: 1 / (v * (1 - v)),
+)
 
 
 def scale_of(metric: str) -> Scale:
     """Fisher's z for correlations and Krippendorff's alpha, the logit for shares, F1 and areas
     under the ROC curve, else (means) the figure's own."""
-    if is_correlation(metric) or metric == "alpha":
+    if metric in _CORRELATIONS or metric == "alpha":
         return FISHER
     return LOGIT if metric.startswith(_SHARES) else PLAIN
 
@@ -138,7 +124,7 @@ def with_intervals(
         return {name: _without(estimate, reason) for name, estimate in estimates.items()}
     spreads = jackknife(statistic, clusters)
     return {
-        name: spanned(estimate, spreads[name], scale(name), tested=is_correlation(name))
+        name: spanned(estimate, spreads[name], scale(name), tested=name in _CORRELATIONS)
         for name, estimate in estimates.items()
     }
 
@@ -187,7 +173,7 @@ def t_quantile(degrees: float | Floats) -> Floats:
     """Student's t that 95% of draws do not exceed in size."""
     from scipy.special import stdtrit  # what scipy.stats.t calls, without its checks
 
-    quantile: Floats = stdtrit(degrees, (1 + CONFIDENCE) / 2)
+    quantile: Floats = stdtrit(degrees, 0.975)
     return quantile
 
 
@@ -291,11 +277,7 @@ def _without(estimate: Estimate, reason: str) -> Estimate:
 
 
 def wilson(successes: float, n: float) -> tuple[float, float]:
-    """Wilson's 95% score interval of ``successes / n`` (1927, "Probable inference").
-
-    Both may be fractions: a share of groups whose rows do not all agree, an effective size of at
-    least 1. Both ends are in [0, 1].
-    """
+    """Wilson's 95% score interval of ``successes / n`` (1927); both may be fractions."""
     return wilson_at(successes / n, n, 1.959963984540054)
 
 

@@ -131,9 +131,6 @@ def difference_of(first: Sample, second: Sample, span: Span | None = None) -> Es
     return interval_of(one - two, _few(first) or _few(second), difference_span(span), tested=True)
 
 
-# -- the parts that ppi.py and systems.py share ----------------------------------------------------
-
-
 def cluster_count(sample: Sample) -> int:
     """Number of clusters."""
     if sample.clusters is None:
@@ -196,6 +193,8 @@ def interval_of(
     ``reason`` says why there is no interval; ``extra`` is an error (in the figure's units, 95%)
     that the spread does not show.
     """
+    from scipy.special import stdtr
+
     if reason:
         return Estimate(figure.value, reason=reason)
     variance = figure.variance
@@ -208,7 +207,9 @@ def interval_of(
     degrees = figure.degrees if variance > 0 else figure.most
     quantile = float(t_quantile(degrees))
     error = math.sqrt(variance + (extra / quantile) ** 2)
-    p_value = two_sided(figure.value, error, degrees) if tested else None
+    p_value = None
+    if tested:  # never 0, which would be certainty
+        p_value = max(float(2 * stdtr(degrees, -abs(figure.value) / error)), TINY)
     low, high = figure.value - quantile * error, figure.value + quantile * error
     if span is not None:
         low, high = max(span[0], low), min(span[1], high)
@@ -233,13 +234,6 @@ def share_interval(
     size = float(clusters) if plain and not extra else min(base / variance, rows)
     low, high = wilson_at(value, max(size, 1.0), quantile)
     return Estimate(value, min(value, low), max(value, high))
-
-
-def two_sided(value: float, error: float, degrees: float) -> float:
-    """p-value of a figure against 0; never 0 itself, which would be certainty."""
-    from scipy.special import stdtr
-
-    return max(float(2 * stdtr(degrees, -abs(value) / error)), TINY)
 
 
 def difference_span(span: Span | None) -> Span | None:

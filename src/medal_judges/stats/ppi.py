@@ -6,11 +6,9 @@ arXiv:2311.01453): the judge counts as much as it agrees with people. So the cor
 a good judge, only labelled rows that are a random sample (or weights that say how they were drawn).
 
 ppi-python (0.2.3) knows no clusters, and its intervals are normal: too narrow for 10 labels. Here
-the slope is that of the labelled rows (the regression estimator of surveys, which PPI++ equals but
-for taking the judge's variance from all rows), it is estimated again without each cluster, and
-Student's t has the degrees of freedom of the labelled clusters. For one slope the estimate equals
-the library's, and for thousands of labels so does the interval (tests/stats/test_ppi.py); coverage
-is measured by benchmarks/comparison_coverage.py (docs/results/comparison.md).
+the slope is that of the labelled rows and is estimated again without each cluster, and Student's t
+has the degrees of freedom of the labelled clusters. For thousands of labels both agree
+(tests/stats/test_ppi.py); docs/results/comparison.md has the measured coverage.
 """
 
 from __future__ import annotations
@@ -41,8 +39,7 @@ from medal_judges.stats.means import (
 
 MIN_LABELLED = 5  # labelled clusters of a system; by simulation the intervals hold from here on
 _FLAT = 1e-12  # a variance below this share of the labels' squares is rounding
-# If judge and people never differ on n rows, their error rate may still be 3.7 / n: the upper
-# end of the exact two-sided 95% interval of 0 of n (Clopper and Pearson 1934).
+# If judge and people never differ on n rows, their error rate may be 3.7 / n (Clopper and Pearson).
 _NEVER = 3.7
 
 
@@ -130,7 +127,7 @@ def corrected_share(rows: LabelledSample) -> Corrected:
     if np.ptp(given) == 0:  # a slope of 0: the labels alone
         return Corrected(people, judge, people, len(given), 0.0)
     fit = correct([rows], (0.0, 1.0))
-    clusters, size = labelled_clusters(rows), len(rows.sample.scores)
+    clusters, size = cluster_count(rows.people), len(rows.sample.scores)
     estimate = share_interval(fit.figures[0], clusters, size, None, fit.hidden[0])
     return Corrected(estimate, judge, people, len(given), fit.slope)
 
@@ -155,9 +152,6 @@ def corrected_difference(
     extra, apart = math.hypot(*fit.hidden), difference_span(span)
     estimate = interval_of(figure, fit.certain, apart, tested=True, extra=extra)
     return Corrected(estimate, judge, people, count, fit.slope)
-
-
-# -- the estimator ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +183,7 @@ def correct(systems: Sequence[LabelledSample], span: Span | None) -> CorrectedFi
     slope, figures, hidden = float(slopes[0]), [], []
     for rows, member, values in zip(systems, members, found, strict=True):
         share, _ = cluster_shares(member, size)
-        clusters = labelled_clusters(rows)
+        clusters = cluster_count(rows.people)
         least = max(1.0, (clusters - 1) / 3)
         figures.append(Jackknifed(float(values[0]), values[1:], share, least, size - 1.0))
         rest = (rows.labels - slope * rows.sample.scores)[rows.labelled]
@@ -236,14 +230,9 @@ def _slope(parts: Sequence[Floats]) -> Floats:
     return slope
 
 
-def labelled_clusters(rows: LabelledSample) -> int:
-    """Number of clusters with a labelled row."""
-    return cluster_count(rows.people)
-
-
 def too_few_labels(rows: LabelledSample) -> str | None:
     """Why these labels correct nothing; None if they are enough."""
-    count = labelled_clusters(rows)
+    count = cluster_count(rows.people)
     if count >= MIN_LABELLED:
         return None
     if not count:

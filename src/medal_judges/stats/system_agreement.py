@@ -2,10 +2,9 @@
 
 Pairwise accuracy: the share of pairs of systems that people's means and the judge's order alike
 (Kocmi et al. 2021); a pair that both tie counts as right, one that a single side ties as wrong
-(acc_eq of Deutsch, Foster and Freitag 2023). Soft pairwise accuracy (Thompson et al. 2024, a
-metric of the WMT metrics task) compares how sure the two sides are: 1 minus the
-mean distance of their p-values that the first system is better. WMT draws those by permutation of
-segments; here they come from the t-test of means.py, which respects contexts.
+(acc_eq of Deutsch, Foster and Freitag 2023). Soft pairwise accuracy (Thompson et al. 2024) compares
+how sure the two sides are: 1 minus the mean distance of their p-values that the first system is
+better, here from the t-test of means.py, which respects contexts.
 """
 
 from __future__ import annotations

@@ -80,12 +80,6 @@ class Tested:
     estimate: Estimate
     smallest: float | None = None
 
-    def times_more(self, difference: float) -> float | None:
-        """By how much the rows must be multiplied to show ``difference``; at least 1."""
-        if self.smallest is None or difference == 0:
-            return None
-        return max(1.0, (self.smallest / abs(difference)) ** 2)
-
 
 @dataclass(frozen=True, slots=True)
 class SystemDifference:
@@ -168,8 +162,6 @@ def system_difference(
     )
 
 
-# -- the parts of a difference ---------------------------------------------------------------------
-
 # Rows of both systems and their weights: those of shared contexts, or the others.
 _Part = tuple[Sequence[Rows], Sequence[Floats]]
 
@@ -178,7 +170,7 @@ def _parts(codes: Sequence[Rows], counts: Rows, inside: Sequence[Mask]) -> list[
     """The paired part and the unpaired one; all rows unpaired if too few contexts are shared; the
     paired one alone if only one system has other rows."""
     if (counts > 0).all(axis=0).sum() < MIN_FOR_MEAN:
-        return [_everything([len(part) for part in codes])]
+        return [_all_rows(codes)]
     paired = [np.flatnonzero(rows) for rows in inside]
     # A context counts by its dialogues of both systems, and in each as one mean.
     weights = [
@@ -192,8 +184,8 @@ def _parts(codes: Sequence[Rows], counts: Rows, inside: Sequence[Mask]) -> list[
     return parts
 
 
-def _everything(sizes: Sequence[int]) -> _Part:
-    return [np.arange(size) for size in sizes], [np.ones(size) for size in sizes]
+def _all_rows(columns: Sequence[npt.NDArray[np.generic]]) -> _Part:
+    return [np.arange(len(each)) for each in columns], [np.ones(len(each)) for each in columns]
 
 
 def _judge(both: Sequence[SystemRows], parts: Sequence[_Part], span: Span | None) -> Tested:
@@ -226,7 +218,7 @@ def _corrected(both: Sequence[SystemRows], parts: Sequence[_Part], span: Span | 
 
     samples = labelled(parts)
     if any(too_few_labels(sample) for sample in samples):
-        samples = labelled([_everything([len(system.scores) for system in both])])
+        samples = labelled([_all_rows([system.scores for system in both])])
     for name, sample in zip(("first", "second"), samples, strict=False):
         if reason := too_few_labels(sample):
             return Tested(Estimate(None, reason=f"not corrected: {reason}, of the {name}"))
@@ -261,8 +253,6 @@ def _tested(
     error = (whole.high - whole.value) / sure
     return Tested(estimate, error * (sure + float(stdtrit(degrees, POWER))))
 
-
-# -- several systems ----------------------------------------------------------------------------
 
 # The p-value after correction of one system against another.
 PValueOf = Callable[[int, int], float | None]

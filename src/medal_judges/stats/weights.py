@@ -67,17 +67,14 @@ def weighting_note(
 ) -> tuple[Weights, str | None]:
     """The weights that are used, and a note about them or None. Raises as ``choose_weights``."""
     used = choose_weights(rows, asked, where)
-    if used == "curation":
-        weights = row_weights(rows, used)
-        assert weights is not None
+    weights = row_weights(rows, used)
+    if weights is not None:
         size = effective_size(list(weights))
         return used, f"{where}: {USED}; effective size {size:.0f} of {len(rows)} rows"
     if asked == "curation":
         return used, f"{where}: no row has a curation.weight, all rows count alike"
     curated = sum(curation_weight(row) is not None for row in rows)
-    if curated:
-        return used, f"{where}: {unused(curated, len(rows))}"
-    return used, None
+    return used, f"{where}: {unused(curated, len(rows))}" if curated else None
 
 
 def required_weights(

@@ -14,7 +14,7 @@ from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.benchmark.page import write_report
 from medal_judges.eval.benchmark.plots import View
 from medal_judges.eval.metaeval.metaeval import Disagreement, ResultRow
-from medal_judges.records.contributions import Contributions
+from medal_judges.records.judgement import Contributions
 from medal_judges.stats.estimate import Estimate
 
 LOADING = {"src", "srcset", "action", "data", "poster", "formaction", "xlink:href", "background"}

@@ -124,13 +124,10 @@ def test_more_than_fit_are_sampled_and_the_worst_kept(
 
 
 def test_long_texts_are_cut_and_counted() -> None:
-    turns = [("user", "a" * 10), ("assistant", "b" * 1_000_000), ("user", "c" * 30)]
+    turns = [("user", "a" * 10), ("assistant", "b" * 1_000_000)]
     short, cut = shortened(turns, 1000)
-    assert short[0] == turns[0] and short[2] == turns[2]
-    assert short[1][1].startswith("b" * 960 + " … (999,040 more)") and cut == 999_040
+    assert short == [turns[0], ("assistant", "b" * 500 + " … (999,500 more)")] and cut == 999_500
     assert shortened(turns[:1], 1000) == (turns[:1], 0)
-    many = [("user", "x" * 10)] * 500
-    assert shortened(many, 1000)[1] == 4000
 
 
 def test_a_page_that_would_be_too_heavy_cuts_texts_shorter(

@@ -111,14 +111,6 @@ def test_no_match_is_an_error(judged: list[Judgement]) -> None:
         labelled(judged, [labels("d1", {"overall": [80]})])
 
 
-def test_a_sample_of_the_worst_is_no_random_sample_and_that_is_said(
-    judged: list[Judgement],
-) -> None:
-    worst = sorted(judged, key=lambda row: row.scores["overall"] or 0)[:100]
-    notes = labelled(judged, [labels(row.id, {"overall": [2]}) for row in worst]).notes
-    assert any("The labelled rows are not like the others" in note for note in notes)
-
-
 def test_turns_are_matched_by_their_turn() -> None:
     given = [Judgement("d", "judge:x", {"overall": float(turn)}, turn=turn) for turn in (1, 3, 5)]
     scores = load_scores(to_frame(given), OPTIONS)

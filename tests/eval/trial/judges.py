@@ -10,10 +10,9 @@ from functools import cached_property
 from pathlib import Path
 
 from medal_judges.models.base.judge import Judge, ScoreRequest
-from medal_judges.records.contributions import Contributions
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
-from medal_judges.records.judgement import Judgement
+from medal_judges.records.judgement import Contributions, Judgement
 from medal_judges.records.signature import Signature
 
 _FAULTS = (

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 from medal_judges.eval.trial import findings as figures
 from medal_judges.eval.trial.config import Bound
-from medal_judges.eval.trial.worst import marked
+from medal_judges.eval.trial.findings import marked
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.judgement import Judgement
 from medal_judges.stats.estimate import Estimate

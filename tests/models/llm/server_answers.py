@@ -113,11 +113,7 @@ def embedded(server: Any, body: dict[str, Any]) -> dict[str, Any]:
 
 def echoed(server: Any, body: dict[str, Any]) -> dict[str, Any]:
     """The prompt (text or token ids) with its tokens' log-probabilities, nothing new written;
-    without a model every character is a token of the same likelihood. ``shifted``: one token is
-    written, and the echo lacks the first, as llama-cpp-python's server has it; true gives each
-    token what is said of the next place."""
-    if "shifted" in server.settings:
-        return lacking(body, server.settings["shifted"])
+    without a model every character is a token of the same likelihood."""
     if server.model is None:
         return echo(body, list(body["prompt"]), [None, *[-0.5] * (len(body["prompt"]) - 1)])
     import torch
@@ -130,21 +126,6 @@ def echoed(server: Any, body: dict[str, Any]) -> dict[str, Any]:
     logprobs = [None, *(float(found[k, token]) for k, token in enumerate(ids[1:]))]
     tokens = [tokenizer.decode([i]) for i in ids]
     return echo(body, tokens, logprobs)
-
-
-def lacking(body: dict[str, Any], shifted: bool) -> dict[str, Any]:
-    """The answer of a server whose echo leaves a token out; `` eight`` is what it writes."""
-    word, sure, unsure = " eight", -0.1, -7.0
-    text, written = body["prompt"], body["prompt"].endswith(word)
-    tokens = [*text.removesuffix(word), word] if written else [*text]
-    logprobs = [None, *[-0.5] * (len(tokens) - 1)]
-    if written:
-        logprobs[-1] = unsure if shifted else sure
-    if not body["echo"]:
-        tokens, logprobs = [word], [sure]
-    answer = echo(body, tokens, logprobs)
-    answer["usage"] |= {"completion_tokens": 1, "total_tokens": len(text) + 2}
-    return answer
 
 
 def echo(body: dict[str, Any], tokens: list[str], logprobs: list[Any]) -> dict[str, Any]:

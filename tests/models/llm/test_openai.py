@@ -19,11 +19,10 @@ from medal_judges.errors import ConfigError
 from medal_judges.models.llm.cost import CostLimitError, Price, Usage, load_prices
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, LanguageModel, Message
-from medal_judges.models.llm.server.connection import REASONING_TOKENS
+from medal_judges.models.llm.server.model import REASONING_TOKENS
 from medal_judges.models.llm.truncation import tokens_above
 
 pytest.importorskip("openai")
-pytest.importorskip("tenacity")
 
 SECRET = "sk-" + "secret" * 5
 SCHEMA = {

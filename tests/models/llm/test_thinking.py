@@ -90,15 +90,12 @@ def test_a_schema_holds_the_answer_and_not_the_thinking() -> None:
 
 def test_thinking_is_closed_once_and_what_follows_is_the_answer() -> None:
     llm = thinker(ALWAYS, 60)
-    for request, thought in zip(
-        [asked(s) for s in range(6)], llm._thoughts([asked(s) for s in range(6)]), strict=True
-    ):
-        text = llm.tokenizer.decode(thought.ids)
+    for ids, _ in llm._thoughts([asked(s) for s in range(6)]):
+        text = llm.tokenizer.decode(ids)
         assert text.endswith("</think>\n\n") and text.count("</think>") == 1
         assert text.startswith("<|im_start|>user\nRate the bread.<|im_end|>\n<|im_start|>assistant")
         led = llm.thinking.thought([5], [6], "Rating:")
-        assert llm.tokenizer.decode(led.ids).endswith("</think>\n\nRating:")
-        assert request.max_tokens == 30
+        assert llm.tokenizer.decode(led).endswith("</think>\n\nRating:")
 
 
 def test_a_model_thinks_unasked_only_where_its_template_begins_so() -> None:
@@ -122,7 +119,7 @@ def test_channels_are_a_block_too() -> None:
     prompt = thinking.prompt(ASK)
     assert tokenizer.decode(prompt).endswith("assistant<|channel|>analysis<|message|>")
     ended = thinking.thought(prompt, tokenizer("hm<|end|>").input_ids, "")
-    assert tokenizer.decode(ended.ids).endswith(
+    assert tokenizer.decode(ended).endswith(
         "hm<|end|><|start|>assistant<|channel|>final<|message|>"
     )
 

@@ -6,11 +6,9 @@ memory, the newer one nothing. benchmarks/vllm_prefix.py is for the real engine.
 """
 
 import copy
-import json
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from itertools import chain
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,12 +22,10 @@ from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, Likelihood, Message
 from medal_judges.models.llm.settings import VLLMLLM
 from medal_judges.models.llm.vllm.model import (
-    Adapter,
     VLLMModel,
     chat_settings,
     completion_of,
     engine_settings,
-    read_adapter,
 )
 
 BLOCK = 3  # the prefix of HI has 8 tokens: two blocks and a rest
@@ -80,18 +76,11 @@ class Engine:
         self.blocks: set[tuple[int, ...]] = set()
         self.read = 0
         self.calls: list[list[Mapping[str, Any]]] = []
-        self.adapters: list[Any] = []
 
     def generate(
-        self,
-        prompts: Sequence[Any],
-        params: Sequence[Any],
-        *,
-        use_tqdm: bool,
-        lora_request: Any = None,
+        self, prompts: Sequence[Any], params: Sequence[Any], *, use_tqdm: bool
     ) -> list[Any]:
         self.calls.append(list(params))
-        self.adapters.append(lora_request)
         return [
             self.one(tuple(prompt["prompt_token_ids"]), each)
             for prompt, each in zip(prompts, params, strict=True)
@@ -275,43 +264,3 @@ def test_thinking_is_a_request_of_its_own_and_its_tokens_are_counted_apart(
     assert answer.text == "4" and answer.enforced
     assert (answer.usage.reasoning, answer.usage.output) == (2, 4)
     assert llm.context == 63 - 20 and llm.fingerprint()["thinking"] == "20"
-
-
-def saved_judge(folder: Path, **settings: Any) -> Path:
-    """What vLLM is given of a saved LoRA judge; its weights are not read here."""
-    (folder / "adapter").mkdir(parents=True)
-    lora = {"head": "generative", "merge": False, **settings}
-    (folder / "config.json").write_text(json.dumps({"family": "lora", "lora": lora}))
-    adapter = {"r": 12, "use_dora": settings.get("dora", False)}
-    (folder / "adapter" / "adapter_config.json").write_text(json.dumps(adapter))
-    (folder / "adapter" / "adapter_model.safetensors").write_bytes(b"weights")
-    return folder
-
-
-def test_an_adapter_goes_with_every_request(
-    local: LocalModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    adapter = read_adapter(str(saved_judge(tmp_path / "judge")))
-    assert adapter == read_adapter(str(tmp_path / "judge" / "adapter"))
-    assert engine_settings(VLLMLLM(model="m"), adapter)["max_lora_rank"] == 16
-    monkeypatch.setattr(Adapter, "request", lambda self: ("lora", str(self.folder)))
-    engine = Engine(local, runner=2)
-    llm = model(engine, adapter=adapter)
-    llm.chat([ChatRequest(HI[:1], 5)])
-    llm.loglikelihood([words("music")])
-    assert len(engine.adapters) == 2
-    assert set(engine.adapters) == {("lora", str(tmp_path / "judge" / "adapter"))}
-    assert llm.fingerprint()["adapter"] == adapter.hash
-
-
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [({"head": "scoring"}, "scoring heads"), ({"dora": True}, "DoRA"), ({"merge": True}, "merged")],
-)
-def test_an_adapter_that_vllm_cannot_compute_is_refused(
-    tmp_path: Path, settings: dict[str, Any], told: str
-) -> None:
-    with pytest.raises(ConfigError, match=told):
-        read_adapter(str(saved_judge(tmp_path / "judge", **settings)))
-    with pytest.raises(ConfigError, match="holds no PEFT adapter"):
-        read_adapter(str(tmp_path / "nothing"))

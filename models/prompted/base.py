@@ -319,8 +319,8 @@ def tells_likelihoods(llm: LanguageModel) -> bool:
     """Whether the backend returns the likelihood of a text as the model's answer in the chat, found
     out with one word.
 
-    A server that reads a plain transcript (its fingerprint says so) is not tried: it would score
-    another prompt. Raises ServerStopError if the server refuses everything (a wrong key).
+    False for a server without ``llm.tokenizer`` (its fingerprint says so). Raises ServerStopError
+    if the server refuses everything (a wrong key).
     """
     if llm.fingerprint().get("likelihood") == "transcript":
         return False

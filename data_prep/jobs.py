@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import Field
 
@@ -59,11 +59,6 @@ class Answer:
         return {k: v for k, v in asdict(self).items() if v or k not in ("cut", "by")}
 
 
-def parse_answer(record: object) -> Answer:
-    """Inverse of ``to_record``. Raises RecordError."""
-    return parse(Answer, record)
-
-
 class Agents:
     """The language models of a run by the name of an agent, each loaded when it is first needed.
     Agents with the same setting share one."""
@@ -90,32 +85,19 @@ class Agents:
             raise ConfigError("--max-cost needs a model behind an API", hint="leave it out")
         for model in models:
             if model.limiter is not None and model.limiter.own is not None:
-                raise ConfigError(
-                    f"--max-cost cannot be combined with llm.max_cost of {model.name}",
-                    hint="leave out one of them",
-                )
+                problem = f"--max-cost cannot be combined with llm.max_cost of {model.name}"
+                raise ConfigError(problem, hint="leave out one of them")
             if model.cost(Usage()) is None and not model.capabilities.private:
                 raise ConfigError(
                     f"the price of {model.name} is unknown, so --max-cost cannot be guaranteed",
-                    hint="give its llm a file of prices (prices: PATH, in the form of "
-                    "configs/prices.yaml; 0 for a server that costs nothing)",
+                    hint="give its llm a file like configs/prices.yaml (prices: PATH)",
                 )
         limiter = CostLimiter(max_cost)
         for model in models:
             model.spend_from(limiter)
 
 
-class Job(Protocol):
-    """A unit of work with a name and the stage that it waits at."""
-
-    id: str
-
-    @property
-    def stage(self) -> str:
-        """The name of the question that waits for an answer."""
-
-
-J = TypeVar("J", bound=Job)
+J = TypeVar("J", bound=Any)  # a job: its ``id``, and the ``stage`` that it waits at
 
 
 class JobRunner(ABC, Generic[J]):
@@ -180,7 +162,7 @@ class JobRunner(ABC, Generic[J]):
 
     def replay(self) -> None:
         """Apply the answers of earlier runs. Raises DataError with the line for a damaged one."""
-        for answer in self.journal.records(parse_answer):
+        for answer in self.journal.records(lambda record: parse(Answer, record)):
             if self.replays(answer):
                 self._take(answer)
 

@@ -37,11 +37,11 @@ _PAIRS = "Language and chatbot"
 _SIDES: tuple[Side, ...] = get_args(Side)[1:]
 _BRIEF = 7  # with this many columns, the terminal shows no intervals
 _PIPED = 160  # width of the terminal tables if the output is piped
-_INTERVALS = {
-    "Wilson": "Wilson's if every row is its own conversation",
-    "jackknife of groups": "a jackknife over conversation groups",
-    "Wilson over groups": "Wilson's over groups if a share is 0 or 100%",
-}
+_SHARES = (
+    "95% intervals: Wilson's if every row is its own conversation or the share is 0 or 100%, else "
+    "a jackknife over conversation groups."
+)
+_MEANS = "95% intervals: a jackknife over conversation groups."
 
 
 def _table(
@@ -115,13 +115,7 @@ def label_table(
         )
         return (stats.count(subset), *shown)
 
-    methods = {
-        stats.figure(subset, d).method
-        for subset in (ALL, *stats.langs, *stats.chatbots, *stats.users, *stats.pairs)
-        for d in dimensions
-    }
-    used = "; ".join(text for method, text in _INTERVALS.items() if method in methods)
-    note = f"95% intervals: {used}." if used else "No intervals."
+    note = _SHARES if percent else _MEANS
     if several := stats.counts["several answers"]:
         note += f" {several} rows have several answers: their mean, 1 from 0.5 on."
     suffix = ", %" if percent else ""
@@ -184,11 +178,10 @@ def heat_figure(
         high = top if issue else high
 
         def cell(lang: str | None, chatbot: str | None) -> Cell:
-            figure = stats.figure(Subset(lang, chatbot), dimension)  # noqa: B023
-            e = figure.estimate
+            e, n = stats.figure(Subset(lang, chatbot), dimension)  # noqa: B023
             if e.value is None:
                 return e
-            tooltip = f"{figure.n} row{'' if figure.n == 1 else 's'}"
+            tooltip = f"{n} row{'' if n == 1 else 's'}"
             if e.low is not None and e.high is not None:
                 ends = (number(factor * end, digits) for end in (e.low, e.high))  # noqa: B023
                 tooltip = f"[{', '.join(ends)}], {tooltip}"

@@ -70,12 +70,10 @@ class ScaledDimension(NamedTuple):
 
 
 class LabelFigure(NamedTuple):
-    """Share of rows at 1 (0 to 1), or mean on the raw scale, of ``n`` rows in ``groups`` groups."""
+    """Share of rows at 1 (0 to 1), or mean on the raw scale, of ``n`` rows."""
 
     estimate: Estimate
     n: int
-    groups: int
-    method: Literal["Wilson", "Wilson over groups", "jackknife of groups", "none"]
 
 
 class Distribution(NamedTuple):
@@ -323,18 +321,14 @@ def _label_figure(values: Floats, groups: Sequence[Any], is_share: bool) -> Labe
     n = int(given.sum())
     if not n:
         reason = "no label" if len(values) else "no dialogue"
-        return LabelFigure(Estimate(None, reason=reason), 0, 0, "none")
+        return LabelFigure(Estimate(None, reason=reason), 0)
     _, group = np.unique(np.asarray(groups)[given], return_inverse=True)
     counts, totals = np.bincount(group), np.bincount(group, values[given])
     size, value = len(counts), float(totals.sum() / n)
     if is_share and (n == size or value in (0, 1)):
-        low, high = wilson(value * size, size)
-        method: Any = "Wilson" if n == size else "Wilson over groups"
-        return LabelFigure(Estimate(value, low, high), n, size, method)
+        return LabelFigure(Estimate(value, *wilson(value * size, size)), n)
     if size < MIN_CLUSTERS:
-        return LabelFigure(Estimate(value), n, size, "none")
+        return LabelFigure(Estimate(value), n)
     left = (totals.sum() - totals) / (n - counts)
     spread = spread_of(left, float(variance(left, np.array(value))))
-    estimate = spanned(Estimate(value), spread, LOGIT if is_share else PLAIN)
-    method = "none" if estimate.low is None else "jackknife of groups"
-    return LabelFigure(estimate, n, size, method)
+    return LabelFigure(spanned(Estimate(value), spread, LOGIT if is_share else PLAIN), n)

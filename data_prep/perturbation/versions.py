@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import field_validator
+from pydantic import Field
 
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.data_prep.perturbation.edit import (
@@ -209,14 +209,7 @@ class TextInsertion(Config):
     control: Literal["none", "neutral"] = "none"
     harm: Literal["up", "down"] = "up"
     hidden: Hidden = "none"
-    texts: tuple[Mapping[str, str], ...]
-
-    @field_validator("texts")
-    @classmethod
-    def _some(cls, value: tuple[Mapping[str, str], ...]) -> tuple[Mapping[str, str], ...]:
-        if not value or not all(value):
-            raise ValueError("give at least one text")
-        return value
+    texts: tuple[Annotated[Mapping[str, str], Field(min_length=1)], ...] = Field(min_length=1)
 
     @property
     def languages(self) -> tuple[str, ...]:

@@ -63,16 +63,6 @@ def to_dstc12(
     )
 
 
-def map_rows(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
-    """``to_dstc12`` of every row."""
-    return map(to_dstc12, rows)
-
-
-def map_and_halve(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
-    """``to_dstc12`` of every row, half of them ``train`` and half ``validation``."""
-    return halve(map_rows(rows))
-
-
 def halve(rows: Iterable[LabelledDialogue], *, seed: int = 0) -> Iterator[LabelledDialogue]:
     """Yields ``rows`` with split ``train`` or ``validation``: half of the labels of each dimension
     (section 3.2), in the order given.

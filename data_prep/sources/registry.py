@@ -14,7 +14,6 @@ from typing import Any
 
 from medal_judges.config import read_yaml
 from medal_judges.data_prep.sources import dstc12, public
-from medal_judges.data_prep.sources.chitchat import read_chitchat
 from medal_judges.data_prep.sources.medal import read_medal
 from medal_judges.data_prep.sources.source import Source, SourceFile, fetch
 from medal_judges.errors import SourceError, did_you_mean
@@ -36,9 +35,9 @@ _FUNCTIONS: Mapping[str, Callable[..., Iterator[LabelledDialogue]]] = {
     "topical_chat": public.read_topical_chat,
     "xdial_fed": public.read_xdial_fed,
     "halve": dstc12.halve,
-    "map_rows": dstc12.map_rows,
-    "map_and_halve": dstc12.map_and_halve,
-    "chitchat": lambda offline, reading: read_chitchat(),
+    "map_rows": lambda rows: map(dstc12.to_dstc12, rows),
+    "map_and_halve": lambda rows: dstc12.halve(map(dstc12.to_dstc12, rows)),
+    "chitchat": lambda offline, reading: public.read_chitchat(),
     "medal": read_medal,
 }
 
@@ -122,15 +121,9 @@ def get_source(name: str) -> Source:
     return SOURCES[name]
 
 
-def load_spec(
-    text: str,
-    *,
-    offline: bool | None = None,
-    reading: ReadingReport | None = None,
-    options: ReadOptions = DEFAULT_READING,
-) -> list[LabelledDialogue]:
-    """The rows of a spec, in file order. Raises as ``stream_spec``."""
-    return list(stream_spec(text, offline=offline, reading=reading, options=options))
+def load_spec(text: str, **how: Any) -> list[LabelledDialogue]:
+    """The rows of a spec, in file order. Arguments and errors are those of ``stream_spec``."""
+    return list(stream_spec(text, **how))
 
 
 def stream_spec(

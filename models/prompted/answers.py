@@ -42,10 +42,6 @@ _CLOSE_ALONE = re.compile(rf"^[ \t]{{0,4}}</{_BLOCK}>[ \t]{{0,4}}$", re.IGNORECA
 _SHORTEST_COPY = 12  # characters of a line that repeats a turn; anybody writes shorter ones
 
 
-class NotJson(ValueError):
-    """The text is not the JSON value that was expected."""
-
-
 class AnswerShape(Config):
     """The form of an answer. ``format`` json: an object with the fields ``score`` and ``comment``
     (None: no comment). If several dimensions share one request, each has such an object under its
@@ -137,7 +133,8 @@ def read_answers(
             answer = answer if answer.value is None else replace(answer, step=step)
         else:
             answer = read_line(text, f, single=len(fields) == 1, which=shape.line)
-            if answer.span and _is_copy(_line_at(text, answer.span[0]), material):
+            start = text.rfind("\n", 0, answer.span[0]) + 1 if answer.span else 0
+            if answer.span and _is_copy(text[start:].split("\n", 1)[0], material):
                 answer = Answer(reason="the score line repeats a turn of the dialogue")
         if answer.value is None:
             answer = replace(answer, reason=f"{answer.reason}{cut}")
@@ -192,13 +189,13 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     made: dict[str, object] = {}
     for key, value in pairs:
         if key in made and made[key] != value:
-            raise NotJson(f"the key {key!r} has two values")
+            raise ValueError(f"the key {key!r} has two values")
         made[key] = value
     return made
 
 
 def _refuse(name: str) -> None:
-    raise NotJson(f"{name} is no JSON number")
+    raise ValueError(f"{name} is no JSON number")
 
 
 def _from_json(
@@ -323,19 +320,10 @@ def _scored(
     return Answer(float(value), comment=comment, span=span)
 
 
-def _line_at(text: str, place: int) -> str:
-    start = text.rfind("\n", 0, place) + 1
-    return text[start:].split("\n", 1)[0]
-
-
 def _is_copy(text: str, material: Sequence[str]) -> bool:
     """Whether ``text`` is part of one of the turns ``material``."""
-    words = _normal(text)
-    return len(words) >= _SHORTEST_COPY and any(words in _normal(turn) for turn in material)
-
-
-def _normal(text: str) -> str:
-    return " ".join(text.replace("&lt;", "<").casefold().split())
+    words, *turns = (" ".join(t.replace("&lt;", "<").casefold().split()) for t in (text, *material))
+    return len(words) >= _SHORTEST_COPY and any(words in turn for turn in turns)
 
 
 def shown(text: str) -> str:

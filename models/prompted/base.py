@@ -9,10 +9,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from medal_judges.config import Config
+from medal_judges.config import Config, build_config
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.llm.cost import Usage
@@ -31,17 +32,23 @@ from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
 from medal_judges.models.llm.truncation import oldest_kept
 from medal_judges.models.prompted.answers import AnswerFormat
 from medal_judges.models.prompted.builder import (
+    Context,
     DimensionValues,
     PromptBuilder,
     PromptQuestion,
+    PromptView,
     load_examples,
+    shorten,
+    view_of,
 )
 from medal_judges.models.prompted.prompt import fence_note, load_prompt, resolve
 from medal_judges.models.prompted.ratings import grouped_likelihoods
-from medal_judges.models.prompted.view import Context, PromptView, shorten, view_of
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature, content_hash
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # The signature hashes the content of files, not their paths.
 FILES = {"prompt", "rubric", "examples", "summary_prompt", "steps"}
@@ -50,17 +57,13 @@ FILES = {"prompt", "rubric", "examples", "summary_prompt", "steps"}
 class BasePromptedConfig(Config):
     """The prompt, the language model, and how much of a dialogue the prompt shows.
 
-    ``llm``: see load_llm. ``prompt``, ``variant``, ``layout``: see prompt.py. ``language``: the
-    prompt's language, or ``auto`` for the dialogue's own if the file has it (else English).
+    ``language``: the prompt's language, or ``auto`` for the dialogue's own if the file has it.
     ``role``: a name in the prompt's roles, ``none``, or by default the file's choice by dimension.
-    ``dimensions``: the ones of ``rubric`` to score (default: all).
-
-    ``fence``: put turns between marks that no turn can close or imitate (prompt.py).
-    ``context``: how much of the dialogue the prompt shows; ``summary_*`` shortens the assistant's
-    turns of more than ``summary_from`` words in dialogues of more than ``summary_dialogue`` words,
-    by the model itself (or ``summary_llm``) with the prompt ``summary_prompt``.
-    ``examples``: a file of scored dialogues for variants that show some, each as its last
-    ``excerpt_turns`` turns (0: its summary), drawn by ``seed``.
+    ``fence``: put turns between marks that no turn can close or imitate (prompt.py). ``context``:
+    the part of the dialogue that the prompt shows; ``summary_*`` shortens the assistant's turns of
+    more than ``summary_from`` words in dialogues of more than ``summary_dialogue`` words, by the
+    model itself or ``summary_llm``. ``examples``: a file of scored dialogues for variants that show
+    some, each as its last ``excerpt_turns`` turns (0: its summary), drawn by ``seed``.
     """
 
     name: str
@@ -85,12 +88,10 @@ class BasePromptedConfig(Config):
 
 class BasePromptedJudge(Judge):
     """Builds the prompts, truncates and shortens dialogues, and signs; a family sends the questions
-    and reads the answers (``_score_fitting``).
+    and reads the answers (``_score_fitting``). An answer takes at most ``answer_tokens`` (and half
+    of the model's window), a prompt at most ``prompt_tokens``."""
 
-    An answer takes at most ``answer_tokens`` (and half of the model's window), a prompt at most
-    ``prompt_tokens``: whole oldest turns are dropped first. ``values``: see PromptBuilder.
-    """
-
+    config_class: ClassVar[type[BasePromptedConfig]]
     token_budget = 65536  # of one call; a local model divides it by its own memory
     window = 16  # some seconds to a minute of work, which a kill can lose
 
@@ -116,6 +117,12 @@ class BasePromptedJudge(Judge):
         left = self.llm.context - self.answer_tokens
         self.prompt_budget = min(left, prompt_tokens or left)
 
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, object]) -> Self:
+        """A judge of configs/judges/; fields as in its config. Raises ConfigError."""
+        config = build_config(cls.config_class, dict(settings), where=f"{cls.family} judge")
+        return cls(config)  # type: ignore[call-arg]
+
     def build(self, answer: AnswerFormat | None) -> None:
         """Make a builder for each language: all of the prompt's for ``auto``, else one."""
         config, examples = self.base_config, None
@@ -132,7 +139,7 @@ class BasePromptedJudge(Judge):
                 answer=answer,
             )
             if resolved.examples and examples is None:
-                examples = load_examples(config.examples, self.dimensions)
+                examples = load_examples(config.examples)
             self.builders[language] = PromptBuilder(
                 resolved,
                 self.dimensions,
@@ -143,7 +150,6 @@ class BasePromptedJudge(Judge):
                 values=self.values,
                 fence=fence_note(language) if config.fence else None,
             )
-            self.builders[language].require_values()
 
     def language_models(self) -> list[LanguageModel]:
         return [self.llm, self.shortener]
@@ -161,9 +167,8 @@ class BasePromptedJudge(Judge):
         shortening = self.shortening.hash if self.shortening else None
         first = self.builder(None)
         examples = [e.model_dump() for e in first.examples]
-        more = [
-            dict(self.values(d, first.aspect(d))) if self.values else {} for d in self.dimensions
-        ]
+        values = self.values or (lambda dimension, aspect: {})
+        more = [dict(values(d, first.aspect(d))) for d in self.dimensions]
         return Signature(
             judge=self.name,
             revision=content_hash([settings, fingerprint]),
@@ -224,8 +229,7 @@ class BasePromptedJudge(Judge):
         view.turns, view.start = view.turns[start:], start
 
     def _units(self, requests: Sequence[ScoreRequest]) -> list[list[int]]:
-        """The turns of one dialogue together if they begin at the same turn: their prompts share
-        that beginning."""
+        # Turns of one dialogue that begin at the same turn: their prompts share that beginning.
         units: dict[object, list[int]] = {}
         for i, request in enumerate(requests):
             units.setdefault((request.dialogue.id, request.payload.start), []).append(i)
@@ -250,7 +254,6 @@ class BasePromptedJudge(Judge):
             )
 
     def messages(self, request: ScoreRequest, question: PromptQuestion) -> tuple[Message, ...]:
-        """The prompt of ``question`` about a prepared request."""
         return self.builder(request).messages(question, request.payload)
 
     def answer_likelihoods(
@@ -267,18 +270,13 @@ class BasePromptedJudge(Judge):
             for question in self.questions(request, dimensions):
                 name, messages = question.dimensions[0].name, self.messages(request, question)
                 prefill = self.builder(request).prefill(question)
-                asked.append(
-                    [
-                        Continuation(messages, text, prefill=prefill, score_eos=score_eos[name])
-                        for text in texts[name]
-                    ]
-                )
+                eos, own = score_eos[name], texts[name]
+                asked.append([Continuation(messages, t, "assistant", prefill, eos) for t in own])
                 owners.append((request.dialogue.id, request.payload.start))
         answers = iter(grouped_likelihoods(self.llm, asked, owners))
         return [{name: next(answers) for name in dimensions} for _ in requests]
 
     def chat(self, asked: Sequence[ChatRequest]) -> list[tuple[Completion, Usage]]:
-        """The completion of each request, and its usage."""
         completions = self.llm.chat(asked) if asked else []
         pairs = zip(asked, completions, strict=True)
         return [(completion, usage_of(self.llm, chat, completion)) for chat, completion in pairs]
@@ -292,11 +290,9 @@ class BasePromptedJudge(Judge):
         for request in requests:
             view: PromptView = request.payload
             judgement = Judgement(scores=dict.fromkeys(dimensions), failure=view.failure)
-            if view.failure is None:
-                judgement = next(scored)
-            usage = dict(view.usage)
-            for key, value in judgement.usage.items():
-                usage[key] = usage.get(key, 0.0) + value
+            judgement = next(scored) if view.failure is None else judgement
+            own = dict(judgement.usage)
+            usage = {k: view.usage.get(k, 0) + own.get(k, 0.0) for k in view.usage | own}
             judgements.append(
                 replace(
                     judgement,
@@ -316,12 +312,8 @@ class BasePromptedJudge(Judge):
 
 
 def tells_likelihoods(llm: LanguageModel) -> bool:
-    """Whether the backend returns the likelihood of a text as the model's answer in the chat, found
-    out with one word.
-
-    False for a server without ``llm.tokenizer`` (its fingerprint says so). Raises ServerStopError
-    if the server refuses everything (a wrong key).
-    """
+    """Whether the backend returns the likelihood of a text as the model's answer in the chat. A
+    server without ``llm.tokenizer`` (its fingerprint says so) does not."""
     if llm.fingerprint().get("likelihood") == "transcript":
         return False
     try:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from pydantic import field_validator
 
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.protocol import Message
+from medal_judges.models.base.turn_features import words
+from medal_judges.models.llm.cost import add_usage
+from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message, usage_of
 from medal_judges.models.prompted.answers import AnswerField, Scale
 from medal_judges.models.prompted.prompt import (
     Aspect,
@@ -21,17 +25,43 @@ from medal_judges.models.prompted.prompt import (
     fill,
     transcript,
 )
-from medal_judges.models.prompted.view import PromptView
-from medal_judges.reading.dialogues import read_labelled
-from medal_judges.records.dialogue import Turn
+from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.labelled import mean, rescale
-from medal_judges.records.languages import language_name
+from medal_judges.records.labelled import rescale
+from medal_judges.records.languages import UNKNOWN_LANGUAGE, language_name
 
 MOST_LISTED = 11  # a schema lists this many whole numbers, and bounds longer scales
 PREFILL = "prefill"  # the part that an answer begins with
 # Further values for a dimension's placeholders, which override the builder's own.
 DimensionValues = Callable[[Dimension, Aspect], Mapping[str, str | None]]
+
+
+Context = Literal["full", "last_40", "first_40", "first_20_last_20", "summary_50", "summary_150"]
+_SHARES: dict[str, tuple[float, float]] = {
+    "last_40": (0.0, 0.4),
+    "first_40": (0.4, 0.0),
+    "first_20_last_20": (0.2, 0.2),
+}
+
+
+@dataclass(slots=True)
+class PromptView:
+    """The turns that a prompt shows (None marks a gap). A judged turn is in ``response`` or, with
+    ``last_judged``, the last of them; neither if the whole dialogue is judged. ``start``: how many
+    turns did not fit. With a ``failure`` no question is sent.
+    """
+
+    turns: list[Turn | None]
+    response: Turn | None = None
+    id: str | None = None
+    lang: str = UNKNOWN_LANGUAGE
+    last_judged: bool = False
+    start: int = 0
+    left_out: int = 0
+    shortened: int = 0
+    usage: dict[str, float] = dataclasses.field(default_factory=dict)
+    failure: str | None = None
+    transient: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +73,9 @@ class PromptQuestion:
 
 
 class PromptBuilder:
-    """Builds the prompts for a fixed list of dimensions.
+    """Builds the prompts for a fixed list of dimensions; arguments as in BasePromptedConfig.
 
-    ``role`` is a name in the prompt's roles, ``none`` for no role, None for the prompt's own choice
-    by dimension. ``examples`` may be shown, each as its last ``excerpt`` turns (0: its summary);
-    ``seed`` draws among equals. ``values``: further placeholders of a judge; a part with a
-    placeholder whose value is None is left out. A part NAME_binary replaces NAME for a binary
+    ``values``: further placeholders of a judge. A part NAME_binary replaces NAME for a binary
     dimension, NAME_other for one without criteria. ``fence``: the sentence before turns between
     marks (prompt.py); None: a plain transcript.
     """
@@ -85,16 +112,10 @@ class PromptBuilder:
             questions = [PromptQuestion(tuple(dimensions), fields)]
         self.questions = tuple(questions)
         self.values = {question: self._values(question) for question in self.questions}
-
-    def require_values(self) -> None:
-        """Raise ConfigError for a placeholder without a value, before a run instead of in it."""
-        for question in self.questions:
-            if self.resolved.layout.dialogue:
-                self.messages(question, PromptView([]))
-            if self.resolved.layout.turn:
-                self.messages(question, PromptView([], Turn("assistant", "")))
-            if PREFILL in self.resolved.parts:
-                self.prefill(question)
+        for question in self.questions:  # a missing value is an error before a run, not in it
+            for names in (resolved.layout.dialogue, resolved.layout.turn, (PREFILL,)):
+                blank = dict.fromkeys(("dialogue", "response", "examples", "language"), "-")
+                resolved.text(names, self.values[question] | blank)
 
     def aspect(self, dimension: Dimension) -> Aspect:
         """What the prompt says about ``dimension``."""
@@ -119,12 +140,12 @@ class PromptBuilder:
     def messages(
         self, question: PromptQuestion, view: PromptView, start: int = 0
     ) -> tuple[Message, ...]:
-        """The request's messages, with the view's turns from ``start`` on. Raises ConfigError for a
-        level that the layout does not have."""
+        """The request's messages, with the view's turns from ``start`` on."""
         layout = self.resolved.layout
-        names = layout.turn if view.turn else layout.dialogue
+        is_turn = view.last_judged or view.response is not None
+        names = layout.turn if is_turn else layout.dialogue
         if not names:
-            level = "turn" if view.turn else "dialogue"
+            level = "turn" if is_turn else "dialogue"
             raise ConfigError(f"this prompt's layout does not judge at level {level!r}")
         response, shown = "", ""
         if view.response:
@@ -136,12 +157,8 @@ class PromptBuilder:
             dialogue = f"{self.fence}\n\n{dialogue}"
         if self.resolved.examples and self.examples:
             shown = self._examples(question, view.id)
-        values = self.values[question] | {
-            "dialogue": dialogue,
-            "response": response,
-            "examples": shown,
-            "language": language_name(view.lang),
-        }
+        values = self.values[question] | {"dialogue": dialogue, "response": response}
+        values |= {"examples": shown, "language": language_name(view.lang)}
         if len(question.dimensions) == 1:  # the parts in the form for this dimension
             only, parts = question.dimensions[0], self.resolved.parts
             endings = ["_binary"] if only.kind == "binary" else []
@@ -288,30 +305,16 @@ class ExampleFile(Config):
     examples: tuple[ScoredExample, ...]
 
 
-def load_examples(path: str, dimensions: Sequence[Dimension]) -> tuple[ScoredExample, ...]:
-    """Examples of a YAML file, or of labelled dialogues (.jsonl, .jsonl.gz), whose score is the
-    mean over annotators; a label without scale is on the dimension's. Raises ConfigError,
-    DataError."""
-    if not path.endswith((".jsonl", ".jsonl.gz")):
-        return build_config(ExampleFile, read_yaml(path), where=path).examples
-    examples = []
-    for row in read_labelled(path):
-        scores = {}
-        for dimension in dimensions:
-            rating = row.rating(dimension.name)
-            if rating is not None and (value := mean(rating)) is not None:
-                low, high = rating.scale or (dimension.low, dimension.high)
-                scores[dimension.name] = (value - low) / (high - low)
-        examples.append(ScoredExample(id=row.id, turns=row.dialogue.turns, scores=scores))
-    return tuple(examples)
+def load_examples(path: str) -> tuple[ScoredExample, ...]:
+    """Returns the examples of a YAML file."""
+    return build_config(ExampleFile, read_yaml(path), where=path).examples
 
 
 def chosen_examples(
     examples: Sequence[ScoredExample], dimension: str, count: int, *, seed: int, without: str | None
 ) -> list[ScoredExample]:
     """``count`` 1: near the median. 3: lowest, near the median, highest. ``seed`` draws among
-    equals. The dialogue called ``without`` is never its own example. Raises ConfigError for too few
-    examples with a score for the dimension."""
+    equals. The dialogue called ``without`` is never its own example."""
     scored = [e for e in examples if dimension in e.scores and e.id != without]
     if len(scored) < count:
         raise ConfigError(
@@ -328,3 +331,80 @@ def chosen_examples(
         near = [e for e in left if abs(e.scores[dimension] - target) == gap]
         chosen.append(near[int(generator.integers(len(near)))])
     return sorted(chosen, key=lambda e: e.scores[dimension])
+
+
+# -- the part of a dialogue that a prompt shows (ORALIS, section 4.2) ------------------------------
+
+
+def view_of(dialogue: Dialogue, turn: int | None, context: Context, *, apart: bool) -> PromptView:
+    """The view of ``dialogue``. The judged ``turn`` is ``apart``, or the last shown turn."""
+    response = dialogue.turns[turn] if turn is not None and apart else None
+    before = dialogue.turns if turn is None else dialogue.turns[: turn + (response is None)]
+    chosen = shown_turns(before, context)
+    shown: list[Turn | None] = []
+    for i, index in enumerate(chosen):
+        if i and index != chosen[i - 1] + 1:
+            shown.append(None)
+        shown.append(before[index])
+    return PromptView(
+        shown,
+        response,
+        dialogue.id,
+        dialogue.lang,
+        last_judged=turn is not None and not apart,
+        left_out=len(before) - len(chosen),
+    )
+
+
+def shown_turns(turns: Sequence[Turn], context: Context) -> list[int]:
+    """Indices of the turns that ``context`` shows, at least one of the assistant's if there is one
+    (the share then grows towards the middle)."""
+    if context not in _SHARES:
+        return list(range(len(turns)))
+    first, last = (math.ceil(share * len(turns)) for share in _SHARES[context])
+    assistant = [i for i, turn in enumerate(turns) if turn.role == "assistant"]
+    begin = max(first, len(turns) - last)
+    if assistant and not any(i < first or i >= begin for i in assistant):
+        if last:
+            begin = max(i for i in assistant if i < begin)
+        else:
+            first = min(i for i in assistant if i >= first) + 1
+    return [i for i in range(len(turns)) if i < first or i >= begin]
+
+
+def shorten(
+    views: Sequence[PromptView],
+    llm: LanguageModel,
+    prompt: ResolvedPrompt,
+    context: Context,
+    *,
+    longest: int,
+    dialogue: int,
+    fence: bool,
+) -> None:
+    """Replaces the assistant's turns of more than ``longest`` words, in dialogues of more than
+    ``dialogue`` words (ORALIS: 200 and 3,000), by the model's summaries of as many words as
+    ``context`` says."""
+    summary_words = int(context.removeprefix("summary_"))
+    long: list[tuple[PromptView, int, ChatRequest]] = []
+    for view in views:
+        turns = [turn for turn in view.turns if turn is not None]
+        counts = [len(words(turn.content)) for turn in turns]
+        for i, turn in enumerate(turns if sum(counts) > dialogue else ()):
+            if turn.role != "assistant" or counts[i] <= longest:
+                continue
+            text = turn.content
+            response = fenced("response", text) if fence else " ".join(text.split())
+            values = {"words": str(summary_words), "response": response}
+            message = Message("user", prompt.text(prompt.layout.dialogue, values))
+            long.append((view, i, ChatRequest((message,), max_tokens=6 * summary_words)))
+    answers = llm.chat([request for _, _, request in long]) if long else []
+    for (view, i, request), done in zip(long, answers, strict=True):
+        add_usage(view.usage, usage_of(llm, request, done))
+        view.shortened += 1
+        if done.finish == "stop" and done.text.strip():
+            view.turns[i] = Turn("assistant", done.text.strip())
+        else:
+            reason = done.failure or f"an answer that ended by {done.finish!r}"
+            view.failure = f"a turn could not be shortened: {reason}"
+            view.transient = view.transient or done.transient

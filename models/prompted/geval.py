@@ -32,12 +32,14 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature, content_hash
 
 Method = Literal["likelihood", "top_logprobs", "samples"]
+# An answer, its usage, and whether it failed for now.
+Read = tuple[Answer, list[Usage], bool]
 ANSWER_TOKENS = 16  # for the beginning of the answer and the rating
 
 
 class Steps(Config):
     """Evaluation steps by dimension (``other`` for the rest), how and by which models they were
-    made, and who reviewed them: steps without a review are not used."""
+    made, and who reviewed them."""
 
     name: str
     method: str
@@ -52,8 +54,7 @@ class Steps(Config):
 
 
 def load_steps(path: str) -> Steps:
-    """The steps file ``path`` (or the shipped one of that name). Raises ConfigError for a malformed
-    file or one without a review."""
+    """The steps file ``path``. Raises ConfigError for one without a review."""
     steps = build_config(Steps, read_yaml(path), where=path)
     if not steps.reviewed:
         raise ConfigError(
@@ -64,10 +65,9 @@ def load_steps(path: str) -> Steps:
 
 
 class GEvalConfig(BasePromptedConfig):
-    """``steps``: the reviewed file of evaluation steps; none leaves them out. ``method``: where the
-    distribution over ratings comes from, see GEvalJudge. ``points``: the number of ratings, from 1,
-    if the dimension has no whole-number levels (or more than eleven). A prompt and its answer of
-    more than ``max_tokens`` (or the model's window) lose whole oldest turns."""
+    """``steps``: the reviewed file of evaluation steps; none leaves them out. ``method``: see
+    GEvalJudge. ``points``: the number of ratings, from 1, if the dimension has no whole-number
+    levels (or more than eleven). ``max_tokens`` of prompt and answer at most."""
 
     family: Literal["geval"] = "geval"
     name: str = "geval"
@@ -84,17 +84,13 @@ class GEvalJudge(BasePromptedJudge):
     """Expected value over the ratings' probabilities, on the dimension's own scale.
 
     ``likelihood``: the probability of every rating as the answer; the conversation is read once.
-    ``top_logprobs``: of the alternatives that an API reports for the token of the rating.
-    ``samples``: the share of each rating among ``samples`` answers, as in the paper (20 at
-    temperature 1). ``auto``: likelihoods if the backend returns them for the chat itself, else
-    top_logprobs; an answer for which an API reports no alternatives is sampled (``samples`` in the
-    dimension's details says so). An answer is read if one of its lines is the rating alone,
-    or after ``Rating:``.
-
-    Ordinal and binary dimensions have distributions; ``details`` has their mean, spread and mass.
+    ``top_logprobs``: of the alternatives that an API reports for the token of the rating; an answer
+    without alternatives is sampled. ``samples``: the share of each rating among ``samples`` answers
+    (paper: 20 at temperature 1). ``auto``: likelihood if the backend has it, else top_logprobs.
     """
 
     family = "geval"
+    config_class = GEvalConfig
     token_budget = 8192
 
     def __init__(self, config: GEvalConfig) -> None:
@@ -112,25 +108,15 @@ class GEvalJudge(BasePromptedJudge):
         )
         self.require_one_each()
         self.ratings = {d.name: Ratings.of(d, config.points) for d in self.dimensions}
-        self.method: Method = "top_logprobs"
-        if config.method != "auto":
-            self.method = config.method
-        elif tells_likelihoods(self.llm):
-            self.method = "likelihood"
-
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, object]) -> GEvalJudge:
-        """A judge of configs/judges/; fields as in GEvalConfig. Raises ConfigError."""
-        return cls(build_config(GEvalConfig, dict(settings), where="geval judge"))
+        method = config.method
+        if method == "auto":
+            method = "likelihood" if tells_likelihoods(self.llm) else "top_logprobs"
+        self.method: Method = method
 
     def signature(self) -> Signature:
         signed = super().signature()
-        drawn = self.method != "likelihood"
-        return replace(
-            signed,
-            revision=content_hash([signed.revision, self.method]),
-            seed=self.config.seed if drawn else None,
-        )
+        seed = None if self.method == "likelihood" else self.config.seed
+        return replace(signed, revision=content_hash([signed.revision, self.method]), seed=seed)
 
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
@@ -151,33 +137,29 @@ class GEvalJudge(BasePromptedJudge):
 
     def _by_likelihood(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[dict[str, tuple[Answer, list[Usage], bool]]]:
-        """For each request and dimension the answer, its usage, and whether it failed for now."""
+    ) -> list[dict[str, Read]]:
         texts = {name: ratings.texts for name, ratings in self.ratings.items()}
         # "1" also begins "10": there the end of the turn distinguishes them.
         eos = {name: ratings.ambiguous for name, ratings in self.ratings.items()}
-        return [
-            {
-                name: (
-                    from_logprobs(Answer(), [each.total for each in likelihoods]),
-                    [usage],
-                    False,
-                )
-                for name, (likelihoods, usage) in own.items()
-            }
-            for own in self.answer_likelihoods(requests, dimensions, texts, eos)
-        ]
+        found = []
+        for own in self.answer_likelihoods(requests, dimensions, texts, eos):
+            read: dict[str, Read] = {}
+            for name, (likelihoods, usage) in own.items():
+                answer = from_logprobs(Answer(), [each.total for each in likelihoods])
+                read[name] = (answer, [usage], False)
+            found.append(read)
+        return found
 
     def _by_answers(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[dict[str, tuple[Answer, list[Usage], bool]]]:
+    ) -> list[dict[str, Read]]:
         """As ``_by_likelihood``, from the alternatives to the rating or from samples."""
         asked = [
             (self.ratings[name], ChatRequest(self.messages(request, question), ANSWER_TOKENS))
             for request in requests
             for name, question in zip(dimensions, self.questions(request, dimensions), strict=True)
         ]
-        found: dict[int, tuple[Answer, list[Usage], bool]] = {}
+        found: dict[int, Read] = {}
         in_vain: dict[int, list[Usage]] = {}  # of answers without alternatives
         if self.method == "top_logprobs":
             first = self.chat([replace(chat, top_logprobs=20) for _, chat in asked])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import Field
 
-from medal_judges.config import build_config
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.llm.cost import spent
@@ -24,9 +23,8 @@ ANSWER_TOKENS = 16  # for the beginning of the answer and the answer
 
 class GPTScoreConfig(BasePromptedConfig):
     """``affirmative`` and ``negative``: the two answers, in the prompt's language (quoted in YAML).
-    ``against_negative``: the score is the affirmative answer's likelihood minus the negative one's,
-    which cancels how ready the model is to answer in one word; the paper has the first alone.
-    ``score_eos``: the answers include the end-of-turn token. ``max_tokens``: as in G-Eval."""
+    ``against_negative``: the score is the affirmative answer's likelihood minus the negative one's;
+    the paper has the first alone. ``max_tokens``: as in G-Eval."""
 
     family: Literal["gptscore"] = "gptscore"
     name: str = "gptscore"
@@ -34,20 +32,18 @@ class GPTScoreConfig(BasePromptedConfig):
     affirmative: str = "Yes"
     negative: str = "No"
     against_negative: bool = False
-    score_eos: bool = False
     max_tokens: int = Field(default=4096, ge=64)
 
 
 class GPTScoreJudge(BasePromptedJudge):
     """Likelihood of "Yes" as the answer to a question about each dimension.
 
-    The raw value, in nats per token, is in ``details``: l(Yes), or l(Yes) - l(No) with
-    ``against_negative``. The score is low + (high - low) p, where p is exp(raw), the (geometric
-    mean) probability of the answer, or 1 / (1 + exp(-raw)). Both maps are strictly monotone, so
-    rank correlations are those of the raw value.
+    ``details`` has the raw value in nats per token: l(Yes), or l(Yes) - l(No). The score is
+    low + (high - low) p with p = exp(raw), or 1 / (1 + exp(-raw)): same ranks as raw.
     """
 
     family = "gptscore"
+    config_class = GPTScoreConfig
     token_budget = 8192
 
     def __init__(self, config: GPTScoreConfig) -> None:
@@ -61,11 +57,6 @@ class GPTScoreJudge(BasePromptedJudge):
                 hint="use a local model or a server of your own (vLLM), or the judge geval",
             )
 
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, object]) -> GPTScoreJudge:
-        """A judge of configs/judges/; fields as in GPTScoreConfig. Raises ConfigError."""
-        return cls(build_config(GPTScoreConfig, dict(settings), where="gptscore judge"))
-
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
@@ -73,7 +64,7 @@ class GPTScoreJudge(BasePromptedJudge):
         if self.config.against_negative:
             texts.append(self.config.negative)
         answers = dict.fromkeys(dimensions, texts)
-        eos = dict.fromkeys(dimensions, self.config.score_eos)
+        eos = dict.fromkeys(dimensions, False)
         judgements = []
         for own in self.answer_likelihoods(requests, dimensions, answers, eos):
             scores: dict[str, float | None] = {}

@@ -5,13 +5,12 @@ MEDAL, ORALIS, the DSTC-12 baseline and MEEP are files of configs/judges/ for th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from pydantic import Field, model_validator
 
-from medal_judges.config import build_config
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.llm.cost import Usage, spent
@@ -25,7 +24,6 @@ from medal_judges.models.prompted.base import (
 from medal_judges.models.prompted.builder import PromptBuilder, PromptQuestion
 from medal_judges.models.prompted.prompt import AGAIN, fill
 from medal_judges.models.prompted.ratings import (
-    Pooling,
     Ratings,
     from_alternatives,
     from_logprobs,
@@ -41,13 +39,10 @@ _LONGEST_NUMBER = 40  # characters of a reply that is a number alone
 class PromptedConfig(BasePromptedConfig):
     """How a prompted judge asks and reads.
 
-    ``answer``: the format (default: the prompt file's). ``max_tokens`` bounds an answer,
-    ``max_prompt_tokens`` the prompt below the model's window. ``repeats`` answers with the seeds
-    ``seed``, ``seed`` + 1, ... become one score as ``pool`` says. ``enforce``: hold the answer to a
-    JSON schema if the backend can; ``comment_chars`` bounds each comment in it. ``ask_again``: ask
-    once more for the number alone (the prompt's part ``again``) if the answer about one dimension
-    has none that can be read.
-
+    ``answer``: the format (default: the prompt file's). The score is the mean of ``repeats``
+    answers with the seeds ``seed``, ``seed`` + 1, .... ``enforce``: hold the answer to a JSON
+    schema if the backend can; ``comment_chars`` bounds each comment in it. ``ask_again``: ask once
+    more for the number alone if the answer about one dimension has none that can be read.
     ``expected``: where the probability-weighted rating comes from: ``alternatives`` to the number's
     token, the ``likelihood`` of every rating in its place, or ``none``. ``score``: whether the
     score is the number ``said`` or the ``expected`` one.
@@ -60,7 +55,6 @@ class PromptedConfig(BasePromptedConfig):
     temperature: float = Field(default=0.0, ge=0)
     top_p: float = Field(default=1.0, gt=0, le=1)
     repeats: int = Field(default=1, ge=1)
-    pool: Pooling = "mean"
     enforce: bool = True
     ask_again: bool = True
     comment_chars: int | None = Field(default=None, ge=1)
@@ -76,8 +70,7 @@ class PromptedConfig(BasePromptedConfig):
 
 @dataclass(slots=True)
 class _Asked:
-    """One chat request about the batch's request number ``owner``, its completion, what this says
-    about each dimension, and the usage so far."""
+    """One chat request about the batch's request number ``owner``, and what came of it."""
 
     owner: int
     question: PromptQuestion
@@ -88,13 +81,10 @@ class _Asked:
 
 
 class PromptedJudge(BasePromptedJudge):
-    """Asks a language model for numbers, one request per dimension or one for all.
-
-    answers.py documents which answers are read; ``details`` says how each one was. A dialogue whose
-    answer cannot be read has the reason in ``failure``.
-    """
+    """Asks a language model for numbers, one request per dimension or one for all."""
 
     family = "prompted"
+    config_class = PromptedConfig
 
     def __init__(self, config: PromptedConfig) -> None:
         self.config = config
@@ -112,11 +102,6 @@ class PromptedJudge(BasePromptedJudge):
                 hint="expected=alternatives or expected=none",
             )
 
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, object]) -> PromptedJudge:
-        """A judge of configs/judges/; fields as in PromptedConfig. Raises ConfigError."""
-        return cls(build_config(PromptedConfig, dict(settings), where="prompted judge"))
-
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
@@ -127,9 +112,10 @@ class PromptedJudge(BasePromptedJudge):
             self._weigh_by_likelihood(requests, asked)
         elif self.config.expected == "alternatives":
             for each in asked:
-                for name, answer in each.answers.items():
-                    weighed = from_alternatives(each.completion, answer, self.ratings[name])
-                    each.answers[name] = weighed
+                each.answers = {
+                    name: from_alternatives(each.completion, answer, self.ratings[name])
+                    for name, answer in each.answers.items()
+                }
         wanted = [self.dimension(name) for name in dimensions]
         judgements = []
         for owner, request in enumerate(requests):
@@ -139,7 +125,6 @@ class PromptedJudge(BasePromptedJudge):
                 wanted,
                 self.builder(request),
                 self.ratings,
-                pool=self.config.pool,
                 score=self.config.score,
             )
             usage = spent(usage for each in own for usage in each.usages)
@@ -172,15 +157,12 @@ class PromptedJudge(BasePromptedJudge):
         ]
 
     def _read(
-        self, request: ScoreRequest, question: PromptQuestion, completion: Completion
+        self, request: ScoreRequest, first: PromptQuestion, done: Completion
     ) -> dict[str, Answer]:
         material = [turn.content for turn in request.dialogue.turns]
-        shape = self.builder(request).resolved.answer
-        return read_answers(completion, question.fields, shape, material)
+        return read_answers(done, first.fields, self.builder(request).resolved.answer, material)
 
     def _ask_again(self, requests: Sequence[ScoreRequest], asked: Sequence[_Asked]) -> None:
-        """One more question, for the number alone, after each answer about one dimension that could
-        not be read."""
         unread = [
             (each, self._second_request(builder, each))
             for each in asked
@@ -236,15 +218,10 @@ class PromptedJudge(BasePromptedJudge):
                 continue
             start, end = span or (0, 0)
             tail = text[end : end + 1].strip() if ratings.ambiguous and span else ""
-            eos = ratings.ambiguous and not tail
-            continuations.append(
-                [
-                    Continuation(
-                        each.chat.messages, rating + tail, prefill=text[:start], score_eos=eos
-                    )
-                    for rating in ratings.texts
-                ]
-            )
+            before, eos = text[:start], ratings.ambiguous and not tail
+            chat = each.chat.messages
+            asks = [Continuation(chat, r + tail, "assistant", before, eos) for r in ratings.texts]
+            continuations.append(asks)
         scored = grouped_likelihoods(self.llm, continuations, [each.owner for each, _ in named])
         for (each, name), (likelihoods, usage) in zip(named, scored, strict=True):
             if likelihoods:

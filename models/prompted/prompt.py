@@ -56,13 +56,9 @@ _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 class Aspect(Config):
-    """What a prompt says about one dimension.
-
-    ``key``: its name in a JSON answer. ``definition`` replaces the rubric's. ``scale``: the
-    requested one (default: the rubric's); answers are mapped linearly to the rubric's, without
-    rounding (ORALIS, Equation 1). ``whole``: request whole numbers only. ``role``: a name in the
-    file's ``roles``.
-    """
+    """What a prompt says about one dimension. ``key``: its name in a JSON answer. ``scale``: the
+    requested one; answers are mapped linearly to the rubric's, without rounding (ORALIS, Equation
+    1). ``whole``: request whole numbers only. ``role``: a name in the file's ``roles``."""
 
     key: str | None = None
     label: str | None = None
@@ -77,12 +73,9 @@ class Aspect(Config):
 
 
 class Layout(Config):
-    """Names of parts in order; a blank line separates two.
-
-    ``ask``: one request per dimension, or one for all. ``dialogue`` and ``turn`` are the user's
-    message at these levels. If ``{dialogue}`` precedes everything that differs between dimensions,
-    the requests share that beginning, which is then read once.
-    """
+    """Names of parts in order. ``ask``: one request per dimension, or one for all. ``dialogue`` and
+    ``turn`` are the user's message at these levels. If ``{dialogue}`` precedes everything that
+    differs between dimensions, a local model reads that shared beginning once."""
 
     ask: Literal["each", "together"] = "each"
     system: tuple[str, ...] = ()
@@ -112,12 +105,9 @@ class Variant(Texts):
 
 
 class Prompt(Config):
-    """A prompt file. ``source`` names the paper and section that it follows.
-
-    The first layout is the default, ``variant`` names the default variant. A file without layouts
-    has one with the parts ``system``, if there is one, and ``user``. ``user`` and ``assistant`` are
-    the speakers in ``{dialogue}``; ``gap`` marks turns that are left out.
-    """
+    """A prompt file. The first layout is the default, ``variant`` the default variant; a file
+    without layouts has one of the parts ``system`` and ``user``. ``user`` and ``assistant`` are the
+    speakers in ``{dialogue}``; ``gap`` marks turns that are left out."""
 
     name: str
     source: str = ""
@@ -152,8 +142,7 @@ class Prompt(Config):
         again: Sequence[Mapping[str, str | None]] = (),
     ) -> list[Message]:
         """The parts ``system``, if there is one, and ``user`` with filled placeholders. ``again``
-        has the values of each earlier attempt, oldest first; each adds the part ``again``. An empty
-        value counts as None."""
+        has the values of each earlier attempt; an empty value counts as None."""
 
         def filled(part: str, *given: Mapping[str, str | None]) -> str:
             merged = {name: value or None for each in given for name, value in each.items()}
@@ -204,9 +193,8 @@ def load_prompt(
     placeholders: Collection[str] = JUDGE_PLACEHOLDERS,
     parts: Collection[str] = (),
 ) -> Prompt:
-    """The prompt file at a path, the shipped one of that name (``medal``, ``prompts/medal``), or a
-    Prompt from a config. Raises ConfigError that names the field, a missing one of ``parts``, or a
-    placeholder that is not one of ``placeholders``."""
+    """The prompt file at a path, the shipped one of that name, or a Prompt from a config. Raises
+    ConfigError for a missing one of ``parts``, or an unknown placeholder."""
     if isinstance(prompt, Prompt):
         where = f"prompt {prompt.name}"
     else:

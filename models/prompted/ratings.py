@@ -32,7 +32,6 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement, known_details
 from medal_judges.records.labelled import rescale
 
-Pooling = Literal["mean", "majority", "first"]
 SHAPE = AnswerShape(format="number", line="any")
 MOST_LEVELS = 11  # more whole numbers than this are not one token each
 
@@ -173,8 +172,7 @@ def grouped_likelihoods(
     llm: LanguageModel, asked: Sequence[Sequence[Continuation]], owners: Sequence[object]
 ) -> list[tuple[list[Likelihood], Usage]]:
     """The likelihoods of each entry of ``asked``, and their usage. Entries of one owner (their
-    dialogue) are one group for the model, which reads shared beginnings once; the same prompt
-    counts once."""
+    dialogue) are one group: the model reads shared beginnings once, and a prompt counts once."""
     groups: dict[object, list[Continuation]] = {}
     for each, owner in zip(asked, owners, strict=True):
         groups.setdefault(owner, []).extend(each)
@@ -202,10 +200,9 @@ def to_judgement(
     builder: PromptBuilder,
     ratings: Mapping[str, Ratings],
     *,
-    pool: Pooling = "mean",
     score: Literal["said", "expected"] = "said",
 ) -> Judgement:
-    """The judgement from the repeats of each dimension. ``score``: the pooled number of the
+    """The judgement from the repeats of each dimension. ``score``: the mean number of the
     answers, or the expected rating under the mean of their distributions."""
     scores: dict[str, float | None] = {}
     distributions: dict[str, Sequence[float]] = {}
@@ -214,7 +211,9 @@ def to_judgement(
     for d in dimensions:
         each, scale = answers[d.name], ratings[d.name]
         values = [None if a.value is None else builder.own(a.value, d) for a in each]
-        value, reason = pooled(values, pool)
+        given = [v for v in values if v is not None]
+        value = statistics.fmean(given) if given else None
+        reason = None if given else "no answer has a score"
         weighed = [a for a in each if a.chances is not None]
         found: dict[str, Any] = {"value": value, "parsed": tuple(a.step for a in each)}
         found["comment"] = next((a.comment for a in each if a.comment), None)
@@ -245,22 +244,6 @@ def to_judgement(
         failure="; ".join(failures) or None,
         details=details,
     )
-
-
-def pooled(values: Sequence[float | None], how: Pooling) -> tuple[float | None, str | None]:
-    """(score, None) or (None, reason). Repeats without a score do not count in mean and majority; a
-    tied majority is no score. ``first`` is the first answer, scored or not."""
-    given = [v for v in values if v is not None]
-    if how == "first":
-        return values[0], None if values[0] is not None else "the first answer has no score"
-    if not given:
-        return None, "no answer has a score"
-    if how == "mean":
-        return statistics.fmean(given), None
-    modes = statistics.multimode(given)
-    if len(modes) > 1:
-        return None, f"the answers are tied between {', '.join(f'{m:g}' for m in sorted(modes))}"
-    return modes[0], None
 
 
 def self_agreement(values: Sequence[float | None]) -> dict[str, float]:

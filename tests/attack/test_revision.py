@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 from medal_judges import Judge
 from medal_judges.cli import app
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models import model_files
 from medal_judges.models.llm.loading import load_llm
 
 from ..eval.benchmark_case import write_set
@@ -147,33 +146,6 @@ def test_a_local_language_model_is_told_by_its_files(
     else:
         change(folder / "model.safetensors")
     assert load_llm(setting).fingerprint() != before
-
-
-def test_a_hash_is_kept_until_the_file_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(model_files, "_CACHED_FROM", 1)
-    monkeypatch.setattr(model_files, "_SETTLED", -1.0)
-    path = tmp_path / "model.safetensors"
-    save_file({"a": torch.zeros(1000)}, path)
-    first = model_files.files_hash(tmp_path)
-    kept = tmp_path / "cache" / "hashes.jsonl"
-    assert len(kept.read_text().splitlines()) == 1
-    assert model_files.files_hash(tmp_path) == first and len(kept.read_text().splitlines()) == 1
-    flipped(path)
-    assert model_files.files_hash(tmp_path) != first and len(kept.read_text().splitlines()) == 2
-    kept.write_text("no JSON\n")  # a cache that cannot be read holds nothing
-    assert model_files.files_hash(tmp_path) != first
-
-
-def test_a_young_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within one tick of its times a file can change and look the same."""
-    monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(model_files, "_CACHED_FROM", 1)
-    save_file({"a": torch.zeros(10)}, tmp_path / "model.safetensors")
-    model_files.files_hash(tmp_path)
-    assert not (tmp_path / "cache" / "hashes.jsonl").exists()
 
 
 def test_a_benchmark_asks_a_changed_judge_again(judge_folder: Copy, tmp_path: Path) -> None:

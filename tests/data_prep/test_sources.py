@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from medal_judges.data_prep.sources.chitchat import read_chitchat
+from medal_judges.data_prep.sources.public import read_chitchat
 from medal_judges.data_prep.sources.registry import SOURCES, load_spec
 from medal_judges.data_prep.sources.source import sha256
 from medal_judges.errors import SourceError

@@ -37,13 +37,6 @@ def test_missing_and_unscored_count_against_coverage() -> None:
     assert (len(found.rows), found.total) == (1, 3)  # d and e have no human answer
 
 
-def test_another_name_of_the_dimension() -> None:
-    judgement = Judgement("a", "judge:x", {"quality": 4.0})
-    assert align([row("a", 1)], [judgement], "overall", "quality").score.tolist() == [4]
-    found = align([row("a", 1)], [judgement], "overall")
-    assert (len(found.rows), found.total) == (0, 1)
-
-
 def test_unknown_ids_are_named() -> None:
     strangers = [judged(f"x{i}", 1.0) for i in range(7)]
     with pytest.raises(MedalError, match=r"7 judgements .*: x0, x1, x2, x3, x4, \.\.\."):

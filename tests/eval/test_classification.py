@@ -50,19 +50,6 @@ def test_an_annotator_without_a_figure_is_left_out_of_its_average() -> None:
     assert found["accuracy"].value == pytest.approx((3 / 4 + 1) / 2)
 
 
-def test_f1_agrees_with_scikit_learn_wherever_people_mark_something() -> None:
-    rng = np.random.default_rng(3)
-    for _ in range(200):
-        labels = (rng.random((6, 2)) < 0.2).astype(float)
-        score = (rng.random(6) < 0.15).astype(float)
-        found = classification(score, labels)["f1_present"]
-        if not labels.any() and not score.any():
-            assert found.reason == "neither people nor judge ever say present"
-            continue
-        against = [f1_score(a, score, zero_division=np.nan) for a in labels.T]
-        assert found.value == pytest.approx(np.nanmean(against), abs=1e-12)
-
-
 def test_scores_that_are_no_probabilities_are_refused() -> None:
     found = classification(np.array([3.0, 4.0]), np.array([[1.0], [0.0]]))
     assert {found[name].reason for name in METRICS} == {"the judge's scores are not probabilities"}

@@ -16,9 +16,10 @@ from medal_judges.eval.metaeval.comparison import (
     GRADED,
     ISSUES,
     comparison_tables,
+    dimension_means_table,
     right_alone,
 )
-from medal_judges.eval.metaeval.metaeval import JudgedRows, evaluate
+from medal_judges.eval.metaeval.metaeval import JudgedRows, ResultRow, evaluate
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
@@ -160,3 +161,36 @@ def test_judges_beside_one_annotator(issues: list[JudgedRows], grades: list[Judg
 def test_rows_under_the_floor(issues: list[JudgedRows]) -> None:
     low = replace(issues[1], row=replace(issues[1].row, scored=3))
     assert table(comparison_tables([issues[0], low]), ISSUES) == []
+
+
+# Table 5 of ORALIS, the columns LM prompting, regression, classification, hybrid and baseline.
+PUBLISHED = {
+    0.15: (-0.08, 0.01, -0.22, 0.05, 0.13, 0.08, 0.11, -0.15, 0.37, 0.31),
+    0.14: (-0.17, 0.13, -0.02, 0.22, 0.12, -0.28, -0.0, 0.2, 0.08, -0.17),
+    0.17: (0.06, -0.11, -0.1, 0.1, 0.07, 0.23, 0.39, -0.02, 0.23, 0.38),
+}
+
+
+def figure(judge: str, dimension: str, value: float | None, **more: object) -> ResultRow:
+    fields = {"kind": "ordinal", "n": 10, "scored": 10} | more
+    metrics = {"spearman": Estimate(value)}
+    return ResultRow(judge, "judge:x", "s", "dialogue", dimension, metrics=metrics, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("published", "values"), PUBLISHED.items())
+def test_the_published_averages(published: float, values: tuple[float, ...]) -> None:
+    table = dimension_means_table([figure("a", f"d{i}", v) for i, v in enumerate(values)])
+    assert table.rows[0][2] == pytest.approx(published, abs=0.0051)
+
+
+def test_the_table_leaves_out_single_dimensions_and_issues() -> None:
+    rows = [
+        figure("a", "x", 0.4),
+        figure("a", "y", -0.2),
+        figure("b", "x", 0.4),
+        figure("a", "z", None),
+    ]
+    rows += [figure("c", "x", 0.5), figure("c", "y", 0.1, kind="binary")]
+    table = dimension_means_table(rows)
+    assert [r[:2] for r in table.rows] == [("s", "a")]
+    assert table.rows[0][2:] == pytest.approx((0.3, 0.2, 0.1, "2 of 3"))

@@ -161,12 +161,3 @@ def test_the_judge_is_held_against_what_the_annotator_is_held_against(scale: Sca
     assert found.slice_ceilings["lang:en"][metric].value == pytest.approx(ceiling)
     assert found.slice_ceilings["lang:de"][metric].reason == "one annotator per row"
     assert set(found.slice_ceilings) == set(found.slices)
-
-
-def test_like_for_like_is_the_usual_f1_where_everybody_answered() -> None:
-    rng = np.random.default_rng(1)
-    rows = [row(i, tuple(map(float, rng.integers(0, 2, 3))), (0, 1)) for i in range(90)]
-    judgements = [Judgement(f"d{i}", "x", {"overall": float(rng.random())}) for i in range(90)]
-    found = run(rows, judgements)
-    for metric in ("f1_present", "f1_absent", "precision", "recall", "accuracy"):
-        assert found.like_for_like[metric].value == pytest.approx(found.metrics[metric].value)

@@ -50,14 +50,6 @@ def test_each_printed_figure_stands_beside_the_one_measured_here(folder: Path) -
     assert "o3" in (folder / "out/report.html").read_text("utf-8")
 
 
-def test_figures_without_a_judge_of_ours_say_so(folder: Path) -> None:
-    add_published(folder, judge="published_as: fed", published="[medal]")
-    assert medal().exit_code == 0
-    lines = published_lines(folder)
-    assert {line["Our model"] for line in lines} == {"not among our judges"}
-    assert {line["Our ρ"] for line in lines} == {None}
-
-
 def test_an_optional_judge_that_is_not_available_is_a_note_and_the_run_goes_on(
     folder: Path,
 ) -> None:

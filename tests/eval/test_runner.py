@@ -158,38 +158,84 @@ def test_optional_sets_may_be_missing_others_not(folder: Path) -> None:
     assert isinstance(medal().exception, DataError)
 
 
-def test_injected_issues_get_their_table(folder: Path) -> None:
+def theirs(folder: Path) -> None:
+    """Judgements of the same rows under other names, in theirs.jsonl."""
+    medal()
+    made = read_judgements(folder / "out/predictions/counting/little.jsonl")
+    renamed = (
+        Judgement(
+            j.id,
+            "judge:theirs",
+            {"quality": j.scores["overall"], "says it again": j.scores["repetitive"]},
+        )
+        for j in made
+    )
+    write_records(folder / "theirs.jsonl", renamed)
+
+
+def with_mapping(folder: Path, mapping: str) -> None:
+    text = (folder / "bench.yaml").read_text()
+    more = f"predictions: [{{name: theirs, set: little, path: theirs.jsonl{mapping}}}]\n"
+    (folder / "bench.yaml").write_text(text + more)
+
+
+def test_a_judge_with_names_of_its_own_stands_beside_the_others(folder: Path) -> None:
+    theirs(folder)
+    with_mapping(folder, ', dimensions: {overall: quality, repeats: "says it again"}')
+    done = medal()
+    assert done.exit_code == 0, done.exception
+    found = {(r["judge"], r["dimension"]): r for r in results(folder)["rows"]}
+    for dimension, metric in (("overall", "spearman"), ("repeats", "f1_present")):
+        mine, other = found["counting", dimension], found["theirs", dimension]
+        assert mine["metrics"][metric] == other["metrics"][metric]
+        assert mine["metrics"][metric]["value"] is not None
+
+
+@pytest.mark.parametrize(
+    ("mapping", "message"),
+    [
+        ("{overal: quality}", "maps the dimension 'overal', which no set has"),
+        ("{overall: qualty}", "has no dimension 'qualty'"),
+    ],
+)
+def test_a_mapping_that_fits_nothing_is_refused(folder: Path, mapping: str, message: str) -> None:
+    theirs(folder)
+    with_mapping(folder, f", dimensions: {mapping}")
+    error = medal().exception
+    assert isinstance(error, ConfigError)
+    assert message in str(error)
+    assert "overall" in str(error) or "quality" in str(error)  # what there is
+
+
+def test_injected_issues_follow_the_mapping(folder: Path) -> None:
     def injected(i: int, kind: str) -> LabelledDialogue:
-        marks = {"planted": 3, "innocent": 1, "clean": 0}[kind]
-        about = {
-            "issue": None if kind == "clean" else "repetitive",
-            "strength": 1,
-            "turns": [1],
-            "kind": kind,
-            "pair": f"{i}",
-        }
+        marks = "!" * {"planted": 3, "innocent": 1, "clean": 0}[kind]
+        issue = None if kind == "clean" else "says again"
+        about = {"issue": issue, "strength": 1, "turns": [1], "kind": kind, "pair": f"{i}"}
         return LabelledDialogue(
-            Dialogue(f"{kind}-{i}", (Turn("user", "a"), Turn("assistant", "b" + "!" * marks))),
-            {"repetitive": (float(kind == "planted"),)},
-            {"repetitive": (0, 1)},
+            Dialogue(f"{kind}-{i}", (Turn("user", "a"), Turn("assistant", "b" + marks))),
+            {"says again": (float(kind == "planted"),)},
+            {"says again": (0, 1)},
             group=str(i),
             extra={"planted": about},
         )
 
     kinds = ("planted", "innocent", "clean")
     write_records(folder / "planted.jsonl", (injected(i, k) for i in range(8) for k in kinds))
-    text = (folder / "bench.yaml").read_text()
-    (folder / "bench.yaml").write_text(
-        text + "injected: [{name: held-out, source: planted.jsonl}]\n"
+    text = (
+        (folder / "bench.yaml")
+        .read_text()
+        .replace("path: judge.yaml}", "path: judge.yaml, dimensions: {says again: repetitive}}")
     )
+    more = "injected: [{name: held-out, source: planted.jsonl}]\n"
+    (folder / "bench.yaml").write_text(text + more)
     done = medal()
     assert done.exit_code == 0, done.exception
     table = results(folder)["tables"][-1]
-    assert table["title"] == "Injected issues: held-out"
     row = dict(zip(table["columns"], table["rows"][0], strict=True))
-    assert (row["Issue"], row["Judge"], row["Coverage"]) == ("repetitive", "counting", 1)
-    assert row["F1+ vs clean"]["value"] == 1
-    assert row["Above its control"]["value"] == 1
+    assert table["title"] == "Injected issues: held-out"
+    assert (row["Issue"], row["Judge"], row["Coverage"]) == ("says again", "counting", 1)
+    assert (row["F1+ vs clean"]["value"], row["Above its control"]["value"]) == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -161,25 +161,6 @@ def test_kendall_of_many_rows_takes_weights_that_are_no_whole_numbers(
     assert small["pearson"][0] == pytest.approx(pearsonr(*again).statistic, abs=1e-9)
 
 
-def test_the_pools_figure_comes_back_from_a_selection_that_over_represents_the_bad() -> None:
-    rng = np.random.default_rng(0)
-    latent = rng.normal(size=2000)
-    human = np.clip(np.round(3.5 + latent), 1, 5)
-    noise = np.where(human <= 2, 3.0, 0.5)  # the judge is poor where dialogues are
-    score = human + noise * rng.normal(size=2000)
-    pool = spearmanr(human, score).statistic
-    chance = np.where(human <= 2, 0.6, 0.05)
-    plain, own = [], []
-    for _ in range(60):
-        kept = np.flatnonzero(rng.random(2000) < chance)
-        one = np.ones((1, len(kept)))
-        statistic = correlation_statistic(human[kept], score[kept])
-        plain.append(statistic(one)["spearman"][0])
-        own.append(statistic(one / chance[kept])["spearman"][0])
-    assert abs(np.mean(plain) - pool) > 0.1
-    assert np.mean(own) == pytest.approx(pool, abs=3 * np.std(own) / np.sqrt(60) + 0.01)
-
-
 def curated(path: Path, some: int | None = None) -> None:
     rows = list(read_labelled(path))
     write_records(
@@ -227,6 +208,9 @@ def test_agreement_with_and_without_weights(folder: Path) -> None:
     run = CliRunner().invoke
     error = run(app, ["agreement", "set.jsonl", "--weights", "curation"]).exception
     assert isinstance(error, ConfigError) and "no row has a curation.weight" in str(error)
+    bare = replace(next(read_labelled(folder / "set.jsonl")), labels={}, scales={})
+    write_records(folder / "bare.jsonl", [bare])
+    assert "no row has labels" in str(run(app, ["agreement", "bare.jsonl"]).exception)
     curated(folder / "set.jsonl")
     plain = run(app, ["agreement", "set.jsonl"])
     assert plain.exit_code == 0 and "--weights curation" in plain.stdout

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.cli import app
-from medal_judges.data_prep.sources.chitchat import read_chitchat
+from medal_judges.data_prep.sources.public import read_chitchat
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.golden import compare
 from medal_judges.models.base.saving import judge_folder
@@ -103,7 +103,7 @@ def test_another_body_is_refused(tmp_path: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     config["body_hash"] = "0" * 16
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(JudgeLoadError, match="with other weights than are here"):
+    with pytest.raises(JudgeLoadError, match="other weights of embedded:minilm than are here"):
         Judge.from_pretrained(folder)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from medal_judges.data_prep.seeds.scenes import (
+from medal_judges.data_prep.seeds.contexts import (
     EMBEDDED,
     Triple,
     affective_word,

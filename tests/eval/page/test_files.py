@@ -14,8 +14,6 @@ from medal_judges.eval.benchmark.page import write_report
 from medal_judges.eval.benchmark.plots import bins, gap, off_scale
 from medal_judges.eval.metaeval.metaeval import Point, ResultRow
 from medal_judges.records.labelled import Scale
-from medal_judges.report.figure import OTHER_INDEX, index_by_frequency
-from medal_judges.report.svg import MAX_DRAWN, thinned
 from medal_judges.stats.estimate import Estimate
 
 
@@ -110,15 +108,3 @@ def test_a_judge_from_1_to_5_is_put_on_peoples_1_to_10_before_its_gap_is_taken()
     assert gap(bins(high)) == pytest.approx(0.2 * 9 / 4)
     page = page_text(lambda out: write_report(Benchmark("t", [high]), out))
     assert "0.45 (from 1–5)" in page
-
-
-def test_thinning() -> None:
-    many = _row([(0.0, float(i)) for i in range(2 * MAX_DRAWN + 1)]).points
-    assert len(thinned(many)) <= MAX_DRAWN and len(thinned(many[:MAX_DRAWN])) == MAX_DRAWN
-    assert thinned([]) == []
-
-
-def test_colours_go_to_the_most_frequent() -> None:
-    found = index_by_frequency("abbccc" + "defghijk")
-    assert (found["c"], found["b"], found["a"]) == (0, 1, 2)
-    assert found["k"] == found["j"] == OTHER_INDEX

@@ -9,10 +9,9 @@ import pytest
 from medal_judges.config import build_config, read_yaml
 from medal_judges.models.base.saving import load_judge
 from medal_judges.models.llm.local.model import LocalModel
-from medal_judges.models.prompted.builder import PromptBuilder
+from medal_judges.models.prompted.builder import PromptBuilder, PromptView
 from medal_judges.models.prompted.judge import PromptedConfig
 from medal_judges.models.prompted.prompt import load_prompt, resolve
-from medal_judges.models.prompted.view import PromptView
 from medal_judges.records.dimension import load_rubric
 
 # Table 3, the rows without a star (highest positive correlation).

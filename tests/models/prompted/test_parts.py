@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.prompted.builder import chosen_examples, load_examples
-from medal_judges.models.prompted.ratings import pooled, self_agreement
-from medal_judges.models.prompted.view import shown_turns
+from medal_judges.models.prompted.builder import chosen_examples, load_examples, shown_turns
+from medal_judges.models.prompted.ratings import self_agreement
 from medal_judges.records.dialogue import Turn
-from medal_judges.records.dimension import load_rubric
 
 TEN = [Turn("assistant" if i % 2 else "user", f"turn {i}") for i in range(10)]
-DIMENSIONS = load_rubric("dstc12")
 
 
 def test_shares_of_a_dialogue() -> None:
@@ -29,14 +23,6 @@ def test_shares_of_a_dialogue() -> None:
     assert shown_turns([], "last_40") == []
 
 
-def test_repeats_become_one_score() -> None:
-    assert pooled([1, 2, None, 3], "mean") == (2, None)
-    assert pooled([1, 2, 2], "majority") == (2, None)
-    assert pooled([1, 2], "majority") == (None, "the answers are tied between 1, 2")
-    assert pooled([None, 2], "first")[0] is None
-    assert pooled([None, None], "mean") == (None, "no answer has a score")
-
-
 def test_self_agreement() -> None:
     told = self_agreement([1, 1, 0, None])
     assert told["repeats_std"] == pytest.approx(0.57735, abs=1e-5)
@@ -45,7 +31,7 @@ def test_self_agreement() -> None:
 
 
 def test_examples_are_lowest_median_and_highest() -> None:
-    shipped = load_examples("prompts/examples", DIMENSIONS)
+    shipped = load_examples("prompts/examples")
     three = chosen_examples(shipped, "empathy", 3, seed=0, without=None)
     assert [e.scores["empathy"] for e in three] == [0.0, 0.5, 1.0]
     assert [e.id for e in chosen_examples(shipped, "trust", 1, seed=0, without=None)] == [
@@ -53,25 +39,3 @@ def test_examples_are_lowest_median_and_highest() -> None:
     ]
     with pytest.raises(ConfigError, match="2 examples have a score for 'trust'"):
         chosen_examples(shipped, "trust", 3, seed=0, without="example-good")
-
-
-def test_examples_from_labelled_dialogues_are_brought_to_one_scale(tmp_path: Path) -> None:
-    rows = [
-        {
-            "id": f"d{k}",
-            "dialogue": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}],
-            "labels": {"trust": [k, k]},
-            "scales": {"trust": [1, 5]},
-        }
-        for k in (1, 2, 3, 3, 5)
-    ]
-    for i, row in enumerate(rows):
-        row["id"] = f"d{i}"
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    examples = load_examples(str(path), DIMENSIONS)
-    assert [e.scores["trust"] for e in examples] == [0.0, 0.25, 0.5, 0.5, 1.0]
-    drawn = {
-        chosen_examples(examples, "trust", 1, seed=seed, without=None)[0].id for seed in range(20)
-    }
-    assert drawn == {"d2", "d3"}  # both are at the median; which one is a draw

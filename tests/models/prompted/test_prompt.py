@@ -6,9 +6,8 @@ import pytest
 
 from medal_judges.config import build_config
 from medal_judges.errors import ConfigError
-from medal_judges.models.prompted.builder import PromptBuilder
+from medal_judges.models.prompted.builder import PromptBuilder, PromptView
 from medal_judges.models.prompted.prompt import Prompt, fill, load_prompt, resolve
-from medal_judges.models.prompted.view import PromptView
 from medal_judges.records.dialogue import Turn
 from medal_judges.records.dimension import load_rubric
 

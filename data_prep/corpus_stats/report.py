@@ -264,12 +264,9 @@ def write_report(stats: CorpusStatistics, folder: Path) -> Path:
     shares = [stats.figure(subset, d).estimate.value for subset in cells for d in stats.issues]
     top = max((value for value in shares if value is not None), default=0.0)
     overall = [d for d in stats.graded if d.name == OVERALL]
-    others = [d for d in [*stats.other_shares, *stats.graded] if d not in overall]
-    heat = heat_figure(stats, [*stats.issues, *overall], top)
-    maps: list[Block] = [] if heat is None else [heat]
-    if (more := heat_figure(stats, others, top)) is not None:
-        name = f"{len(others)} {'more ' if maps else ''}dimensions"
-        maps.append(Fold(name, [more], is_open=not maps))
+    # Issues and overall; all dimensions if the set has neither.
+    mapped = [*stats.issues, *overall] or [*stats.other_shares, *stats.graded]
+    heat = heat_figure(stats, mapped, top)
     maps_lead = (
         "Percent of the dialogues with the issue, chatbots by languages, and the mean of overall. "
         f"Orange is worse, blue is better. The deepest orange is {number(100 * top, 1)}% in every "
@@ -283,21 +280,16 @@ def write_report(stats: CorpusStatistics, folder: Path) -> Path:
 
     figures = {"heatmaps": heat, "issues": issues}
     drawn: dict[str, Figure | None] = {}
-    levels: dict[ScaledDimension, list[Block]] = {}
-    for dimension in stats.graded:
+    distribution: list[Block] = []
+    for dimension in overall or stats.graded:
         figure = level_figure(stats, dimension)
         if isinstance(figure, str):
-            levels[dimension] = [f"{stats.label(dimension)}: {DASH} {figure}."]
+            distribution.append(f"{stats.label(dimension)}: {DASH} {figure}.")
         else:
             drawn[stats.label(dimension)] = figure
             table = distribution_table(stats, dimension, stats.langs)
-            levels[dimension] = [figure, Fold("The numbers", [table])]
+            distribution += [figure, Fold("The numbers", [table])]
     figures |= dict(zip(unique_slugs(list(drawn)), drawn.values(), strict=True))
-    shown = overall or list(levels)
-    distribution = [block for d in shown for block in levels[d]]
-    if rest := [d for d in levels if d not in shown]:
-        blocks = [block for d in rest for block in levels[d]]
-        distribution.append(Fold(f"{len(rest)} more dimensions", blocks))
 
     by_head = [list(label_tables(stats, head, s, stats.graded)) for head, s in heads]
     labels = [block for tables in zip(*by_head, strict=True) for block in folded(tables, 1)]
@@ -312,7 +304,7 @@ def write_report(stats: CorpusStatistics, folder: Path) -> Path:
             "dialogues.",
             "Texts",
         ),
-        Section("heatmaps", "Chatbots by languages", maps, maps_lead),
+        Section("heatmaps", "Chatbots by languages", [heat] if heat else [], maps_lead),
         Section(
             "bars",
             "Issues by language",

@@ -12,14 +12,12 @@ import torch
 
 from medal_judges import Judge
 from medal_judges.models.embedding.config import EmbeddingConfig
-from medal_judges.models.embedding.judge import EmbeddingJudge
-from medal_judges.models.embedding.net import FittedNet
+from medal_judges.models.embedding.judge import EmbeddingJudge, FittedNet
 from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.hybrid.combination import MemberSelection
 from medal_judges.models.hybrid.config import MemberConfig
-from medal_judges.models.hybrid.judge import HybridJudge
+from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
 from medal_judges.models.hybrid.members import open_member
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.models.lora.generative import GenerativeLoraJudge

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -21,7 +22,6 @@ from medal_judges.models.base.turn_features import (
 )
 from medal_judges.models.batching import pad_rows
 from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.encoder.reply import HALVES, ReplyModel, context_of, contrast
 from medal_judges.models.special_tokens import SpecialTokens
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
@@ -29,7 +29,8 @@ from medal_judges.records.dimension import Dimension
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-
+Logits = dict[str, Tensor]
+_FEATURE_LIMIT = 4.0  # standard deviations; real logs hold 600-turn dialogues and pasted pages
 MARK = -1  # segment of the tokenizer's own marks and of padding
 
 
@@ -165,8 +166,73 @@ def collate_sequences(
     return ids, mask, segments
 
 
-Logits = dict[str, Tensor]
-_FEATURE_LIMIT = 4.0  # standard deviations; real logs hold 600-turn dialogues and pasted pages
+# Reactions: how the user reacts to an answer, and how a user would be expected to. An answer is
+# good if "Tell me more about that." is a likelier next turn than "That makes no sense." This is
+# DIET's idea of follow-ups on turn embeddings instead of a language model: user turns are compared
+# with positive and negative reactions, and for assistant turns a small model predicts the next user
+# turn. It learns from conversations alone, without ratings, and is cross-fitted over two halves of
+# the training groups.
+HALVES = 2  # each reply model learns from one half, and reads the other half in training
+_SHARPNESS = 10.0  # of the contrast on user turns; the reply model learns its own
+_VECTOR, _PRODUCT = 6.0, 60.0  # scale entries and products of entries to a similar size
+
+
+class ReplyModel(nn.Module):
+    """From an assistant turn, the two turns before it and its measures to a unit vector
+    near the user's next turn."""
+
+    def __init__(self, hidden: int, features: int, width: int) -> None:
+        super().__init__()
+        self.answer = nn.Linear(hidden, hidden, bias=False)
+        self.next_turn = nn.Linear(hidden, hidden, bias=False)
+        for layer in (self.answer, self.next_turn):  # begins as the identity
+            nn.init.zeros_(layer.weight)
+            layer.weight.data.diagonal().fill_(1.0)
+        self.context = nn.Sequential(
+            nn.Linear(4 * hidden + features, width),
+            nn.GELU(),
+            nn.Dropout(0.2),
+            nn.Linear(width, hidden),
+        )
+        last = self.context[3]
+        nn.init.zeros_(last.weight)  # type: ignore[arg-type]
+        nn.init.zeros_(last.bias)  # type: ignore[arg-type]
+        self.log_sharpness = nn.Parameter(torch.tensor(2.5))
+
+    def expect(self, now: Tensor, before: Tensor, earlier: Tensor, measures: Tensor) -> Tensor:
+        """Returns unit vectors [..., H] for unit turn vectors [..., H] and measures [..., F]."""
+        products = [_PRODUCT * now * before, _PRODUCT * now * earlier]
+        inputs = [_VECTOR * now, _VECTOR * before, *products, measures]
+        return functional.normalize(self.answer(now) + self.context(torch.cat(inputs, -1)), dim=-1)
+
+    def replies(self, vectors: Tensor) -> Tensor:
+        """Returns turn vectors [..., H] in the space of ``expect``."""
+        return functional.normalize(self.next_turn(vectors), dim=-1)
+
+    def contrast(self, expected: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+        """Returns the log-mean likelihood of positive less negative reactions [...]."""
+        sharpness = self.log_sharpness.exp()
+        return contrast(expected, self.replies(positive), self.replies(negative), sharpness)
+
+
+def contrast(
+    vectors: Tensor, positive: Tensor, negative: Tensor, sharpness: Tensor | float = _SHARPNESS
+) -> Tensor:
+    """Returns log mean exp(s cos) over ``positive`` [P, H] less that over ``negative`` [N, H]."""
+
+    def log_mean(reactions: Tensor) -> Tensor:
+        scores = vectors @ reactions.T * sharpness
+        return torch.logsumexp(scores, dim=-1) - math.log(len(reactions))
+
+    return log_mean(positive) - log_mean(negative)
+
+
+def context_of(unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns (turn, turn before, turn before that) of unit turn vectors [B, T, H]; a missing turn
+    is replaced by the first one, so that nothing is far away."""
+    before = torch.cat([unit[:, :1], unit[:, :-1]], dim=1)
+    earlier = torch.cat([unit[:, :2], unit[:, :-2]], dim=1)[:, : unit.shape[1]]
+    return unit, before, earlier
 
 
 class EncoderNet(nn.Module):

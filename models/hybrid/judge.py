@@ -58,13 +58,6 @@ class Blend:
         clipped: np.ndarray = np.clip(self.intercept + z @ self.weights[counted], 0.0, 1.0)
         return clipped
 
-    @classmethod
-    def mean(cls, weights: dict[str, float]) -> Blend:
-        """Returns the weighted mean of the members' unit scores, with nothing fitted."""
-        values = np.array(list(weights.values()), dtype=np.float64)
-        zeros, ones = np.zeros(len(values)), np.ones(len(values))
-        return cls(tuple(weights), zeros, ones, values / values.sum(), 0.0)
-
 
 class Combination(ABC):
     """A fitted way to combine members."""
@@ -230,7 +223,10 @@ class HybridJudge(Judge):
                 raise ValueError(f"choices name no member for {', '.join(missing)}")
             combination = MemberSelection({name: given.choices[name] for name in names})
         else:
-            combination = Stack(dict.fromkeys(names, Blend.mean(dict(given.weights or {}))))
+            shares = np.array(list((given.weights or {}).values()), dtype=np.float64)
+            zeros, ones = np.zeros(len(shares)), np.ones(len(shares))
+            mean = Blend(tuple(given.weights or {}), zeros, ones, shares / shares.sum(), 0.0)
+            combination = Stack(dict.fromkeys(names, mean))
         members = {name: open_member(name, member) for name, member in given.members.items()}
         return cls(members, combination, dimensions, name=given.name)
 

@@ -131,7 +131,7 @@ class LoraJudge(NetworkJudge):
         folder: Path, *, device: str | torch.device | None = None, dtype: str = "fp32"
     ) -> Judge:
         """Loads the judge saved in ``folder``, scoring or generative. Its base comes from the Hub's
-        cache (or the Hub) unless it was merged.
+        cache (or the Hub).
 
         Raises JudgeLoadError if weights are missing or any key of adapters or heads does not fit.
         """

@@ -27,7 +27,7 @@ from medal_judges.records.dimension import Dimension
 from .every_command import Files
 
 OVERALL = Dimension("overall", "ordinal", 1, 5)
-FAMILIES = ("embedding", "encoder", "lora", "generative", "merged", "hybrid")
+FAMILIES = ("embedding", "encoder", "lora", "generative", "hybrid")
 
 
 def _embedding(bert: Path) -> Judge:
@@ -55,14 +55,12 @@ def made_judges(
     base = str(tiny_llama)
     lora = LoraConfig(base=base, rank=4)
     writing = LoraConfig(base=base, rank=4, head="generative")
-    merged = LoraConfig(base=base, rank=4, merge=True)
     encoder = EncoderConfig(base=str(tiny_bert), max_tokens=64, width=16)
     judges: dict[str, Judge] = {
         "embedding": _embedding(tiny_bert),
         "encoder": EncoderJudge.create(encoder, [OVERALL]),
         "lora": LoraJudge.create(lora, [OVERALL], name="lora"),
         "generative": GenerativeLoraJudge.create(writing, [OVERALL], name="w", rubric="medal"),
-        "merged": LoraJudge.create(merged, [OVERALL], name="merged"),
     }
     folders = {name: judge.save_pretrained(place / name) for name, judge in judges.items()}
     folders["hybrid"] = _hybrid(folders["encoder"]).save_pretrained(place / "hybrid")

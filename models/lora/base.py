@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import torch
 
 ADAPTER, TOKENIZER = "adapter", "tokenizer"
+RUBRIC, PROMPT = "rubric.yaml", "prompt.yaml"  # of a generative judge
 
 
 def load_base(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import logging
 import os
@@ -30,13 +29,9 @@ from medal_judges.models.llm.server.wire import identity_in
 from medal_judges.models.llm.truncation import tokens_above
 from medal_judges.models.prompted.base import tells_likelihoods
 
+from . import architectures
+
 pytest.importorskip("openai", reason="the API's client is in the extra api")
-_SPEC = importlib.util.spec_from_file_location(
-    "architectures", Path(__file__).with_name("architectures.py")
-)
-assert _SPEC is not None and _SPEC.loader is not None
-architectures: Any = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(architectures)
 
 SECRET = "sk-" + "secret" * 5
 SCHEMA = {

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -173,17 +174,6 @@ class JobRunner(ABC, Generic[J]):
         answers are in the journal, and the same command resumes.
         """
 
-        def receiver(jobs: Sequence[J]) -> OnAnswer:
-            def on_answer(index: int, completion: Completion) -> None:
-                with self._lock:
-                    if self._closed:  # a server's late answer, after the run was stopped
-                        return
-                    self._receive(jobs[index], completion)
-                    if progress is not None:
-                        progress()
-
-            return on_answer
-
         try:
             if self.max_cost is not None:
                 self.agents.limit_cost(self.max_cost)
@@ -197,7 +187,11 @@ class JobRunner(ABC, Generic[J]):
                     break
                 before = self.requests + self.cached
                 calls = [
-                    (model, [self.request(job) for job in jobs], receiver(jobs))
+                    (
+                        model,
+                        [self.request(job) for job in jobs],
+                        partial(self._on_answer, jobs, progress),
+                    )
                     for model, jobs in by_model.values()
                 ]
                 limits = ask_all(calls, self.per_call)
@@ -208,6 +202,15 @@ class JobRunner(ABC, Generic[J]):
             with self._lock:
                 self._closed = True
             self.journal.sync()
+
+    def _on_answer(
+        self, jobs: Sequence[J], progress: Callable[[], None] | None, i: int, answer: Completion
+    ) -> None:
+        with self._lock:
+            if not self._closed:  # else a server's late answer, after the run was stopped
+                self._receive(jobs[i], answer)
+                if progress is not None:
+                    progress()
 
     def _receive(self, job: J, completion: Completion) -> None:
         agent, usage = self.agent(job), completion.usage

@@ -170,30 +170,34 @@ def heat_figure(
     maps = []
     for dimension in dimensions:
         issue, share = dimension in stats.issues, dimension in stats.shares
-        factor, digits = (100, 1) if share else (1, 2)
         means = [stats.figure(pair, dimension).estimate.value for pair in stats.pairs]
         known = [value for value in means if value is not None] or [0.0]
         # Without a scale, the colours span the means shown.
         low, high = dimension.scale or (min(known), max(known))
         high = top if issue else high
-
-        def cell(lang: str | None, chatbot: str | None) -> Cell:
-            e, n = stats.figure(Subset(lang, chatbot), dimension)  # noqa: B023
-            if e.value is None:
-                return e
-            tooltip = f"{n} row{'' if n == 1 else 's'}"
-            if e.low is not None and e.high is not None:
-                ends = (number(factor * end, digits) for end in (e.low, e.high))  # noqa: B023
-                tooltip = f"[{', '.join(ends)}], {tooltip}"
-            strength = (e.value - low) / (high - low) if high > low else 0.0  # noqa: B023
-            shown = number(factor * e.value, digits)  # noqa: B023
-            return Heat(shown, strength, "neg" if issue else "pos", tooltip, e.value)  # noqa: B023
-
         unit = ", mean" if not share else ", %" if issue else ", % at 1"
-        rows = [(x.label, *(cell(c.lang, x.chatbot) for c in columns)) for x in lines]
+        rows: list[Row] = []
+        for line in lines:
+            subsets = (Subset(column.lang, line.chatbot) for column in columns)
+            figures = (stats.figure(subset, dimension) for subset in subsets)
+            cells = (_heat_cell(e, n, low, high, share, issue) for e, n in figures)
+            rows.append((line.label, *cells))
         head = ("Chatbot", *(column.label for column in columns))
         maps.append(Table(f"{stats.label(dimension)}{unit}", head, rows, style="heat small"))
     return Figure(f"{stats.name}: chatbots by languages", maps)
+
+
+def _heat_cell(e: Estimate, n: int, low: float, high: float, share: bool, issue: bool) -> Cell:
+    if e.value is None:
+        return e
+    factor, digits = (100, 1) if share else (1, 2)
+    tooltip = f"{n} row{'' if n == 1 else 's'}"
+    if e.low is not None and e.high is not None:
+        ends = (number(factor * end, digits) for end in (e.low, e.high))
+        tooltip = f"[{', '.join(ends)}], {tooltip}"
+    strength = (e.value - low) / (high - low) if high > low else 0.0
+    shown = number(factor * e.value, digits)
+    return Heat(shown, strength, "neg" if issue else "pos", tooltip, e.value)
 
 
 def issue_figure(stats: CorpusStatistics) -> Figure | None:

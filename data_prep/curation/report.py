@@ -170,10 +170,7 @@ def write_report(curation: Curation, folder: Path) -> None:
     balances = curation.balances
     record = {
         "facts": dict(curation.facts),
-        "left_out": [
-            {"lang": lang, "reason": reason, "dialogues": count}
-            for (lang, reason), count in _left_out_counts(curation)
-        ],
+        "left_out": len(curation.left_out),
         "languages": balances,
     }
     text = json.dumps(record, ensure_ascii=False, indent=1) + "\n"
@@ -268,14 +265,10 @@ def _misses(curation: Curation, balance: dict[str, Any]) -> list[tuple[str, dict
     ]
 
 
-def _left_out_counts(curation: Curation) -> list[tuple[tuple[str, str], int]]:
-    """((language, reason), dialogues), sorted."""
-    return sorted(Counter((out["lang"], out["reason"]) for out in curation.left_out).items())
-
-
 def _left_out(curation: Curation) -> list[str]:
     """How many dialogues were no candidates, and why."""
+    counts = Counter((out["lang"], out["reason"]) for out in curation.left_out)
     return [
         f"left out: {count} in {lang}, {reason.replace('_', ' ')} (left_out.jsonl)"
-        for (lang, reason), count in _left_out_counts(curation)
+        for (lang, reason), count in sorted(counts.items())
     ]

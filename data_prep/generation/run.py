@@ -124,20 +124,17 @@ def _read_record(path: Path) -> dict[str, Any]:
 def _require_same(folder: Path, there: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raise MedalError if ``now`` makes other dialogues than ``there``. Chatbots, languages and
     contexts may be added. The country of a context is no part of its id, so it is compared too."""
-    problems = []
     for part in _PARTS:
         for name, old in there[part].items():
+            problem = f"{name}: {old!r} there, {now[part].get(name)!r} now"
             if name not in now[part]:
-                problems.append(f"{part}: {name} is not in this run any more")
-            elif now[part][name] != old:
-                problems.append(f"{part}: {name}: {old!r} there, {now[part][name]!r} now")
-    if problems:
-        more = [f"and {len(problems) - 5} more"] if len(problems) > 5 else []
-        listed = "\n    ".join([*problems[:5], *more])
-        raise MedalError(
-            f"{folder} was made with other settings:\n    {listed}",
-            hint="give another --out, or start again from the beginning with --overwrite",
-        )
+                problem = f"{name} is not in this run any more"
+            elif now[part][name] == old:
+                continue
+            raise MedalError(
+                f"{folder} was made with other settings: {part}: {problem}",
+                hint="give another --out, or start again from the beginning with --overwrite",
+            )
 
 
 # Settings that say where a model is served and how fast, but change no dialogue.

@@ -135,7 +135,6 @@ class PairQuestion(JsonJob):
             "question": self.asked,
             "first": first,
             "second": second,
-            "choices": '"A" or "B"',
         }
         # The reason comes first: a choice that follows from it is better than one it defends.
         properties = {
@@ -167,9 +166,9 @@ def result_of(*answers: Answer) -> Literal["win", "tie", "loss"] | None:
 
 def comparer(config: CompareConfig, **options: Any) -> JsonRunner:
     """The runner that compares; ``options`` as for JsonRunner."""
-    placeholders = ("language", "country", "question", "first", "second", "choices")
+    shown = ("language", "country", "question", "first", "second")
     what = "native against translated"
-    return JsonRunner(config, what, placeholders, prompts=config.criteria, **options)
+    return JsonRunner(config, what, shown, prompts=config.criteria, **options)
 
 
 def pair_questions(config: CompareConfig, pairs: Sequence[NativePair]) -> list[PairQuestion]:

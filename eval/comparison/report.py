@@ -34,7 +34,6 @@ _TERMS = {
     "its error on the labelled ones. Labelled dialogues count as a random sample of each system's.",
     "Rank · group": "The ranks that a system may have; all of this page are right together in 95 "
     "of 100 comparisons. Systems that share a letter cannot be told apart (p above 0.05).",
-    "Difference": "The first minus the second, with its 95% interval.",
     "Compared": "Paired in the contexts that both have, by the difference in each, or else "
     "unpaired; then the dialogues of the first and of the second.",
     "Won · tied · lost": "By the first, by the judge: of the contexts that both have, or in "

@@ -227,17 +227,6 @@ def test_verdicts_that_come_later_move_rows_and_labels_follow(
         assert (out / f"{name}.jsonl").read_bytes() == (whole / f"{name}.jsonl").read_bytes()
 
 
-def test_verdicts_of_a_run_begun_anew_do_not_stay(
-    serve: Callable[..., Any], tmp_path: Path
-) -> None:
-    file, out, server = write(tmp_path / "in.jsonl", [row("a")]), tmp_path / "out", serve()
-    medal(*words(file, out, server))
-    assert (out / "user_judgements.jsonl").exists()
-    medal(*words(file, out, server, "--no-user-check", "--overwrite"))
-    assert not (out / "user_judgements.jsonl").exists()
-    assert len(rows_of(out, "labelled")) == 1
-
-
 def test_earlier_labels_are_kept_apart_or_refused(
     serve: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -54,17 +54,6 @@ def test_which_of_equals_is_taken_depends_on_the_seed_alone() -> None:
     assert all(150 < count < 250 for count in taken.values())
 
 
-def test_a_dialogue_with_two_issues_counts_for_both() -> None:
-    rows = [
-        candidate("both", "unsafe", "repetitive", level=2),
-        candidate("c1", level=4),
-        candidate("c2", level=4),
-    ]
-    found = chosen(rows, 2)
-    assert ids(found)[0] in ("both", "c1", "c2") and "both" in ids(found)
-    assert len(set(ids(found)) & {"c1", "c2"}) == 1
-
-
 def test_contexts_not_chosen_yet_are_preferred() -> None:
     rows = [candidate(f"c{i}", group=f"g{i % 4}") for i in range(40)]
     assert {pick.candidate.group for pick in chosen(rows, 4)} == {"g0", "g1", "g2", "g3"}

@@ -86,14 +86,6 @@ def test_the_order_of_the_file_changes_nothing(pool: Path, tmp_path: Path) -> No
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-def test_a_language_does_not_change_anothers_selection(pool: Path, tmp_path: Path) -> None:
-    curate(pool, "--out", tmp_path / "all", "--n", 15)
-    curate(pool, "--out", tmp_path / "fr", "--n", 15, "--lang", "fr")
-    everything = read_labelled(tmp_path / "all" / "selection.jsonl")
-    french = [row.id for row in everything if row.dialogue.lang == "fr"]
-    assert french == [row.id for row in read_labelled(tmp_path / "fr" / "selection.jsonl")]
-
-
 def test_missing_labels_are_left_out_and_counted(tmp_path: Path) -> None:
     rows = [labelled("a"), labelled("b", overall=None), labelled("c", labels={"unsafe": [None]})]
     printed = curate(write(tmp_path / "in.jsonl", *rows), "--out", tmp_path / "o", "--n", 3)

@@ -50,17 +50,3 @@ def test_balanced_weights_count_every_dialogue_once_on_average() -> None:
             total[c.candidate.id] += c.weight
     for c in pool:
         assert total[c.id] / seeds == pytest.approx(1, abs=0.15)
-
-
-def test_stated_chances_are_how_often_a_dialogue_is_chosen() -> None:
-    """Frequencies over seeds against the chances, within five standard errors."""
-    pool = [candidate(f"c{i}") for i in range(40)]
-    seeds = 2000
-    counts: Counter[str] = Counter()
-    for seed in range(seeds):
-        chosen = select("random", pool, 10, READING, seed=seed)
-        assert len(chosen) == 10 == len({c.candidate.id for c in chosen})
-        assert {c.chance for c in chosen} == {0.25} and {c.weight for c in chosen} == {4}
-        counts.update(c.candidate.id for c in chosen)
-    error = 5 * (0.25 * 0.75 / seeds) ** 0.5
-    assert all(abs(counts[c.id] / seeds - 0.25) < error for c in pool)

@@ -58,7 +58,6 @@ ENTRANCES = {
     "cli.__main__",
     "inference.__main__",
     "training.__main__",
-    "training.train",
 }
 
 

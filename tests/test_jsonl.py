@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 from medal_judges.errors import DataError, RecordError
-from medal_judges.reading.dialogues import read_dialogues, read_labelled
+from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.reading.report import ReadingReport
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
@@ -67,21 +66,6 @@ def test_real_logs_load_and_come_back_the_same(name: str, ending: str, tmp_path:
     wanted = ODD[name].get("dialogue")
     if wanted is not None:
         assert [t.content for t in found.turns] == [t["content"] for t in wanted]
-
-
-def test_unknown_language_is_kept_and_a_missing_one_is_undetermined(tmp_path: Path) -> None:
-    rows = [line("a", lang=" TLH "), line("b", lang=None), line("c", lang=" ")]
-    found = list(read_dialogues(write(tmp_path / "in.jsonl", *rows)))
-    assert [d.lang for d in found] == ["tlh", "und", "und"]
-
-
-def test_crlf_byte_order_mark_blank_lines_and_no_last_line_break(tmp_path: Path) -> None:
-    path = tmp_path / "in.jsonl"
-    path.write_bytes(f"\ufeff{line('a')}\r\n\r\n   \r\n{line('b')}".encode())
-    assert [d.id for d in read_dialogues(path)] == ["a", "b"]
-    zipped = tmp_path / "in.jsonl.gz"
-    zipped.write_bytes(gzip.compress(path.read_bytes()))
-    assert [d.id for d in read_dialogues(zipped)] == ["a", "b"]
 
 
 def test_standard_input_is_read_as_a_file_is() -> None:
@@ -155,31 +139,6 @@ def test_a_broken_line_is_named_or_skipped(broken: str, tmp_path: Path) -> None:
     assert reading.messages == [caught.value.message]
 
 
-def test_an_emoji_as_a_pair_of_escapes_is_no_lone_surrogate(tmp_path: Path) -> None:
-    row = line(dialogue=talk("a", "X"), meta={"k": "X"}).replace("X", r"\ud83d\ude00")
-    (found,) = read_dialogues(write(tmp_path / "in.jsonl", row))
-    assert found.turns[1].content == found.meta["k"] == "😀"
-
-
-def test_bytes_that_are_not_utf8_name_their_line(tmp_path: Path) -> None:
-    path = tmp_path / "in.jsonl"
-    latin = line("b", dialogue=talk("a", "caf\u00e9")).encode("latin-1")
-    path.write_bytes(line("a").encode() + b"\n" + latin + b"\n" + line("c").encode() + b"\n")
-    with pytest.raises(DataError, match=r"in\.jsonl:2: .*UTF-8 \(it is not at character \d+\)"):
-        list(read_dialogues(path))
-    reading = ReadingReport()
-    assert [d.id for d in read_dialogues(path, reading=reading)] == ["a", "c"]
-    assert reading.count == 1
-
-
-def test_duplicate_ids_are_numbered(tmp_path: Path) -> None:
-    path = write(tmp_path / "in.jsonl", line("a"), line("b"), line("a"))
-    reading = ReadingReport()
-    assert [d.id for d in read_dialogues(path, reading=reading)] == ["a", "b", "a#2"]
-    assert [d.id for d in read_labelled(path)] == ["a", "b", "a#2"]
-    assert (reading.count, reading.numbered) == (0, 1)
-
-
 def test_one_judgement_for_an_id_and_turn(tmp_path: Path) -> None:
     first, second = Judgement("a", "j", {"overall": 3.0}), Judgement("a", "j", {}, turn=1)
     path = tmp_path / "out.jsonl"
@@ -188,14 +147,6 @@ def test_one_judgement_for_an_id_and_turn(tmp_path: Path) -> None:
     write_records(path, [first, second, second])
     with pytest.raises(DataError, match=":3: field 'id'"):
         list(read_judgements(path))
-
-
-def test_skipped_counts_all_and_lists_the_first(tmp_path: Path) -> None:
-    path = write(tmp_path / "in.jsonl", *["{"] * 30, line("a"), *["{}"] * 20)
-    reading = ReadingReport(keep=4)
-    assert [d.id for d in read_dialogues(path, reading=reading)] == ["a"]
-    assert reading.count == 50
-    assert [m.split(": ")[0] for m in reading.messages] == [f"{path}:{n}" for n in (1, 2, 3, 4)]
 
 
 def test_reading_streams(tmp_path: Path) -> None:
@@ -243,11 +194,6 @@ def test_garbled_blocks_are_no_escaping_zlib_error(tmp_path: Path) -> None:
         list(read_dialogues(tmp_path / "in.jsonl.gz"))
 
 
-def test_a_file_that_only_claims_to_be_gzip(tmp_path: Path) -> None:
-    path = write(tmp_path / "in.jsonl.gz", line())
-    assert [d.id for d in read_dialogues(path)] == ["a"]  # it is read as what it is
-
-
 @pytest.mark.parametrize("name", ["none.jsonl", "none.jsonl.gz", ""])
 def test_no_such_file(name: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no such file|is a folder"):
@@ -282,10 +228,3 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(name: str, tmp_path
 def test_what_could_not_be_read_is_not_written(value: object) -> None:
     with pytest.raises(RecordError, match="'z'"):
         to_line({"id": "z", "meta": {"v": value}})
-
-
-def test_lines_are_utf8_with_one_line_break() -> None:
-    written = to_line(Dialogue("é", (Turn("user", "a\r\nb\n😀"),)))
-    assert written.count("\n") == 1 and written.endswith("}\n")
-    assert "é" in written and "😀" in written
-    assert json.loads(io.StringIO(written).readline())["dialogue"][0]["content"] == "a\r\nb\n😀"

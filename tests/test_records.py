@@ -16,9 +16,8 @@ from medal_judges.records.judgement import (
     known_details,
     parse_judgement,
     rescaled_details,
-    unscored,
 )
-from medal_judges.records.labelled import LabelledDialogue, Rating, mean, parse_labelled, rescale
+from medal_judges.records.labelled import Rating, mean, parse_labelled, rescale
 
 TURNS = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}]
 
@@ -36,19 +35,13 @@ BAD_LABELLED: dict[str, tuple[dict[str, Any], str, str]] = {
     "level": ({"level": "word"}, "level", "'dialogue' or 'turn'"),
     "labels no object": ({"labels": [1]}, "labels", "object of dimension"),
     "label true": ({"labels": {"unsafe": [True]}}, "labels.unsafe", "one per annotator"),
-    "label bare false": ({"labels": {"unsafe": False}}, "labels.unsafe", "one per annotator"),
     "label text": ({"labels": {"overall": ["3"]}}, "labels.overall", "one per annotator"),
-    "label nested": ({"labels": {"overall": [[3]]}}, "labels.overall", "one per annotator"),
     "label NaN": ({"labels": {"overall": [float("nan")]}}, "labels.overall", "finite"),
-    "label infinite": ({"labels": {"overall": [1e999]}}, "labels.overall", "finite"),
     "label huge": ({"labels": {"overall": [10**400]}}, "labels.overall", "1e308"),
     "off the scale": ({"scales": {"overall": [0, 2]}}, "labels.overall", "from 0 to 2"),
     "scale upside down": ({"scales": {"overall": [5, 1]}}, "scales.overall", "lowest, highest"),
     "scale of one": ({"scales": {"overall": [5]}}, "scales.overall", "lowest, highest"),
-    "scale of flags": ({"scales": {"overall": [False, True]}}, "scales.overall", "lowest"),
-    "scale huge": ({"scales": {"overall": [0, 10**400]}}, "scales.overall", "1e308"),
     "split a number": ({"split": 1}, "split", "a text or null"),
-    "split a list": ({"split": ["train"]}, "split", "a text or null"),
     "group a list": ({"group": ["x"]}, "group", "a text or null"),
     "aggregated text": ({"aggregated": "false"}, "aggregated", "true or false"),
 }
@@ -66,14 +59,10 @@ BAD_JUDGEMENT: dict[str, tuple[Any, str, str]] = {
     "no object": ([], "(line)", "a JSON object"),
     "no scores": (judged(scores=None), "scores", "an object of dimension"),
     "score text": (judged(scores={"overall": "3"}), "scores.overall", "a finite number"),
-    "score true": (judged(scores={"overall": True}), "scores.overall", "a finite number"),
     "score NaN": (judged(scores={"overall": float("nan")}), "scores.overall", "a finite number"),
-    "score huge": (judged(scores={"overall": 10**400}), "scores.overall", "1e308"),
-    "turn true": (judged(turn=True), "turn", "a whole number"),
     "turn a fraction": (judged(turn=1.0), "turn", "a whole number"),
     "turn below 0": (judged(turn=-1), "turn", "a whole number"),
     "truncated text": (judged(truncated_turns="many"), "truncated_turns", "a whole number"),
-    "truncated false": (judged(truncated_turns=False), "truncated_turns", "a whole number"),
     "judge a number": (judged(judge=3), "judge", "a text"),
     "failure a list": (judged(failure=["x"]), "failure", "a text"),
     "explanation broken": (judged(explanation="\ud800"), "explanation", "surrogate"),
@@ -81,11 +70,6 @@ BAD_JUDGEMENT: dict[str, tuple[Any, str, str]] = {
     "distributions": (judged(distributions={"overall": 1}), "distributions.overall", "a list"),
     "usage no amount": (judged(usage={"expected_overall": 3}), "usage.expected_overall", "money"),
     "contributions": (judged(contributions=[1]), "contributions", "an object"),
-    "contributions bare": (
-        judged(contributions={"overall": [1]}),
-        "contributions.overall",
-        "an object",
-    ),
     "contributions unit": (
         judged(contributions={"overall": {"turns": [], "baseline": 0, "unit": "points"}}),
         "contributions.overall.unit",
@@ -95,16 +79,6 @@ BAD_JUDGEMENT: dict[str, tuple[Any, str, str]] = {
         judged(details={"overall": {"expectd": 3}}),
         "details.overall.expectd",
         "one of value, expected",
-    ),
-    "details text": (
-        judged(details={"overall": {"spread": "wide"}}),
-        "details.overall.spread",
-        "a finite number",
-    ),
-    "details repeats": (
-        judged(details={"overall": {"repeats": 3}}),
-        "details.overall.repeats",
-        "a list",
     ),
 }
 
@@ -148,11 +122,6 @@ def test_a_judgement_comes_back_from_its_line() -> None:
     assert whole.contributions["overall"].value == 3.5
 
 
-def test_usage_holds_amounts_and_nothing_else() -> None:
-    with pytest.raises(ValueError, match="usage has no 'raw_overall'"):
-        Judgement("a", "j", {"overall": 3.0}, usage={"raw_overall": -2.0})
-
-
 def test_details_and_contributions_follow_a_change_of_scale() -> None:
     five, hundred = Dimension("a", "ordinal", 1, 5), Dimension("b", "continuous", 0, 100)
     told = known_details(
@@ -165,13 +134,6 @@ def test_details_and_contributions_follow_a_change_of_scale() -> None:
     assert moved == Contributions((12.5, -25.0), 50.0)
     logits = Contributions((0.5,), 0.0, "logit")
     assert logits.rescaled(five, hundred) == logits
-
-
-def test_unscored_has_a_reason_and_no_number() -> None:
-    judgement = unscored("a", "j", ["overall", "unsafe"], "no assistant turn")
-    assert judgement.scores == {"overall": None, "unsafe": None}
-    assert judgement.failure == "no assistant turn" and not judgement.scored
-    assert not Judgement("a", "j", {}).scored  # nothing asked is nothing scored
 
 
 def test_a_labelled_dialogue_comes_back_from_its_line() -> None:
@@ -202,11 +164,6 @@ def test_what_a_labelled_line_may_leave_out() -> None:
     assert row.rating("unsafe") is None  # absent is missing, not 0
     bare = parse_labelled({"id": "b", "dialogue": TURNS})
     assert bare.labels == {} and bare.group == "b" and list(bare.ratings()) == []
-
-
-def test_ratings_keep_every_annotator() -> None:
-    row = parse_labelled(labelled(level="turn", scales={"overall": [1, 5]}))
-    assert row.rating("overall") == Rating("a", 1, "overall", (3.0, None), (1.0, 5.0), False)
 
 
 @pytest.mark.parametrize(
@@ -271,10 +228,3 @@ def test_the_eight_issues_of_medal() -> None:
         "incoherent", "irrelevant", "nonfactual",
     }  # fmt: skip
     assert {d.name for d in load_rubric("medal")} - names == {"other", "overall"}
-
-
-def test_labels_of_other_text_types_do_not_pass_as_a_row() -> None:
-    with pytest.raises(RecordError, match="object"):
-        parse_labelled("a text")
-    row = LabelledDialogue(Dialogue("a", (Turn("user", "x"),)), {}, {})
-    assert row.turn is None

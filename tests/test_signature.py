@@ -46,11 +46,6 @@ def test_a_value_that_would_forge_a_pair_is_refused(name: str) -> None:
         Signature(name)
 
 
-def test_a_seed_that_is_no_number_is_an_error() -> None:
-    with pytest.raises(MedalError, match="'many'"):
-        Signature.parse("judge:x|seed:many")
-
-
 def test_tables_refuse_to_mix_data_or_dimension() -> None:
     one = Signature("a", data="fed", dimension="overall")
     require_comparable([])

@@ -157,14 +157,6 @@ class Systems:
                 texts[i] = _text(metadata_of(dialogue, [name])[name])
         if required and not any(texts.values()):
             hint = f"scores keep it with: medal score --keep {name}"
-            known = {str(c) for c in self.frame["meta"].columns} if "meta" in self.frame else set()
-            for dialogue in self.row("dialogue"):
-                if isinstance(dialogue, Dialogue):
-                    known |= {*dialogue.meta, *dialogue.context}
-                    known |= {f"models.{speaker}" for speaker in dialogue.models}
-                    known |= {"chatbot"} if dialogue.chatbot is not None else set()
-            if known:
-                hint = f"rows have: {', '.join(sorted(known))}; {hint}"
             raise MedalError(f"no row has a value of {name!r}", hint=hint)
         return self.frame.index.to_series().map(texts)
 
@@ -225,11 +217,8 @@ def read_systems(
             frames.append(_rows(name, frame, known))
     if len(judges) > 1:
         (first, where), (other, there) = list(judges.items())[:2]
-        one, two = (dict(part.split(":", 1) for part in text.split("|")) for text in (first, other))
-        apart = [key for key in {**one, **two} if one.get(key) != two.get(key)]
-        listed = "; ".join(f"{key}: {one.get(key)} and {two.get(key)}" for key in apart)
         raise MedalError(
-            f"{where} and {there} were scored by different judges ({listed})",
+            f"{where} and {there} were scored by different judges ({first} and {other})",
             hint="score both with one judge and setting: medal score, or --judge with the chats",
         )
     frame = pandas.concat(frames, ignore_index=True) if frames else None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from medal_judges.config import Config, build_config, option, read_yaml
 from medal_judges.data_prep.perturbation.edit import LANGUAGES
@@ -61,7 +61,6 @@ class TrialConfig(Config):
     of the eight shipped conversations, in each of ``languages``. ``per_check``: maximum pairs of
     each check (None: no limit). ``checks``: names of checks or groups (empty: all). ``doses``:
     strengths of an injected issue. ``texts``: further files like configs/trial/texts.yaml.
-    ``turn_level``: pairs that are also scored turn by turn.
     """
 
     seed: int = Field(default=0, ge=0)
@@ -74,7 +73,6 @@ class TrialConfig(Config):
     checks: tuple[str, ...] = ()
     doses: tuple[int, ...] = (1, 2, 3)
     texts: tuple[str, ...] = ()
-    turn_level: int = Field(default=12, ge=0)
     bounds: str = "trial/bounds"
 
     def wants(self, check: str, group: str) -> bool:
@@ -92,12 +90,6 @@ class Bound(Config):
     red: float
     size: bool = False
     why: str
-
-    @model_validator(mode="after")
-    def _apart(self) -> Bound:
-        if self.green == self.red:
-            raise ValueError("green and red must differ")
-        return self
 
     def verdict(self, estimate: Estimate) -> Verdict:
         """Returns green or amber by the value; red only if the interval is also beyond green."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from ipaddress import ip_address
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -66,7 +65,7 @@ class OpenAILLM(Config):
     ``reasoning``: the model thinks first, so its answers get MEDAL's 32,768 tokens (section 5.3.1);
     ``reasoning_effort`` is sent unchanged and, except for ``none``, implies it. ``max_cost``: limit
     in US dollars, by the file ``prices``. ``tokenizer``: hub id or folder of the model's tokenizer;
-    with it likelihoods use its chat template, without it a plain transcript. ``cache``:
+    likelihoods need its chat template. ``cache``:
     false, or a folder for the cached answers.
     """
 
@@ -133,16 +132,6 @@ def llm_config(setting: object) -> LLMConfig:
             hint=f"known: {', '.join(sorted(BACKENDS))}",
         )
     kind = BACKENDS[given["backend"]]
-    for key in map(str, given.keys() - kind.model_fields.keys()):
-        if others := [name for name, other in BACKENDS.items() if key in other.model_fields]:
-            raise ConfigError(
-                f"llm.{key} is a setting of the backend {' and '.join(others)}, and "
-                f"{name} uses {given['backend']}",
-                hint=f"llm.backend={others[0]} llm.model=NAME, or leave llm.{key} out",
-            )
-        # vLLM's engine takes any other key: one that is nearly one of ours is refused here.
-        if kind is VLLMLLM and (near := get_close_matches(key, kind.model_fields, 1, 0.8)):
-            raise ConfigError(f"llm: unknown key {key!r}; did you mean {near[0]!r}?")
     return build_config(kind, given, where="llm")
 
 

@@ -27,7 +27,7 @@ from medal_judges.training.families.hybrid import (
     fit_hybrid,
     mean_of,
 )
-from medal_judges.training.rows.examples import TrainingExample
+from medal_judges.training.rows import TrainingExample
 
 from ..conftest import WORDS
 

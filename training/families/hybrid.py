@@ -33,7 +33,7 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import content_hash
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.rows.examples import TrainingExample
+from medal_judges.training.rows import TrainingExample
 
 FOLDS = 5
 # With standardised scores and n rows, a penalty of n halves the weight of a lone member.

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.pages import page_text
 from typer.testing import CliRunner
 
 from medal_judges import CompareOptions, MedalError
@@ -148,9 +147,8 @@ def test_one_file_by_chatbot_and_by_a_column(write: Write) -> None:
     by_version = {"by": "version", "dimensions": ["overall"]}
     found = compare([file], **by_version, judge="length")
     assert found.systems == ["1.0", "2.0"] and found.on("overall").pairs[0].apart
-    with pytest.raises(MedalError, match="no row has a value of 'user'") as caught:
+    with pytest.raises(MedalError, match="no row has a value of 'user'"):
         compare(file, by="user", judge="length")
-    assert "chatbot, models.assistant, version" in str(caught.value.hint)
     one = write("one.jsonl", rows[:20])
     with pytest.raises(MedalError, match="all rows have the chatbot 'a': nothing to compare"):
         compare(one, **options, judge="length")
@@ -274,13 +272,6 @@ def test_lower_is_better_for_an_issue(write: Write) -> None:
     assert found.verdicts()[0].startswith("unsafe: good is better than bad by")
 
 
-def test_chats_whose_language_nobody_knows_have_no_table_of_their_own(write: Write) -> None:
-    rows = [chat(f"c{i}", f"Hi {i}", "ja " * (i % 6), ("en", "und")[i % 2]) for i in range(20)]
-    files = {system: write(f"{system}.jsonl", rows) for system in "xy"}
-    found = compare(files, dimensions=["overall"], judge="length")
-    assert found.languages == [] and found.comparisons == 1
-
-
 def test_languages_and_what_one_system_lacks(write: Write) -> None:
     def rows(system: str, german: int) -> list[dict[str, object]]:
         return [
@@ -380,16 +371,6 @@ def test_the_command_writes_page_tables_and_record(write: Write, tmp_path: Path)
         systems = list(csv.DictReader(stream))
     assert [row["System"] for row in systems] == ["v2", "old one"]
     assert (out / "figures" / "systems-overall-all.png").stat().st_size > 2000
-
-
-def test_hostile_names_do_no_harm(write: Write) -> None:
-    name = "<script>alert(1)\x1b[31m"
-    files = {
-        name: write("a.jsonl", scores(draw(9, 3, 0), "a")),
-        "b": write("b.jsonl", scores(draw(9, 3, 1), "b")),
-    }
-    page = page_text(lambda out: write_comparison(compare(files), out))
-    assert "<script>alert" not in page
 
 
 def test_chats_and_labels_as_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,12 +125,12 @@ def test_the_base_under_an_adapter_is_in_the_revision(
 
 
 def test_a_saved_judge_keeps_nothing_of_the_one_before(judge_folder: Copy) -> None:
-    """An adapter is saved over a merged judge: its old model would be read instead."""
-    place = judge_folder("merged")
+    """A judge is saved over another family's: its old weights would be read instead."""
+    place = judge_folder("encoder")
     (place / "notes.txt").write_text("kept")
     adapter = Judge.from_pretrained(judge_folder("lora"))
     adapter.save_pretrained(place)
-    assert not (place / "model").exists() and (place / "notes.txt").exists()
+    assert not (place / "model.safetensors").exists() and (place / "notes.txt").exists()
     assert revision(place) == adapter.signature().revision
 
 

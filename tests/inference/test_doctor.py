@@ -91,9 +91,8 @@ def test_write_is_for_judges_without_golden_scores(folder: Path) -> None:
 
 
 def test_a_hybrid_is_given_what_its_folder_may_not_hold(tmp_path: Path) -> None:
-    from medal_judges.models.hybrid.combination import MemberSelection
     from medal_judges.models.hybrid.config import MemberConfig
-    from medal_judges.models.hybrid.judge import HybridJudge
+    from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
     from medal_judges.models.hybrid.members import open_member
     from medal_judges.records.dimension import Dimension
 

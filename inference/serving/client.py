@@ -113,8 +113,8 @@ class Client:
 
         Raises ServiceError for what the server refuses, or if it cannot be reached.
         """
-        for body, rows in _bodies(dialogues, level, dimensions, unknown_language):
-            yield from _judgements(self._ask("POST", "/score", body), rows)
+        for body in _bodies(dialogues, level, dimensions, unknown_language):
+            yield from map(parse_judgement, self._ask("POST", "/score", body)["judgements"])
 
     def judge(self) -> dict[str, Any]:
         """Returns signature, family, dimensions and languages of the server's judge."""
@@ -172,8 +172,8 @@ class AsyncClient:
 
 def _bodies(
     dialogues: Iterable[Row], level: str, dimensions: Sequence[str] | None, policy: str | None
-) -> Iterator[tuple[bytes, list[dict[str, Any]]]]:
-    """Yields requests, each with its rows. Raises RecordError for text that is no valid Unicode."""
+) -> Iterator[bytes]:
+    """Yields requests. Raises RecordError for text that is no valid Unicode."""
     asked: dict[str, Any] = {"level": level}
     if dimensions is not None:
         asked["dimensions"] = list(dimensions)
@@ -185,22 +185,12 @@ def _bodies(
         row = dialogue.to_record() if isinstance(dialogue, Dialogue) else dict(dialogue)
         own = len(to_line(row).encode())
         if rows and (len(rows) == _ROWS or size + own > _BYTES):
-            yield to_line({**asked, "dialogues": rows}).encode(), rows
+            yield to_line({**asked, "dialogues": rows}).encode()
             rows, size = [], 0
         rows.append(row)
         size += own
     if rows:
-        yield to_line({**asked, "dialogues": rows}).encode(), rows
-
-
-def _judgements(answer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[Judgement]:
-    """Returns the judgements of an answer. Raises ServiceError if they are of other rows."""
-    judged = [parse_judgement(record) for record in answer["judgements"]]
-    given = list(dict.fromkeys(judgement.id for judgement in judged))
-    asked = list(dict.fromkeys(str(row["id"]) for row in rows if row.get("id") is not None))
-    if len(asked) == len(rows) and given != asked:
-        raise ServiceError("the server's answer is about other dialogues")
-    return judged
+        yield to_line({**asked, "dialogues": rows}).encode()
 
 
 def _refused(answer: httpx.Response) -> ServiceError:

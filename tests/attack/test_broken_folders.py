@@ -181,21 +181,6 @@ def test_config_fields_of_another_type_or_missing(family: str, copy_of: Copy) ->
         outcome(family, folder)
 
 
-@NIGHTLY
-def test_files_of_another_judge(judge_folder: Copy, made_judges: dict[str, Path]) -> None:
-    for family in FAMILIES:
-        for other in (each for each in FAMILIES if each != family):
-            folder = judge_folder(family)
-            for path in files(folder):
-                same = made_judges[other] / path.relative_to(folder)
-                if same.is_file() and same.read_bytes() != path.read_bytes():
-                    data = path.read_bytes()
-                    shutil.copyfile(same, path)
-                    outcome(family, folder)
-                    path.write_bytes(data)
-            shutil.rmtree(folder)
-
-
 class Bomb:
     def __init__(self, witness: Path) -> None:
         self.witness = str(witness)

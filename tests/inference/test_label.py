@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 pytest.importorskip("openai", reason="the API's client is in the extra api")
 
 from medal_judges.cli.label import label
-from medal_judges.errors import CoverageError, MedalError
+from medal_judges.errors import MedalError
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.labelled import LabelledDialogue
@@ -143,21 +143,6 @@ def test_what_the_user_judge_is_asked(serve: Callable[..., Any], tmp_path: Path)
     assert first["model"] == second["model"] == "gpt-4.1-2025-04-14"
 
 
-def test_a_second_run_asks_nothing_and_writes_the_same(
-    serve: Callable[..., Any], tmp_path: Path
-) -> None:
-    server, out = serve(), tmp_path / "out"
-    file = write(tmp_path / "in.jsonl", MIXED)
-    arguments = words(file, out, server, "--min-coverage", "0")
-    medal(*arguments)
-    asked, written = server.total("answered"), {n: (out / f"{n}.jsonl").read_bytes() for n in FILES}
-    assert asked == 6 + 4
-    medal(*arguments)
-    medal(*arguments, "--overwrite")
-    assert server.total("answered") == asked
-    assert written == {n: (out / f"{n}.jsonl").read_bytes() for n in FILES}
-
-
 def test_repeats_are_values_and_their_deviation_is_the_mean_over_dialogues(
     serve: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -201,26 +186,6 @@ def test_a_killed_run_goes_on_and_nothing_is_answered_twice(
         assert (out / f"{name}.jsonl").read_bytes() == again
 
 
-def test_failures_are_reported_and_labelled_again_with_overwrite(
-    serve: Callable[..., Any], tmp_path: Path
-) -> None:
-    file, out = write(tmp_path / "in.jsonl", [row(f"r{n}") for n in range(6)]), tmp_path / "out"
-    broken = serve(fault="400", times=-1, every=4)
-    with pytest.raises(CoverageError):  # nothing is labelled while users are not checked
-        medal(*words(file, out, broken))
-    assert not (out / "judgements.jsonl").exists()
-    broken = serve(fault="400", times=-1, every=4)
-    medal(*words(file, out, broken, "--min-coverage", "0.6", "--overwrite"))
-    left = rows_of(out, "unlabelled")
-    assert left and all("rules of the house" in r.extra["label_failure"] for r in left)
-    assert not any(r.labels for r in left)
-    assert len(rows_of(out, "labelled")) + len(left) == 6
-    healthy = serve()
-    assert medal(*words(file, out, healthy, "--overwrite")).exit_code == 0
-    assert len(rows_of(out, "labelled")) == 6
-    assert 0 < healthy.total("answered") < 12  # what was answered before is kept
-
-
 @pytest.mark.parametrize("fault", ["500", "filter"])
 def test_verdicts_that_come_later_move_rows_and_labels_follow(
     serve: Callable[..., Any], tmp_path: Path, fault: str
@@ -240,17 +205,6 @@ def test_verdicts_that_come_later_move_rows_and_labels_follow(
     assert told.exit_code == 0 and "5 labelled, 4 malformed" in told.output
     for name in FILES:
         assert (out / f"{name}.jsonl").read_bytes() == (whole / f"{name}.jsonl").read_bytes()
-
-
-def test_verdicts_of_a_run_begun_anew_do_not_stay(
-    serve: Callable[..., Any], tmp_path: Path
-) -> None:
-    file, out, server = write(tmp_path / "in.jsonl", [row("a")]), tmp_path / "out", serve()
-    medal(*words(file, out, server))
-    assert (out / "user_judgements.jsonl").exists()
-    medal(*words(file, out, server, "--no-user-check", "--overwrite"))
-    assert not (out / "user_judgements.jsonl").exists()
-    assert len(rows_of(out, "labelled")) == 1
 
 
 def test_earlier_labels_are_kept_apart_or_refused(
@@ -299,16 +253,6 @@ def test_a_dry_run_needs_no_key_and_counts_both_judges(
     told = medal(file, "--dry-run", "--repeats", "5").output
     assert "labels: 3 dialogues: 15 requests" in told
     assert "check of users: 3 dialogues: 3 requests" in told
-    assert float(told.split("together at most $")[1].split(",")[0]) > 0
-
-
-def test_costs_that_are_not_known_have_no_sum(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    file = write(tmp_path / "in.jsonl", [row("a")])
-    told = medal(str(file), "--dry-run", "llm.model=never-priced").output
-    assert told.count("the price of this model is not known") == 2 and "together" not in told
 
 
 def test_max_cost_holds_for_both_judges_together(serve: Callable[..., Any], tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, LanguageModel, Message
 from medal_judges.models.llm.server.errors import ServerError, ServerStopError
 from medal_judges.models.llm.server.model import REASONING_TOKENS
-from medal_judges.models.prompted.base import tells_likelihoods
+from medal_judges.models.prompted.judge import tells_likelihoods
 
 SECRET = "sk-" + "secret" * 5
 Serve = Callable[..., Any]

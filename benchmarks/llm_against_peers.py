@@ -36,7 +36,7 @@ import numpy as np
 from into_docs import keep
 from scipy.stats import spearmanr
 
-from medal_judges.models.embedded import embedded_path
+from medal_judges.models.embedded import embedded_files
 
 MODEL = "embedded:smollm2"
 LIBRARY, SERVER = "llama.cpp's library, 4 bits", "llama.cpp's server, 4 bits"
@@ -129,7 +129,7 @@ def by_library(count: int, threads: int, server: str) -> dict[str, Any]:
     asked = [[{"ids": list(s.ids), "start": s.start} for s in group] for group in groups]
     script = Path(__file__).with_name("llama_reading.py")
     done = subprocess.run(
-        [server, str(script), str(embedded_path("smollm2")), str(threads), str(CONTEXT)],
+        [server, str(script), str(embedded_files("smollm2")[0]), str(threads), str(CONTEXT)],
         input=json.dumps(asked).encode(),
         stdout=subprocess.PIPE,
         check=True,
@@ -183,7 +183,7 @@ def llama(server: str, threads: int, *more: str) -> Iterator[tuple[str, float]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [server, "-m", "llama_cpp.server", "--model", str(embedded_path("smollm2"))]
+    command = [server, "-m", "llama_cpp.server", "--model", str(embedded_files("smollm2")[0])]
     command += ["--port", str(port), "--n_ctx", str(CONTEXT), "--n_threads", str(threads)]
     command += ["--n_threads_batch", str(threads), "--verbose", "false", *more]
     start = time.perf_counter()

@@ -23,7 +23,7 @@ import torch
 from into_docs import keep
 from training_batches import examples
 
-from medal_judges.models.embedded import embedded_path
+from medal_judges.models.embedded import embedded_files
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.records.dialogue import Dialogue
@@ -117,7 +117,7 @@ def trainer(count: int, batch: int, folder: str) -> Row:
         TrainingArguments,
     )
 
-    path = str(embedded_path("minilm"))
+    path = str(embedded_files("minilm")[0])
     tokenizer = AutoTokenizer.from_pretrained(path)
     model = AutoModelForSequenceClassification.from_pretrained(path, num_labels=1)
     rows = examples(count)
@@ -168,7 +168,7 @@ def cross_encoder(count: int, batch: int, folder: str) -> Row:
     from transformers import TrainerCallback
 
     model = CrossEncoder(
-        str(embedded_path("minilm")), num_labels=1, max_length=LONGEST, device="cpu"
+        str(embedded_files("minilm")[0]), num_labels=1, max_length=LONGEST, device="cpu"
     )
     rows = examples(count)
     pairs = [(text_of(r.dialogue, slice(-1)), text_of(r.dialogue, slice(-1, None))) for r in rows]

@@ -28,7 +28,7 @@ from medal_judges.models.lora.config import LoraConfig
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
 from medal_judges.training.loop.loop import TrainingLoop, epoch_batches
-from medal_judges.training.rows.examples import TrainingExample
+from medal_judges.training.rows import TrainingExample
 from medal_judges.training.run import start_loop
 
 BATCH = {"encoder": 8, "lora": 4}

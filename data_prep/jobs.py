@@ -15,8 +15,9 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import Field
 
@@ -59,11 +60,6 @@ class Answer:
         return {k: v for k, v in asdict(self).items() if v or k not in ("cut", "by")}
 
 
-def parse_answer(record: object) -> Answer:
-    """Inverse of ``to_record``. Raises RecordError."""
-    return parse(Answer, record)
-
-
 class Agents:
     """The language models of a run by the name of an agent, each loaded when it is first needed.
     Agents with the same setting share one."""
@@ -90,32 +86,19 @@ class Agents:
             raise ConfigError("--max-cost needs a model behind an API", hint="leave it out")
         for model in models:
             if model.limiter is not None and model.limiter.own is not None:
-                raise ConfigError(
-                    f"--max-cost cannot be combined with llm.max_cost of {model.name}",
-                    hint="leave out one of them",
-                )
+                problem = f"--max-cost cannot be combined with llm.max_cost of {model.name}"
+                raise ConfigError(problem, hint="leave out one of them")
             if model.cost(Usage()) is None and not model.capabilities.private:
                 raise ConfigError(
                     f"the price of {model.name} is unknown, so --max-cost cannot be guaranteed",
-                    hint="give its llm a file of prices (prices: PATH, in the form of "
-                    "configs/prices.yaml; 0 for a server that costs nothing)",
+                    hint="give its llm a file like configs/prices.yaml (prices: PATH)",
                 )
         limiter = CostLimiter(max_cost)
         for model in models:
             model.spend_from(limiter)
 
 
-class Job(Protocol):
-    """A unit of work with a name and the stage that it waits at."""
-
-    id: str
-
-    @property
-    def stage(self) -> str:
-        """The name of the question that waits for an answer."""
-
-
-J = TypeVar("J", bound=Job)
+J = TypeVar("J", bound=Any)  # a job: its ``id``, and the ``stage`` that it waits at
 
 
 class JobRunner(ABC, Generic[J]):
@@ -180,7 +163,7 @@ class JobRunner(ABC, Generic[J]):
 
     def replay(self) -> None:
         """Apply the answers of earlier runs. Raises DataError with the line for a damaged one."""
-        for answer in self.journal.records(parse_answer):
+        for answer in self.journal.records(lambda record: parse(Answer, record)):
             if self.replays(answer):
                 self._take(answer)
 
@@ -190,17 +173,6 @@ class JobRunner(ABC, Generic[J]):
         Raises CostLimitError at the limit of cost and MedalError if an agent does not answer. All
         answers are in the journal, and the same command resumes.
         """
-
-        def receiver(jobs: Sequence[J]) -> OnAnswer:
-            def on_answer(index: int, completion: Completion) -> None:
-                with self._lock:
-                    if self._closed:  # a server's late answer, after the run was stopped
-                        return
-                    self._receive(jobs[index], completion)
-                    if progress is not None:
-                        progress()
-
-            return on_answer
 
         try:
             if self.max_cost is not None:
@@ -215,7 +187,11 @@ class JobRunner(ABC, Generic[J]):
                     break
                 before = self.requests + self.cached
                 calls = [
-                    (model, [self.request(job) for job in jobs], receiver(jobs))
+                    (
+                        model,
+                        [self.request(job) for job in jobs],
+                        partial(self._on_answer, jobs, progress),
+                    )
                     for model, jobs in by_model.values()
                 ]
                 limits = ask_all(calls, self.per_call)
@@ -226,6 +202,15 @@ class JobRunner(ABC, Generic[J]):
             with self._lock:
                 self._closed = True
             self.journal.sync()
+
+    def _on_answer(
+        self, jobs: Sequence[J], progress: Callable[[], None] | None, i: int, answer: Completion
+    ) -> None:
+        with self._lock:
+            if not self._closed:  # else a server's late answer, after the run was stopped
+                self._receive(jobs[i], answer)
+                if progress is not None:
+                    progress()
 
     def _receive(self, job: J, completion: Completion) -> None:
         agent, usage = self.agent(job), completion.usage

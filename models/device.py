@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import platform
-from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
 Dtype = Literal["fp32", "bf16", "fp16"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 Attention = Literal["auto", "sdpa", "eager", "flash_attention_2"]
-logger = logging.getLogger(__name__)
 
 
 def torch_device(device: str | torch.device | None) -> torch.device:
@@ -27,17 +24,12 @@ def torch_device(device: str | torch.device | None) -> torch.device:
     return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
-def torch_dtype(name: str, device: torch.device | None = None) -> torch.dtype:
-    """Returns torch's type ``name``; warns if it is bf16 and the CPU ``device`` lacks bf16.
-
-    Raises ConfigError for any other than fp32, bf16 and fp16.
-    """
+def torch_dtype(name: str) -> torch.dtype:
+    """Returns torch's type ``name``. Raises ConfigError for any other than fp32, bf16 and fp16."""
     import torch
 
     if name not in DTYPES:
         raise ConfigError(f"dtype {name!r} is not one of {', '.join(DTYPES)}")
-    if name == "bf16" and device is not None and device.type == "cpu" and not has_bf16(device):
-        _warn_slow_bf16()
     return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
 
 
@@ -54,13 +46,6 @@ def has_bf16(device: torch.device) -> bool:
         native = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")  # private, hence getattr
         return any(getattr(torch.cpu, name, bool)() for name in native)
     return bool(getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", bool)())
-
-
-@cache  # once a process
-def _warn_slow_bf16() -> None:
-    logger.warning(
-        "this CPU does not multiply bf16: it emulates it, which takes several times as long as fp32"
-    )
 
 
 def cast_weights(network: nn.Module, dtype: torch.dtype) -> None:

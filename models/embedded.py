@@ -35,11 +35,6 @@ def packages_of_models() -> set[str]:
     return {package.replace("_", "-") for parts in _PACKAGES.values() for package, _ in parts}
 
 
-def embedded_path(name: str) -> Path:
-    """Returns the folder or (first) file of an embedded default; see ``embedded_files``."""
-    return embedded_files(name)[0]
-
-
 def embedded_files(name: str) -> list[Path]:
     """Returns the folder or file of an embedded default (``minilm``, ...), or its file's parts.
 
@@ -72,5 +67,5 @@ def embedded_sha256(name: str) -> str | None:
 def resolve(model_id: str) -> str:
     """Returns the path of ``embedded:`` models; any other name as it is."""
     if model_id.startswith(PREFIX):
-        return str(embedded_path(model_id.removeprefix(PREFIX)))
+        return str(embedded_files(model_id.removeprefix(PREFIX))[0])
     return model_id

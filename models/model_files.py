@@ -1,23 +1,18 @@
 """Hashes of models: weights, tokenizer, settings.
 
 A hash covers the whole content, so that one flipped bit or a shuffled vocabulary is another model.
-The hash of a large file is cached under the file's path, size and times.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from medal_judges.errors import DataError, RecordError
 from medal_judges.records.signature import content_hash
-from medal_judges.storage.files import cache_folder
-from medal_judges.storage.journal import Journal
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,8 +27,6 @@ _OWN = {
     "tokenizer_config.json": ("is_local", "local_files_only", "tokenizer_file"),
     "adapter_config.json": ("base_model_name_or_path", "revision", "inference_mode"),
 }
-_CACHED_FROM = 1 << 24  # bytes: smaller files are read in milliseconds
-_SETTLED = 2.0  # seconds: a younger file could change again within one tick of its times
 
 
 def files_hash(
@@ -87,40 +80,17 @@ def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
 
 def _file_hash(path: Path, leave_out: set[str]) -> str:
     """SHA-256 of a file; of a JSON object without the top-level fields ``leave_out``."""
-    about = path.stat()
-    place = [str(path.resolve()), about.st_size, about.st_mtime_ns, about.st_ctime_ns]
-    cache = Journal(cache_folder() / "hashes.jsonl")
-    if about.st_size >= _CACHED_FROM:
-        with suppress(OSError, DataError):  # a damaged cache is an empty one
-            for file, known in cache.records(_hash_record):
-                if file == place:
-                    return known
-    digest = hashlib.sha256()
-    if path.suffix == ".json":
-        data = path.read_bytes()
-        with suppress(ValueError, RecursionError):  # no JSON: its bytes as they are
-            # 32 and 32.0 are one setting, written by a user and read back.
-            content = json.loads(data, parse_float=_number)
-            if isinstance(content, dict):
-                rest = {key: value for key, value in content.items() if key not in leave_out}
-                data = json.dumps(rest, sort_keys=True, ensure_ascii=True).encode()
-        digest.update(data)
-    else:
+    if path.suffix != ".json":
         with path.open("rb") as stream:
-            while block := stream.read(1 << 22):
-                digest.update(block)
-    found = digest.hexdigest()
-    settled = time.time() - max(about.st_mtime, about.st_ctime) > _SETTLED
-    if about.st_size >= _CACHED_FROM and settled:
-        with suppress(OSError):  # the next run reads the file again
-            cache.append([{"file": place, "sha256": found}], sync=False)
-    return found
-
-
-def _hash_record(record: object) -> tuple[object, str]:
-    if not isinstance(record, dict) or not isinstance(record.get("sha256"), str):
-        raise RecordError("sha256", "the hash of a file", record)
-    return record.get("file"), record["sha256"]
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    data = path.read_bytes()
+    with suppress(ValueError, RecursionError):  # no JSON: its bytes as they are
+        # 32 and 32.0 are one setting, written by a user and read back.
+        content = json.loads(data, parse_float=_number)
+        if isinstance(content, dict):
+            rest = {key: value for key, value in content.items() if key not in leave_out}
+            data = json.dumps(rest, sort_keys=True, ensure_ascii=True).encode()
+    return hashlib.sha256(data).hexdigest()
 
 
 def _number(text: str) -> float:

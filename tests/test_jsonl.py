@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ from typing import Any
 import pytest
 
 from medal_judges.errors import DataError, RecordError
-from medal_judges.reading.dialogues import read_dialogues, read_labelled
+from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.reading.report import ReadingReport
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
@@ -65,13 +68,18 @@ def test_real_logs_load_and_come_back_the_same(name: str, ending: str, tmp_path:
         assert [t.content for t in found.turns] == [t["content"] for t in wanted]
 
 
-def test_crlf_byte_order_mark_blank_lines_and_no_last_line_break(tmp_path: Path) -> None:
-    path = tmp_path / "in.jsonl"
-    path.write_bytes(f"\ufeff{line('a')}\r\n\r\n   \r\n{line('b')}".encode())
-    assert [d.id for d in read_dialogues(path)] == ["a", "b"]
-    zipped = tmp_path / "in.jsonl.gz"
-    zipped.write_bytes(gzip.compress(path.read_bytes()))
-    assert [d.id for d in read_dialogues(zipped)] == ["a", "b"]
+def test_standard_input_is_read_as_a_file_is() -> None:
+    code = (
+        "from medal_judges import read_dialogues\n"
+        "print([d.turns[1].content for d in read_dialogues('-')])"
+    )
+    given = f"\ufeff{line(dialogue=talk('a', 'né'))}\r\n".encode()
+    # LC_ALL=C: the text is UTF-8 whatever the terminal's language is
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=given, capture_output=True, check=True,
+        env={"LC_ALL": "C", "PYTHONIOENCODING": "utf-8"},
+    )  # fmt: skip
+    assert done.stdout.decode().strip() == "['né']"
 
 
 HUGE = "9" * 5000
@@ -131,25 +139,6 @@ def test_a_broken_line_is_named_or_skipped(broken: str, tmp_path: Path) -> None:
     assert reading.messages == [caught.value.message]
 
 
-def test_bytes_that_are_not_utf8_name_their_line(tmp_path: Path) -> None:
-    path = tmp_path / "in.jsonl"
-    latin = line("b", dialogue=talk("a", "caf\u00e9")).encode("latin-1")
-    path.write_bytes(line("a").encode() + b"\n" + latin + b"\n" + line("c").encode() + b"\n")
-    with pytest.raises(DataError, match=r"in\.jsonl:2: .*UTF-8 \(it is not at character \d+\)"):
-        list(read_dialogues(path))
-    reading = ReadingReport()
-    assert [d.id for d in read_dialogues(path, reading=reading)] == ["a", "c"]
-    assert reading.count == 1
-
-
-def test_duplicate_ids_are_numbered(tmp_path: Path) -> None:
-    path = write(tmp_path / "in.jsonl", line("a"), line("b"), line("a"))
-    reading = ReadingReport()
-    assert [d.id for d in read_dialogues(path, reading=reading)] == ["a", "b", "a#2"]
-    assert [d.id for d in read_labelled(path)] == ["a", "b", "a#2"]
-    assert (reading.count, reading.numbered) == (0, 1)
-
-
 def test_one_judgement_for_an_id_and_turn(tmp_path: Path) -> None:
     first, second = Judgement("a", "j", {"overall": 3.0}), Judgement("a", "j", {}, turn=1)
     path = tmp_path / "out.jsonl"
@@ -196,10 +185,25 @@ def test_a_damaged_gzip_file_is_an_error_even_when_skipping(
             pass
 
 
+def test_garbled_blocks_are_no_escaping_zlib_error(tmp_path: Path) -> None:
+    head, body = zipped_lines()[:10], b"\x07" + bytes(100)  # block type 3 does not exist
+    with pytest.raises(zlib.error):
+        gzip.decompress(head + body)
+    (tmp_path / "in.jsonl.gz").write_bytes(head + body)
+    with pytest.raises(DataError, match="cannot read on"):
+        list(read_dialogues(tmp_path / "in.jsonl.gz"))
+
+
 @pytest.mark.parametrize("name", ["none.jsonl", "none.jsonl.gz", ""])
 def test_no_such_file(name: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no such file|is a folder"):
         list(read_dialogues(tmp_path / name))
+
+
+def test_a_whole_gzip_file_of_several_members(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl.gz"
+    path.write_bytes(b"".join(gzip.compress(f"{line(i)}\n".encode()) for i in "abc"))
+    assert [d.id for d in read_dialogues(path)] == ["a", "b", "c"]
 
 
 def breaking_off() -> Iterator[Dialogue]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -125,22 +124,3 @@ def test_a_table_has_typed_columns() -> None:
     assert str(frame["version"].dtype) == "Int64"
     dimensions = {"overall": "overall", "unsafe": "unsafe"}
     assert frame.attrs == {"dimensions": dimensions, "meta": {"version": "version"}}
-
-
-def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
-    class Failing:
-        """Breaks off when it is gone through for the second time."""
-
-        times = 0
-
-        def __iter__(self) -> Iterator[Judgement]:
-            self.times += 1
-            if self.times == 2:
-                raise OSError("the disk is gone")
-            yield PLAIN
-
-    (tmp_path / "x.parquet").write_text("as it was")
-    with pytest.raises(OSError, match="gone"):
-        write_judgements(tmp_path / "x.parquet", Failing())
-    assert (tmp_path / "x.parquet").read_text() == "as it was"
-    assert len([*tmp_path.iterdir()]) == 1

@@ -213,7 +213,11 @@ def test_messages_and_back() -> None:
     )
     context = {"system_prompt": "Be kind.\nBe short."}
     dialogue = Dialogue("d1", turns, lang="zh", context=context)
-    again = read_messages(dialogue.to_messages(), id="d1", lang="zh")
+    said = [
+        {"role": "system", "content": context["system_prompt"]},
+        *dialogue.to_record()["dialogue"],
+    ]
+    again = read_messages(said, id="d1", lang="zh")
     assert again == dialogue
     assert read_messages(HELLO).id == read_messages(tuple(HELLO)).id
     assert read_messages(HELLO).id != read_messages(HELLO[::-1]).id

@@ -148,7 +148,7 @@ WITHOUT = """
 import sys
 sys.modules["fcntl"] = None  # as on Windows
 from pathlib import Path
-from medal_judges.data_prep.generation.outputs import Outputs
+from medal_judges.data_prep.generation.run import Outputs
 from medal_judges.errors import MedalError
 record = {"version": "1", "settings": {"seed": 0}, "agents": {}, "contexts": {}}
 first = Outputs(Path(sys.argv[1]), record)

@@ -19,7 +19,7 @@ from medal_judges.stats.intervals import choose_clusters, with_intervals
 if TYPE_CHECKING:  # the card imports this module, and needs no torch for it
     from medal_judges.models.base.heads import Calibration, Head
     from medal_judges.models.base.judge import Judge
-    from medal_judges.training.rows.examples import TrainingExample
+    from medal_judges.training.rows import TrainingExample
 
 Scores = dict[str, np.ndarray]
 

@@ -54,9 +54,8 @@ from medal_judges.training.loop.accelerator import (
 )
 from medal_judges.training.loop.calibration import fit_calibrations
 from medal_judges.training.loop.loop import TrainingLoop
-from medal_judges.training.loop.validation import means_over_dimensions
-from medal_judges.training.rows.examples import Columns, TrainingExample, spread
-from medal_judges.training.rows.rows import RunRows, load_rows
+from medal_judges.training.loop.task import means_over_dimensions
+from medal_judges.training.rows import Columns, RunRows, TrainingExample, load_rows, spread
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

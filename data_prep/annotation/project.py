@@ -197,7 +197,7 @@ def export(
             texts[studio / name] = json.dumps(listed, ensure_ascii=False, indent=1) + "\n"
         if "xlsx" in forms:
             path = out / "sheets" / f"{annotator or 'dialogues'}.xlsx"
-            sheets.append(write_xlsx(path, rows, asked, guidelines, annotator))
+            sheets.append(write_xlsx(path, rows, asked, annotator))
     written = [atomic_write(path, text) for path, text in texts.items()]
     write_records(folder / ROWS_FILE, project.rows.values())
     record = {

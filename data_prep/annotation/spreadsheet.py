@@ -13,7 +13,6 @@ from medal_judges.data_prep.annotation.questions import (
     OTHER_TEXT,
     AnnotationQuestion,
     Answer,
-    Guidelines,
 )
 from medal_judges.errors import DataError, MissingExtraError
 from medal_judges.foreign_text import FORMULA
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from openpyxl.cell import Cell
     from openpyxl.worksheet.worksheet import Worksheet
 
-ANSWERS, DIALOGUES, GUIDELINES = "answers", "dialogues", "guidelines"
+ANSWERS, DIALOGUES = "answers", "dialogues"
 KEY, ANNOTATOR, DIALOGUE = "key", "annotator", "dialogue"
 CELL = 32_000  # Excel allows 32,767 characters in a cell
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
@@ -40,11 +39,10 @@ def write_xlsx(
     path: Path,
     rows: Sequence[tuple[str, LabelledDialogue]],
     asked: Sequence[AnnotationQuestion],
-    guidelines: Guidelines,
     annotator: str = "",
 ) -> Path:
     """Write a workbook and return ``path``: ``answers`` (one row a dialogue, a drop-down a
-    question), ``dialogues`` (one row a turn, linked from the answers) and ``guidelines``.
+    question) and ``dialogues`` (one row a turn, linked from the answers).
 
     Raises MissingExtraError without openpyxl.
     """
@@ -66,7 +64,7 @@ def write_xlsx(
     book = Workbook()
     answers = book.active
     answers.title = ANSWERS
-    dialogues, guide = book.create_sheet(DIALOGUES), book.create_sheet(GUIDELINES)
+    dialogues = book.create_sheet(DIALOGUES)
     tint = PatternFill("solid", fgColor="EAF2F8")
     head(dialogues, ["number", KEY, "speaker", "text"], [9, 16, 11, 100])
     widths = [9, 16, 14, 7, 10, *[max(12, len(q.name) + 2) for q in asked], 40, 40]
@@ -86,12 +84,10 @@ def write_xlsx(
         at += 1  # a blank row between dialogues
     first = header(asked).index(DIALOGUE) + 2
     answers.freeze_panes = answers.cell(2, first)
-    lines = [(guidelines.title, True), *((text, False) for text in guidelines.intro)]
     for column, question in enumerate(asked, first):
         colon = ":" if question.grades else ""
         criteria = [f"{name}{colon} {text}" for name, text in question.criteria]
         note = "\n".join([question.dimension.definition, *criteria])
-        lines += [(question.title, True), (note, False)]
         rule = DataValidation(
             type="list",
             formula1=f'"{",".join(question.answers)}"',
@@ -105,9 +101,6 @@ def write_xlsx(
         answers.add_data_validation(rule)
         letter = get_column_letter(column)
         rule.add(f"{letter}2:{letter}{len(rows) + 1}")
-    guide.column_dimensions["A"].width = 110
-    for at, (text, bold) in enumerate(lines, 1):
-        _put(guide, at, [text])[0].font = Font(bold=bold)
     path.parent.mkdir(parents=True, exist_ok=True)
     book.save(path)
     return path

@@ -170,30 +170,34 @@ def heat_figure(
     maps = []
     for dimension in dimensions:
         issue, share = dimension in stats.issues, dimension in stats.shares
-        factor, digits = (100, 1) if share else (1, 2)
         means = [stats.figure(pair, dimension).estimate.value for pair in stats.pairs]
         known = [value for value in means if value is not None] or [0.0]
         # Without a scale, the colours span the means shown.
         low, high = dimension.scale or (min(known), max(known))
         high = top if issue else high
-
-        def cell(lang: str | None, chatbot: str | None) -> Cell:
-            e, n = stats.figure(Subset(lang, chatbot), dimension)  # noqa: B023
-            if e.value is None:
-                return e
-            tooltip = f"{n} row{'' if n == 1 else 's'}"
-            if e.low is not None and e.high is not None:
-                ends = (number(factor * end, digits) for end in (e.low, e.high))  # noqa: B023
-                tooltip = f"[{', '.join(ends)}], {tooltip}"
-            strength = (e.value - low) / (high - low) if high > low else 0.0  # noqa: B023
-            shown = number(factor * e.value, digits)  # noqa: B023
-            return Heat(shown, strength, "neg" if issue else "pos", tooltip, e.value)  # noqa: B023
-
         unit = ", mean" if not share else ", %" if issue else ", % at 1"
-        rows = [(x.label, *(cell(c.lang, x.chatbot) for c in columns)) for x in lines]
+        rows: list[Row] = []
+        for line in lines:
+            subsets = (Subset(column.lang, line.chatbot) for column in columns)
+            figures = (stats.figure(subset, dimension) for subset in subsets)
+            cells = (_heat_cell(e, n, low, high, share, issue) for e, n in figures)
+            rows.append((line.label, *cells))
         head = ("Chatbot", *(column.label for column in columns))
         maps.append(Table(f"{stats.label(dimension)}{unit}", head, rows, style="heat small"))
     return Figure(f"{stats.name}: chatbots by languages", maps)
+
+
+def _heat_cell(e: Estimate, n: int, low: float, high: float, share: bool, issue: bool) -> Cell:
+    if e.value is None:
+        return e
+    factor, digits = (100, 1) if share else (1, 2)
+    tooltip = f"{n} row{'' if n == 1 else 's'}"
+    if e.low is not None and e.high is not None:
+        ends = (number(factor * end, digits) for end in (e.low, e.high))
+        tooltip = f"[{', '.join(ends)}], {tooltip}"
+    strength = (e.value - low) / (high - low) if high > low else 0.0
+    shown = number(factor * e.value, digits)
+    return Heat(shown, strength, "neg" if issue else "pos", tooltip, e.value)
 
 
 def issue_figure(stats: CorpusStatistics) -> Figure | None:
@@ -264,12 +268,9 @@ def write_report(stats: CorpusStatistics, folder: Path) -> Path:
     shares = [stats.figure(subset, d).estimate.value for subset in cells for d in stats.issues]
     top = max((value for value in shares if value is not None), default=0.0)
     overall = [d for d in stats.graded if d.name == OVERALL]
-    others = [d for d in [*stats.other_shares, *stats.graded] if d not in overall]
-    heat = heat_figure(stats, [*stats.issues, *overall], top)
-    maps: list[Block] = [] if heat is None else [heat]
-    if (more := heat_figure(stats, others, top)) is not None:
-        name = f"{len(others)} {'more ' if maps else ''}dimensions"
-        maps.append(Fold(name, [more], is_open=not maps))
+    # Issues and overall; all dimensions if the set has neither.
+    mapped = [*stats.issues, *overall] or [*stats.other_shares, *stats.graded]
+    heat = heat_figure(stats, mapped, top)
     maps_lead = (
         "Percent of the dialogues with the issue, chatbots by languages, and the mean of overall. "
         f"Orange is worse, blue is better. The deepest orange is {number(100 * top, 1)}% in every "
@@ -283,21 +284,16 @@ def write_report(stats: CorpusStatistics, folder: Path) -> Path:
 
     figures = {"heatmaps": heat, "issues": issues}
     drawn: dict[str, Figure | None] = {}
-    levels: dict[ScaledDimension, list[Block]] = {}
-    for dimension in stats.graded:
+    distribution: list[Block] = []
+    for dimension in overall or stats.graded:
         figure = level_figure(stats, dimension)
         if isinstance(figure, str):
-            levels[dimension] = [f"{stats.label(dimension)}: {DASH} {figure}."]
+            distribution.append(f"{stats.label(dimension)}: {DASH} {figure}.")
         else:
             drawn[stats.label(dimension)] = figure
             table = distribution_table(stats, dimension, stats.langs)
-            levels[dimension] = [figure, Fold("The numbers", [table])]
+            distribution += [figure, Fold("The numbers", [table])]
     figures |= dict(zip(unique_slugs(list(drawn)), drawn.values(), strict=True))
-    shown = overall or list(levels)
-    distribution = [block for d in shown for block in levels[d]]
-    if rest := [d for d in levels if d not in shown]:
-        blocks = [block for d in rest for block in levels[d]]
-        distribution.append(Fold(f"{len(rest)} more dimensions", blocks))
 
     by_head = [list(label_tables(stats, head, s, stats.graded)) for head, s in heads]
     labels = [block for tables in zip(*by_head, strict=True) for block in folded(tables, 1)]
@@ -312,7 +308,7 @@ def write_report(stats: CorpusStatistics, folder: Path) -> Path:
             "dialogues.",
             "Texts",
         ),
-        Section("heatmaps", "Chatbots by languages", maps, maps_lead),
+        Section("heatmaps", "Chatbots by languages", [heat] if heat else [], maps_lead),
         Section(
             "bars",
             "Issues by language",

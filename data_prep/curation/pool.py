@@ -1,23 +1,119 @@
-"""From labelled rows to candidates of a selection, and what is left out."""
+"""From labelled rows to candidates of a selection, and what is left out: rows without labels, and
+answers in a foreign language, found by keywords in the labelling judge's comments."""
 
 from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from medal_judges.config import Config, option
-from medal_judges.data_prep.curation.foreign import ForeignLanguage
+from medal_judges.config import Config, load_config, option
 from medal_judges.data_prep.sources.registry import stream_spec
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.reading.options import ReadOptions
 from medal_judges.reading.report import ReadingReport
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.languages import UNKNOWN_LANGUAGE, base_language
+from medal_judges.records.signature import content_hash
+
+_LONGEST = 4000  # characters of a comment; a sentence is expected
+_CLAUSE = re.compile(r"[.;:!?\n]+|,|\b(?:but|although|though|while|whereas)\b", re.IGNORECASE)
+_WORD = re.compile(r"[\w'’]+")
+_REACH = 3  # words before a match among which a negation counts
+
+
+class ForeignKeywords(Config):
+    """The keywords of configs/curate/foreign_language.yaml, which explains the lists."""
+
+    dimension: str
+    comments: list[str]
+    phrases: list[str]
+    named: list[str]
+    topics: list[str]
+    negations: list[str]
+    user: list[str]
+    assistant: list[str]
+    languages: dict[str, list[str]]
+
+
+class ForeignLanguage:
+    """Finds the keyword that excludes a row (MEDAL, section 5.1, Filtering)."""
+
+    def __init__(self, keywords: ForeignKeywords) -> None:
+        self.keywords, self.hash = keywords, content_hash(keywords.model_dump())
+        self._patterns = lru_cache(maxsize=None)(self._patterns_of)
+        self._patterns("en")  # reports a bad pattern at once
+
+    def match(self, row: LabelledDialogue) -> tuple[str, str] | None:
+        """(the text that matched, comment) for a row to leave out, else None; None also if the
+        judge did not call the row uninterpretable."""
+        for comment in self._comments(row):
+            if (keyword := self.find(comment, row.dialogue.lang)) is not None:
+                return keyword, comment
+        return None
+
+    def find(self, comment: str, lang: str) -> str | None:
+        """The keyword in a comment on a dialogue in ``lang``, None if there is none."""
+        text, keywords = comment[:_LONGEST], self.keywords
+        for pattern in self._patterns(lang):
+            for hit in pattern.finditer(text):
+                before = _CLAUSE.split(text[: hit.start()])[-1]
+                after = _CLAUSE.split(text[hit.end() :])[0]
+                words = set(_words(before + hit.group() + after))
+                of_user = words & set(keywords.user) and not words & set(keywords.assistant)
+                if not of_user and not set(_words(before)[-_REACH:]) & set(keywords.negations):
+                    return hit.group().strip()
+        return None
+
+    def _comments(self, row: LabelledDialogue) -> list[str]:
+        """The comments on a row that is called uninterpretable."""
+        values = row.labels.get(self.keywords.dimension, ())
+        comments = row.extra.get("comments")
+        uninterpretable = any(value is not None and value >= 0.5 for value in values)
+        if not uninterpretable or not isinstance(comments, Mapping):
+            return []
+        texts = (comments.get(name) for name in self.keywords.comments)
+        return [text for text in texts if isinstance(text, str) and text.strip()]
+
+    def _patterns_of(self, lang: str) -> list[re.Pattern[str]]:
+        """The phrases, and the patterns with names of languages other than ``lang`` if that is
+        known."""
+        keywords = self.keywords
+        texts = [rf"\b(?:{text})" for text in keywords.phrases]
+        if lang != UNKNOWN_LANGUAGE:
+            own = base_language(lang)
+            names = [n for code, all_ in keywords.languages.items() if code != own for n in all_]
+            foreign, topic = (
+                rf"{start}(?:{'|'.join(map(re.escape, words)) or '(?!)'})\b"
+                for start, words in ((r"\b", names), ("[ -]", keywords.topics))
+            )
+            for text in keywords.named:
+                texts.append(text.replace("{foreign}", foreign).replace("{topic}", topic))
+        patterns = []
+        for text in texts:
+            try:
+                patterns.append(re.compile(text, re.IGNORECASE))
+            except re.error as error:
+                problem = f"keyword pattern {text!r} is not a regular expression: {error}"
+                raise ConfigError(problem) from error
+        return patterns
+
+
+def load_foreign(path: str = "curate/foreign_language") -> ForeignLanguage:
+    """The filter of a keyword file. Raises ConfigError."""
+    return ForeignLanguage(load_config(ForeignKeywords, path))
+
+
+def _words(text: str) -> list[str]:
+    return [word.lower().replace("’", "'") for word in _WORD.findall(text)]
+
 
 Policy = Literal["balanced", "random"]
 CLEAN = "clean"  # the category of dialogues without an issue
@@ -141,13 +237,12 @@ def read_pool(
     rules: LabelRules,
     foreign: ForeignLanguage | None,
     report: ReadingReport,
-) -> tuple[list[Candidate], list[dict[str, Any]], int]:
-    """Candidates of all rows in the languages of ``options``; the lines of left_out.jsonl; and how
-    many rows are called uninterpretable without a comment, which the filter cannot judge.
+) -> tuple[list[Candidate], list[dict[str, Any]]]:
+    """Candidates of all rows in the languages of ``options``, and the lines of left_out.jsonl.
 
     Raises DataError for an id that occurs twice and for a pool without a candidate.
     """
-    candidates, left_out, silent = [], [], 0
+    candidates, left_out = [], []
     seen: set[str] = set()
     present: set[str] = set()
     for spec in options.files:
@@ -159,25 +254,27 @@ def read_pool(
             present.add(lang)
             if options.lang and lang not in options.lang:
                 continue
-            out: dict[str, Any] = {"id": row.id, "lang": lang}
+            out: dict[str, Any] = {"id": row.id, "lang": lang, "reason": "foreign_language"}
             if foreign is not None and (matched := foreign.match(row)):
-                out |= {"reason": "foreign_language"}
-                out |= {"detail": "the judge's comment speaks of another language"}
+                out["detail"] = "the judge's comment speaks of another language"
                 left_out.append(out | {"keyword": matched[0], "comment": matched[1]})
                 continue
-            silent += foreign is not None and foreign.is_silent(row)
             if options.policy == "balanced" and (missing := rules.missing(row)):
                 detail = f"no answer for {', '.join(missing)}"
                 left_out.append(out | {"reason": "missing_label", "detail": detail})
                 continue
             candidates.append(rules.read(row))
     if candidates:
-        return candidates, sorted(left_out, key=lambda out: (out["lang"], out["id"])), silent
-    hint = f"languages there: {', '.join(sorted(present))}" if present else None
-    asked = f" in {', '.join(options.lang)}" if present else " to select from"
-    problem = f"no dialogue{asked}"
+        return candidates, sorted(left_out, key=lambda out: (out["lang"], out["id"]))
+    where = ", ".join(options.files)
     if left_out:
         reason = Counter(f"{out['reason']}: {out['detail']}" for out in left_out).most_common(1)[0]
-        problem = f"all {len(left_out)} dialogues left out ({reason[0]})"
-        hint = "label the dialogues first (medal label), or choose a policy that needs no labels"
-    raise DataError(", ".join(options.files), None, problem, hint=hint)
+        raise DataError(
+            where,
+            None,
+            f"all {len(left_out)} dialogues left out ({reason[0]})",
+            hint="label the dialogues first (medal label), or choose a policy that needs no labels",
+        )
+    asked = f" in {', '.join(options.lang)}" if present else " to select from"
+    hint = f"languages there: {', '.join(sorted(present))}" if present else None
+    raise DataError(where, None, f"no dialogue{asked}", hint=hint)

@@ -14,12 +14,12 @@ from typing import Any
 from markupsafe import Markup
 
 from medal_judges import __version__
-from medal_judges.data_prep.curation.foreign import load_foreign
 from medal_judges.data_prep.curation.pool import (
     Candidate,
     CurateOptions,
     LabelRules,
     label_rules,
+    load_foreign,
     read_pool,
 )
 from medal_judges.data_prep.curation.selection import Selected, select
@@ -28,20 +28,18 @@ from medal_judges.reading.report import ReadingReport
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
 from medal_judges.report.console import print_tables
-from medal_judges.report.page import Fold, Section, facts_section, write_page
+from medal_judges.report.page import Section, facts_section, write_page
 from medal_judges.report.table import Cell, Heat, Row, Table
 from medal_judges.stats.weights import effective_size
 from medal_judges.storage.files import atomic_write
 
 _REACHED = 0.9  # of an even share
 _FACTORS = {"category": "Issues", "level": "Overall score", "chatbot": "Chatbots", "user": "Users"}
-_LISTED = 300  # left-out rows on the page; left_out.jsonl has all
 _EVENNESS = (
     "Entropy of the counts over that of equal counts, over the values that the pool has: 1 is "
     "even, 0 is one value alone. A random sample is about as even as the pool."
 )
 _COUNTS = "Selected, of how many in the pool. Issues overlap: a dialogue can have several."
-_LEFT_OUT = "Dialogues that were no candidates. left_out.jsonl has all of them."
 _EFFECTIVE = "as many equally weighted dialogues say as much about the pool"
 
 
@@ -50,12 +48,11 @@ class Curation:
     """The selection of each language and its balance: sizes, ``contexts`` (different groups),
     ``factors`` (see ``factor_balances``), and how many equally weighted dialogues say as much about
     the pool (``effective``). ``facts`` say how the selection was made, ``left_out`` has the lines
-    of left_out.jsonl, and ``silent`` counts uninterpretable rows without a comment."""
+    of left_out.jsonl."""
 
     options: CurateOptions
     facts: Mapping[str, str]
     left_out: Sequence[Mapping[str, Any]]
-    silent: int
     selections: Mapping[str, Sequence[Selected]]
     balances: Sequence[dict[str, Any]]
 
@@ -67,7 +64,7 @@ def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
     """
     rules = label_rules(options.rubric)
     foreign = None if options.keep_foreign else load_foreign(options.keywords)
-    pool, left_out, silent = read_pool(options, rules, foreign, reading)
+    pool, left_out = read_pool(options, rules, foreign, reading)
     selections, balances = {}, []
     for lang in sorted({c.lang for c in pool}):
         candidates = [c for c in pool if c.lang == lang]
@@ -92,7 +89,7 @@ def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
         "pool": content_hash(sorted(c.id for c in pool)),
         "version": __version__,
     }
-    return Curation(options, facts, left_out, silent, selections, balances)
+    return Curation(options, facts, left_out, selections, balances)
 
 
 def factor_balances(
@@ -170,26 +167,14 @@ def selected_rows(curation: Curation) -> list[LabelledDialogue]:
 
 def write_report(curation: Curation, folder: Path) -> None:
     """Write curation.json (facts, left-out counts, balances) and curation.html."""
-    balances, listed = curation.balances, curation.left_out
+    balances = curation.balances
     record = {
         "facts": dict(curation.facts),
-        "left_out": [
-            {"lang": lang, "reason": reason, "dialogues": count}
-            for (lang, reason), count in _left_out_counts(curation)
-        ],
-        "uninterpretable_without_comment": curation.silent,
+        "left_out": len(curation.left_out),
         "languages": balances,
     }
     text = json.dumps(record, ensure_ascii=False, indent=1) + "\n"
     atomic_write(folder / "curation.json", text)
-    left = Table(
-        f"{min(_LISTED, len(listed))} of {len(listed)}",
-        ("Dialogue", "Language", "Why", "Keyword", "Comment"),
-        [
-            (*(o["id"], o["lang"], o["detail"]), o.get("keyword", ""), o.get("comment", ""))
-            for o in listed[:_LISTED]
-        ],
-    )
     unmet = Table(
         "Less than an even share",
         ("Language", "Of", "Value", "Selected", "Pool", "Target"),
@@ -202,7 +187,6 @@ def write_report(curation: Curation, folder: Path) -> None:
     effective = ", ".join(f"{b['lang']} {b['effective']:.0f}" for b in balances)
     facts = {**curation.facts, "effective size by the weights": f"{effective}: {_EFFECTIVE}"}
     total, pool = (sum(b[key] for b in balances) for key in ("selected", "pool"))
-    left_out = [Fold(f"{len(listed)} dialogues", [left])] if listed else []
     write_page(
         folder / "curation.html",
         "Curation",
@@ -212,7 +196,7 @@ def write_report(curation: Curation, folder: Path) -> None:
             Section("evenness", "Evenness", [_evenness(balances)], _EVENNESS),
             Section("counts", "Counts", [_counts(balances, name) for name in _FACTORS], _COUNTS),
             Section("unmet", "Targets not met", [unmet] if unmet.rows else []),
-            Section("left-out", "Left out", left_out, _LEFT_OUT),
+            Section("left-out", "Left out", _left_out(curation)),
             facts_section(facts.items()),
         ),
     )
@@ -225,15 +209,7 @@ def print_report(curation: Curation) -> None:
     rows = [(*(b[key] for key in keys), round(b["effective"])) for b in balances]
     columns = ("Language", "Pool", "Selected", "Contexts", "Effective")
     notes = [f"effective: {_EFFECTIVE}, by the weights"]
-    notes += [
-        f"left out: {count} in {lang}, {reason.replace('_', ' ')}"
-        for (lang, reason), count in _left_out_counts(curation)
-    ]
-    if curation.silent:
-        notes.append(
-            f"{curation.silent} uninterpretable dialogues have no comment: the foreign-language "
-            "filter cannot judge them, they stay"
-        )
+    notes += _left_out(curation)
     for b in balances:
         if b["selected"] < b["wanted"]:
             notes.append(f"{b['lang']}: {b['selected']} of {b['wanted']}, the pool has no more")
@@ -289,6 +265,10 @@ def _misses(curation: Curation, balance: dict[str, Any]) -> list[tuple[str, dict
     ]
 
 
-def _left_out_counts(curation: Curation) -> list[tuple[tuple[str, str], int]]:
-    """((language, reason), dialogues), sorted."""
-    return sorted(Counter((out["lang"], out["reason"]) for out in curation.left_out).items())
+def _left_out(curation: Curation) -> list[str]:
+    """How many dialogues were no candidates, and why."""
+    counts = Counter((out["lang"], out["reason"]) for out in curation.left_out)
+    return [
+        f"left out: {count} in {lang}, {reason.replace('_', ' ')} (left_out.jsonl)"
+        for (lang, reason), count in sorted(counts.items())
+    ]

@@ -91,11 +91,8 @@ def require_labellable(
         count += 1
         had += bool(row.labels)
         if row.level != "dialogue":
-            raise MedalError(
-                f"row {row.id!r} is about one turn (level {row.level!r}); medal label judges whole "
-                "dialogues",
-                hint="medal score --level last judges the last answer of each row",
-            )
+            problem = f"row {row.id!r} is about one turn; medal label judges whole dialogues"
+            raise MedalError(problem, hint="medal score --level last judges last answers")
         if need_lang and row.dialogue.lang == "und":
             raise MedalError(
                 f"row {row.id!r} has no 'lang', so its user cannot be checked for another language",

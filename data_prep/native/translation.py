@@ -139,14 +139,10 @@ def translate(
         if reason is None:
             good.append(each.result(runner.made_by))
             continue
-        extra = {
-            "translated_from": each.row.id,
-            "to": each.lang,
-            "failure": reason,
-            "tries": each.tries,
-        }
+        extra: dict[str, Any] = {"translated_from": each.row.id, "to": each.lang}
+        extra |= {"failure": reason, "tries": each.tries}
         dialogue = replace(each.row.dialogue, id=each.id)
-        failed.append(replace(each.row, dialogue=dialogue, labels={}, scales={}, extra=extra))
+        failed.append(LabelledDialogue(dialogue, {}, {}, extra=extra))
     write_records(out, good)
     beside(out, "failed").unlink(missing_ok=True)
     if failed:

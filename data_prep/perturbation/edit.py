@@ -11,7 +11,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
@@ -39,9 +39,6 @@ _TRIES = 48
 _COMBINATIONS = 24  # of neutral sentences
 
 
-# -- text ------------------------------------------------------------------------------------------
-
-
 def _unit(lang: str) -> re.Pattern[str]:
     return re.compile(r"\S" if lang in _NO_SPACES else r"\S+")
 
@@ -52,7 +49,7 @@ def units(text: str, lang: str) -> list[str]:
 
 
 def with_units(text: str, words: Iterable[str], lang: str) -> str:
-    """``text`` with its units replaced by ``words``, one for one. White space does not change."""
+    """``text`` with its units replaced by ``words``; white space does not change."""
     following = iter(words)
     return _unit(lang).sub(lambda _: next(following), text)
 
@@ -125,9 +122,6 @@ def glue(parts: Iterable[str], lang: str) -> str:
     for part in parts:
         whole = attach(whole, part, lang)
     return whole
-
-
-# -- tables ----------------------------------------------------------------------------------------
 
 
 def entries(table: str, lang: str, split: Split) -> tuple[Any, ...]:
@@ -207,9 +201,6 @@ class Donors:
         return next((text for owner, text in tried if owner != edit.group and accept(text)), None)
 
 
-# -- the edit --------------------------------------------------------------------------------------
-
-
 class CannotInject(Exception):
     """The dialogue cannot carry the issue; the message is the reason."""
 
@@ -234,14 +225,9 @@ class Edit:
     touched: tuple[int, ...] = ()
     how: str = ""
 
-    @property
-    def lang(self) -> str:
-        return self.dialogue.lang
-
-    @cached_property
-    def texts(self) -> tuple[str, ...]:
-        """Contents of all turns."""
-        return tuple(turn.content for turn in self.dialogue.turns)
+    def __post_init__(self) -> None:
+        self.lang = self.dialogue.lang
+        self.texts = tuple(turn.content for turn in self.dialogue.turns)
 
     def table(self, name: str) -> tuple[Any, ...]:
         """Entries of the table for this language and split. Raises CannotInject if it has none."""
@@ -264,11 +250,9 @@ class Edit:
         return [options[i] for i in sorted(self.rng.permutation(len(options))[:count])]
 
     def one(self, options: Sequence[T]) -> T:
-        """Draws one of ``options``."""
         return options[int(self.rng.integers(len(options)))]
 
     def chance(self) -> bool:
-        """True half of the times."""
         return bool(self.rng.random() < 0.5)
 
     def put(self, turn: int, injected: str, control: str) -> None:

@@ -155,12 +155,10 @@ def inject(
 ) -> tuple[LabelledDialogue, LabelledDialogue]:
     """``row`` with ``issue`` injected, and its control with another edit in the same turns.
 
-    Labels are 1 or 0; an issue without a label is unknown. ``extra["planted"]`` has the edited
-    assistant ``turns``, the ``pair`` that both rows share and the method (``how``). ``split``
-    selects the part of the sentence tables. Donors of the row's own group are not used.
-
-    Raises CannotInject if the dialogue cannot carry the issue, and ConfigError for an unknown
-    issue, strength or split.
+    An issue without a label is unknown. ``extra["planted"]`` has the edited assistant ``turns``,
+    the ``pair`` that both rows share and the method (``how``). Donors of the row's own group are
+    not used. Raises CannotInject if the dialogue cannot carry the issue, and ConfigError for an
+    unknown issue, strength or split.
     """
     _check_injectable([issue], [strength])
     edit = _edited(issue, Edit(row.dialogue, strength, rng, donors, split, row.group))
@@ -235,13 +233,13 @@ def injected_set(
 
     For each issue, dialogues are tried at a random strength until there are ``per_issue`` pairs
     (None: all dialogues). ``clean_count`` defaults to ``per_issue``. The draws depend on ``seed``,
-    the dialogue's id and the issue, not on the order of the input. Labels of the input are dropped.
-    Donors are turns of ``dialogues``: pass one split of the conversations at a time, with the
-    matching ``split`` of the sentence tables.
+    the dialogue's id and the issue, not on the order of the input. Donors are turns of
+    ``dialogues``: pass one split of the conversations at a time, with the matching ``split`` of the
+    sentence tables.
 
-    Clean dialogues are labelled 0 for all issues, which only says that none was injected. Injected
-    ones are 1 and controls 0 for their issue; both are 0 for the issues in ``UNTOUCHED`` and have
-    no label for the others. Raises ConfigError for an unknown issue, strength or split.
+    The labels are new: clean dialogues are 0 for all issues, which only says that none was
+    injected. Injected ones are 1 and controls 0 for their issue, both are 0 for those in
+    ``UNTOUCHED``. Raises ConfigError for an unknown issue, strength or split.
     """
     _check_injectable(issues, strengths)
     rows = list(dialogues)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from medal_judges.data_prep.sources.source import hash_split
-from medal_judges.models.embedded import embedded_path
+from medal_judges.models.embedded import embedded_files
 from medal_judges.records.dialogue import Dialogue, Role, Turn
 from medal_judges.records.labelled import LabelledDialogue, Level, Scale
 
@@ -266,7 +266,7 @@ def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
     assistant. ``ratings`` (1 to 10, by one of the two) become labels. Splits are 80% train, 10%
     validation and 10% test, by a hash of the id. Skips 3,150 conversations without an answer.
     """
-    data = json.loads((path or embedded_path("chitchat")).read_text(encoding="utf-8"))
+    data = json.loads((path or embedded_files("chitchat")[0]).read_text(encoding="utf-8"))
     for id, conversation in data.items():
         messages = [m for block in conversation["messages"] for m in block]
         runs = [(who, list(run)) for who, run in groupby(messages, key=lambda m: m["sender"])]

@@ -110,10 +110,9 @@ def fetch(part: SourceFile, *, offline: bool | None = None) -> Path:
             hint=f"put {part.url} at {target}, or unset --offline and HF_HUB_OFFLINE",
         )
     try:
-        address = part.url.replace(" ", "%20")
         with (
             atomic_path(target) as partial,
-            urllib.request.urlopen(address, timeout=_TIMEOUT) as reply,
+            urllib.request.urlopen(part.url, timeout=_TIMEOUT) as reply,
         ):
             with open(partial, "wb") as stream:
                 shutil.copyfileobj(reply, stream)

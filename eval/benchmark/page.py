@@ -222,7 +222,7 @@ def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
     headline figure as text and as a bar."""
     binary = view.rows(name, dimensions[0])[0].kind == "binary"
     metrics = METRICS if binary else GRADED
-    main, span = metrics[0], (0.0 if binary else -1.0, 1.0)
+    main = metrics[0]
     rows: list[Row] = []
     headings: dict[int, str] = {}
     pinned: dict[int, Pin] = {}
@@ -231,7 +231,9 @@ def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
             headings[len(rows)] = dimension
         judged = sorted(view.rows(name, dimension), key=lambda row: _order(ranking(row, main)))
         ceilings = [human_ceiling(judged, metric) for metric in metrics]
-        top = _best([ranking(row, main) for row in judged])
+        top = _best(ranking(row, main) for row in judged)
+        each = [shown(r, main, source) for r in judged for source in ("metrics", "like_for_like")]
+        span = (min(v for e in each for v in (0.0, e.low, e.value) if v is not None), 1.0)
         for row in judged:
             headline, like = shown(row, main), shown(row, main, "like_for_like")
             coverage: Cell = Estimate(None, reason="no rows with a human answer")

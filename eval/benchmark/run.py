@@ -109,6 +109,7 @@ def load_set(
         issues = dict.fromkeys(row.extra.get("planted", {}).get("issue") for row in rows)
         dimensions = {issue: issue for issue in issues if issue}
         return BenchmarkSet(tuple(rows), f"{config.name}@{data_hash(rows)}", dimensions)
+    published = {who: tuple(abceval.published_judgements(rows, who)) for who in config.published}
     if config.view == "abceval_issues_by_dialogue":
         rows = list(abceval.lift_to_dialogues(map(abceval.to_issues, rows)))
     chosen = [
@@ -136,7 +137,7 @@ def load_set(
         config.dimensions,
         config.level,
         tuple(row for row in rows if row.id not in ids),
-        {who: tuple(abceval.published_judgements(rows, who)) for who in config.published},
+        published,
     )
 
 

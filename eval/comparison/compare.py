@@ -428,15 +428,16 @@ def _notes(
     if labels is not None:
         notes = list(labels.notes)
     for result in results:
-        where = result.dimension if result.lang == ALL else f"{result.dimension}, {result.lang}"
-        has_labels = any(system.labelled for system in result.systems)
-        if result.uncorrected and (result.lang == ALL or has_labels):
+        if result.lang != ALL:
+            continue
+        where = result.dimension
+        if result.uncorrected:
             notes.append(f"{where}: not corrected by human labels: {result.uncorrected}.")
         if result.missing:
             notes.append(f"{where}: no scores of {', '.join(result.missing)}.")
         if unscored := [f"{s.unscored} of {s.system}" for s in result.systems if s.unscored]:
             notes.append(f"{where}: dialogues without a score were skipped: {', '.join(unscored)}.")
-        if result.lang == ALL and any(any(pair.difference.left_out) for pair in result.pairs):
+        if any(any(pair.difference.left_out) for pair in result.pairs):
             notes.append(
                 f"{where}: dialogues in contexts that the other system lacks do not enter a "
                 "difference (the table counts them)."

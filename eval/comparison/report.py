@@ -58,7 +58,7 @@ def print_comparison(found: SystemComparison) -> None:
         console.print(sentence, highlight=False, style="bold", soft_wrap=True)
 
 
-def write_comparison(found: SystemComparison, folder: Path, title: str = "") -> Path:
+def write_comparison(found: SystemComparison, folder: Path) -> Path:
     """Writes compare.json, compare.html, tables/*.csv and figures/*; returns the page's path."""
     record = json.dumps(found.to_record(), ensure_ascii=False, indent=1, allow_nan=False)
     atomic_write(folder / "compare.json", record + "\n")
@@ -74,7 +74,8 @@ def write_comparison(found: SystemComparison, folder: Path, title: str = "") -> 
         "page. Above 0.05 it does not show that two systems are equal."
     }
     sections = [Section("verdict", "Which is better", lead)]
-    sheets, figures = {}, {}
+    sheets: dict[str, Table] = {}
+    figures: dict[str, Figure] = {}
     for dimension in found.dimensions:  # all languages together, then each in a fold
         blocks: list[Block] = []
         for result in found.results:
@@ -94,7 +95,7 @@ def write_comparison(found: SystemComparison, folder: Path, title: str = "") -> 
         sections.append(Section(slug(dimension), dimension.replace("_", " "), blocks))
     return write_page(
         folder / "compare.html",
-        title or f"Compared: {named}",
+        f"Compared: {named}",
         counted(counts),
         [
             *sections,

@@ -157,14 +157,6 @@ class Systems:
                 texts[i] = _text(metadata_of(dialogue, [name])[name])
         if required and not any(texts.values()):
             hint = f"scores keep it with: medal score --keep {name}"
-            known = {str(c) for c in self.frame["meta"].columns} if "meta" in self.frame else set()
-            for dialogue in self.row("dialogue"):
-                if isinstance(dialogue, Dialogue):
-                    known |= {*dialogue.meta, *dialogue.context}
-                    known |= {f"models.{speaker}" for speaker in dialogue.models}
-                    known |= {"chatbot"} if dialogue.chatbot is not None else set()
-            if known:
-                hint = f"rows have: {', '.join(sorted(known))}; {hint}"
             raise MedalError(f"no row has a value of {name!r}", hint=hint)
         return self.frame.index.to_series().map(texts)
 

@@ -24,7 +24,6 @@ from medal_judges.storage.jsonl import STDIN
 from medal_judges.storage.judgements import read_frame, read_judgements
 
 _MOST = 12  # groups in the terminal
-_NAME = 32  # characters of a group's name there
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +116,8 @@ def print_report(report: Report) -> None:
         tables = [summary_table(scores, figures)]
         for column, groups in figures.groups.items():
             table = group_table(scores, figures, column, groups[:_MOST])
-            names = [str(row[0]) for row in table.rows]
-            names = [n if len(n) <= _NAME else f"{n[: _NAME - 1]}…" for n in names]
-            rows = [(name, *row[1:]) for name, row in zip(names, table.rows, strict=True)]
             more = f" ({_MOST} of {len(groups)})" if len(groups) > _MOST else ""
-            tables.append(replace(table, title=table.title + more, rows=rows, note=""))
+            tables.append(replace(table, title=table.title + more, note=""))
         print_tables(tables)
         for tone, text in findings(scores, figures):
             show({"worse": "▼ ", "better": "▲ ", "note": "· "}[tone] + text)

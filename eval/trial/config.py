@@ -61,7 +61,6 @@ class TrialConfig(Config):
     of the eight shipped conversations, in each of ``languages``. ``per_check``: maximum pairs of
     each check (None: no limit). ``checks``: names of checks or groups (empty: all). ``doses``:
     strengths of an injected issue. ``texts``: further files like configs/trial/texts.yaml.
-    ``turn_level``: pairs that are also scored turn by turn.
     """
 
     seed: int = Field(default=0, ge=0)
@@ -74,7 +73,6 @@ class TrialConfig(Config):
     checks: tuple[str, ...] = ()
     doses: tuple[int, ...] = (1, 2, 3)
     texts: tuple[str, ...] = ()
-    turn_level: int = Field(default=12, ge=0)
     bounds: str = "trial/bounds"
 
     def wants(self, check: str, group: str) -> bool:

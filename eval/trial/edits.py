@@ -249,8 +249,7 @@ def trial_edits(data: TrialData, config: TrialConfig, more: Sequence[Edit] = ())
 @dataclass(slots=True)
 class TrialPlan:
     """``dialogues`` by id: originals, versions, controls and translations; those of one
-    conversation are adjacent. ``refused``: number of dialogues that could not carry an edit, by its
-    key.
+    conversation are adjacent.
 
     ``pairs`` has one row for each two dialogues to compare: check, strength, conversation, lang,
     ``before`` and ``after`` (ids; ``after`` has the edit), ``touched`` (assistant turns with it).
@@ -260,7 +259,6 @@ class TrialPlan:
     dialogues: dict[str, Dialogue]
     originals: list[str]
     pairs: pd.DataFrame
-    refused: Counter[str]
 
     @property
     def data(self) -> str:
@@ -274,7 +272,6 @@ def make_plan(data: TrialData, config: TrialConfig, edits: Sequence[Edit]) -> Tr
     The choice of dialogues and the random numbers follow from the seed, the dialogue's id and the
     edit's name alone. All strengths of an edit use the same dialogues.
     """
-    refused: Counter[str] = Counter()
     made: dict[str, list[tuple[tuple[Any, ...], list[Dialogue]]]] = {}
     for edit in edits:
         count = 0
@@ -286,7 +283,6 @@ def make_plan(data: TrialData, config: TrialConfig, edits: Sequence[Edit]) -> Tr
             seed = stable_hash(config.seed, dialogue.id, edit.name, edit.strength)
             versions = edit.versions(dialogue, np.random.default_rng(seed))
             if versions is None:
-                refused[edit.key] += 1
                 continue
             count += 1
             id, before = f"{dialogue.id}+{edit.key}", dialogue.id
@@ -314,4 +310,4 @@ def make_plan(data: TrialData, config: TrialConfig, edits: Sequence[Edit]) -> Tr
                 pairs.append((LANGUAGE, 0, name, lang, reference.id, dialogue.id, ()))
     originals = [dialogue.id for dialogue in data.dialogues]
     table = pd.DataFrame(pairs, columns=_PAIR)
-    return TrialPlan(list(edits), dialogues, originals, table, refused)
+    return TrialPlan(list(edits), dialogues, originals, table)

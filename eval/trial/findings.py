@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from medal_judges.eval.benchmark.injected import localisation
 from medal_judges.eval.trial.config import GROUPS, Bounds, Group, Verdict
 from medal_judges.eval.trial.edits import (
     AGAIN,
@@ -24,7 +23,7 @@ from medal_judges.eval.trial.edits import (
     Edit,
     TrialPlan,
 )
-from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.report.numbers import number
@@ -66,7 +65,7 @@ class TrialFinding:
 
     ``figures`` are points of quality from 1 to 5 (``shift``, ``gain``, ``drop``, ``slope``), or
     shares and correlations (``moved``: share of pairs by more than half a point; ``raised``,
-    ``harmed``; ``auc``, ``win``; ``spearman``; ``found``), with intervals by conversation.
+    ``harmed``; ``auc``, ``win``; ``spearman``), with intervals by conversation.
     ``headline`` is the figure that decided the verdict. ``by_language``: the mean shift in each
     language.
     """
@@ -119,9 +118,8 @@ class TrialResult:
 
 @dataclass
 class Analysis:
-    """One judge's judgements of a plan, and the findings from them: of every version by id, of the
-    originals scored ``again`` in other ways, and of the single ``turns`` of ``turn_pairs`` by
-    (id, turn). ``seconds`` are of one dialogue."""
+    """One judge's judgements of a plan, and the findings from them: of every version by id, and of
+    the originals scored ``again`` in other ways. ``seconds`` are of one dialogue."""
 
     plan: TrialPlan
     bounds: Bounds
@@ -129,8 +127,6 @@ class Analysis:
     languages: Sequence[str]
     versions: Mapping[str, Judgement]
     again: dict[str, Mapping[str, Judgement]] = field(default_factory=dict)
-    turn_pairs: pd.DataFrame = field(default_factory=pd.DataFrame)
-    turns: Mapping[tuple[str, int | None], Judgement] = field(default_factory=dict)
     seconds: float | None = None
 
     @cached_property
@@ -180,21 +176,6 @@ class Analysis:
             yield replace(found, by_language=_by_language(pairs, +1.0))
         for group in ("no_gain", "attack", "must_fall"):
             yield from (self._edit(edit) for edit in edits if edit.group == group)
-        yield from self._pointed_at()
-        if self.turns:
-            every = self.turn_pairs.explode("touched")
-            before, after = (
-                [
-                    quality(self.turns.get(key), self.parts)
-                    for key in zip(side, every.touched, strict=True)
-                ]
-                for side in (every.before, every.after)
-            )
-            pairs = with_scores(every, before, after)
-            figures = {"auc": auc(pairs), "win": win(pairs), "drop": mean(pairs, -pairs.change)}
-            what = "Judged turn by turn, the turn with the fault scores below the sound one."
-            bounds = {"auc": "must_fall.auc"}
-            yield self._finding("must_fall", "faulty_turn", what, pairs, figures, bounds)
         ids = list(self.plan.dialogues)
         missing = pd.DataFrame({"conversation": [id.partition("+")[0] for id in ids]})
         figures = {"unscored": share(missing, pd.Series([self._score(id) is None for id in ids]))}
@@ -232,12 +213,6 @@ class Analysis:
                     figures[f"auc_{strength}"] = auc(dose)
                 figures["slope"] = dose_slope(doses)
                 bounds["slope"] = "must_fall.slope"
-            for own in [d for d in self.dimensions if d.name == edit.issue]:
-                before, after = (
-                    [quality(self.versions.get(id), [own]) for id in ids]
-                    for ids in (pairs.before, pairs.after)
-                )
-                figures["own_auc"] = auc(with_scores(pairs, before, after))
         else:
             sign, bounds = (-1.0 if edit.harm == "down" else 1.0), _MOVED[edit.group]
             toward = sign * pairs.change if edit.group == "attack" else pairs.change
@@ -260,11 +235,13 @@ class Analysis:
     ) -> TrialFinding:
         """Returns a finding about ``rows`` with its verdict by ``bounds``, figure -> bound; the
         first is the headline."""
-        headline, verdict = next(iter(bounds)), "none"
+        headline = next(iter(bounds))
+        verdict: Verdict = "none"
         reason = f"{len(rows)} pairs, fewer than {MIN_PAIRS}"
         if len(rows) >= MIN_PAIRS:
             verdicts = {n: self.bounds[bound].verdict(figures[n]) for n, bound in bounds.items()}
-            verdict = min(verdicts.values(), key=("red", "amber", "none", "green").index)
+            order: tuple[Verdict, ...] = ("red", "amber", "none", "green")
+            verdict = min(verdicts.values(), key=order.index)
             decided = [name for name in bounds if verdicts[name] == verdict]
             headline = decided[0]
             texts = []
@@ -273,38 +250,10 @@ class Analysis:
                 shown = why if value is None else number(value)
                 texts.append(f"{name} {shown} ({self.bounds[bounds[name]].text()})")
             reason = "; ".join(texts)
-        about = group, check, what, verdict, reason, headline
-        return TrialFinding(*about, figures, len(rows), rows.conversation.nunique())
-
-    def _pointed_at(self) -> Iterator[TrialFinding]:
-        """Whether the turn with the largest contribution is the one with the fault."""
-        issues = {edit.name: edit.issue for edit in self.plan.edits}
-        by_name = {d.name: d for d in self.dimensions}
-        hits = []
-        for pair in self.plan.pairs.itertuples():
-            faulty = issues.get(pair.check) or pair.check.startswith(("place_", "long_"))
-            if not faulty or not pair.touched or pair.lang not in self.judged:
-                continue
-            judgement = self.versions[pair.after]
-            names = (issues.get(pair.check), "overall")
-            dimension = next((by_name[name] for name in names if name in by_name), None)
-            if dimension is None or judgement.scores.get(dimension.name) is None:
-                continue
-            if (contributions := judgement.contributions.get(dimension.name)) is not None:
-                sign = 1.0 if dimension.good == "low" else -1.0
-                answers = self.plan.dialogues[pair.after].assistant_turns
-                parts = [sign * part for part in contributions.turns]
-                hits.append((pair.conversation, *localisation(parts, answers, pair.touched)))
-        if hits:
-            table = pd.DataFrame(hits, columns=["conversation", "found", "chance"])
-            figures = {
-                "above_chance": mean(table, table.found - table.chance),
-                "found": share(table, table.found),
-                "chance": share(table, table.chance),
-            }
-            what = "The turn with the largest contribution is one with the injected fault."
-            bounds = {"above_chance": "must_fall.found"}
-            yield self._finding("must_fall", "turn_pointed_at", what, table, figures, bounds)
+        return TrialFinding(
+            group, check, what, verdict, reason, headline, figures, len(rows),
+            rows.conversation.nunique(),
+        )  # fmt: skip
 
 
 def quality(judgement: Judgement | None, parts: Sequence[Dimension]) -> float | None:
@@ -455,13 +404,13 @@ def worst_pairs(analysis: Analysis) -> list[dict[str, Any]]:
 def _side_by_side(one: Dialogue, other: Dialogue) -> tuple[list[dict[str, Any]], int]:
     """Returns the turns that differ, with one unchanged turn on either side, each with ``alike``,
     the number of unchanged turns left out before it; and how many are left out at the end."""
-    turns = list(zip_longest(one.turns, other.turns))
+    turns: list[tuple[Turn | None, Turn | None]] = list(zip_longest(one.turns, other.turns))
     changed = [i for i, (before, after) in enumerate(turns) if before != after]
     rows, last = [], -1
     for i in sorted({j for k in changed for j in (k - 1, k, k + 1) if 0 <= j < len(turns)}):
         before, after = turns[i]
         left, right = marked(before and before.content, after and after.content)
-        role = (after or before).role
+        role = after.role if after else before.role if before else ""
         row = {"index": i, "role": role, "before": left, "after": right, "alike": i - last - 1}
         rows.append(row)
         last = i

@@ -35,15 +35,14 @@ _DOSES = (1, 2, 3)
 _NAMES = {
     "shift": "Shift", "moved": "Moved", "spearman": "ρ", "gain": "Gain", "raised": "Raised",
     "harmed": "Harmed", "auc": "AUC", "win": "Below its control", "drop": "Drop",
-    "slope": "Drop a step", "own_auc": "AUC of its own label", "above_chance": "Above chance",
-    "found": "Turn found", "chance": "By chance", "unscored": "Unscored", "seconds": "Seconds",
-    "tokens": "Tokens", "money": "Dollars",
+    "slope": "Drop a step", "unscored": "Unscored", "seconds": "Seconds", "tokens": "Tokens",
+    "money": "Dollars",
 }  # fmt: skip
 _COLUMNS: Mapping[Group, tuple[str, ...]] = {
     "same": ("shift", "moved", "spearman"),
     "no_gain": ("gain", "raised", "spearman"),
     "attack": ("harmed", "gain", "moved", "spearman"),
-    "must_fall": ("auc", "win", "drop", "slope", "own_auc", "above_chance", "found", "chance"),
+    "must_fall": ("auc", "win", "drop", "slope"),
     "use": ("unscored", "seconds", "tokens", "money"),
 }
 
@@ -64,12 +63,10 @@ def write_trial(trial: Trial, out: Path) -> Path:
         (len(plan.pairs), "pair"),
         (len({plan.dialogues[id].lang for id in plan.originals}), "language"),
     ]
-    refused = ", ".join(f"{key} {n}" for key, n in sorted(plan.refused.items()))
     facts = [
         ("Seed", str(first.seed)),
         ("Data", first.data),
         *(("Missing", note) for note in trial.notes),
-        ("Could not carry", refused or "every dialogue carried every edit"),
         ("Intervals", METHOD),
         ("medal-judges", first.version),
     ]
@@ -159,7 +156,7 @@ def _light(finding: TrialFinding | None) -> Cell:
     elif name == "seconds":
         shown = f"{value:.2g} s"
     else:
-        signed = name in ("shift", "gain", "above_chance") and value > 0.005
+        signed = name in ("shift", "gain") and value > 0.005
         shown = f"{'+' if signed else ''}{number(value)}"
     word = "AUC" if name == "auc" else _NAMES[name].lower()
     tooltip = " ".join(filter(None, (finding.reason, interval(finding.figure))))

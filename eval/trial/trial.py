@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from medal_judges import __version__
 from medal_judges.eval.trial.config import Bounds, TrialConfig, load_bounds
 from medal_judges.eval.trial.edits import (
@@ -146,16 +144,6 @@ def _judged(
     if config.wants(DIMENSION_ORDER, "same") and len(names) > 1:
         judgements = scored(DIMENSION_ORDER, originals, dimensions=names[::-1])
         analysis.again[DIMENSION_ORDER] = by_id(judgements)
-    # The strongest injected issues are also judged turn by turn, one of each issue in rotation.
-    issues = [edit.name for edit in plan.edits if edit.issue is not None]
-    pairs = plan.pairs[plan.pairs.check.isin(issues) & plan.pairs.touched.map(bool).astype(bool)]
-    pairs = pairs[pairs.strength == max(config.doses, default=0)]
-    round_, issue = pairs.groupby("check").cumcount(), pd.factorize(pairs.check)[0]
-    rotated = pairs.assign(round=round_, issue=issue).sort_values(["round", "issue"])
-    pairs = analysis.turn_pairs = rotated.head(config.turn_level)
-    if ids := dict.fromkeys(pairs[["before", "after"]].to_numpy().ravel()):
-        judgements = scored("turns", [plan.dialogues[id] for id in ids], level="turn")
-        analysis.turns = {(j.id, j.turn): j for j in judgements}
     if config.wants(AGAIN, "same"):
         fresh = judge if one.afresh is None else one.afresh()
         analysis.again[AGAIN] = by_id(scored(AGAIN, originals, fresh))

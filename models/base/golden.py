@@ -139,7 +139,7 @@ def read_golden(folder: Path) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
         if not record["scores"] or len(record["scores"]) != len(record["dialogues"]):
             raise ValueError("its scores are not one for each dialogue")
-        return {"versions": {}, "signature": ""} | record
+        return {"versions": {}, "signature": "", **record}
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise JudgeLoadError(f"{path}: not golden scores: {error}") from error
 

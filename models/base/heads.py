@@ -26,33 +26,23 @@ _LEAST_WEIGHT = 1e-12  # of a batch's labelled rows together; avoids a division 
 class HeadConfig(Config):
     """How one dimension is trained.
 
-    ``regression``: MSE or Huber on the scale [0, 1]. ``ordinal``: CORN (Shi, Cao and Raschka,
+    ``regression``: MSE on the scale [0, 1]. ``ordinal``: CORN (Shi, Cao and Raschka,
     2023). ``binary``: cross-entropy on soft labels. ``classification``: cross-entropy over the
     levels of the scale. ``weight`` multiplies the loss, ``positive_weight`` the positive class of a
-    binary head (``balanced``: training sets it to negatives / positives, at most 10),
-    ``class_weights`` the classes of a classification head.
+    binary head (``balanced``: training sets it to negatives / positives, at most 10).
     """
 
     kind: HeadKind = "regression"
-    loss: Literal["mse", "huber"] = "mse"
-    huber_delta: float = Field(default=0.25, gt=0)
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
     weight: float = Field(default=1.0, ge=0)
     positive_weight: Annotated[float, Field(gt=0)] | Literal["balanced"] = 1.0
-    class_weights: tuple[float, ...] | None = None
 
     @model_validator(mode="after")
     def _settings_apply(self) -> HeadConfig:
-        wanted = {
-            "label_smoothing": ("binary", "classification"),
-            "positive_weight": ("binary",),
-            "class_weights": ("classification",),
-            "loss": ("regression",),
-        }
-        for name, kinds in wanted.items():
-            default = type(self).model_fields[name].default
-            if getattr(self, name) != default and self.kind not in kinds:
-                raise ValueError(f"{name} is for {' and '.join(kinds)} heads, not {self.kind}")
+        if self.label_smoothing and self.kind not in ("binary", "classification"):
+            raise ValueError(f"label_smoothing is not for {self.kind} heads")
+        if self.positive_weight != 1.0 and self.kind != "binary":
+            raise ValueError(f"positive_weight is for binary heads, not {self.kind}")
         return self
 
 
@@ -83,7 +73,6 @@ class Head(nn.Module):
     their ``linear``, without the bias) and the turns' pooling weights [batch, turns].
     """
 
-    class_weights: Tensor | None
     direction: Tensor
 
     def __init__(
@@ -115,13 +104,6 @@ class Head(nn.Module):
             nn.init.zeros_(self.attention.weight)
             nn.init.zeros_(self.attention.bias)
         nn.init.normal_(self.value.weight, std=0.1 * width**-0.5)
-        classes = config.class_weights
-        if classes is not None and len(classes) != self.levels:
-            raise ConfigError(
-                f"{dimension.name!r}: {len(classes)} class weights for {self.levels} levels"
-            )
-        class_weights = None if classes is None else torch.tensor(classes)
-        self.register_buffer("class_weights", class_weights, persistent=False)
         direction = torch.full((outputs,), 1 / outputs)  # weight of each logit in ``linear``
         if config.kind == "classification":
             places = torch.arange(outputs, dtype=torch.float32) - (outputs - 1) / 2
@@ -157,12 +139,7 @@ class Head(nn.Module):
         """Loss of each row [B]."""
         config = self.config
         if config.kind == "regression":
-            value = logits.squeeze(-1)
-            if config.loss == "huber":
-                return functional.huber_loss(
-                    value, target, delta=config.huber_delta, reduction="none"
-                )
-            return functional.mse_loss(value, target, reduction="none")
+            return functional.mse_loss(logits.squeeze(-1), target, reduction="none")
         if config.kind == "binary":
             return functional.binary_cross_entropy_with_logits(
                 logits.squeeze(-1),
@@ -173,11 +150,7 @@ class Head(nn.Module):
         if config.kind == "ordinal":
             return corn_losses(logits, target)
         return functional.cross_entropy(
-            logits,
-            target,
-            weight=self.class_weights,
-            label_smoothing=config.label_smoothing,
-            reduction="none",
+            logits, target, label_smoothing=config.label_smoothing, reduction="none"
         )
 
     def probabilities(self, logits: Tensor, temperature: float, spread: float | None) -> Tensor:

@@ -5,19 +5,25 @@ ORALIS's classifier (sections 4.4 and 4.5) and the ridge baseline that trained j
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import Calibration, normal_bins
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.learned import LearnedJudge, learned_state
-from medal_judges.models.base.saving import WEIGHTS_NAME, read_config, read_weights, write_weights
+from medal_judges.models.base.saving import (
+    WEIGHTS_NAME,
+    read_config,
+    read_weights,
+    require_no_differences,
+    write_weights,
+)
 from medal_judges.models.base.turn_features import (
     ALL_FEATURES,
     ROLE_INDEX,
@@ -34,7 +40,6 @@ from medal_judges.records.judgement import Contributions, Judgement, centred, un
 
 GRID_NAME = "grid.csv"
 ENCODER_FOLDER = "encoder"
-_MIXED = "the folder mixes files of two judges: copy or download it whole"
 
 
 class DialogueVector(NamedTuple):
@@ -88,10 +93,7 @@ class EmbeddingJudge(LearnedJudge):
         self.encoder.save(folder / ENCODER_FOLDER)
         self.write_state(folder, nets={name: net.record() for name, net in self.nets.items()})
         if self.search:
-            with (folder / GRID_NAME).open("w", encoding="utf-8", newline="") as stream:
-                writer = csv.DictWriter(stream, list(self.search[0]))
-                writer.writeheader()
-                writer.writerows(self.search)
+            pd.DataFrame(self.search).to_csv(folder / GRID_NAME, index=False)
 
     @classmethod
     def load(
@@ -105,25 +107,17 @@ class EmbeddingJudge(LearnedJudge):
         tensors = {k: v.double().numpy() for k, v in read_weights(path).items()}
         nets = {name: FittedNet.of(name, r, tensors) for name, r in saved["nets"].items()}
         known = {key for name, net in nets.items() for key in net.tensors(name)}
-        if unexpected := sorted(set(tensors) - known):
-            raise JudgeLoadError(
-                f"{path}: unexpected weights {', '.join(unexpected[:6])}", hint=_MIXED
-            )
-        search: list[dict[str, object]] = []
-        if (folder / GRID_NAME).is_file():
-            with (folder / GRID_NAME).open(encoding="utf-8", newline="") as stream:
-                search += csv.DictReader(stream)
+        require_no_differences(path, {"unexpected": set(tensors) - known})
         config = EmbeddingConfig(**saved["embedding"])
         encoder = SentenceEncoder.load(folder / ENCODER_FOLDER, device)
-        judge = cls(config, encoder, nets=nets, search=search, **learned_state(saved))
+        judge = cls(config, encoder, nets=nets, **learned_state(saved))
         width = len(judge.is_feature)
-        for name, net in nets.items():
-            if len(net.mean) != width:
-                raise JudgeLoadError(
-                    f"{path}: the net of {name} reads {len(net.mean)} numbers, and the config "
-                    f"describes {width}",
-                    hint=_MIXED,
-                )
+        wrong = [
+            f"{k} {len(net.mean)} instead of {width}"
+            for k, net in nets.items()
+            if len(net.mean) != width
+        ]
+        require_no_differences(path, {"of another width": wrong})
         return judge
 
     # -- from a dialogue to its vector ---------------------------------------------------------
@@ -181,18 +175,13 @@ class EmbeddingJudge(LearnedJudge):
             fitted, dimension = self.fitted(name), self.dimension(name)
             units = [fitted.map_unit(unit) for unit in self.units(name, vectors).tolist()]
             chances = self._distributions(dimension, vectors, np.array(units))
-            weights = self.nets[name].linear_weights()
-            for request, unit, row, own in zip(requests, units, chances, rows, strict=True):
-                scores, distributions, contributions = own
-                scores[name] = dimension.from_unit(unit)
-                if len(row):
-                    distributions[name] = row.tolist()
-                if weights is not None and request.payload.turns is not None:
-                    contributions[name] = self._contributions(dimension, request, weights)
-        return [
-            Judgement(scores=scores, distributions=distributions, contributions=contributions)
-            for scores, distributions, contributions in rows
-        ]
+            for request, unit, chance, row in zip(requests, units, chances, rows, strict=True):
+                row[0][name] = dimension.from_unit(unit)
+                if len(chance):
+                    row[1][name] = chance.tolist()
+                if self.nets[name].head == "ridge" and request.payload.turns is not None:
+                    row[2][name] = self._contributions(dimension, request)
+        return [Judgement(scores=s, distributions=d, contributions=c) for s, d, c in rows]
 
     def units(self, name: str, vectors: Floats) -> Floats:
         """Returns scores [n] of dialogue ``vectors`` on [0, 1], before calibration."""
@@ -211,12 +200,11 @@ class EmbeddingJudge(LearnedJudge):
         bins: Floats = normal_bins(torch.from_numpy(units), spread, levels).double().numpy()
         return bins
 
-    def _contributions(
-        self, dimension: Dimension, request: ScoreRequest, weights: Floats
-    ) -> Contributions:
+    def _contributions(self, dimension: Dimension, request: ScoreRequest) -> Contributions:
         """Contributions around the training rows' mean dialogue, which the net subtracts."""
         net, turns = self.nets[dimension.name], request.payload.turns
         half, width = turns.shape[1], dimension.high - dimension.low
+        weights = net.layers[0][0][:, 0] * net.scale
         shares, pooling, means = np.zeros((3, len(turns)))
         for number, side in enumerate(_sides(request.dialogue)):
             if side:

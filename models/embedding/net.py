@@ -48,18 +48,15 @@ class FittedNet:
     def probabilities(self, x: Floats) -> Floats:
         """Probability [n, top + 1] of each class 0 to ``top`` of a classifier: what
         ``predict_proba`` gives, with 0 for the classes that no training row had."""
-        chances = np.zeros((len(x), self.top + 1))
-        chances[:, list(self.classes)] = self._known_classes(x)
-        return chances
-
-    def _known_classes(self, x: Floats) -> Floats:
         if len(self.classes) == 1:
-            return np.ones((len(x), 1))
-        raw = self.raw(x)
-        if len(self.classes) == 2:  # scikit-learn has one logistic output for two classes
-            p: Floats = expit(raw)
-            return np.concatenate([1 - p, p], axis=1)
-        chances: Floats = softmax(raw, axis=1)
+            known = np.ones((len(x), 1))
+        elif len(self.classes) == 2:  # scikit-learn has one logistic output for two classes
+            p = expit(self.raw(x))
+            known = np.concatenate([1 - p, p], axis=1)
+        else:
+            known = softmax(self.raw(x), axis=1)
+        chances = np.zeros((len(x), self.top + 1))
+        chances[:, list(self.classes)] = known
         return chances
 
     def units(self, x: Floats, decode: str) -> Floats:
@@ -70,13 +67,6 @@ class FittedNet:
         chosen = p.argmax(axis=1) if decode == "argmax" else p @ np.arange(self.top + 1)
         units: Floats = chosen / self.top
         return units
-
-    def linear_weights(self) -> Floats | None:
-        """Weight [W] of each input on the score on [0, 1]; None for a net that is not linear."""
-        if self.head != "ridge":
-            return None
-        weights: Floats = self.layers[0][0][:, 0] * self.scale
-        return weights
 
     def record(self) -> dict[str, Any]:
         """The part of the net that config.json holds."""

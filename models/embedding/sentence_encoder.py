@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from medal_judges.errors import JudgeLoadError
+from medal_judges.models.base.saving import read_weights, require_no_differences
 from medal_judges.models.embedded import resolve
 from medal_judges.models.embedding.net import Floats
 from medal_judges.models.special_tokens import SpecialTokens
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-_AGAIN = "copy or download the whole folder again"
 
 
 class SentenceEncoder:
@@ -38,28 +37,19 @@ class SentenceEncoder:
     @classmethod
     def load(cls, folder: Path, device: str | None = None) -> SentenceEncoder:
         """Loads the model saved in ``folder``; needs no network. Raises JudgeLoadError."""
-        from safetensors import safe_open
-
         if not (folder / "modules.json").is_file():
             raise JudgeLoadError(
-                f"{folder.parent}: the judge has no {folder.name}/modules.json", hint=_AGAIN
+                f"{folder.parent}: the judge has no {folder.name}/modules.json",
+                hint="copy or download the whole folder again",
             )
         model = _load(str(folder), folder.name, device=device, local_files_only=True)
         # The library draws missing weights at random and ignores others: all must fit.
-        saved: set[str] = set()
-        for path in folder.glob("*.safetensors"):
-            with safe_open(path, "pt") as file:
-                saved |= set(file.keys())
+        saved = {k for path in folder.glob("*.safetensors") for k in read_weights(path)}
         network: Any = model[0]
         state = network.auto_model.state_dict()
         stored = {state[name].data_ptr() for name in saved & state.keys()}
-        wrong = [n for n in state.keys() - saved if state[n].data_ptr() not in stored]
-        if wrong := sorted([*wrong, *(saved - state.keys())]):
-            raise JudgeLoadError(
-                f"{folder}: its weights and its config.json do not fit: {wrong[0]} "
-                f"and {len(wrong) - 1} more",
-                hint=_AGAIN,
-            )
+        missing = [n for n in state.keys() - saved if state[n].data_ptr() not in stored]
+        require_no_differences(folder, {"missing": missing, "unexpected": saved - state.keys()})
         return cls(model)
 
     def save(self, folder: Path) -> None:

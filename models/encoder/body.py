@@ -8,8 +8,7 @@ are those of transformers, which calls ``packed_attention`` in place of its own 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +16,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 from transformers import AttentionInterface, AutoConfig, AutoModel, AutoTokenizer
+from transformers.utils import logging
 
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.embedded import resolve
-from medal_judges.models.model_files import files_hash, weights_folder
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -52,10 +51,10 @@ def load_body(
     for name in ("attention_probs_dropout_prob", "attention_dropout"):
         if hasattr(config, name):
             setattr(config, name, 0.0)
-    with _without_bar():
-        body = AutoModel.from_pretrained(
-            source, revision=revision, config=config, trust_remote_code=False
-        )
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    body = AutoModel.from_pretrained(
+        source, revision=revision, config=config, trust_remote_code=False
+    )
     return _without_pooler(body), tokenizer
 
 
@@ -80,11 +79,6 @@ def settings_of(body: PreTrainedModel) -> dict[str, Any]:
     for key in ("_name_or_path", "transformers_version"):  # of this machine, not of the judge
         settings.pop(key, None)
     return settings
-
-
-def body_hash(base: str, revision: str | None) -> str:
-    """Returns a hash of the files of ``base``: weights, tokenizer and settings."""
-    return files_hash(weights_folder(resolve(base), revision))
 
 
 def check_window(config: EncoderConfig, body: PretrainedConfig) -> None:
@@ -164,16 +158,3 @@ def _without_pooler(body: PreTrainedModel) -> PreTrainedModel:
     if getattr(body, "pooler", None) is not None:
         setattr(body, "pooler", None)  # noqa: B010  (mypy: a module's attributes are modules)
     return body
-
-
-@contextmanager
-def _without_bar() -> Iterator[None]:
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]

@@ -15,9 +15,9 @@ from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.learned import NetworkJudge, learned_state
 from medal_judges.models.base.saving import WEIGHTS_NAME, load_weights, read_config, write_weights
 from medal_judges.models.batching import budget_batches, pad_rows, retry_on_oom
+from medal_judges.models.embedded import resolve
 from medal_judges.models.encoder.body import (
     PASS_TOKENS,
-    body_hash,
     body_of,
     can_pack,
     check_window,
@@ -34,6 +34,7 @@ from medal_judges.models.encoder.turn_batch import (
     collate,
     collate_sequences,
 )
+from medal_judges.models.model_files import files_hash, weights_folder
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Contributions, Judgement, Unit, centred, unit_of
 
@@ -108,7 +109,9 @@ class EncoderJudge(NetworkJudge):
             self.write_state(folder, body=settings_of(self.net.body), turn_means=self.turn_means)
         else:
             state = {k: v for k, v in state.items() if not k.startswith(BODY)}
-            hashed = body_hash(self.config.base, self.config.base_revision)
+            hashed = files_hash(
+                weights_folder(resolve(self.config.base), self.config.base_revision)
+            )
             self.write_state(folder, body_hash=hashed, turn_means=self.turn_means)
         write_weights(state, folder / WEIGHTS_NAME)
 
@@ -127,13 +130,12 @@ class EncoderJudge(NetworkJudge):
             body, tokenizer = body_of(saved["body"]), load_tokenizer(str(folder / TOKENIZER))
         else:
             body, tokenizer = load_body(config.base, config.base_revision)
-            then, now = saved["body_hash"], body_hash(config.base, config.base_revision)
-            if now != then:
+            now = files_hash(weights_folder(resolve(config.base), config.base_revision))
+            if now != saved["body_hash"]:
                 raise JudgeLoadError(
-                    f"{folder}: the judge was trained on {config.base} with other weights than "
-                    f"are here (hash {then} then, {now} now)",
-                    hint="install the version of the package, or name the revision, it was "
-                    "trained on",
+                    f"{folder}: the judge was trained on other weights of {config.base} than are "
+                    f"here (hash {saved['body_hash']} then, {now} now)",
+                    hint="install the package version of its training, or name the revision",
                 )
         net = EncoderNet(body, body.config.hidden_size, config, state["dimensions"])
         load_weights(net, folder / WEIGHTS_NAME, besides="" if config.save_body else BODY)

@@ -153,17 +153,14 @@ class EncoderNet(nn.Module):
         user = (batch.roles == 0) & batch.mask
         reaction = contrast(unit, self.positive, self.negative) * user
         context = context_of(unit)
-        models = cast("Sequence[ReplyModel]", self.reply)
-        expectations = [model.expect(*context, measures) for model in models]
         each = torch.stack(
             [
-                model.contrast(expectation, self.positive, self.negative)
-                for model, expectation in zip(models, expectations, strict=True)
+                model.contrast(model.expect(*context, measures), self.positive, self.negative)
+                for model in cast("Sequence[ReplyModel]", self.reply)
             ]
         )
-        if halves is None:
-            expected = each.mean(0)
-        else:
+        expected = each.mean(0)
+        if halves is not None:
             expected = each[halves, torch.arange(len(halves), device=halves.device)]
         # The opening turn answers nothing: it has no context.
         answers = (batch.roles == 1) & batch.mask
@@ -189,8 +186,7 @@ class LinearNet(nn.Module):
         self, vectors: Tensor, features: Tensor, batch: TurnBatch
     ) -> tuple[Logits, Logits, Logits]:
         """See TurnNet.forward."""
-        split, weights = by_role(self.inputs(vectors, features), batch.roles, batch.mask)
-        return _apply(self.heads, split, weights)
+        return _apply(self.heads, self.inputs(vectors, features), batch.roles, batch.mask)
 
 
 class TurnNet(nn.Module):
@@ -243,11 +239,13 @@ class TurnNet(nn.Module):
         state = self.turn(state)
         if self.config.feature_names and self.config.skip:
             state = torch.cat([state, features], dim=-1)
-        split, weights = by_role(state, batch.roles, mask)
-        return _apply(self.heads, split, weights)
+        return _apply(self.heads, state, batch.roles, mask)
 
 
-def _apply(heads: nn.ModuleDict, split: Tensor, weights: Tensor) -> tuple[Logits, Logits, Logits]:
+def _apply(
+    heads: nn.ModuleDict, state: Tensor, roles: Tensor, mask: Tensor
+) -> tuple[Logits, Logits, Logits]:
+    split, weights = by_role(state, roles, mask)
     answers = {name: head(split, weights) for name, head in heads.items()}
     logits, evidence, pooling = ({k: v[i] for k, v in answers.items()} for i in range(3))
     return logits, evidence, pooling

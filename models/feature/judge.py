@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 from scipy.special import expit
 
 from medal_judges.config import Config
@@ -38,19 +38,6 @@ class LinearModel(Config):
     weights: tuple[float, ...]
     means: tuple[float, ...]
 
-    @model_validator(mode="after")
-    def _of_equal_length(self) -> LinearModel:
-        if len(self.means) != len(self.weights):
-            raise ValueError(f"{len(self.means)} means for {len(self.weights)} weights")
-        return self
-
-
-class FeatureExample(Protocol):
-    """A row for ``fit``: a dialogue and its targets on [0, 1] per dimension."""
-
-    dialogue: Dialogue
-    targets: dict[str, Any]
-
 
 class FeatureJudge(Judge):
     """Means of surface measures over the assistant's turns, with a linear model per dimension.
@@ -77,13 +64,14 @@ class FeatureJudge(Judge):
     def fit(
         cls,
         config: FeatureConfig,
-        examples: Sequence[FeatureExample],
+        examples: Sequence[Any],
         dimensions: Sequence[Dimension],
         *,
         name: str = "feature",
     ) -> FeatureJudge:
         """Fits a logistic regression for each binary dimension and a ridge for the others, on the
-        rows with a label. Raises ConfigError for a binary dimension with one class only."""
+        ``examples`` (``dialogue``, ``targets`` on [0, 1]) with a label. Raises ConfigError for a
+        binary dimension with one class only."""
         from sklearn.linear_model import LogisticRegression, Ridge
 
         judge = cls(config, dimensions, {}, name=name)
@@ -144,22 +132,15 @@ class FeatureJudge(Judge):
         config = FeatureConfig(**saved["feature"])
         dimensions = [Dimension(**d) for d in saved["dimensions"]]
         models = {k: LinearModel(**v) for k, v in saved["models"].items()}
-        if set(models) != {d.name for d in dimensions}:
-            raise ValueError(f"models of {sorted(models)} do not fit the dimensions")
-        for name, model in models.items():
-            if not len(model.weights) == len(model.means) == len(config.features):
-                raise ValueError(f"the model of {name!r} has not one weight for each feature")
+        lengths = {len(each) for m in models.values() for each in (m.weights, m.means)}
+        if set(models) != {d.name for d in dimensions} or lengths != {len(config.features)}:
+            raise ValueError("the models do not fit the dimensions and features")
         return cls(config, dimensions, models, name=saved["name"])
 
     def signature(self) -> Signature:
-        from medal_judges import __version__
-
-        return Signature(
-            judge=self.name,
+        return self.signed(
             revision=content_hash({k: v.model_dump() for k, v in self.models.items()}),
             base="+".join(self.config.features),
-            rubric=content_hash([d.to_record() for d in self.dimensions]),
-            version=__version__,
         )
 
     def _turn_table(self, dialogue: Dialogue) -> np.ndarray:

@@ -10,7 +10,6 @@ combined.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -18,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
+from scipy.special import expit
 
 from medal_judges.config import Config, build_config
 from medal_judges.errors import ConfigError
@@ -34,7 +34,7 @@ from medal_judges.models.llm.protocol import (
 )
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
 from medal_judges.models.llm.truncation import chat_messages, first_turn_that_fits
-from medal_judges.records.dimension import Dimension, load_rubric
+from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Contributions, Judgement, known_details
 from medal_judges.records.signature import Signature, content_hash
 
@@ -90,7 +90,7 @@ class FollowUpJudge(Judge):
     window = 16  # dialogues: seconds to a minute of work that a kill can lose
 
     def __init__(self, config: FollowUpConfig) -> None:
-        self.config = config
+        self.config, self.name = config, config.name
         load_rubric(config.rubric, tuple(config.scale))  # each scale is of a known dimension
         self.dimensions = load_rubric(config.rubric, config.dimensions)
         self.pool = load_pool(config.pool)
@@ -101,7 +101,6 @@ class FollowUpJudge(Judge):
                 none = f"no follow-up of {config.pool} is for {dimension.name!r}"
                 raise ConfigError(f"{config.name}: {none}")
         self.llm = load_llm(config.llm)
-        self.pool.require_judge(self.llm.name)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> FollowUpJudge:
@@ -113,20 +112,15 @@ class FollowUpJudge(Judge):
         return [self.llm]
 
     def signature(self) -> Signature:
-        from medal_judges import __version__
-
         method = self.config.model_dump(exclude={"llm", "pool", "rubric", "name"})
         prompt = self.config.select.loaded().model_dump() if self.config.select else None
-        return Signature(
-            judge=self.config.name,
+        return self.signed(
             revision=content_hash([method, dict(self.llm.fingerprint())]),
             base=self.llm.name,
             prompt=content_hash([self.pool.hash, prompt]),
-            rubric=content_hash([d.to_record() for d in self.dimensions]),
             dtype=self.llm.fingerprint().get("dtype"),
             truncation=f"turns<{self._window_tokens()}",
             seed=self.config.seed,
-            version=__version__,
         )
 
     # -- the hooks of Judge ----------------------------------------------------------------------
@@ -153,12 +147,12 @@ class FollowUpJudge(Judge):
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         window, budget = self._window_tokens(), self._prompt_budget()
-        predictions: dict[int, Judgement] = {}
+        judged: dict[int, Judgement] = {}
         for i, request in enumerate(requests):
             if request.tokens > budget:
                 reason = f"the last answer alone takes {request.tokens} tokens of {window}"
-                predictions[i] = Judgement(scores=dict.fromkeys(dimensions), failure=reason)
-        left = [i for i in range(len(requests)) if i not in predictions]
+                judged[i] = Judgement(scores=dict.fromkeys(dimensions), failure=reason)
+        left = [i for i in range(len(requests)) if i not in judged]
         selections: dict[int, FollowUpSelection] = {}
         if self.config.select is not None and left:
             named = [
@@ -169,17 +163,22 @@ class FollowUpJudge(Judge):
             selections = dict(zip(left, selected, strict=True))
         for i, selection in selections.items():
             if selection.failure is not None:
-                predictions[i] = _unselected(selection, dimensions)
-        left = [i for i in left if i not in predictions]
-        for i, likelihoods in zip(
-            left, self._likelihoods([requests[i] for i in left]), strict=True
-        ):
+                judged[i] = Judgement(
+                    scores=dict.fromkeys(dimensions),
+                    failure=selection.failure,
+                    usage=selection.usage,
+                    details={name: {"unread_runs": selection.unread} for name in dimensions},
+                    transient=selection.transient,
+                )
+        left = [i for i in left if i not in judged]
+        tables = self._likelihoods([requests[i] for i in left])
+        for i, likelihoods in zip(left, tables, strict=True):
             table = np.array([[self._value(each) for each in row] for row in likelihoods])
-            prediction = self._prediction(requests[i], table, selections.get(i), dimensions)
-            usage = dict(prediction.usage)
+            judgement = self._judged(requests[i], table, selections.get(i), dimensions)
+            usage = dict(judgement.usage)
             add_usage(usage, likelihood_usage(requests[i].tokens, chain(*likelihoods)))
-            predictions[i] = replace(prediction, usage=usage)
-        return [predictions[i] for i in range(len(requests))]
+            judged[i] = replace(judgement, usage=usage)
+        return [judged[i] for i in range(len(requests))]
 
     # -- the parts of a score -------------------------------------------------------------------
 
@@ -228,7 +227,7 @@ class FollowUpJudge(Judge):
             total, tokens = total + likelihood.prefix_logprob, tokens + likelihood.prefix_tokens
         return total / tokens if self.config.reduce == "mean" else total
 
-    def _prediction(
+    def _judged(
         self,
         request: ScoreRequest,
         table: np.ndarray,
@@ -236,78 +235,42 @@ class FollowUpJudge(Judge):
         names: Sequence[str],
     ) -> Judgement:
         """``table`` [ends, follow-ups] holds the values of ``_value``."""
+        follow_ups, signs = self.pool.follow_ups, np.array(self.pool.signs())
         scores: dict[str, float | None] = {}
         details: dict[str, dict[str, Any]] = {}
         contributions: dict[str, Contributions] = {}
         weights = self.config.decay ** np.arange(len(table))[::-1]
         weights = weights / weights.sum()
-        order = np.argsort(-(weights @ table), kind="stable")[:3]
-        likeliest = [self.pool.follow_ups[i].text for i in order]
+        likeliest = np.argsort(-(weights @ table), kind="stable")[:3]
         for name in names:
-            wanted = self.pool.of(name)
+            dimension, wanted = self.dimension(name), self.pool.of(name)
             common = [i for i in wanted if selection is None or i in selection.indices]
-            values = _contrast(table, common or list(wanted), self.pool.signs())
+            used = np.array(common or list(wanted))
+            values = np.zeros(len(table))  # positive less negative follow-ups, after each answer
+            for sign in (1, -1):
+                if len(columns := used[signs[used] == sign]):
+                    values = values + sign * table[:, columns].mean(axis=1)
             raw = float(weights @ values)
-            details[name] = _details(raw, selection, [self.pool.follow_ups[i].text for i in common])
-            scores[name] = self._on_scale(self.dimension(name), raw)
-            contributions[name] = self._contributions(request, name, values, weights)
+            details[name] = {"raw": raw}
+            if selection is not None:
+                chosen = () if selection.empty else tuple(follow_ups[i].text for i in common)
+                details[name] = known_details(
+                    raw=raw, selected=len(chosen), follow_ups=chosen, unread_runs=selection.unread
+                )
+            scale = self.config.scale.get(name, LogisticScale())
+            slope = (1 if dimension.good == "high" else -1) / scale.spread
+            scores[name] = dimension.from_unit(float(expit((raw - scale.center) * slope)))
+            turns = [0.0] * len(request.dialogue.turns)
+            for end, value, weight in zip(self._ends(request), values, weights, strict=True):
+                turn = request.payload[0] + end - 1
+                turns[turn] = float(weight) * float(value - scale.center) * slope
+            contributions[name] = Contributions(tuple(turns), 0.0, "logit")
         return Judgement(
             scores=scores,
             contributions=contributions,
-            explanation="likeliest follow-ups: " + " / ".join(likeliest),
+            explanation="likeliest follow-ups: "
+            + " / ".join(follow_ups[i].text for i in likeliest),
             usage={} if selection is None else selection.usage,
             details=details,
             transient=selection is not None and selection.transient,
         )
-
-    def _on_scale(self, dimension: Dimension, raw: float) -> float:
-        logit = self._logit(dimension, raw)
-        unit = 1 / (1 + math.exp(-logit)) if logit >= 0 else math.exp(logit) / (1 + math.exp(logit))
-        return dimension.from_unit(unit)
-
-    def _logit(self, dimension: Dimension, raw: float) -> float:
-        scale = self.config.scale.get(dimension.name, LogisticScale())
-        z = (raw - scale.center) / scale.spread
-        return z if dimension.good == "high" else -z
-
-    def _contributions(
-        self, request: ScoreRequest, name: str, values: np.ndarray, weights: np.ndarray
-    ) -> Contributions:
-        """``values`` [ends], with ``weights`` that add up to 1, as logits for each turn."""
-        turns = [0.0] * len(request.dialogue.turns)
-        for end, value, weight in zip(self._ends(request), values, weights, strict=True):
-            logit = self._logit(self.dimension(name), float(value))
-            turns[request.payload[0] + end - 1] = float(weight) * logit
-        return Contributions(tuple(turns), 0.0, "logit")
-
-
-def _details(
-    raw: float, selection: FollowUpSelection | None, texts: Sequence[str]
-) -> dict[str, Any]:
-    if selection is None:
-        return {"raw": raw}
-    common = () if selection.empty else tuple(texts)
-    return known_details(
-        raw=raw, selected=len(common), follow_ups=common, unread_runs=selection.unread
-    )
-
-
-def _unselected(selection: FollowUpSelection, names: Sequence[str]) -> Judgement:
-    """No score, because no answer to the selection prompt could be read."""
-    return Judgement(
-        scores=dict.fromkeys(names),
-        failure=selection.failure,
-        usage=selection.usage,
-        details={name: {"unread_runs": selection.unread} for name in names},
-        transient=selection.transient,
-    )
-
-
-def _contrast(table: np.ndarray, used: Sequence[int], signs: Sequence[int]) -> np.ndarray:
-    """[ends]: mean over the used positive follow-ups less the mean over the negative ones."""
-    raw = np.zeros(len(table))
-    for sign in (1, -1):
-        columns = [i for i in used if signs[i] == sign]
-        if columns:
-            raw = raw + sign * table[:, columns].mean(axis=1)
-    return raw

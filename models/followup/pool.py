@@ -6,12 +6,10 @@ that will judge proposes it. CRAFT: several other models do, and theirs are put 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import field_validator, model_validator
+from pydantic import StringConstraints, model_validator
 
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError
@@ -19,25 +17,16 @@ from medal_judges.records.signature import content_hash
 
 Sign = Literal["negative", "positive"]
 Strategy = Literal["selfmap", "craft"]
-_MARK = re.compile(r"(?:\d{1,3}\s{0,3}[.):]|[-*•])")  # at the beginning of a stripped line
-_MOST_WORDS = 20  # of an utterance; longer lines are the model explaining itself
 
 
 class FollowUp(Config):
     """One utterance. ``sign``: what it says of the dialogue that it follows. ``dimensions``: which
     ones it speaks to (empty: all of the judge's). ``by``: who proposed it."""
 
-    text: str
+    text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
     sign: Sign = "negative"
     dimensions: tuple[str, ...] = ()
     by: str | None = None
-
-    @field_validator("text")
-    @classmethod
-    def _has_text(cls, value: str) -> str:
-        if not value.strip():
-            raise ValueError("a follow-up without text")
-        return value.strip()
 
 
 class FollowUpPool(Config):
@@ -45,7 +34,7 @@ class FollowUpPool(Config):
     looked them over (``reviewed``; a pool straight from a model has none).
 
     ``strategy``: DIET's (section 3.1). A ``selfmap`` pool is for the model that proposed it, a
-    ``craft`` pool for a model that proposed none of it; others are for any.
+    ``craft`` pool for a model that proposed none of it.
     """
 
     name: str
@@ -83,28 +72,9 @@ class FollowUpPool(Config):
         """+1 for a positive follow-up, -1 for a negative one."""
         return tuple(1 if f.sign == "positive" else -1 for f in self.follow_ups)
 
-    def require_judge(self, judge: str) -> None:
-        """Raise ConfigError where the language model called ``judge`` may not judge by this pool's
-        strategy."""
-        made = self.generators or tuple(sorted({f.by for f in self.follow_ups if f.by}))
-        if self.strategy == "selfmap" and made != (judge,):
-            raise ConfigError(
-                f"the pool {self.name!r} is SELFMAP's of {', '.join(made) or 'nobody'}, and "
-                f"{judge} would judge with it: there the model that proposes also judges",
-                hint=f"propose its own: medal data followups --out pool.yaml llms=[{judge}]",
-            )
-        if self.strategy == "craft" and judge in made:
-            raise ConfigError(
-                f"{judge} proposed a part of the pool {self.name!r}: in CRAFT the model that "
-                "judges is none of those that propose",
-                hint="another judge, or a pool without its follow-ups",
-            )
-
     def sampled(self, per_generator: int, seed: int) -> FollowUpPool:
-        """``per_generator`` follow-ups of each generator, drawn (DIET, section 6.2: 3, 2 or 1).
-
-        Raises ConfigError where one has fewer, or where it is not said whose a follow-up is.
-        """
+        """Returns ``per_generator`` drawn follow-ups of each generator (DIET, section 6.2: 3, 2 or
+        1). Raises ConfigError if one has fewer, or if a follow-up names no generator."""
         groups: dict[str, list[int]] = {}
         for i, each in enumerate(self.follow_ups):
             if each.by is None:
@@ -119,11 +89,8 @@ class FollowUpPool(Config):
                     f"{name} in {self.name}"
                 )
             kept += (own[int(i)] for i in generator.permutation(len(own))[:per_generator])
-        return self.keep(sorted(kept))
-
-    def keep(self, indices: Sequence[int]) -> FollowUpPool:
-        """The pool with the follow-ups at ``indices`` only."""
-        return self.model_copy(update={"follow_ups": tuple(self.follow_ups[i] for i in indices)})
+        drawn = tuple(self.follow_ups[i] for i in sorted(kept))
+        return self.model_copy(update={"follow_ups": drawn})
 
 
 def load_pool(path: str) -> FollowUpPool:

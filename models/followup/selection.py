@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from medal_judges.config import Config
-from medal_judges.models.followup.choice import Choice, read_choice
 from medal_judges.models.followup.pool import FollowUpPool
 from medal_judges.models.llm.cost import Usage, spent
-from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message, usage_of
+from medal_judges.models.llm.protocol import (
+    ChatRequest,
+    Completion,
+    LanguageModel,
+    Message,
+    usage_of,
+)
+from medal_judges.models.prompted.answers import after_thinking, mentions_thinking, shown
 from medal_judges.models.prompted.prompt import AGAIN, Prompt, load_prompt, resolve, transcript
 from medal_judges.records.signature import content_hash
 
 MORE_TOKENS = 4  # times the tokens, for the second question
+MOST_CHARACTERS = 20_000  # of an answer; a longer one is not read
 _NAMES = {"user": "User", "assistant": "Chatbot", "system": "Scene"}
+_MARKS = str.maketrans(dict.fromkeys("*_`#|\"'“”‘’()[]{}（）【】「」『』《》", " "))
+_LINE = re.compile(r"(?m)^\s*[-•]\s+|(?<=\d)[.)][ \t]*$")  # the bullet, and the mark of its number
+_BETWEEN = r"(?:[,;、] ?(?:and )?| and | |\s*\n\s*)"
+_NUMBERS = re.compile(rf"\s*\d{{1,3}}(?:{_BETWEEN}\d{{1,3}})*\s*[.。]?\s*", re.IGNORECASE)
 
 
 class SelectionConfig(Config):
@@ -31,8 +44,8 @@ class SelectionConfig(Config):
     seed: int = 0
 
     def loaded(self) -> Prompt:
-        """The prompt file. ``{target}`` is its part ``dialogue`` or ``turn``; ``again`` is added if
-        the first answer could not be read. Raises ConfigError."""
+        """Returns the prompt file. ``{target}`` is its part ``dialogue`` or ``turn``; ``again`` is
+        added if the first answer could not be read. Raises ConfigError."""
         return load_prompt(
             self.prompt, ("target", "dialogue", "options"), ("dialogue", "turn", "again")
         )
@@ -55,11 +68,12 @@ class FollowUpSelection:
 
 @dataclass(slots=True)
 class _Run:
-    """One shuffle of the options (``order``: pool indices as shown), asked once or twice."""
+    """One shuffle of the options (``order``: pool indices as shown), asked once or twice.
+    ``chosen``: places in ``order``, or why the answer could not be read."""
 
-    question: tuple[Message, ...]
+    question: Message
     order: Sequence[int]
-    choice: Choice = field(default_factory=lambda: Choice(None, "not asked"))
+    chosen: set[int] | str = "not asked"
     usages: list[Usage] = field(default_factory=list)
     transient: bool = False
     failed: bool = False
@@ -73,78 +87,96 @@ def select(
     *,
     turn: bool,
 ) -> list[FollowUpSelection]:
-    """For each (id, messages) the follow-ups that every run chose; all if the runs have none in
-    common.
+    """Returns for each (id, messages) the follow-ups that every run chose; all if the runs have
+    none in common.
 
     If an answer was cut or cannot be read, the model is asked once more for the numbers alone, with
     more tokens. A run that still cannot be read is counted and not used.
     """
     prompt = config.loaded()
-    runs = [
-        [
-            _Run(_question(prompt, messages, pool, order, turn), order)
-            for order in (
-                _order(config.seed, name, run, len(pool.follow_ups)) for run in range(config.runs)
-            )
+    texts, resolved = [each.text for each in pool.follow_ups], resolve(prompt)
+
+    def run_of(name: str, number: int, messages: Sequence[Message]) -> _Run:
+        # The dialogue's own stream: neither its batch nor its place in the file changes it.
+        stream = np.random.default_rng([config.seed, number, int(content_hash(name), 16)])
+        order = [int(i) for i in stream.permutation(len(texts))]
+        values = {
+            "target": prompt.parts["turn" if turn else "dialogue"],
+            "dialogue": transcript(messages, _NAMES, keep_breaks=True),
+            "options": "\n".join(f"{k}. {texts[i]}" for k, i in enumerate(order, start=1)),
+        }
+        return _Run(Message("user", resolved.text(resolved.layout.dialogue, values)), order)
+
+    def ask(runs: Sequence[_Run], max_tokens: int, again: str = "") -> None:
+        requests = [
+            ChatRequest((Message("user", f"{run.question.content}{again}"),), max_tokens)
+            for run in runs
         ]
-        for name, messages in dialogues
-    ]
+        answers = llm.chat(requests) if requests else []
+        for run, request, answer in zip(runs, requests, answers, strict=True):
+            run.usages.append(usage_of(llm, request, answer))
+            run.transient, run.failed = answer.transient, answer.finish == "failed"
+            run.chosen = read_choice(answer, [texts[i] for i in run.order])
+
+    runs = [[run_of(name, k, given) for k in range(config.runs)] for name, given in dialogues]
     every = [run for own in runs for run in own]
-    _ask(llm, every, pool, config.max_tokens, "")
-    unread = [run for run in every if run.choice.indices is None and not run.failed]
-    max_tokens = max(config.max_tokens, min(MORE_TOKENS * config.max_tokens, llm.context // 4))
-    _ask(llm, unread, pool, max_tokens, prompt.parts[AGAIN])
+    ask(every, config.max_tokens)
+    more = max(config.max_tokens, min(MORE_TOKENS * config.max_tokens, llm.context // 4))
+    unread = [run for run in every if isinstance(run.chosen, str) and not run.failed]
+    ask(unread, more, f"\n\n{prompt.parts[AGAIN]}".rstrip())
     return [_selection(own, pool) for own in runs]
 
 
-def _ask(
-    llm: LanguageModel, runs: Sequence[_Run], pool: FollowUpPool, max_tokens: int, again: str
-) -> None:
-    requests = [
-        ChatRequest(
-            (*run.question[:-1], Message("user", f"{run.question[-1].content}\n\n{again}".strip())),
-            max_tokens,
-        )
-        for run in runs
-    ]
-    answers = llm.chat(requests) if requests else []
-    for run, request, answer in zip(runs, requests, answers, strict=True):
-        run.usages.append(usage_of(llm, request, answer))
-        run.transient, run.failed = answer.transient, answer.finish == "failed"
-        run.choice = read_choice(answer, [pool.follow_ups[i].text for i in run.order])
-
-
 def _selection(runs: Sequence[_Run], pool: FollowUpPool) -> FollowUpSelection:
-    sets = [{r.order[i] for i in r.choice.indices} for r in runs if r.choice.indices is not None]
+    sets = [{r.order[i] for i in r.chosen} for r in runs if not isinstance(r.chosen, str)]
     usage = spent(usage for run in runs for usage in run.usages)
     missing = any(run.transient for run in runs)
     if not sets:
-        reason = next((run.choice.reason for run in runs if run.choice.reason), "no run")
-        failure = f"no selection of follow-ups could be read: {reason}"
+        failure = f"no selection of follow-ups could be read: {runs[0].chosen}"
         return FollowUpSelection((), True, usage, len(runs), failure, missing)
     common = set.intersection(*sets)
     indices = tuple(sorted(common or range(len(pool.follow_ups))))
     return FollowUpSelection(indices, not common, usage, len(runs) - len(sets), transient=missing)
 
 
-def _order(seed: int, name: str, run: int, count: int) -> list[int]:
-    # The dialogue's own stream: neither its batch nor its place in the file changes its shuffles.
-    stream = np.random.default_rng([seed, run, int(content_hash(name), 16)])
-    return [int(i) for i in stream.permutation(count)]
+def read_choice(completion: Completion, options: Sequence[str]) -> set[int] | str:
+    """Returns the places, from 0, of the chosen ``options``, which were numbered from 1; or the
+    reason why the answer cannot be read.
+
+    Read are numbers alone (``2, 4 and 5``); one option's own text a line, with or without a number
+    before it; and ``none``. Models renumber what they choose, so an option's text goes before a
+    number. Any other answer is asked for again, for the numbers alone.
+    """
+    if completion.finish == "failed":
+        return completion.failure or "no answer"
+    if completion.finish == "length":
+        return "the answer was cut at its token limit"
+    spoken = after_thinking(completion.text)
+    if spoken is None or mentions_thinking(spoken[0]):
+        return "the end of the reasoning is not marked"
+    text = spoken[0].strip()
+    if not text:
+        return "an empty answer"
+    if len(text) > MOST_CHARACTERS:
+        return f"an answer of {len(text)} characters"
+    if _plain(text) == "none":
+        return set()
+    numbers = _LINE.sub("", unicodedata.normalize("NFKC", text.translate(_MARKS)).strip())
+    if _NUMBERS.fullmatch(numbers):
+        chosen = [int(number) - 1 for number in re.findall(r"\d{1,3}", numbers)]
+        if beyond := [i + 1 for i in sorted(chosen) if not 0 <= i < len(options)]:
+            return f"option {beyond[0]} of {len(options)}"
+        return set(chosen)
+    by_text = {_plain(option): i for i, option in enumerate(options)}
+    lines = [line for line in text.splitlines() if line.strip()]
+    bare = [re.sub(r"^\W{0,6}\d{1,3}[.):、]\s*", "", line) for line in lines]
+    places = [by_text.get(_plain(line)) for line in bare]
+    found = {place for place in places if place is not None}
+    numbered = sum(a != b for a, b in zip(lines, bare, strict=True))
+    # All options, some of them with a number: the numbers may be the choice.
+    unclear = len(found) == len(options) and 0 < numbered < len(lines)
+    return f"no list of options: {shown(text)}" if None in places or unclear else found
 
 
-def _question(
-    prompt: Prompt,
-    messages: Sequence[Message],
-    pool: FollowUpPool,
-    order: Sequence[int],
-    turn: bool,
-) -> tuple[Message, ...]:
-    options = [f"{k}. {pool.follow_ups[i].text}" for k, i in enumerate(order, start=1)]
-    values = {
-        "target": prompt.parts["turn" if turn else "dialogue"],
-        "dialogue": transcript(messages, _NAMES, keep_breaks=True),
-        "options": "\n".join(options),
-    }
-    resolved = resolve(prompt)
-    return (Message("user", resolved.text(resolved.layout.dialogue, values)),)
+def _plain(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.casefold()))

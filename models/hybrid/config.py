@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from medal_judges.config import Config
 
-HybridKind = Literal["select", "stack", "cascade"]
+HybridKind = Literal["select", "stack"]
 
 
 class MemberConfig(Config):
@@ -28,7 +28,6 @@ class MemberConfig(Config):
 class _Members(Config):
     kind: HybridKind
     members: Mapping[str, MemberConfig] = Field(min_length=1)
-    threshold: float | None = Field(default=None, ge=0)
 
     @model_validator(mode="after")
     def _members_fit(self) -> _Members:
@@ -36,10 +35,6 @@ class _Members(Config):
         for name in self.members:
             if not all(c.isalnum() or c in "_-" for c in name) or not name:
                 raise ValueError(f"member {name!r}: a name has letters, digits, _ and - only")
-        if self.kind == "cascade" and len(self.members) != 2:
-            raise ValueError(
-                f"a cascade has two members, the weak one first; there are {len(self.members)}"
-            )
         return self
 
 
@@ -48,36 +43,22 @@ class HybridConfig(_Members):
 
     ``select``: each dimension is answered by the member with the best agreement with humans on the
     fitting rows (ORALIS, section 4.5). ``stack``: a ridge regression on the members' standardised
-    scores, or an isotonic one on their mean; ``alpha`` is the ridge penalty of scikit-learn
+    scores; ``alpha`` is the ridge penalty of scikit-learn
     (``auto``: chosen by cross-validation over the fitting rows), and with ``nonnegative`` no weight
-    is below 0. ``cascade``: the first member answers, and the second one is asked if the first
-    one's uncertainty is above ``threshold`` (a standard deviation as a share of the scale), or
-    above the threshold that defers ``share`` of the fitting rows.
+    is below 0.
     """
 
     family: Literal["hybrid"] = "hybrid"
     kind: HybridKind = "stack"
-    combiner: Literal["ridge", "isotonic"] = "ridge"
     alpha: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
     nonnegative: bool = True
-    share: float | None = Field(default=None, ge=0, le=1)
-
-    @model_validator(mode="after")
-    def _threshold_fits(self) -> HybridConfig:
-        given = (self.threshold is not None) + (self.share is not None)
-        if self.kind != "cascade" and given:
-            raise ValueError("threshold and share are for kind: cascade only")
-        if self.kind == "cascade" and given != 1:
-            raise ValueError("a cascade needs either threshold or share")
-        return self
 
 
 class HybridSettings(_Members):
     """A hybrid judge as a file of configs/judges/, with nothing fitted.
 
     ``select`` needs ``choices`` (dimension: member), ``stack`` the ``weights`` of a mean (member:
-    number, the same for every dimension; on each judge's own scale from 0 to 1), ``cascade`` the
-    ``threshold`` (of Judgement.uncertainty) above which the second member is asked.
+    number, the same for every dimension; on each judge's own scale from 0 to 1).
     """
 
     name: str
@@ -88,7 +69,7 @@ class HybridSettings(_Members):
 
     @model_validator(mode="after")
     def _settings_fit(self) -> HybridSettings:
-        needs = {"select": "choices", "stack": "weights", "cascade": "threshold"}
+        needs = {"select": "choices", "stack": "weights"}
         for kind, setting in needs.items():
             if (getattr(self, setting) is not None) != (kind == self.kind):
                 raise ValueError(f"kind {self.kind} needs {needs[self.kind]}, and only that")

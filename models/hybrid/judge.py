@@ -21,23 +21,16 @@ from medal_judges.models.base.saving import (
 from medal_judges.models.hybrid.combination import (
     BLEND_PARTS,
     Blend,
-    Cascade,
     Combination,
     MemberSelection,
     Stack,
 )
-from medal_judges.models.hybrid.config import HybridKind, HybridSettings
+from medal_judges.models.hybrid.config import HybridSettings
 from medal_judges.models.hybrid.members import Member, load_member, open_member
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature, content_hash
-
-_KINDS: dict[type[Combination], HybridKind] = {
-    MemberSelection: "select",
-    Stack: "stack",
-    Cascade: "cascade",
-}
 
 
 class HybridJudge(Judge):
@@ -68,7 +61,7 @@ class HybridJudge(Judge):
         # A kill may lose only as much as for the slowest member.
         self.window = min(m.judge.window for m in self.members.values())
         for dimension in self.dimensions:
-            for name in combination.asked(dimension.name, self.members):
+            for name in combination.asked(dimension.name):
                 member, own = self.members[name], self.members[name].own_name(dimension.name)
                 hint = f"map one with members.{name}.dimensions: {{{dimension.name}: ITS_NAME}}"
                 if not member.has(dimension.name):
@@ -95,10 +88,8 @@ class HybridJudge(Judge):
             if missing := [name for name in names if name not in given.choices]:
                 raise ValueError(f"choices name no member for {', '.join(missing)}")
             combination = MemberSelection({name: given.choices[name] for name in names})
-        elif given.weights is not None:
-            combination = Stack(dict.fromkeys(names, Blend.mean(dict(given.weights))))
         else:
-            combination = Cascade(dict.fromkeys(names, given.threshold or 0.0))
+            combination = Stack(dict.fromkeys(names, Blend.mean(dict(given.weights or {}))))
         members = {name: open_member(name, member) for name, member in given.members.items()}
         return cls(members, combination, dimensions, name=given.name)
 
@@ -125,7 +116,7 @@ class HybridJudge(Judge):
     def _save(self, folder: Path) -> None:
         settings = {
             "name": self.name,
-            "kind": _KINDS[type(self.combination)],
+            "kind": "stack" if isinstance(self.combination, Stack) else "select",
             "members": {name: m.record() for name, m in self.members.items()},
             "combination": self.combination.record(),
             "facts": self.facts,
@@ -175,14 +166,16 @@ class HybridJudge(Judge):
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         combination, scored = self.combination, []
-        for answers in combination.answers(self.members, dimensions, requests, self._ask):
-            own = [
-                combination.answer(self.dimension(name), self.members, answers)
-                for name in dimensions
-            ]
+        rows: list[dict[str, Judgement]] = [{} for _ in requests]
+        for name, member in self.members.items():
+            if wanted := [d for d in dimensions if name in combination.asked(d)]:
+                judgements = self._ask(member, requests, wanted)
+                for row, judgement in zip(rows, judgements, strict=True):
+                    row[name] = judgement
+        for answers in rows:
+            own = [combination.answer(self.dimension(d), self.members, answers) for d in dimensions]
             asked = list(answers.values())
             notes = [f"{name}: {j.explanation}" for name, j in answers.items() if j.explanation]
-            notes += [each.explanation for each in own if each.explanation]
             usage: dict[str, float] = {}
             for key, amount in (item for j in asked for item in j.usage.items()):
                 usage[key] = usage.get(key, 0.0) + amount
@@ -229,14 +222,12 @@ class HybridJudge(Judge):
 def _combination(folder: Path, kind: str, record: Mapping[str, Any]) -> Combination:
     if kind == "select":
         return MemberSelection(record["choices"])
-    if kind == "cascade":
-        return Cascade(record["thresholds"])
     if kind != "stack":
         raise JudgeLoadError(f"{folder}: unknown kind of hybrid {kind!r}")
     path, blends = folder / WEIGHTS_NAME, dict[str, Blend]()
     arrays = {key: tensor.numpy() for key, tensor in read_weights(path).items()}
     for name, members in record["blends"].items():
-        own = {part: arrays.pop(f"{name}.{part}", None) for part in (*BLEND_PARTS, "knots")}
+        own: dict[str, Any] = {part: arrays.pop(f"{name}.{part}", None) for part in BLEND_PARTS}
         if missing := [part for part in BLEND_PARTS if own[part] is None]:
             raise JudgeLoadError(f"{path}: no weights {name}.{missing[0]}")
         for part in ("center", "spread", "weights"):

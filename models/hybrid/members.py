@@ -127,8 +127,9 @@ def load_member(
     settings = _from_saved(saved, name, folder, own)
     for key, value in own.items():  # field by field: ``llm: {device: cuda}`` keeps the saved model
         there = settings.get(key)
-        merge = isinstance(there, Mapping) and isinstance(value, Mapping)
-        settings[key] = {**there, **value} if merge else value
+        if isinstance(there, Mapping) and isinstance(value, Mapping):
+            value = {**there, **value}
+        settings[key] = value
     settings |= placed(settings, shared, f"member {name}", strict=False)
     return Member(
         name, judge_of_settings(settings, f"member {name}"), saved["dimensions"], settings
@@ -223,7 +224,7 @@ def _files(settings: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]
     """(place, value) of each setting that names a file."""
     # ``pool`` is a file of the follow-up judge; elsewhere it is a way to pool repeats.
     names = (*_FILES, "pool") if settings.get("family") == "followup" else _FILES
-    places = [((name,), settings.get(name)) for name in names]
+    places: list[tuple[tuple[str, ...], Any]] = [((n,), settings.get(n)) for n in names]
     if isinstance(select := settings.get("select"), Mapping):
         places.append((("select", "prompt"), select.get("prompt")))
     yield from ((place, value) for place, value in places if isinstance(value, str))

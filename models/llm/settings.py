@@ -66,7 +66,7 @@ class OpenAILLM(Config):
     ``reasoning``: the model thinks first, so its answers get MEDAL's 32,768 tokens (section 5.3.1);
     ``reasoning_effort`` is sent unchanged and, except for ``none``, implies it. ``max_cost``: limit
     in US dollars, by the file ``prices``. ``tokenizer``: hub id or folder of the model's tokenizer;
-    with it likelihoods use its chat template, without it a plain transcript. ``cache``:
+    likelihoods need its chat template. ``cache``:
     false, or a folder for the cached answers.
     """
 

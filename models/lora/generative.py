@@ -58,7 +58,7 @@ class GenerativeLoraJudge(PromptedJudge):
         self.tokenizer = tokenizer
         self.calibration: dict[str, Calibration] = {}  # none: the numbers are written
         # The layers with adapters, without PEFT's wrapper: likelihoods come from the body.
-        inner: Any = network.get_base_model() if hasattr(network, "get_base_model") else network
+        inner: Any = getattr(network, "get_base_model", lambda: network)()
         # The judge's revision, which is of the files, covers its weights.
         model = LocalModel(
             inner, tokenizer, name=config.base.replace(":", "/"), thinking=0, weights="adapted"
@@ -73,7 +73,7 @@ class GenerativeLoraJudge(PromptedJudge):
         self.dtype = self.lora.quantize or dtype
         if self.lora.quantize is None:
             self.net = self.net.to(torch_device(device))
-            cast_weights(self.net, torch_dtype(dtype, torch_device(device)))
+            cast_weights(self.net, torch_dtype(dtype))
         self.net.eval()
         self.device = self.net.device
 

@@ -335,7 +335,7 @@ def grouped_likelihoods(
 
 def tells_likelihoods(llm: LanguageModel) -> bool:
     """Whether the backend returns the likelihood of a text as the model's answer in the chat. A
-    server that reads a plain transcript (its fingerprint says so) would score another prompt."""
+    server without ``llm.tokenizer`` (its fingerprint says so) does not."""
     if llm.fingerprint().get("likelihood") == "transcript":
         return False
     try:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -60,7 +60,21 @@ def overridden(data: dict[str, object], overrides: Sequence[str]) -> dict[str, A
         key, sign, value = override.partition("=")
         if not sign or not key.strip():
             raise ConfigError(f"override {override!r} is not of the form field=value")
-        _assign(data, key.strip().split("."), parse_yaml(value, f"override {override!r}"))
+        names = key.strip().split(".")
+        group: dict[str, Any] = data
+        for name in names[:-1]:
+            inner = group.get(name)
+            if inner is None:  # absent, or an empty group in the YAML
+                inner = {}
+            elif name == "llm" and isinstance(inner, str):  # short for a group with that model
+                inner = {"model": inner}
+            elif not isinstance(inner, dict):
+                raise ConfigError(
+                    f"override {'.'.join(names)}: {name!r} is not a group of settings"
+                )
+            group[name] = inner
+            group = inner
+        group[names[-1]] = parse_yaml(value, f"override {override!r}")
     return data
 
 
@@ -69,7 +83,22 @@ def build_config(kind: type[C], data: object, *, where: str) -> C:
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        raise ConfigError("\n  ".join([f"{where}:", *_problems(kind, error)])) from error
+        schema = kind.model_json_schema()
+        groups = [schema, *schema.get("$defs", {}).values()]
+        known = {name for group in groups for name in group.get("properties", ())}
+        problems = [f"{where}:"]
+        for problem in error.errors():
+            name, got = ".".join(map(str, problem["loc"])), problem.get("input")
+            message = problem["msg"].removeprefix("Value error, ")
+            if problem["type"] == "extra_forbidden":
+                guess = did_you_mean(str(problem["loc"][-1]), sorted(known))
+                message = f"unknown key {name!r}; {guess}".rstrip("; ")
+            elif name:  # the value of a whole config would be noise
+                message = f"{name}: {message} (got {got!r:.80})"
+            # To YAML no, on, yes and 4 are no text; and "no" is a language.
+            unquoted = problem["type"] == "string_type" and isinstance(got, bool | int | float)
+            problems.append(f"{message}; write it in quotes" if unquoted else message)
+        raise ConfigError("\n  ".join(problems)) from error
 
 
 def read_yaml(path: str | Path, folder: str | None = None) -> dict[str, Any]:
@@ -129,48 +158,3 @@ def config_text(path: str | Path, folder: str | None = None) -> str:
     near = did_you_mean(name.split("/")[-1], known)
     hint = f"{near}shipped in configs/{inside}: {', '.join(known)}" if known else None
     raise ConfigError(f"no config file {path}", hint=hint)
-
-
-def _assign(data: dict[str, object], keys: list[str], value: object) -> None:
-    for key in keys[:-1]:
-        if data.get(key) is None:  # absent, or an empty group in the YAML
-            data[key] = {}
-        inner = data[key]
-        if key == "llm" and isinstance(inner, str):  # a name is short for a group with that model
-            inner = data[key] = {"model": inner}
-        if not isinstance(inner, dict):
-            raise ConfigError(f"override {'.'.join(keys)}: {key!r} is not a group of settings")
-        data = inner
-    data[keys[-1]] = value
-
-
-def _problems(kind: type[Config], error: ValidationError) -> Iterator[str]:
-    for problem in error.errors():
-        path = [str(part) for part in problem["loc"]]
-        name = ".".join(path)
-        if problem["type"] == "extra_forbidden":
-            guess = did_you_mean(path[-1], _fields_at(kind, path[:-1]))
-            yield f"unknown key {name!r}; {guess}".rstrip("; ")
-        else:
-            got = problem.get("input")
-            message = problem["msg"].removeprefix("Value error, ")
-            if name:  # the value of a whole config would be noise
-                message = f"{name}: {message} (got {got!r:.80})"
-            unquoted = problem["type"] == "string_type" and isinstance(got, bool | int | float)
-            # To YAML no, on, yes and 4 are no text; and "no" is a language.
-            yield f"{message}; write it in quotes" if unquoted else message
-
-
-def _fields_at(kind: type[Config], path: Sequence[str]) -> list[str]:
-    """Returns the names of the settings in the group at ``path``."""
-    current: list[type[BaseModel]] = [kind]
-    for part in path:
-        inner = [m.model_fields[part].annotation for m in current if part in m.model_fields]
-        current = [m for annotation in inner for m in _models_in(annotation)] or current
-    return [name for model in current for name in model.model_fields]
-
-
-def _models_in(annotation: object) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [m for arg in get_args(annotation) for m in _models_in(arg)]

@@ -16,12 +16,10 @@ def no_formula(text: str) -> str:
 
 def plain_cell(cell: object) -> object:
     """Returns ``no_formula`` of a text that is no number; anything else unchanged."""
-    if not isinstance(cell, str):
-        return cell
     try:
-        float(cell)
-    except ValueError:
-        return no_formula(cell)
+        float(cell)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return no_formula(cell) if isinstance(cell, str) else cell
     return cell
 
 

@@ -39,7 +39,7 @@ COMMANDS = {
     "compare": "compare a=IN b=MORE --judge length --out OUT",
     "compare labels": "compare a=SCORES b=SCORES2 --human IN --out OUT",
     "trial": "trial length --data IN --out OUT dialogues=3 own=1 languages=[en] doses=[1] "
-    "per_check=2 turn_level=1 checks=[same]",
+    "per_check=2 checks=[same]",
     "train": "train --config TRAIN --out OUT",
     "benchmark": "benchmark --config BENCHMARK --out OUT",
     "seeds": "data seeds --n 200 --out OUT.jsonl",

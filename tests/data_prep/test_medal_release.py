@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.data_prep.corpus_stats.tokens import unit_of
-from medal_judges.data_prep.curation.foreign import load_foreign
+from medal_judges.data_prep.curation.pool import load_foreign
 from medal_judges.data_prep.sources.audit import audit
 from medal_judges.data_prep.sources.medal import medal_rows
 from medal_judges.data_prep.sources.registry import load_spec
@@ -22,7 +22,6 @@ from medal_judges.reading.released import line_of_released
 from medal_judges.reading.report import ReadingReport
 from medal_judges.records.dialogue import parse_dialogue
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
-from medal_judges.records.languages import language_code
 
 from .medal_release import CHATBOT, USER, WORDS, released_row
 
@@ -179,32 +178,3 @@ def test_the_line_format_is_read_from_the_hub_too() -> None:
     first, second = medal_rows([line, line])  # one dialogue in two configurations
     assert (first.id, second.id) == ("ctx-1-zh--u--b", "ctx-1-zh--u--b#2")
     assert first.group == second.group
-
-
-@pytest.mark.parametrize("lang", ["de", "en", "pt"])
-def test_clipped_letters_are_told_by_language(lang: str) -> None:
-    said = {
-        "de": "ich suche die Rezepte meiner Oma seit Wochen immer wieder",
-        "en": "Sure we are near the house there now see the river",
-        "pt": "Resolvi ler os livros das escolas sobre as aves",
-    }[lang]
-    whole = [released_row(lang, n, turns=2) for n in range(120)]
-    for row in whole:
-        for turn in row["dialogue"]:
-            turn["content"] = said
-    cut = json.loads(json.dumps(whole))
-    for row in cut:
-        for turn in row["dialogue"]:
-            turn["content"] = turn["content"].strip("user: ")
-    chinese = [released_row("zh", n) for n in range(120)]
-    found = audit(medal_rows([*cut, *chinese]))[0]
-    assert found[lang].clipped is True and found["zh"].clipped is None
-    assert audit(medal_rows(whole))[0][lang].clipped is False
-
-
-@pytest.mark.parametrize(
-    ("word", "code"),
-    [("Chinese", "zh"), (" PORTUGUESE ", "pt"), ("zh-Hant", "zh-hant"), (None, "und"), ("", "und")],
-)
-def test_a_language_by_name_or_code(word: str | None, code: str) -> None:
-    assert language_code(word) == code

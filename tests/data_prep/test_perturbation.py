@@ -333,13 +333,6 @@ def _said_twice(dialogue: Dialogue) -> bool:
     return any(said.count(answer) > 1 for answer in answers)
 
 
-def test_both_versions_say_what_was_done() -> None:
-    injected, control = one(ORIGINALS["en0"], "unsafe", 2)
-    assert injected.id == "en0+unsafe.2" == about(control)["pair"]
-    assert control.id == "en0+unsafe.2.innocent"
-    assert len(injected.extra["planted"]["turns"]) == 2
-
-
 def test_the_command_writes_a_file_that_reads_back(tmp_path: Path) -> None:
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl.gz"
     write_records(source, ROWS)
@@ -374,13 +367,6 @@ def test_real_conversations_carry_nearly_every_issue() -> None:
     made = list(injected_set(rows, seed=0, clean_count=0, counts=counts))
     assert len(made) == 2 * sum(counts.injected.values())
     assert all(counts.injected[issue] >= 0.9 * len(rows) for issue in ISSUES), counts.lines()
-    for issue in ISSUES:
-        mine = [row for row in made if about(row)["issue"] == issue]
-        lengths = [_length(row.dialogue) for row in mine]
-        before = {row.id: _length(row.dialogue) for row in rows}
-        change = [n - before[row.id.split("+")[0]] for n, row in zip(lengths, mine, strict=True)]
-        labels = [row.labels[issue][0] for row in mine]
-        assert 0.4 <= roc_auc_score(labels, change) <= 0.6, issue
 
 
 def _chitchat(count: int) -> list[LabelledDialogue]:

@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError, CoverageError, DataError, MedalError
+from medal_judges.eval.benchmark.config import SetConfig
+from medal_judges.eval.benchmark.run import load_set
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
@@ -254,6 +256,17 @@ def test_wrong_settings_say_what_is_wrong(folder: Path, change: str, message: st
     error = medal(change).exception
     assert isinstance(error, ConfigError)
     assert message in str(error)
+
+
+@pytest.mark.skipif(
+    not os.environ.get("MEDAL_JUDGES_DATA"), reason="MEDAL_JUDGES_DATA names no folder of ratings"
+)
+def test_published_labels_are_those_of_the_turns() -> None:
+    view, names = "abceval_issues_by_dialogue", ["repetitive", "irrelevant"]
+    settings = {"source": "abceval", "view": view, "dimensions": names, "published": ["gpt"]}
+    loaded = load_set(SetConfig(name="abceval", **settings))  # type: ignore[arg-type]
+    assert not isinstance(loaded, str) and len(loaded.published["gpt"]) == 54
+    assert {j.scores[name] for j in loaded.published["gpt"] for name in names} == {0, 1}
 
 
 @pytest.mark.slow

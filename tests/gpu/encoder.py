@@ -23,8 +23,7 @@ from medal_judges.records.dimension import load_rubric
 from medal_judges.shipped import BOXED
 from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
 from medal_judges.training.loop.accelerator import make_accelerator
-from medal_judges.training.rows.examples import TrainingExample
-from medal_judges.training.rows.rows import RunRows
+from medal_judges.training.rows import RunRows, TrainingExample
 from medal_judges.training.run import train_judge, train_one
 
 from .measure import (

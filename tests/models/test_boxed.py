@@ -103,7 +103,7 @@ def test_another_body_is_refused(tmp_path: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     config["body_hash"] = "0" * 16
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(JudgeLoadError, match="with other weights than are here"):
+    with pytest.raises(JudgeLoadError, match="other weights of embedded:minilm than are here"):
         Judge.from_pretrained(folder)
 
 

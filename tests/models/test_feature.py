@@ -9,7 +9,7 @@ from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import ConfigError
 from medal_judges.models.feature.judge import FeatureConfig, FeatureJudge
 from medal_judges.records.dimension import load_rubric
-from medal_judges.training.rows.examples import TrainingExample
+from medal_judges.training.rows import TrainingExample
 
 
 def chat(id: str, *answers: str) -> Dialogue:

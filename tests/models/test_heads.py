@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch.nn import functional
 
-from medal_judges.errors import ConfigError
 from medal_judges.models.base.heads import Head, HeadConfig, corn_losses, corn_probabilities
 from medal_judges.records.dimension import Dimension
 
@@ -91,13 +90,6 @@ def test_rows_without_a_label_change_no_loss_and_have_no_gradient(kind: str) -> 
     broken = logits.detach().clone()
     broken[1] = torch.nan
     assert one.loss(broken, target, mask, weights).item() == pytest.approx(whole.item())
-
-
-def test_class_weights_must_fit_the_levels() -> None:
-    with pytest.raises(ConfigError, match="2 class weights for 5 levels"):
-        head(OVERALL, kind="classification", class_weights=(1.0, 2.0))
-    with pytest.raises(ConfigError, match="continuous"):
-        head(Dimension("x", "continuous", 0, 1), kind="ordinal")
 
 
 def test_scores_stand_on_the_dimensions_scale() -> None:

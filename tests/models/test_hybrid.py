@@ -17,7 +17,6 @@ from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.hybrid.combination import (
     Blend,
-    Cascade,
     Combination,
     MemberSelection,
     Stack,
@@ -200,38 +199,6 @@ def test_a_members_failure_is_the_stacks_with_its_reason() -> None:
     assert found["1"].scored
 
 
-def test_a_cascade_defers_what_is_unsure_and_asks_the_strong_judge_no_more() -> None:
-    weak, strong = Counting(missing=["1"]), Counting(missing=["5"])
-    judge = hybrid(Cascade({"overall": 0.3}), weak=weak, strong=strong)
-    found = {j.id: j for j in judge.score(chats(14))}
-    # doubt k / 14 at one end of the scale: sqrt(p (1 - p)) > 0.3 from k = 2
-    unsure = [str(i) for i in range(14) if i % 7 >= 2 and i != 3]
-    assert sorted(strong.asked, key=int) == ["1", *unsure]
-    asked = {i: list(j.details["overall"]["members"]) for i, j in found.items() if i != "3"}
-    assert {i for i, names in asked.items() if names == ["weak", "strong"]} == {"1", *unsure}
-    assert all(names == ["weak"] for i, names in asked.items() if i not in {"1", *unsure})
-    assert found["7"].usage == {"tokens": 7, "money": 0.5}  # the strong one cost nothing
-    assert found["5"].details["overall"]["members"] == {"weak": 1.0, "strong": None}
-    assert found["1"].scores["overall"] == 2.0  # the weak one had none
-    assert found["5"].scores["overall"] == 1.0  # the strong one had none: the weak one's stands
-    assert "strong has no score" in (found["5"].explanation or "")
-
-
-def test_the_ends_of_a_cascade_are_its_members() -> None:
-    never = hybrid(Cascade({"overall": 1.0}), weak=Counting(), strong=(strong := Counting()))
-    assert overall(list(never.score(chats(6))))[:3] == [1.0, 2.0, 3.0]
-    assert strong.asked == []
-    always = hybrid(Cascade({"overall": -1.0}), weak=Counting(), strong=strong)
-    list(always.score(chats(6)))
-    assert len(strong.asked) == 5
-
-
-def test_a_weak_judge_without_distributions_is_refused() -> None:
-    judge = hybrid(Cascade({"overall": 0.1}), weak=Counting(chances=False), strong=Counting())
-    with pytest.raises(ConfigError, match="no distribution of 'overall'"):
-        list(judge.score(chats(2)))
-
-
 def test_uncertainty_is_the_deviation_as_a_share_of_the_scale() -> None:
     def of(*chances: float) -> float | None:
         return Judgement("1", "", {"overall": 3.0}, distributions={"overall": chances}).uncertainty(
@@ -273,15 +240,13 @@ print(json.dumps([str(judge.signature()), golden_scores(judge)]))
 """
 
 
-@pytest.mark.parametrize("isotonic", [False, True])
 def test_saved_with_its_members_and_the_same_in_a_fresh_process(
-    tiny_bert: Path, tmp_path: Path, isotonic: bool
+    tiny_bert: Path, tmp_path: Path
 ) -> None:
     from medal_judges.models.base.golden import golden_scores
 
     folder = encoder(tiny_bert).save_pretrained(tmp_path / "member")
-    knots = np.array([[-1.0, 0.0, 1.0], [0.2, 0.4, 0.9]]) if isotonic else None
-    line = Blend(("deep", "plain"), *np.full((2, 2), 0.5), np.array([0.3, 0.2]), 0.4, 0.1, knots)
+    line = Blend(("deep", "plain"), *np.full((2, 2), 0.5), np.array([0.3, 0.2]), 0.4, 0.1)
     judge = opened(Stack({"overall": line}), deep=str(folder), plain=LENGTH)
     saved = judge.save_pretrained(tmp_path / "hybrid")
     (folder / "config.json").unlink()  # nothing outside the folder is needed
@@ -298,13 +263,12 @@ def test_saved_with_its_members_and_the_same_in_a_fresh_process(
         assert there == pytest.approx(here, abs=1e-5)
 
 
-def test_selections_and_cascades_come_back_too(tmp_path: Path) -> None:
-    for combination in (MemberSelection({"overall": "length"}), Cascade({"overall": 0.25})):
-        judge = opened(combination, length=LENGTH, repetition=REPETITION)
-        loaded = Judge.from_pretrained(judge.save_pretrained(tmp_path / "h"))
-        assert isinstance(loaded, HybridJudge)
-        assert loaded.combination == combination
-        assert str(loaded.signature()) == str(judge.signature())
+def test_a_selection_comes_back_too(tmp_path: Path) -> None:
+    judge = opened(MemberSelection({"overall": "length"}), length=LENGTH, repetition=REPETITION)
+    loaded = Judge.from_pretrained(judge.save_pretrained(tmp_path / "h"))
+    assert isinstance(loaded, HybridJudge)
+    assert loaded.combination == judge.combination
+    assert str(loaded.signature()) == str(judge.signature())
 
 
 def test_a_hybrid_can_be_a_member(tmp_path: Path) -> None:
@@ -362,10 +326,6 @@ def test_dimensions_that_do_not_go_together_are_refused() -> None:
 
 def test_a_config_says_what_does_not_fit() -> None:
     two = {"a": {"path": LENGTH}, "b": {"path": REPETITION}}
-    with pytest.raises(ValueError, match="either threshold or share"):
-        HybridConfig(kind="cascade", members=two)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="two members"):
-        HybridConfig(kind="cascade", share=0.5, members={"a": two["a"]})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="letters, digits"):
         HybridConfig(members={"a/b": two["a"]})  # type: ignore[dict-item]
 

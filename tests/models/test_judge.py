@@ -73,7 +73,7 @@ def test_progress_moves_with_each_batch(level: ScoreLevel) -> None:
     assert sum(judge.batches) == len([j for j in found if j.failure is None])
 
 
-def test_arguments_are_checked_when_score_is_called() -> None:
+def test_arguments_are_checked() -> None:
     judge, record = Constant(overall=3.0), {"id": "a", "dialogue": []}
     for wrong, told, hint in [
         ([record], r"dialogues\[0\] is an object of type 'dict'", "parse_dialogue"),
@@ -85,7 +85,7 @@ def test_arguments_are_checked_when_score_is_called() -> None:
         ([LabelledDialogue(dialogues(2)[1], {}, {})], "not a Dialogue", r"\.dialogue"),
     ]:
         with pytest.raises(ConfigError, match=told) as caught:
-            judge.score(wrong)  # type: ignore[arg-type]  # not iterated
+            list(judge.score(wrong))  # type: ignore[arg-type]
         assert re.search(hint, caught.value.hint or "")
     for options, told in [
         ({"level": "word"}, "level must be"),

@@ -17,7 +17,7 @@ from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.families.lora import SFTDataset, SFTObjective, answer_losses
 from medal_judges.training.loop.body import narrow_base, reset_body
-from medal_judges.training.rows.examples import TrainingExample
+from medal_judges.training.rows import TrainingExample
 
 RUN = {"name": "x", "output_dir": "x", "rubric": "medal", "train": (), "stop": {"keep": "last"}}
 DIMENSIONS = [d for d in load_rubric("medal") if d.name in ("overall", "repetitive")]

@@ -16,7 +16,7 @@ from medal_judges.reading.columns import labels_of, make_column_map
 from medal_judges.reading.dialogues import read_dialogues, read_labelled
 from medal_judges.reading.report import ReadingReport
 from medal_judges.training.config import DataEntry
-from medal_judges.training.rows.rows import load_entry
+from medal_judges.training.rows import load_entry
 
 from .written import CONTAINERS, save
 

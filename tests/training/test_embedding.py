@@ -20,8 +20,7 @@ from medal_judges.training.families.embedding import (
     fit_embedding_judge,
     folds_of,
 )
-from medal_judges.training.rows.examples import TrainingExample
-from medal_judges.training.rows.rows import RunRows
+from medal_judges.training.rows import RunRows, TrainingExample
 
 from ..conftest import WORDS
 

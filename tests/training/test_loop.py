@@ -23,7 +23,7 @@ from medal_judges.training.families.reply import half_of
 from medal_judges.training.loop.accelerator import make_accelerator
 from medal_judges.training.loop.loop import TrainingLoop
 from medal_judges.training.loop.task import TrainingData
-from medal_judges.training.rows.examples import TrainingExample
+from medal_judges.training.rows import TrainingExample
 from medal_judges.training.run import start_loop
 
 from ..conftest import WORDS

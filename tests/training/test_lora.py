@@ -14,7 +14,7 @@ from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.models.base.judge import Judge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.rows.rows import load_rows
+from medal_judges.training.rows import load_rows
 from medal_judges.training.run import learnable, new_judge, start_loop, train_judge
 
 from .test_resume import write_rows

@@ -25,15 +25,15 @@ from medal_judges.training.loop.body import (
     freeze,
 )
 from medal_judges.training.loop.loop import epoch_batches
-from medal_judges.training.loop.validation import possible_figures, validation_figures, watched
-from medal_judges.training.rows.examples import (
+from medal_judges.training.loop.task import possible_figures, validation_figures, watched
+from medal_judges.training.rows import (
     RowFacts,
     TrainingExample,
     dimension_names,
     fit_unit_map,
+    load_rows,
     to_example,
 )
-from medal_judges.training.rows.rows import load_rows
 
 CONFIGS = sorted(p.name for p in Path("configs/train").glob("*.yaml"))
 

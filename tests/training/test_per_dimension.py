@@ -17,12 +17,11 @@ from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.jsonl import write_records
+from medal_judges.training import rows as rows_module
 from medal_judges.training import run
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.loop.loop import TrainingLoop
-from medal_judges.training.rows import rows as rows_module
-from medal_judges.training.rows.examples import TrainingExample
-from medal_judges.training.rows.rows import RunRows
+from medal_judges.training.rows import RunRows, TrainingExample
 from medal_judges.training.run import dimension_config, learnable, train_judge
 
 from ..conftest import WORDS

@@ -7,7 +7,7 @@ from torch.nn import functional
 from medal_judges.models.encoder.reply import ReplyConfig, ReplyModel
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.training.families.reply import _train, half_of, other_halves
-from medal_judges.training.rows.examples import TrainingExample
+from medal_judges.training.rows import TrainingExample
 
 WIDTH = 16
 

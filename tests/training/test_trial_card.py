@@ -15,7 +15,7 @@ from medal_judges.training.card.card import require_trial, trial_of, write_card
 
 from ..hub_stub import Hub
 
-TINY = ["dialogues=2", "own=2", "languages=[en]", "doses=[2]", "turn_level=0",
+TINY = ["dialogues=2", "own=2", "languages=[en]", "doses=[2]",
         "checks=[same, no_gain]"]  # fmt: skip
 
 

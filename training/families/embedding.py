@@ -22,9 +22,8 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.loop.calibration import MIN_ROWS, fit_isotonic
-from medal_judges.training.loop.validation import validation_figures
-from medal_judges.training.rows.examples import TrainingExample
-from medal_judges.training.rows.rows import RunRows
+from medal_judges.training.loop.task import validation_figures
+from medal_judges.training.rows import RunRows, TrainingExample
 
 _FLOOR = 1e-9
 

@@ -28,7 +28,7 @@ from medal_judges.training.families.reply import fit_reply
 from medal_judges.training.families.ridge import fit_ridge, mute_groups
 from medal_judges.training.loop.body import freeze
 from medal_judges.training.loop.task import Logits, Objective, TrainingData, TrainingTask
-from medal_judges.training.rows.examples import Columns, TrainingExample
+from medal_judges.training.rows import Columns, TrainingExample
 
 _MOST_POSITIVE_WEIGHT = 10.0  # a larger one would let a few positives outweigh everything else
 _LEAST_DEVIATION = 1e-3  # a measure that never varies must not be large on a new domain

@@ -1,5 +1,5 @@
 """A hybrid judge from its members' judgements of the fitting rows: the stack's lines, the
-selection's choices, the cascade's thresholds.
+selection's choices.
 
 The rows are those of ``train``. They should be validation rows of the members: a trained member
 looks better than it is on its training rows. Each source is centred on its own mean, and all weigh
@@ -22,11 +22,9 @@ from medal_judges.inference.predictions import judge_once
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.models.hybrid.combination import (
     Blend,
-    Cascade,
     Combination,
     MemberSelection,
     Stack,
-    uncertainty,
 )
 from medal_judges.models.hybrid.config import HybridConfig
 from medal_judges.models.hybrid.judge import HybridJudge
@@ -35,7 +33,7 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import content_hash
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.rows.examples import TrainingExample
+from medal_judges.training.rows import TrainingExample
 
 FOLDS = 5
 # With standardised scores and n rows, a penalty of n halves the weight of a lone member.
@@ -81,18 +79,11 @@ def fit_hybrid(
             f"no member has any of {', '.join(d.name for d in dimensions)}",
             hint="members.NAME.dimensions maps a dimension of the rubric to the member's name",
         )
-    asked = list(members.values())
-    if model.kind == "cascade":  # only the weak one, and none if the threshold is given
-        asked = [] if model.share is None else asked[:1]
     folder = Path(config.output_dir) / "judgements"
-    answers = {m.name: _judge(folder, rows, m, wanted) for m in asked}
-    combination: Combination
-    if model.kind == "cascade":
-        combination, figures = _cascade(model, next(iter(members.values())), answers, wanted)
-    else:
-        fitted = {d.name: fit_rows(rows, members, answers, d.name) for d in wanted}
-        combination, figures = _combined(model, fitted)
-    facts = {"rows": len(rows), "seed": config.seed, "combiner": model.combiner}
+    answers = {m.name: _judge(folder, rows, m, wanted) for m in members.values()}
+    fitted = {d.name: fit_rows(rows, members, answers, d.name) for d in wanted}
+    combination, figures = _combined(model, fitted)
+    facts = {"rows": len(rows), "seed": config.seed}
     return HybridJudge(members, combination, wanted, name=config.name, facts=facts), figures
 
 
@@ -195,7 +186,7 @@ def _combined(
             continue
         settings = chosen_alpha(model, rows)
         blends[name] = fit_blend(settings, rows)
-        if settings.combiner == "ridge" and settings.alpha != "auto":
+        if settings.alpha != "auto":
             figures[f"alpha/{name}"] = settings.alpha
         if (scores := crossed(settings, rows)) is not None:
             figures |= _named(f"spearman/{name}", agreement(scores, rows))
@@ -209,39 +200,6 @@ def _named(prefix: str, by_source: Mapping[str, float]) -> dict[str, float]:
     return head | {f"{prefix}@{source}": value for source, value in by_source.items()}
 
 
-def _cascade(
-    model: HybridConfig,
-    weak: Member,
-    answers: Mapping[str, Sequence[Judgement]],
-    dimensions: Sequence[Dimension],
-) -> tuple[Combination, dict[str, float]]:
-    """Thresholds by dimension: the given one, or one that defers the share of the fitting rows."""
-    if model.threshold is not None:
-        return Cascade(dict.fromkeys([d.name for d in dimensions], model.threshold)), {}
-    assert model.share is not None
-    thresholds, figures = {}, {}
-    for dimension in dimensions:
-        values = [uncertainty(weak, j, dimension.name) for j in answers[weak.name]]
-        # What the weak judge cannot score is deferred whatever the threshold.
-        uncertain = [float("inf") if value is None else value for value in values]
-        threshold = threshold_for(uncertain, model.share)
-        thresholds[dimension.name] = threshold
-        deferred = sum(value > threshold for value in uncertain)
-        figures[f"deferred/{dimension.name}"] = deferred / len(uncertain)
-    return Cascade(thresholds), figures
-
-
-def threshold_for(uncertain: Sequence[float], share: float) -> float:
-    """The smallest of the values that at most ``share`` of them are above; -1 for a share of 1.
-
-    With ties fewer than ``share`` are above: a threshold cannot separate equals.
-    """
-    if share >= 1:
-        return -1.0  # an uncertainty of 0 is deferred too
-    ordered = np.sort(np.asarray(uncertain, dtype=float))
-    return float(ordered[max(0, int(np.ceil((1 - share) * len(ordered) - 1e-9)) - 1)])
-
-
 # -- the stack's line -----------------------------------------------------------------------------
 
 
@@ -252,7 +210,7 @@ def chosen_alpha(config: HybridConfig, rows: FitRows) -> HybridConfig:
     if config.alpha != "auto":
         return config
     best, top = ALPHAS[0], -2.0
-    for alpha in ALPHAS if config.combiner == "ridge" else ():
+    for alpha in ALPHAS:
         scores = crossed(config.model_copy(update={"alpha": alpha}), rows)
         figures = {} if scores is None else agreement(scores, rows)
         # A penalty that leaves a source without a figure is not compared on the others.
@@ -280,24 +238,15 @@ def fit_blend(config: HybridConfig, rows: FitRows) -> Blend:
     z = x / np.where(varied, spread, 1.0)
     # The mean over rows with these weights is the mean of the sources' means.
     middle = float(np.average(level, weights=w))
-    knots = None
-    if config.combiner == "isotonic":
-        from sklearn.isotonic import IsotonicRegression
+    from sklearn.linear_model import Ridge
 
-        weights = varied / varied.sum()
-        line = IsotonicRegression(out_of_bounds="clip").fit(z @ weights, y + middle, w)
-        knots = np.stack([line.X_thresholds_, line.y_thresholds_])
-        fitted, intercept = np.interp(z @ weights, *knots), 0.0
-    else:
-        from sklearn.linear_model import Ridge
-
-        # Both sides are centred by source, so an intercept would be 0.
-        ridge = Ridge(alpha=config.alpha, positive=config.nonnegative, fit_intercept=False)
-        weights = ridge.fit(z, y, sample_weight=w).coef_
-        fitted, intercept = middle + z @ weights, middle
+    # Both sides are centred by source, so an intercept would be 0.
+    ridge = Ridge(alpha=config.alpha, positive=config.nonnegative, fit_intercept=False)
+    weights = ridge.fit(z, y, sample_weight=w).coef_
+    fitted = middle + z @ weights
     residual = float(np.sqrt(np.average((y + middle - fitted) ** 2, weights=w)))
     center, spread = np.average(centers, axis=0, weights=w), np.where(varied, spread, 1.0)
-    return Blend(rows.members, center, spread, weights, intercept, residual, knots)
+    return Blend(rows.members, center, spread, weights, middle, residual)
 
 
 def _source_means(values: np.ndarray, sources: np.ndarray, w: np.ndarray) -> np.ndarray:

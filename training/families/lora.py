@@ -25,7 +25,7 @@ from medal_judges.training.loop.task import (
     TrainingData,
     TrainingTask,
 )
-from medal_judges.training.rows.examples import TrainingExample
+from medal_judges.training.rows import TrainingExample
 
 
 class LoraTask(TrainingTask):

@@ -21,7 +21,7 @@ from medal_judges.models.encoder.config import EncoderConfig, FeatureGroup
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.encoder.net import EncoderNet, LinearNet, by_role
 from medal_judges.training.families.reply import other_halves
-from medal_judges.training.rows.examples import STANDARD_SHARE, Columns, TrainingExample
+from medal_judges.training.rows import STANDARD_SHARE, Columns, TrainingExample
 
 _BATCH = 64
 _FLOOR = 1e-9

@@ -12,7 +12,7 @@ from sklearn.isotonic import IsotonicRegression
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.heads import Calibration, Head, corn_probabilities
 from medal_judges.records.dimension import Dimension
-from medal_judges.training.rows.examples import TrainingExample
+from medal_judges.training.rows import TrainingExample
 
 COVERAGE = 0.9  # of the interval around a regression's score
 MIN_ROWS = 20  # a fit on fewer would follow the noise

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 # A shorter common beginning is not worth a pass of its own.
 SHARED_TOKENS = 64
 # Which prompts go into one batch. shared: any, and a common beginning is read once. left: any,
-# padded at the left. none: prompts of one length. alone: one. trial.py finds what a model allows.
-Batching = Literal["shared", "left", "none", "alone"]
+# padded at the left. alone: one. trial.py finds what a model allows.
+Batching = Literal["shared", "left", "alone"]
 
 
 class Row(NamedTuple):
@@ -81,9 +81,7 @@ def batches(
         batch: list[int] = []
         for i in order:
             longest = max(len(prompts[k]) + requests[k].max_tokens for k in (*batch, i))
-            same = not batch or len(prompts[i]) == len(prompts[batch[0]])
-            together = batching in ("shared", "left") or (batching == "none" and same)
-            if batch and not (together and (len(batch) + 1) * longest <= budget):
+            if batch and (batching == "alone" or (len(batch) + 1) * longest > budget):
                 yield batch
                 batch = []
             batch.append(i)

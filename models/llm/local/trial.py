@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 8  # of the cached findings; raise it if the trial changes
+FORMAT = 9  # of the cached findings; raise it if the trial changes
 COMMON = 40  # tokens that the prompts begin with
 OWN = (1, 4, 11, 11)  # tokens of each prompt after these
 OTHER = 23  # tokens of a prompt that begins in another way
@@ -58,22 +58,19 @@ TIMES_NOISE = 4.0
 @dataclass(frozen=True, slots=True)
 class Paths:
     """For each way why it is not taken (None: it is right): ``tree`` (likelihoods of shared
-    beginnings), ``alone`` (one answer, token by token), ``together`` (prompts of one length),
-    ``left`` (padded prompts) and ``shared`` (common beginnings read once)."""
+    beginnings), ``alone`` (one answer, token by token), ``left`` (prompts padded at the left) and
+    ``shared`` (common beginnings read once)."""
 
     tree: str | None
     alone: str | None
-    together: str | None
     left: str | None
     shared: str | None
 
     @property
     def batching(self) -> Batching:
         """The quickest way to batch prompts that is right."""
-        if self.together:
-            return "alone"
         if self.left:
-            return "none"
+            return "alone"
         return "left" if self.shared else "shared"
 
 
@@ -120,7 +117,6 @@ def try_paths(model: PreTrainedModel) -> Paths:
             return Paths(
                 tree=trial.tree() if windows else "a layer sees in a way that no mask expresses",
                 alone=trial.answers([2]),
-                together=trial.answers([2, 3]),
                 left=trial.answers(range(4)),
                 shared=shared or trial.answers(range(5), shared=True),
             )

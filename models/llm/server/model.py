@@ -53,7 +53,7 @@ from medal_judges.models.llm.server.wire import (
     refused_field,
 )
 from medal_judges.models.llm.settings import OpenAILLM
-from medal_judges.models.llm.truncation import prompt_tokens_above, tokens_above
+from medal_judges.models.llm.truncation import prompt_tokens_above
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -66,7 +66,6 @@ REASONING_TOKENS = 32_768  # MEDAL, section 5.3.1
 PATIENCE = 5.0  # seconds for a server to list its models
 # A limit this small is intended: the judge reads the first tokens only and expects a cut answer.
 SHORT = 32
-_NAMES = {"user": "User", "assistant": "Assistant"}
 
 
 class RemoteModel(LanguageModel):
@@ -120,7 +119,7 @@ class RemoteModel(LanguageModel):
         own = {"backend": "openai", "reasoning": str(self.config.thinks)}
         if self.config.reasoning_effort is not None:
             own["reasoning_effort"] = self.config.reasoning_effort
-        if self.template is None:
+        if self.template is None:  # no likelihoods; the word is part of the keys of old answers
             return own | {"likelihood": "transcript"}
         return own | {"likelihood": "template", **self.template.fingerprint()}
 
@@ -313,14 +312,18 @@ class RemoteModel(LanguageModel):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Through a completions endpoint that echoes its prompt with log-probabilities. With
-        ``llm.tokenizer`` the prompt is token ids by the chat template, as with a local model;
-        without it a plain transcript.
+        """Through a completions endpoint that echoes its prompt with log-probabilities. The prompt
+        is token ids by the chat template of ``llm.tokenizer``, as with a local model.
 
         Raises ConfigError if the server returns none, ServerError if it fails for now.
         """
         if self.config.base_url is None or "api.openai.com" in self.config.base_url:
             raise self._without("the provider's own server does not echo a prompt")
+        if self.template is None:
+            raise ConfigError(
+                f"{self.name}: likelihoods from a server need the model's tokenizer",
+                hint="llm.tokenizer=HUB_ID or a folder",
+            )
         flat = [continuation for group in groups for continuation in group]
         found: dict[int, Likelihood] = {}
 
@@ -340,25 +343,19 @@ class RemoteModel(LanguageModel):
     async def _echoed(
         self, client: AsyncOpenAI, continuation: Continuation, joint: bool
     ) -> Likelihood:
-        prompt: Any
-        if self.template is not None:
-            sequence = self.template.sequence(continuation)
-            prompt, start, end = list(sequence.ids), sequence.start, len(sequence.ids)
-            length = end
-            if length >= self.config.context:
-                raise ConfigError(
-                    f"{length} tokens do not fit the {self.config.context} of {self.name}"
-                )
-        else:
-            before, text = transcript(continuation)
-            prompt, start, end = before + text, len(before), len(before) + len(text)
-            length = tokens_above(prompt)
+        assert self.template is not None
+        sequence = self.template.sequence(continuation)
+        start, length = sequence.start, len(sequence.ids)
+        if length >= self.config.context:
+            raise ConfigError(
+                f"{length} tokens do not fit the {self.config.context} of {self.name}"
+            )
         highest = Usage(input=length, output=1)
 
         async def send() -> tuple[Likelihood, Usage]:
             raw = await client.completions.with_raw_response.create(
                 model=self.config.model,
-                prompt=prompt,
+                prompt=list(sequence.ids),
                 max_tokens=1,
                 temperature=0,
                 echo=True,
@@ -371,7 +368,12 @@ class RemoteModel(LanguageModel):
                     reason = "the echo has a number that is no log-probability"
                     raise RequestError(reason, "retry", billed=True) from None
                 raise RequestError("the server echoes no log-probabilities") from None
-            likelihood = self._read_echo(echo, start, end, joint=joint)
+            told = echo.choices[0].logprobs.token_logprobs[:length]
+            values = [min(p, 0.0) for p in told[1:] if p is not None]
+            if len(values) < length - 1:
+                raise RequestError("the server does not echo a log-probability for each token")
+            before = sum(values[: start - 1]) if joint else None
+            likelihood = Likelihood(tuple(values[start - 1 :]), before, start - 1)
             return likelihood, priced(echo.usage, highest, self.cost)
 
         try:
@@ -383,45 +385,6 @@ class RemoteModel(LanguageModel):
             # 404: the server has no such endpoint; it may know the model.
             stopped = self._stop_error(error) if error.action != "model" else None
             raise stopped or self._without(str(error)) from None
-
-    def _read_echo(self, echo: Echo, start: int, end: int, *, joint: bool) -> Likelihood:
-        """The likelihood of the tokens from ``start`` to ``end``: token numbers with a tokenizer,
-        else characters, where a token across ``start`` belongs to the prefix."""
-        told = echo.choices[0].logprobs
-        values = told.token_logprobs
-        if len(values) < 2:
-            raise RequestError("the server echoes no log-probabilities")
-        if None in values[1:] or (self.template is not None and len(values) < end):
-            raise RequestError("the server does not echo a log-probability for each token")
-        places: Sequence[int] = range(len(values))
-        if self.template is None:
-            places = told.text_offset or ()
-            if len(places) != len(values):
-                raise RequestError("the server does not report where the tokens of its echo begin")
-            # llama-cpp-python's server omits a token, and shifts the others for some tokenizers.
-            if echo.usage and (echo.usage.total_tokens or 0) > len(values):
-                raise RequestError("its echo omits tokens; with llm.tokenizer it may work")
-        pairs = [(at, min(p, 0.0)) for at, p in zip(places, values, strict=True) if p is not None]
-        scored = tuple(p for at, p in pairs if start <= at < end)
-        before = [p for at, p in pairs if at < start]
-        if not scored:
-            raise RequestError("the server echoes fewer characters than it received")
-        return Likelihood(scored, sum(before) if joint else None, len(before))
-
-
-def transcript(continuation: Continuation) -> tuple[str, str]:
-    """(the text before, the scored text) as a plain transcript; the scored text begins with its
-    space, where tokenizers split words."""
-    c = continuation
-    lines = [
-        f"{m.content.strip()}\n\n"
-        if m.role == "system"
-        else f"{_NAMES[m.role]}: {' '.join(m.content.split())}\n"
-        for m in c.messages
-    ]
-    prefill = f" {c.prefill.strip()}" if c.prefill.strip() else ""
-    end = "\n" if c.score_eos else ""
-    return "".join(lines) + f"{_NAMES[c.role]}:{prefill}", f" {c.text.strip()}{end}"
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

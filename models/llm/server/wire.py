@@ -151,7 +151,6 @@ class _Answer(BaseModel):
 
 class _EchoLogprobs(BaseModel):
     token_logprobs: list[WireLogprob | None]
-    text_offset: list[Annotated[int, Field(strict=True)]] | None = None
 
 
 class _EchoChoice(BaseModel):

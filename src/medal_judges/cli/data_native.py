@@ -113,8 +113,10 @@ def compare_native(options: CompareOptions) -> None:
         comparer,
         pair_questions,
         paired,
+        print_rates,
+        rates,
+        write_report,
     )
-    from medal_judges.data_prep.native.report import print_rates, rates, write_report
 
     out = options.out / "verdicts.jsonl"
     inputs = [options.native, options.translated]

@@ -11,8 +11,7 @@ from medal_judges.cli.options import from_options
 from medal_judges.config import Config, load_config, option
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.data_prep.generation.estimate import Assumed, estimate
-from medal_judges.data_prep.generation.outputs import DIALOGUES, REJECTED
-from medal_judges.data_prep.generation.run import GenerationRun
+from medal_judges.data_prep.generation.run import DIALOGUES, REJECTED, GenerationRun
 from medal_judges.report.console import wide_console
 from medal_judges.report.progress import ProgressBar
 

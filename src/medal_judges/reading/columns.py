@@ -162,28 +162,27 @@ def labels_of(
     scales: dict[str, list[float] | None] = {}
     for column, (dimension, bounds) in columns.labels.items():
         cell = lookup(record, column)
-        expected = "a number, or several with ; between"
-        if isinstance(cell, str):
-            cells: list[object] = [each.strip().replace(",", ".") for each in cell.split(";")]
-        else:
-            cells = list(cell) if isinstance(cell, list) else [cell]
-        if all(each is None or each == "" for each in cells):
+        cells = cell.split(";") if isinstance(cell, str) else cell
+        ratings = [_rating(column, each) for each in (cells if isinstance(cells, list) else [cell])]
+        if all(rating is None for rating in ratings):
             continue
-        for each in cells:
-            if isinstance(each, str) and each:
-                try:
-                    each = float(each)
-                except ValueError as error:
-                    raise RecordError(column, expected, text(column, each)) from error
-            empty = each is None or each == ""
-            each = float(each) if isinstance(each, bool) else each
-            rating = None if empty else number(column, each, expected)
-            labels.setdefault(dimension, []).append(rating)
+        labels.setdefault(dimension, []).extend(ratings)
         scale, other = bounds and list(bounds), scales.get(dimension)
         if other is not None and scale is not None and other != scale:
             raise RecordError(column, f"one scale of {dimension} ({other})", scale)
         scales[dimension] = scale or other
     return labels, scales
+
+
+def _rating(column: str, cell: object) -> float | None:
+    if cell is None or (isinstance(cell, str) and not cell.strip()):
+        return None
+    expected = "a number, or several with ; between"
+    try:
+        value = float(cell.replace(",", ".")) if isinstance(cell, str) else cell
+    except ValueError as error:
+        raise RecordError(column, expected, text(column, cell)) from error
+    return float(value) if isinstance(value, bool) else number(column, value, expected)
 
 
 def checked_columns(

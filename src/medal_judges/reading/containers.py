@@ -23,9 +23,8 @@ from decimal import Decimal
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast
-from xml.parsers import expat
 
-from medal_judges.errors import ConfigError, DataError, MissingExtraError, RecordError
+from medal_judges.errors import ConfigError, DataError, MedalError, MissingExtraError, RecordError
 from medal_judges.reading.transcripts import begins_transcript, transcript_rows
 from medal_judges.storage import jsonl
 from medal_judges.storage.jsonl import STDIN, damaged, standard_input
@@ -55,12 +54,6 @@ _STREAM_ERRORS = (EOFError, zlib.error, OSError)
 # A workbook is XML in a zip. Sheets shrink to a tenth or so; a bomb shrinks to a thousandth.
 _MOST_RATIO, _ALWAYS_READ, _MOST_UNPACKED = 100, 1 << 22, 1 << 31
 _MOST_ROWS, _MOST_COLUMNS = 1 << 20, 1000
-# openpyxl raises any of these for a broken workbook.
-_BROKEN = (
-    *(zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError),
-    *(ValueError, TypeError, LookupError, AttributeError, SyntaxError, OverflowError),
-    expat.ExpatError,
-)
 _AS_CSV = "save it as .csv, which has no such limit"
 
 
@@ -366,9 +359,9 @@ def open_workbook(path: str, file: IO[bytes]) -> Iterator[Any]:
         book = load_workbook(file, read_only=True, data_only=True, keep_links=False)
         yield book
         book.close()
-    except (DataError, MissingExtraError):
+    except MedalError:
         raise
-    except _BROKEN as error:
+    except Exception as error:  # openpyxl raises anything for a broken workbook
         problem = f"is no workbook, or a broken one: {type(error).__name__}: {error}"
         raise DataError(path, None, problem, hint="save it again as .xlsx or .csv") from error
 

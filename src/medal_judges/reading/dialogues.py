@@ -28,7 +28,7 @@ from medal_judges.records.validation import require_valid_text
 
 T = TypeVar("T", Dialogue, LabelledDialogue)
 Source = str | Path | Iterable[object]
-_LABEL_FIELDS = ("labels", "scales", "split", "group", "level", "aggregated")
+_LABEL_FIELDS = ("labels", "scales", "split", "group")
 
 
 def read_dialogues(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from medal_judges.errors import RecordError, did_you_mean
+from medal_judges.errors import RecordError
 from medal_judges.reading.columns import ColumnMap, Fields, find_key, labels_of, parsed_cell
 from medal_judges.reading.grouped import CONTENTS, CONVERSATIONS, ROLES, is_spans
 from medal_judges.reading.messages import role_of
@@ -25,7 +25,7 @@ FORMS: Mapping[str, str] = {
 }
 GROUPED = ("turns", "otel")  # several rows are one chat
 
-# Names of columns in logs, however they are spelled; the first that a row has is used.
+# Names of columns, however they are spelled; the first that a row has is used.
 _IDS = ("id", *CONVERSATIONS[:8], "uuid")
 _MESSAGES = (
     *("messages", "conversations", "conversation", "dialogue", "dialog", "turns", "chat"),
@@ -92,10 +92,8 @@ def unknown_form(record: object) -> RecordError:
     if not isinstance(record, Mapping):
         return RecordError("(line)", "a JSON object", record)
     names = ", ".join(map(str, list(record)[:20]))
-    guess = did_you_mean("messages", map(str, record)) if "messages" not in record else ""
-    expected = f"a chat in a known form {guess}".strip()
     hint = f"--column says which of its fields ({names}) is what: --column content=NAME"
-    return RecordError("(row)", f"{expected}; {hint}", dict(record))
+    return RecordError("(row)", f"a chat in a known form; {hint}", dict(record))
 
 
 def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
@@ -141,10 +139,6 @@ def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
         if isinstance(value, str | int) and not isinstance(value, bool):
             row[name] = str(value)
             fields.used.add(columns.fields.get(name, name))
-    for name, known in (("level", ("dialogue", "turn")), ("aggregated", (True, False))):
-        if record.get(name) in known:
-            row[name] = record[name]
-            fields.used.add(name)
     meta = fields.object("meta")
     used = fields.used | columns.labels.keys()
     row["meta"] = meta = {k: v for k, v in record.items() if k not in used and v is not None} | meta

@@ -1,9 +1,5 @@
-"""Forms in which several rows are one chat: tables of one turn a row, and OpenTelemetry spans.
-
-Spans are those of GenAI calls. Their attributes ``gen_ai.input.messages``,
-``gen_ai.output.messages`` and ``gen_ai.system_instructions`` hold JSON text or lists; they stand
-under ``attributes``, or are columns. OTLP's JSON export (``resourceSpans``) is read too.
-"""
+"""Forms in which several rows are one chat: tables of one turn a row, and OpenTelemetry spans of
+GenAI calls (attributes under ``attributes``, as columns, or in OTLP's JSON export)."""
 
 from __future__ import annotations
 
@@ -151,7 +147,7 @@ _SYSTEM, _CONVERSATION = "gen_ai.system_instructions", "gen_ai.conversation.id"
 _MODELS = ("gen_ai.response.model", "gen_ai.request.model")
 _OPERATION = "gen_ai.operation.name"
 _STARTS = ("startTimeUnixNano", "start_time_unix_nano", "start_time", "timestamp")
-# Other operations of the conventions (execute_tool, embeddings, ...) hold no turns of a chat.
+# Other operations (execute_tool, embeddings, ...) hold no turns of a chat.
 _CHATS = ("chat", "generate_content", "text_completion", None)
 
 

@@ -22,10 +22,8 @@ NORWEGIAN = ("nb", "nn")  # lingua has its two written forms, this package ``no`
 _DENSE = re.compile(r"[\u0e00-\u0e7f\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 # Tags, addresses and marked gaps, which are in no language.
 _NO_WORDS = re.compile(r"<[^<>]{1,200}>|https?://\S+|\[(?:image|audio|video|file)\]")
-_LETTERS, _PART = 40, 30  # fewest letters of a text, and of a part that is compared with it
-_DENSE_LETTERS = 4  # fewest letters of a dense script
-_SURE = 0.9  # least confidence
-_AGREE = 0.75  # least share of a speaker's text in the dialogue's language
+_LETTERS, _PART, _DENSE_LETTERS = 40, 30, 4  # fewest of a text, of a part, of a dense script
+_SURE, _AGREE = 0.9, 0.75  # least confidence; least share of a speaker's text in the language
 _TURNS, _READ = 16, 300  # most turns that are read, and characters of each
 
 

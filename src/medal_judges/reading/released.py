@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, TypeGuard
 
@@ -89,10 +89,9 @@ def _models_by_role(names: object, turns: object) -> dict[str, str | None]:
     a role whose turns are all null."""
     if names is None:
         return {}
-    if not isinstance(names, Sequence) or isinstance(names, str) or not isinstance(turns, list):
-        raise RecordError("models", "a list with one name for each turn", names)
-    if len(names) != len(turns):
-        raise RecordError("models", f"one name for each of the {len(turns)} turns", list(names))
+    count = len(turns) if isinstance(turns, list) else 0
+    if not isinstance(names, list) or not isinstance(turns, list) or len(names) != count:
+        raise RecordError("models", f"one name for each of the {count} turns", names)
     models: dict[str, str | None] = {}
     for index, (name, turn) in enumerate(zip(names, turns, strict=True)):
         role = turn.get("role") if isinstance(turn, Mapping) else None

@@ -16,8 +16,7 @@ from medal_judges.storage.files import require_other_file
 from medal_judges.storage.jsonl import open_text, to_line
 
 # What differs from row to row in a problem: an index, a place in the text.
-_INDEX = re.compile(r"\[\d+\]")
-_PLACE = re.compile(r"\b(column|character|line|row|lines|rows) [\d,]+")
+_PLACE = re.compile(r"\[\d+\]|\b(column|character|line|row|lines|rows) [\d,]+")
 _SHOWN = 5
 
 
@@ -54,7 +53,7 @@ class ReadingReport:
 
     def add(self, error: DataError) -> None:
         """Counts and lists a row that is skipped."""
-        reason = _PLACE.sub(r"\1 N", _INDEX.sub("[]", error.problem.split(", got ")[0]))[:200]
+        reason = _PLACE.sub(r"\1 N", error.problem.split(", got ")[0])[:200]
         if reason not in self.left_out and len(self.left_out) >= 1000:  # hostile keys
             reason = "other problems"
         self.left_out[reason] += 1

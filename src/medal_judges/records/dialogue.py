@@ -56,8 +56,6 @@ class Dialogue:
     >>> dialogue = Dialogue("d1", (Turn("user", "Hi!"), Turn("assistant", "Hello!")), lang="en")
     >>> dialogue.assistant_turns
     (1,)
-    >>> dialogue.to_messages()
-    [{'role': 'user', 'content': 'Hi!'}, {'role': 'assistant', 'content': 'Hello!'}]
     """
 
     id: Annotated[str, BeforeValidator(parse_id)]
@@ -81,13 +79,6 @@ class Dialogue:
     def upto(self, turn: int) -> Dialogue:
         """Returns the dialogue up to and including turn index ``turn``, with the same id."""
         return replace(self, turns=self.turns[: turn + 1])
-
-    def to_messages(self) -> list[dict[str, str]]:
-        """Returns OpenAI messages: the system prompt of the context, if any, and the turns. Notes
-        on tools are left out, because a note is no call."""
-        prompt = self.context.get(SYSTEM_PROMPT)
-        system = [{"role": "system", "content": prompt}] if isinstance(prompt, str) else []
-        return system + [{"role": t.role, "content": t.content} for t in self.turns]
 
     def to_record(self) -> dict[str, Any]:
         """Returns the dialogue's part of a line, without the fields that are unknown."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from functools import partial
 
 # Logger -> beginning of its useless messages. DeepSpeed reports that there is no GPU, on standard
 # output, between the rows that a script reads there; bitsandbytes misses a kernel that is not used.
@@ -18,6 +19,10 @@ def quiet_foreign_logs() -> None:
     """Silences the messages of _NOISE and, without a terminal, the progress bars of transformers
     and huggingface_hub. Call it before these libraries are imported."""
     for name, start in _NOISE.items():
-        logging.getLogger(name).addFilter(lambda r, s=start: not r.getMessage().startswith(s))
+        logging.getLogger(name).addFilter(partial(_is_useful, start))
     if not sys.stderr.isatty():
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+
+
+def _is_useful(start: str, record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(start)

@@ -137,7 +137,10 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
     is_csv = str(path).lower().endswith(CSV)
     for name in frame.columns:
         if frame[name].dtype == object:
-            frame[name] = [_cell(value) for value in frame[name].array]
+            frame[name] = [  # text of mixed values
+                v if v is None or isinstance(v, str) else json.dumps(v, ensure_ascii=False)
+                for v in frame[name].array
+            ]
     with atomic_path(path) as partial:
         if is_csv:
             for name in frame.columns:
@@ -273,12 +276,6 @@ def _numbers_of(judgement: Judgement) -> Iterator[tuple[tuple[str, str], float]]
             yield ("low", name), low
             yield ("high", name), high
     yield from ((("usage", name), amount) for name, amount in judgement.usage.items())
-
-
-def _cell(value: object) -> object:
-    """Returns text for a column of mixed values: JSON of anything but text."""
-    is_text = value is None or isinstance(value, str)
-    return value if is_text else json.dumps(value, ensure_ascii=False)
 
 
 def _require_parquet(path: str | Path) -> Mapping[str, Any]:

@@ -68,25 +68,6 @@ def _text(path: Path) -> str:
     return str([row for sheet in sheets for row in sheet.iter_rows(values_only=True)])
 
 
-def test_sheets_there_and_back(label_studio: Path, tmp_path: Path) -> None:
-    folder = exported(label_studio, tmp_path / "out", "--form", "xlsx")
-    sheets = sorted((folder / "package" / "sheets").iterdir())
-    names = [d.name for d in dimensions_to_ask(human_likeness=True)]
-    for path in sheets:
-        book = load_workbook(path)
-        for row in range(2, book["answers"].max_row + 1):
-            for column in range(6, 6 + len(names)):
-                book["answers"].cell(row, column).value = 1
-        book.save(path)
-    done = run("import", folder, *sheets, "--out", tmp_path / "a.jsonl")
-    assert done.exit_code == 0, done.exception
-    rows = list(read_labelled(tmp_path / "a.jsonl"))
-    assert len(rows) == 3
-    for row in rows:
-        assert row.extra["annotators"] == ["ana", "ben"]
-        assert row.labels == dict.fromkeys(names, (1.0, 1.0))
-
-
 def test_names_for_accounts_where_one_project_serves_all(
     label_studio: Path, tmp_path: Path
 ) -> None:

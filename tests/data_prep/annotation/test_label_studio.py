@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import pytest
 
 from medal_judges.data_prep.annotation.answers import check, merge
-from medal_judges.data_prep.annotation.label_studio import config_xml, read_label_studio, tasks
+from medal_judges.data_prep.annotation.label_studio import config_xml, read_label_studio
 from medal_judges.data_prep.annotation.project import Project
-from medal_judges.data_prep.annotation.questions import EMPTY, load_guidelines, questions
+from medal_judges.data_prep.annotation.questions import load_guidelines, questions
 from medal_judges.errors import DataError
-from medal_judges.records.labelled import LabelledDialogue
 
 
 def interface(project: Project) -> str:
@@ -27,41 +25,6 @@ def test_the_interface_is_the_one_that_label_studio_accepted(
 ) -> None:
     accepted = (label_studio / "config.xml").read_text(encoding="utf-8")
     assert interface(project) == accepted, "changed: run it through Label Studio, see README.md"
-
-
-def test_every_question_is_required_about_the_dialogue_and_has_its_scale(project: Project) -> None:
-    root = ET.fromstring(interface(project))
-    (shown,) = root.iter("Paragraphs")
-    assert shown.get("value") == "$dialogue" and shown.get("nameKey") == "speaker"
-    asked = {tag.get("name"): tag for tag in root.iter("Choices")}
-    assert list(asked) == [d.name for d in project.dimensions]
-    for dimension in project.dimensions:
-        tag = asked[dimension.name]
-        assert (tag.get("toName"), tag.get("required")) == (shown.get("name"), "true")
-        answers = [choice.get("alias") for choice in tag.iter("Choice")]
-        expected = ["no", "yes"] if dimension.kind == "binary" else ["1", "2", "3", "4", "5"]
-        assert answers == expected
-    assert {tag.get("name") for tag in root.iter("TextArea")} == {"other_text", "comment"}
-
-
-def test_annotators_see_neither_models_nor_labels_nor_ids(
-    project: Project, rows: list[LabelledDialogue]
-) -> None:
-    shown = json.dumps(tasks(list(project.rows.items()), "ana"), ensure_ascii=False)
-    for row in rows:
-        assert row.id not in shown
-        assert not any(str(name) in shown for name in row.dialogue.models.values())
-    assert "labels" not in shown and "written-by-hand" not in shown and "ctx-" not in shown
-    task = tasks(list(project.rows.items()))[1]["data"]
-    assert set(task) == {"key", "number", "lang", "dialogue"}
-    assert [turn["speaker"] for turn in task["dialogue"]] == ["user", "assistant"] * 2
-    assert task["dialogue"][1]["text"] == EMPTY
-
-
-def test_tasks_are_what_label_studio_gave_back(project: Project, label_studio: Path) -> None:
-    exported = json.loads((label_studio / "ana.json").read_text(encoding="utf-8"))
-    shared = [(key, project.rows[key]) for key in project.assignments["ana"]]
-    assert [task["data"] for task in exported] == [t["data"] for t in tasks(shared, "ana")]
 
 
 def test_a_real_export_comes_back_as_labels(project: Project, label_studio: Path) -> None:

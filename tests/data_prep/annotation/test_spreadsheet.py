@@ -39,7 +39,7 @@ def share(project: Project, annotator: str = "ana") -> list[tuple[str, LabelledD
 
 
 def exported_sheet(project: Project, path: Path, annotator: str) -> None:
-    write_xlsx(path, share(project, annotator), asked(project), GUIDELINES, annotator)
+    write_xlsx(path, share(project, annotator), asked(project), annotator)
 
 
 Fill = Callable[[int, str], str]
@@ -100,7 +100,7 @@ def hostile(text: str) -> LabelledDialogue:
 def test_no_cell_is_a_formula(project: Project, tmp_path: Path, start: str) -> None:
     text = f'{start}HYPERLINK("http://example.org";"click")'
     rows = [("d1", hostile(text))]
-    write_xlsx(tmp_path / "x.xlsx", rows, asked(project), GUIDELINES, text)
+    write_xlsx(tmp_path / "x.xlsx", rows, asked(project), text)
     book = load_workbook(tmp_path / "x.xlsx")
     for sheet in book:
         for line in sheet.iter_rows():
@@ -138,7 +138,7 @@ def test_dialogues_are_linked_and_whole(project: Project, tmp_path: Path) -> Non
 
 def test_long_and_broken_text(project: Project, tmp_path: Path) -> None:
     said = "word " * 10_000 + "\x07end"
-    write_xlsx(tmp_path / "x.xlsx", [("d1", hostile(said))], asked(project), GUIDELINES)
+    write_xlsx(tmp_path / "x.xlsx", [("d1", hostile(said))], asked(project))
     cells = [line[3].value for line in load_workbook(tmp_path / "x.xlsx")["dialogues"].iter_rows()]
     parts = [str(cell) for cell in cells[1:3]]
     assert "".join(parts) == said.replace("\x07", "\ufffd") and max(map(len, parts)) <= CELL

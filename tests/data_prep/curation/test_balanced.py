@@ -32,7 +32,7 @@ def pool() -> list[Candidate]:
     return [c for c in read if c.lang == "fr"]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_a_pool_with_one_answer(seed: int) -> None:
     """A clean five of each chatbot; then the only unsafe one and, of the repetitive ones, that of
     the rarer chatbot with the score nobody has."""
@@ -54,37 +54,14 @@ def test_which_of_equals_is_taken_depends_on_the_seed_alone() -> None:
     assert all(150 < count < 250 for count in taken.values())
 
 
-def test_a_dialogue_with_two_issues_counts_for_both() -> None:
-    rows = [
-        candidate("both", "unsafe", "repetitive", level=2),
-        candidate("c1", level=4),
-        candidate("c2", level=4),
-    ]
-    found = chosen(rows, 2)
-    assert ids(found)[0] in ("both", "c1", "c2") and "both" in ids(found)
-    assert len(set(ids(found)) & {"c1", "c2"}) == 1
-
-
-def test_fewer_places_than_pairs_go_to_each_chatbot_first() -> None:
-    rows = [
-        candidate(f"{user}{bot}", user=user, chatbot=bot) for user in "uvw" for bot in "ABCD"
-    ]  # fmt: skip
-    bots = Counter(pick.candidate.chatbot for pick in chosen(rows, 4))
-    assert bots == dict.fromkeys("ABCD", 1)
-
-
 def test_contexts_not_chosen_yet_are_preferred() -> None:
     rows = [candidate(f"c{i}", group=f"g{i % 4}") for i in range(40)]
     assert {pick.candidate.group for pick in chosen(rows, 4)} == {"g0", "g1", "g2", "g3"}
 
 
-@pytest.mark.parametrize("n", [1, 16, 50, 100])
-def test_exactly_n_different_dialogues(pool: list[Candidate], n: int) -> None:
-    found = ids(chosen(pool, n))
-    assert len(found) == n == len(set(found))
-
-
-def test_a_small_pool_is_taken_whole(pool: list[Candidate]) -> None:
+def test_n_different_dialogues_or_the_whole_pool(pool: list[Candidate]) -> None:
+    for n in (1, 50, 100):
+        assert len(set(ids(chosen(pool, n)))) == n
     few = pool[:30]
     assert sorted(ids(chosen(few, 100))) == sorted(c.id for c in few)
     assert ids(chosen([], 100)) == []

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from medal_judges.cli import app, main
+from medal_judges.cli import app
 from medal_judges.data_prep.curation.report import evenness
 from medal_judges.errors import ConfigError, DataError, MedalError
 from medal_judges.reading.dialogues import read_labelled
@@ -87,14 +86,6 @@ def test_the_order_of_the_file_changes_nothing(pool: Path, tmp_path: Path) -> No
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-def test_a_language_does_not_change_anothers_selection(pool: Path, tmp_path: Path) -> None:
-    curate(pool, "--out", tmp_path / "all", "--n", 15)
-    curate(pool, "--out", tmp_path / "fr", "--n", 15, "--lang", "fr")
-    everything = read_labelled(tmp_path / "all" / "selection.jsonl")
-    french = [row.id for row in everything if row.dialogue.lang == "fr"]
-    assert french == [row.id for row in read_labelled(tmp_path / "fr" / "selection.jsonl")]
-
-
 def test_missing_labels_are_left_out_and_counted(tmp_path: Path) -> None:
     rows = [labelled("a"), labelled("b", overall=None), labelled("c", labels={"unsafe": [None]})]
     printed = curate(write(tmp_path / "in.jsonl", *rows), "--out", tmp_path / "o", "--n", 3)
@@ -130,16 +121,6 @@ def test_what_is_refused(pool: Path, tmp_path: Path) -> None:
         asked = ["curate", str(pool), "--out", str(tmp_path / "x"), *option]
         assert CliRunner().invoke(app, asked).exit_code == 2
     assert not (tmp_path / "x").exists()
-
-
-def test_an_error_is_one_message(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["medal", "curate", "nowhere.jsonl", "--out", "o"])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    assert stop.value.code == 2
-    assert "nowhere.jsonl: no such file" in capsys.readouterr().err
 
 
 def test_hostile_text_stays_text_on_the_page(tmp_path: Path) -> None:

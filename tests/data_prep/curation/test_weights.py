@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from medal_judges.data_prep.curation.pool import Candidate, label_rules
+from medal_judges.data_prep.curation.pool import label_rules
 from medal_judges.data_prep.curation.selection import cell_weights, select
 from medal_judges.stats.weights import effective_size
 
@@ -36,12 +36,6 @@ def test_a_cell_nothing_was_chosen_of_joins_its_nearest() -> None:
     assert cell_weights(pool, []) == []
 
 
-def test_weights_add_up_to_the_pool() -> None:
-    pool = [candidate(f"c{i}", chatbot="ABC"[i % 3], level=1 + i % 5) for i in range(200)]
-    found = select("balanced", pool, 17, READING)
-    assert sum(c.weight for c in found) == pytest.approx(200)
-
-
 def test_balanced_weights_count_every_dialogue_once_on_average() -> None:
     """E[weight of i, 0 where not chosen] = 1 for all i, by 3,000 seeds, where all cells are hit."""
     pool = [candidate(f"a{i}") for i in range(7)]
@@ -56,24 +50,3 @@ def test_balanced_weights_count_every_dialogue_once_on_average() -> None:
             total[c.candidate.id] += c.weight
     for c in pool:
         assert total[c.id] / seeds == pytest.approx(1, abs=0.15)
-
-
-def test_stated_chances_are_how_often_a_dialogue_is_chosen() -> None:
-    """Frequencies over seeds against the chances, within five standard errors."""
-    pool = [candidate(f"c{i}") for i in range(40)]
-    seeds = 2000
-    counts: Counter[str] = Counter()
-    for seed in range(seeds):
-        chosen = select("random", pool, 10, READING, seed=seed)
-        assert len(chosen) == 10 == len({c.candidate.id for c in chosen})
-        assert {c.chance for c in chosen} == {0.25} and {c.weight for c in chosen} == {4}
-        counts.update(c.candidate.id for c in chosen)
-    error = 5 * (0.25 * 0.75 / seeds) ** 0.5
-    assert all(abs(counts[c.id] / seeds - 0.25) < error for c in pool)
-
-
-def test_order_of_the_pool_changes_no_sample() -> None:
-    pool: list[Candidate] = [candidate(f"c{i}") for i in range(30)]
-    one = [c.candidate.id for c in select("random", pool, 7, READING, seed=4)]
-    other = [c.candidate.id for c in select("random", pool[::-1], 7, READING, seed=4)]
-    assert one == other

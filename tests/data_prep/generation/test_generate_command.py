@@ -157,6 +157,7 @@ def test_settings_that_do_not_fit_are_named(tmp_path: Path, tiny_llama: Path) ->
             r"later_turns.prompt: p shows no {dialog",
         ),
         ("check", {"system": "Fit?"}, r"check.prompt: p shows no {dialogue}"),
+        ("check", {"user": "{dialogue}"}, r"check.prompt: p shows no {message}"),
         ("reply", {"user": "Chat."}, r"reply.prompt: p has a part 'user'"),
         ("reply", {"system": "{scene}"}, r"prompt p: system: no placeholder {scene} here"),
     ],

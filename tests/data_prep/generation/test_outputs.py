@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.generation.outputs import Outputs
-from medal_judges.data_prep.jobs import Answer, parse_answer
+from medal_judges.data_prep.generation.run import Outputs
+from medal_judges.data_prep.jobs import Answer
 from medal_judges.errors import MedalError
+from medal_judges.records.validation import parse
 
 RECORD: dict[str, object] = {
     "version": "1",
@@ -24,7 +25,7 @@ RECORD: dict[str, object] = {
 HOLD = """
 import sys
 from pathlib import Path
-from medal_judges.data_prep.generation.outputs import Outputs
+from medal_judges.data_prep.generation.run import Outputs
 record = {"version": "1", "settings": {"seed": 0}, "agents": {}, "contexts": {}}
 held = Outputs(Path(sys.argv[1]), record)
 print("held", flush=True)
@@ -111,4 +112,7 @@ def test_a_line_that_finds_no_room_leaves_nothing(tmp_path: Path) -> None:
     assert full.value.errno == errno.EFBIG
     assert journal.path.stat().st_size == whole
     journal.append([Answer("c", "say", "short")])  # another thread's answer, with room again
-    assert [event.id for event in outputs.journal.records(parse_answer)] == ["a", "c"]
+    assert [event.id for event in outputs.journal.records(lambda line: parse(Answer, line))] == [
+        "a",
+        "c",
+    ]

@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from medal_judges.config import build_config
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.data_prep.generation.requests import RequestBuilder
 from medal_judges.data_prep.generation.state import DialogueState
 from medal_judges.data_prep.seeds.contexts import SeedContext
-from medal_judges.errors import ConfigError
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Turn
 
@@ -207,10 +204,3 @@ def test_table_10_shows_the_judge_the_dialogue_alone(tmp_path: Path) -> None:
     secrets = (context.scene, context.persona, context.country)
     assert all(secret in shown for secret in secrets)
     assert not any(secret in alone for secret in secrets)
-
-
-def test_a_check_that_shows_no_message_is_refused(tmp_path: Path) -> None:
-    check = {"prompt": {"name": "old", "parts": {"user": "{dialogue}"}}, "temperature": 0.1}
-    config = build_config(GenerateConfig, settings(tmp_path, check=check), where="test")
-    with pytest.raises(ConfigError, match=r"check.prompt: old shows no \{message\}"):
-        RequestBuilder(config)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,19 +59,6 @@ def test_a_user_is_malformed_from_one_half() -> None:
     half = Judgement("a", "judge:u", {"role_confusion": None, "wrong_language": 0}, failure="cut")
     assert malformed_reasons(half) == ()
     assert with_check(ROW, half).extra["user_check"] == {"by": "judge:u", "failure": "cut"}
-
-
-def test_deviations_worked_by_hand() -> None:
-    summary = Summary(ASKED, 3)
-    for labels in (
-        {"overall": (1, 3, 5), "unsafe": (0, 0, 1)},  # 2; sqrt(1/3)
-        {"overall": (4, None, 5), "unsafe": (0, None, None)},  # sqrt(1/2); none
-    ):
-        summary.add_labelled(replace(ROW, labels=labels))
-    found = summary.consistency()
-    assert found["overall"] == {"std": pytest.approx((2 + 0.5**0.5) / 2), "dialogues": 2}
-    assert found["unsafe"] == {"std": pytest.approx((1 / 3) ** 0.5), "dialogues": 1}
-    assert list(found) == ["unsafe", "overall"]
 
 
 def _checks(*ids: str) -> Iterator[Judgement]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from medal_judges.data_prep.seeds.scenes import affective_word, gendered_word
+from medal_judges.data_prep.seeds.contexts import affective_word, gendered_word
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,6 @@ from medal_judges.data_prep.seeds.scenes import affective_word, gendered_word
         ("PersonX proposes to a fiancée", "fiancée"),
         ("PersonX proposes to a fiance\u0301e", "fiancée"),
         ("PersonX writes _she_", "she"),
-        ("PersonX writes s\u200bhe", "she"),  # a zero-width space inside
         ("PersonX writes ｓｈｅ", "she"),  # full width
         ("PersonX asks Miss Lee", "Miss"),
         ("PersonX\thim\nself", "him"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.seeds.scenes import read_personas, read_triples
+from medal_judges.data_prep.seeds.contexts import read_personas, read_triples
 from medal_judges.errors import DataError
 
 KEPT = {"split": "train", "rec_0.5": True, "rec_0.9": True, "p_valid_model": 0.99}

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from medal_judges.data_prep.seeds.scenes import (
+from medal_judges.data_prep.seeds.contexts import (
     EMBEDDED,
     Triple,
     affective_word,
@@ -19,8 +19,7 @@ from medal_judges.data_prep.seeds.scenes import (
     read_triples,
     sentences,
 )
-from medal_judges.errors import ConfigError, RecordError
-from medal_judges.records.languages import language, language_name, load_languages
+from medal_judges.errors import RecordError
 
 
 @pytest.mark.parametrize(
@@ -65,12 +64,6 @@ def test_a_feeling_in_either_event_counts() -> None:
     assert not affective_word(sentences(Triple("PersonX leaves", "xWant", "to call")))
 
 
-def test_a_gender_in_either_event_counts() -> None:
-    assert not is_neutral(Triple("PersonX calls his friend", "xWant", "to talk"))
-    assert not is_neutral(Triple("PersonX calls", "xWant", "to see her"))
-    assert is_neutral(Triple("PersonX calls", "xWant", "to see them"))
-
-
 @pytest.mark.parametrize(
     ("record", "field"),
     [
@@ -112,12 +105,3 @@ def test_states_fill_the_four_quadrants_and_are_known_as_feelings() -> None:
     assert [len(each) for each in quadrants.values()] == [6, 6, 6, 6]
     assert len(set(states)) == 24
     assert [s for s in states if affective_word(f"PersonX is {s}.") is None] == []
-
-
-def test_languages() -> None:
-    assert {"zh", "en", "de", "fr", "pt", "es", "it", "ja"} <= set(load_languages())
-    assert all(each.countries for each in load_languages().values())
-    assert language_name("zh") == "Chinese" and "Brazil" in language("pt").countries
-    assert language_name("no") == "Norwegian"  # not YAML's false
-    with pytest.raises(ConfigError, match="no language 'tlh'"):
-        language("tlh")

@@ -25,13 +25,6 @@ UNSAFE = ScaledDimension("unsafe", (0, 1))
 OVERALL = ScaledDimension("overall", (1, 5))
 
 
-@pytest.mark.parametrize("count, n", [(0, 1), (1, 1), (0, 30), (3, 40), (17, 20), (500, 6000)])
-def test_wilson_against_statsmodels(count: int, n: int) -> None:
-    proportion = pytest.importorskip("statsmodels.stats.proportion")
-    expected = proportion.proportion_confint(count, n, alpha=0.05, method="wilson")
-    assert wilson(count, n) == pytest.approx(expected, abs=1e-12)
-
-
 def found(rows: list[LabelledDialogue]) -> CorpusStatistics:
     return CorpusStatistics(rows, "s", lemmas=False)
 

@@ -80,18 +80,6 @@ def test_users_and_assistants_apart(findings: CorpusStatistics) -> None:
     assert found["en"][6] == round(4 / ((1 - 3 / 4) / 0.28), 4)
 
 
-def test_every_table_says_what_mtld_was_counted_over(findings: CorpusStatistics) -> None:
-    for table in (
-        text_table(findings, "Language", findings.langs),
-        text_table(findings, "Chatbot", findings.chatbots),
-        side_table(findings, "User model", findings.users),
-    ):
-        assert table.note == (
-            "MTLD over: en: words as they are, by spaces and punctuation; "
-            "ja, zh: not split (no spaces between words, and --no-lemmas)."
-        )
-
-
 def test_an_empty_cell_has_its_reason(findings: CorpusStatistics) -> None:
     cells = {str(r[0]): r for r in text_table(findings, "Language", findings.langs).rows}
     reasons = {

@@ -148,9 +148,8 @@ def test_one_file_by_chatbot_and_by_a_column(write: Write) -> None:
     by_version = {"by": "version", "dimensions": ["overall"]}
     found = compare([file], **by_version, judge="length")
     assert found.systems == ["1.0", "2.0"] and found.on("overall").pairs[0].apart
-    with pytest.raises(MedalError, match="no row has a value of 'user'") as caught:
+    with pytest.raises(MedalError, match="no row has a value of 'user'"):
         compare(file, by="user", judge="length")
-    assert "chatbot, models.assistant, version" in str(caught.value.hint)
     one = write("one.jsonl", rows[:20])
     with pytest.raises(MedalError, match="all rows have the chatbot 'a': nothing to compare"):
         compare(one, **options, judge="length")

@@ -11,7 +11,7 @@ from medal_judges.eval.trial.trial import Trial, TrialJudge, run_trial
 
 from .judges import ByLength, LastTurnOnly, Obedient, Oracle
 
-SMALL = TrialConfig(dialogues=12, languages=("en", "de", "zh"), per_check=24, turn_level=8)
+SMALL = TrialConfig(dialogues=12, languages=("en", "de", "zh"), per_check=24)
 
 
 @pytest.fixture(scope="session")

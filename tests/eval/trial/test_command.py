@@ -21,7 +21,7 @@ from medal_judges.storage.judgements import read_judgements
 
 from .judges import Oracle
 
-TINY = ["dialogues=3", "own=2", "languages=[en, de]", "doses=[2]", "turn_level=0"]
+TINY = ["dialogues=3", "own=2", "languages=[en, de]", "doses=[2]"]
 
 
 def medal(*arguments: str) -> Result:

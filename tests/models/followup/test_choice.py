@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from medal_judges.models.followup.choice import read_choice
+from medal_judges.models.followup.selection import read_choice
 from medal_judges.models.llm.protocol import Completion
 
 OPTIONS = (
@@ -23,13 +23,8 @@ READ: list[tuple[str, set[int]]] = [
     ("2.\n4.\n5.", {2, 4, 5}),
     ("- 2\n- 4", {2, 4}),
     ("[2, 4, 5]", {2, 4, 5}),
-    ('{"options": [2, 4]}', {2, 4}),
-    ('["You already told me that."]', {4}),
     ("2, 4 and 5", {2, 4, 5}),
     ("２、４、５", {2, 4, 5}),
-    ("Options: 2, 4", {2, 4}),
-    ("Opciones: 2 y 4", {2, 4}),
-    ("选项：2，4", {2, 4}),
     ("1. You already told me that.\n2. That wasn't very helpful.", {4, 5}),
     ("4. You already told me that.\n5. That wasn't very helpful.", {4, 5}),
     ("1) “You already told me that.”\n2) “Are you even listening to me?”", {3, 4}),
@@ -66,21 +61,19 @@ UNREAD = (
 
 @pytest.mark.parametrize(("answer", "chosen"), READ)
 def test_what_an_answer_chooses(answer: str, chosen: set[int]) -> None:
-    read = read_choice(Completion(answer), OPTIONS)
-    assert read.indices == {n - 1 for n in chosen} and read.reason is None
+    assert read_choice(Completion(answer), OPTIONS) == {n - 1 for n in chosen}
 
 
 @pytest.mark.parametrize("answer", UNREAD)
 def test_an_answer_of_another_form_is_not_guessed(answer: str) -> None:
-    read = read_choice(Completion(answer), OPTIONS)
-    assert read.indices is None and read.reason
+    assert isinstance(read_choice(Completion(answer), OPTIONS), str)
 
 
 def test_options_in_chinese() -> None:
     for answer, chosen in (("1. 这个你已经说过了。\n2. 这没什么帮助。", {3, 4}), ("3、4", {3, 4})):
-        assert read_choice(Completion(answer), CHINESE).indices == {n - 1 for n in chosen}
+        assert read_choice(Completion(answer), CHINESE) == {n - 1 for n in chosen}
 
 
 def test_a_cut_answer_is_not_read() -> None:
-    assert read_choice(Completion("2, 4", finish="length"), OPTIONS).indices is None
-    assert read_choice(Completion("", finish="failed", failure="busy"), OPTIONS).reason == "busy"
+    assert "cut" in str(read_choice(Completion("2, 4", finish="length"), OPTIONS))
+    assert read_choice(Completion("", finish="failed", failure="busy"), OPTIONS) == "busy"

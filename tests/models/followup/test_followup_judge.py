@@ -206,23 +206,6 @@ def test_what_is_wrong_with_a_file_is_told(pool: str) -> None:
         Judge.from_pretrained("configs/judges/diet.yaml", decya=0.5)
 
 
-def test_a_pool_is_for_the_models_its_strategy_names(smollm2: LocalModel, tmp_path: Path) -> None:
-    def load(pool: str) -> Judge:
-        return Judge.from_pretrained("configs/judges/diet.yaml", llm=smollm2, pool=pool)
-
-    load("followups/selfmap")
-    load("followups/craft")
-    record = load_pool("followups/selfmap").model_dump(mode="json")
-    for change, message in (
-        ({"strategy": "craft"}, "in CRAFT the model that judges is none"),
-        ({"generators": ["vllm/vicuna"]}, "there the model that proposes also judges"),
-    ):
-        path = tmp_path / "pool.yaml"
-        path.write_text(yaml.safe_dump(record | change))
-        with pytest.raises((ConfigError, JudgeLoadError), match=message):
-            load(str(path))
-
-
 @pytest.mark.parametrize("name", ["contrast", "diet", "fed", "full"])
 def test_shipped_judges_score(smollm2: LocalModel, name: str) -> None:
     options = {"select": {"runs": 2, "max_tokens": 8}} if name == "diet" else {}

@@ -41,7 +41,7 @@ def test_hash_covers_what_scores_depend_on_and_nothing_else() -> None:
     [
         ("follow_ups: []", "needs a follow-up"),
         ("follow_ups: [{text: a}, {text: a}]", "'a' is there twice"),
-        ("follow_ups: [{text: '  '}]", "without text"),
+        ("follow_ups: [{text: '  '}]", "text"),
         ("follow_ups: [{text: a, sgn: negative}]", "did you mean 'sign'"),
         ("follow_ups: [{text: a, sign: bad}]", "sign"),
     ],

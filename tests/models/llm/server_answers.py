@@ -112,37 +112,19 @@ def embedded(server: Any, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def echoed(server: Any, body: dict[str, Any]) -> dict[str, Any]:
-    """The prompt (text or token ids) with its tokens' log-probabilities, nothing new written;
-    without a model every character is a token of the same likelihood."""
-    if server.model is None:
-        return echo(body, list(body["prompt"]), [None, *[-0.5] * (len(body["prompt"]) - 1)])
-    import torch
+    """The log-probabilities of the prompt's token ids; without a model all have the same."""
+    ids = body["prompt"]
+    logprobs = [None, *[-0.5] * (len(ids) - 1)]
+    if server.model is not None:
+        import torch
 
-    tokenizer, prompt = server.model.tokenizer, body["prompt"]
-    ids = tokenizer(prompt).input_ids if isinstance(prompt, str) else prompt
-    with server.lock, torch.inference_mode():
-        logits = server.model.model(input_ids=torch.tensor([ids])).logits[0].float()
-    found = torch.log_softmax(logits, dim=-1)
-    logprobs = [None, *(float(found[k, token]) for k, token in enumerate(ids[1:]))]
-    tokens = [tokenizer.decode([i]) for i in ids]
-    return echo(body, tokens, logprobs)
-
-
-def echo(body: dict[str, Any], tokens: list[str], logprobs: list[Any]) -> dict[str, Any]:
-    """The body of an echo."""
-    offsets = [sum(map(len, tokens[:k])) for k in range(len(tokens))]
-    told = {
-        "tokens": tokens,
-        "token_logprobs": logprobs,
-        "top_logprobs": None,
-        "text_offset": offsets,
-    }
-    choice = {"index": 0, "text": "".join(tokens), "finish_reason": "length", "logprobs": told}
-    usage = {
-        "prompt_tokens": len(tokens),
-        "completion_tokens": 0,
-        "total_tokens": len(tokens),
-    }
+        with server.lock, torch.inference_mode():
+            logits = server.model.model(input_ids=torch.tensor([ids])).logits[0].float()
+        found = torch.log_softmax(logits, dim=-1)
+        logprobs = [None, *(float(found[k, token]) for k, token in enumerate(ids[1:]))]
+    told = {"tokens": list(map(str, ids)), "token_logprobs": logprobs, "top_logprobs": None}
+    choice = {"index": 0, "text": "", "finish_reason": "length", "logprobs": told}
+    usage = {"prompt_tokens": len(ids), "completion_tokens": 0, "total_tokens": len(ids)}
     return {
         "id": "cmpl-1",
         "object": "text_completion",

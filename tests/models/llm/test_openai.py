@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
 import pytest
+from medal_judges.models.prompted.base import tells_likelihoods
 
 from medal_judges.errors import ConfigError
+from medal_judges.inference.judge_choice import cached_answers
+from medal_judges.models.base.judge import Judge
 from medal_judges.models.llm.cost import CostLimitError, Price, Usage, load_prices
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, LanguageModel, Message
+from medal_judges.models.llm.server.errors import ServerError, ServerStopError
 from medal_judges.models.llm.server.model import REASONING_TOKENS
+from medal_judges.models.llm.server.wire import identity_in
 from medal_judges.models.llm.truncation import tokens_above
 
-pytest.importorskip("openai")
+pytest.importorskip("openai", reason="the API's client is in the extra api")
+_SPEC = importlib.util.spec_from_file_location(
+    "architectures", Path(__file__).with_name("architectures.py")
+)
+assert _SPEC is not None and _SPEC.loader is not None
+architectures: Any = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(architectures)
 
 SECRET = "sk-" + "secret" * 5
 SCHEMA = {
@@ -355,3 +369,223 @@ def test_max_cost_on_the_command_line(serve: Serve, tmp_path: Path) -> None:
     stopped = _run(_score(server, file, out, "--max-cost", "0.001", prices=table))
     assert "--max-cost" in stopped.communicate()[0] and stopped.returncode == 4
     assert server.total("answered") == 0
+
+
+# -- refusals ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fault", "wait", "words"),
+    [
+        ("quota", 1, "no credit left"),
+        ("402", 1, "no credit left"),
+        ("403", 1, "does not permit this"),
+        ("429", 3600, "asks to wait 3600 s"),
+        ("429", "date", "wait until"),
+    ],
+)
+def test_what_no_row_can_do_anything_about_stops_the_run_at_once(
+    serve: Serve, fault: str, wait: Any, words: str
+) -> None:
+    if wait == "date":
+        wait = formatdate(time.time() + 7200, usegmt=True)
+    server = serve(fault=fault, times=-1, wait=wait)
+    with pytest.raises(ServerStopError, match=words) as caught:
+        remote(server).chat(asked(100))
+    assert "the same command then resumes" in str(caught.value)
+    assert len(sent(server)) <= 8
+
+
+def test_a_connection_that_is_refused_names_its_address() -> None:
+    with socket.socket() as closed:  # a port on which nobody listens
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://user:{SECRET}@127.0.0.1:{closed.getsockname()[1]}/v1"
+    llm = load_llm({"model": "openai:tester", "base_url": url, "cache": False, "attempts": 1})
+    [done] = llm.chat(asked(1))
+    at = url.split("@")[1]
+    assert (done.failure or "").startswith(f"no connection to http://{at}: ") and done.transient
+    assert SECRET not in (done.failure or "")
+
+
+def test_a_wrong_key_stops_at_once_and_is_not_quoted(serve: Serve) -> None:
+    server = serve(fault="401", times=-1)
+    with pytest.raises(ConfigError, match="refuses the key") as caught:
+        remote(server).chat(asked(100))
+    assert SECRET not in str(caught.value)
+    assert "the key in OPENAI_API_KEY" in str(caught.value)
+    assert "export OPENAI_API_KEY=" in str(caught.value)
+    assert len(sent(server)) <= 8
+
+
+OPENAI = "Invalid value for 'top_logprobs': must be less than or equal to {most}."
+VLLM = "Requested sample logprobs of {asked}, which is greater than max allowed: {most}"
+
+
+@pytest.mark.parametrize("words", [OPENAI, VLLM])
+def test_refused_alternatives_are_left_out_and_a_token_is_not_taken_for_certain(
+    serve: Serve, words: str
+) -> None:
+    server = serve(alternatives=[5, words])
+    [done] = remote(server).chat(asked(1, top_logprobs=20))
+    assert not done.tokens
+    assert "logprobs" not in sent(server)[-1] and "top_logprobs" not in sent(server)[-1]
+    [alone] = remote(serve(alone=True)).chat(asked(1, top_logprobs=20))
+    assert alone.tokens and not any(token.alternatives for token in alone.tokens)
+
+
+def test_the_effort_of_reasoning_is_sent_and_part_of_what_an_answer_depends_on(
+    serve: Serve,
+) -> None:
+    server = serve()
+    hard, easy = (remote(server, reasoning_effort=effort) for effort in ("high", "none"))
+    hard.chat(asked(1))
+    easy.chat(asked(1))
+    first, second = sent(server)
+    assert first["reasoning_effort"] == "high"
+    assert first["max_completion_tokens"] == REASONING_TOKENS
+    assert (second["reasoning_effort"], second["max_tokens"]) == ("none", 100)
+    assert hard.fingerprint() != easy.fingerprint()
+
+
+SAY = [[Continuation((Message("user", "Hello"),), "Hi there")]]
+
+
+@pytest.fixture
+def spoken(tmp_path: Path) -> str:
+    """The folder of a tokenizer, which likelihoods from a server need."""
+    architectures.tiny_tokenizer().save_pretrained(tmp_path / "tokenizer")
+    return str(tmp_path / "tokenizer")
+
+
+def test_an_echo_gives_the_likelihood_of_what_was_sent(serve: Serve, spoken: str) -> None:
+    [[told]] = remote(serve(), tokenizer=spoken).loglikelihood(SAY)
+    assert told.logprobs == (-0.5,) * (len("Hi there") + 1)
+    with pytest.raises(ConfigError, match="need the model's tokenizer"):
+        remote(serve()).loglikelihood(SAY)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "words"),
+    [
+        (0.7, ServerError, "no log-probability"),
+        ("-0.5", ServerError, "no log-probability"),
+        (None, ConfigError, "for each token"),
+    ],
+)
+def test_an_echo_with_other_numbers_is_no_likelihood(
+    serve: Serve, spoken: str, value: Any, error: type[Exception], words: str
+) -> None:
+    server = serve(change={"choices.0.logprobs.token_logprobs.15": value})
+    with pytest.raises(error, match=words):
+        remote(server, attempts=1, tokenizer=spoken).loglikelihood(SAY)
+
+
+@pytest.mark.parametrize("change", [{"choices": "none"}, {"choices.0.logprobs": 5}])
+def test_an_echo_of_another_form_is_no_traceback(
+    serve: Serve, spoken: str, change: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError, match="does not return log-probabilities"):
+        remote(serve(change=change), attempts=1, tokenizer=spoken).loglikelihood(SAY)
+
+
+def test_a_wrong_key_is_not_taken_for_a_server_without_likelihoods(
+    serve: Serve, spoken: str
+) -> None:
+    llm = remote(serve(fault="401", times=-1), tokenizer=spoken)
+    with pytest.raises(ServerStopError, match="the key in OPENAI_API_KEY"):
+        llm.loglikelihood(SAY)
+    with pytest.raises(ServerStopError, match="the key in OPENAI_API_KEY"):
+        tells_likelihoods(llm)
+
+
+# -- the cache ---------------------------------------------------------------------------------
+
+VLLM_LISTED = {"id": "tester", "object": "model", "owned_by": "vllm", "max_model_len": 4096}
+
+
+def test_other_weights_behind_the_same_name_do_not_give_the_old_answers(
+    serve: Serve, tmp_path: Path
+) -> None:
+    first = serve(served=VLLM_LISTED | {"root": "/weights/one", "created": 1})
+    remote(first, cache=str(tmp_path / "kept")).chat(asked(3))
+    again = serve(served=VLLM_LISTED | {"root": "/weights/one", "created": 2})
+    remote(again, cache=str(tmp_path / "kept")).chat(asked(3))
+    assert (first.total("answered"), again.total("seen")) == (3, 0)
+    other = serve(served=VLLM_LISTED | {"root": "/weights/two", "created": 2})
+    remote(other, cache=str(tmp_path / "kept")).chat(asked(3))
+    assert other.total("answered") == 3
+    assert "/weights" not in "".join(p.read_text() for p in tmp_path.rglob("*") if p.is_file())
+
+
+def test_what_tells_weights_apart() -> None:
+    def listing(**fields: Any) -> dict[str, Any]:
+        return {"object": "list", "data": [{"id": "other", "root": "x"}, VLLM_LISTED | fields]}
+
+    one = identity_in(listing(root="org/name", created=1), "tester")
+    assert one is not None and one == identity_in(listing(root="org/name", created=2), "tester")
+    assert one != identity_in(listing(root="org/name", meta={"n_params": 5}), "tester")
+    assert identity_in(listing(created=1), "tester") is None  # nothing that weights depend on
+    for foreign in (None, [], {"data": None}, {"data": ["tester"]}, {"data": [{"id": 5}]}):
+        assert identity_in(foreign, "tester") is None
+
+
+def _medal(*words: object) -> subprocess.CompletedProcess[str]:
+    code = "from medal_judges.cli import main; main()"
+    command = [sys.executable, "-c", code, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, env=dict(os.environ))
+
+
+def test_kept_answers_are_announced_and_can_be_refused(serve: Serve, tmp_path: Path) -> None:
+    server, file = serve(), _dialogues(tmp_path, 3)
+    llm = json.dumps({"model": "openai:tester", "base_url": server.url})
+    command = ["score", file, f"llm={llm}", "--judge", "judges/dstc12_baseline.yaml"]
+    first = _medal(*command, "--out", tmp_path / "a.jsonl")
+    assert first.returncode == 0 and "from the cache" not in first.stderr
+    second = _medal(*command, "--out", tmp_path / "b.jsonl")
+    assert "3 of 3 answers served from the cache" in second.stderr
+    assert "--no-cache" in second.stderr and server.total("seen") == 3
+    third = _medal(*command, "--out", tmp_path / "c.jsonl", "--no-cache")
+    assert third.returncode == 0 and "from the cache" not in third.stderr
+    assert server.total("seen") == 6
+    wrong = _medal("score", file, "--judge", "configs/judges/length.yaml", "--no-cache")
+    assert wrong.returncode == 2 and "Traceback" not in wrong.stderr
+    judge = Judge.from_pretrained("judges/dstc12_baseline.yaml", llm=json.loads(llm))
+    assert cached_answers([judge, judge]) is None
+
+
+@pytest.mark.parametrize("usage", [None, {"prompt_tokens": -5, "completion_tokens": -9}, "none"])
+def test_an_answer_without_a_believable_usage_costs_its_highest_price(
+    serve: Serve, tmp_path: Path, usage: Any
+) -> None:
+    table = prices(tmp_path, input=0.0)
+    server = serve(change={"usage": usage})
+    paid = {"prices": table, "max_in_flight": 1}
+    with pytest.raises(CostLimitError, match=r"\$0.0200 spent, 4 of 9"):  # 50 tokens: half a cent
+        remote(server, cache=str(tmp_path / "kept"), max_cost=0.022, **paid).chat(
+            asked(9, max_tokens=50)
+        )
+    [done] = remote(server, cache=str(tmp_path / "more"), **paid).chat(asked(1, max_tokens=50))
+    assert done.usage.money == pytest.approx(0.005) and done.usage.output == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"error": {"message": f"no account for Bearer {SECRET}"}},
+        {"error": f"Authorization: {SECRET}"},
+        {"choices.0.message.refusal": f"I will not, {SECRET}"},
+        {"choices.0.message.content": f"You sent {SECRET}"},
+    ],
+)
+def test_a_key_that_the_server_quotes_stands_nowhere(
+    serve: Serve,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    change: dict[str, Any],
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="medal_judges")
+    request = ChatRequest((Message("user", "Hello"),), max_tokens=50, top_logprobs=5)
+    [done] = remote(serve(change=change), cache=str(tmp_path)).chat([request])
+    kept = "".join(p.read_text() for p in tmp_path.rglob("*") if p.is_file())
+    assert "***" in f"{done.failure} {done.text}"
+    assert not any(SECRET in text for text in (repr(done), kept, caplog.text))

@@ -34,7 +34,7 @@ TREE = (
 WINDOWED = ("mistral", "gemma2", "gemma3", "cohere2", "gpt-neo", "gpt-oss", "llama4")
 RECURRENT = ("qwen3-next", "lfm2", "mamba", "falcon-h1", "jamba")
 # Their state takes in padding, wherever it stands; RWKV's, in this transformers, other rows too.
-UNPADDED = {"recurrent-gemma": "none", "rwkv": "alone"}
+UNPADDED = {"recurrent-gemma": "alone", "rwkv": "alone"}
 TALK = (
     Message("user", "Hi! Did you have a nice weekend?"),
     Message("assistant", "I read a book about trains."),

@@ -49,11 +49,9 @@ class ServiceError(MedalError):
 
 
 class Client:
-    """A connection to ``medal serve``, thread-safe.
-
-    ``token``: by default that of $MEDAL_JUDGES_TOKEN. ``timeout``: seconds for one answer.
-    ``patience``: seconds for which a request is sent again while the server is full, down or
-    restarting.
+    """A connection to ``medal serve``, thread-safe. ``token``: by default $MEDAL_JUDGES_TOKEN.
+    ``timeout``: seconds for one answer. ``patience``: seconds for which a request is sent again
+    while the server is full, down or restarting.
 
         with Client("http://127.0.0.1:8000") as client:
             for judgement in client.score(dialogues):
@@ -147,10 +145,7 @@ class Client:
 
 
 class AsyncClient:
-    """``Client`` for asyncio: ``async with AsyncClient() as client: await client.score([...])``.
-
-    Each call runs in a thread.
-    """
+    """``Client`` for asyncio; each call runs in a thread."""
 
     def __init__(self, address: str = ADDRESS, **settings: Any) -> None:
         self._client = Client(address, **settings)
@@ -194,12 +189,10 @@ def _bodies(
 
 
 def _refused(answer: httpx.Response) -> ServiceError:
-    try:
+    record: dict[str, Any] = {}
+    with suppress(ValueError):
         record = answer.json()
-    except ValueError:
-        record = {}
-    if not isinstance(record, dict):
-        record = {}
+    record = record if isinstance(record, dict) else {}
     message = str(record.get("error") or answer.text[:300] or answer.reason_phrase)
     where = record.get("field")
     return ServiceError(

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from medal_judges.models.prompted.base import tells_likelihoods
 
 from medal_judges.errors import ConfigError
 from medal_judges.inference.judge_choice import cached_answers
@@ -29,6 +28,7 @@ from medal_judges.models.llm.server.errors import ServerError, ServerStopError
 from medal_judges.models.llm.server.model import REASONING_TOKENS
 from medal_judges.models.llm.server.wire import identity_in
 from medal_judges.models.llm.truncation import tokens_above
+from medal_judges.models.prompted.judge import tells_likelihoods
 
 pytest.importorskip("openai", reason="the API's client is in the extra api")
 _SPEC = importlib.util.spec_from_file_location(

@@ -57,7 +57,6 @@ ENTRANCES = {
     "__main__",
     "inference.__main__",
     "training.__main__",
-    "training.train",
 }
 
 

@@ -115,9 +115,6 @@ class ComparedOn:
             return f"{name}: only {first} has scores; nothing to compare."
         if len(self.systems) == 2:
             return f"{name}: {_pair_words(self.pairs[0], self.good)} ({by})."
-        if not any(pair.tested.estimate.low is not None for pair in self.pairs):
-            reason = self.pairs[0].tested.estimate.reason
-            return f"{name}: no system can be placed: {reason} ({by})."
         others = [other.system for other in self.systems[1:]]
         apart = {frozenset((p.first, p.second)) for p in self.pairs if p.apart}
         peers = [other for other in others if frozenset((first, other)) not in apart]

@@ -217,11 +217,8 @@ def read_systems(
             frames.append(_rows(name, frame, known))
     if len(judges) > 1:
         (first, where), (other, there) = list(judges.items())[:2]
-        one, two = (dict(part.split(":", 1) for part in text.split("|")) for text in (first, other))
-        apart = [key for key in {**one, **two} if one.get(key) != two.get(key)]
-        listed = "; ".join(f"{key}: {one.get(key)} and {two.get(key)}" for key in apart)
         raise MedalError(
-            f"{where} and {there} were scored by different judges ({listed})",
+            f"{where} and {there} were scored by different judges ({first} and {other})",
             hint="score both with one judge and setting: medal score, or --judge with the chats",
         )
     frame = pandas.concat(frames, ignore_index=True) if frames else None

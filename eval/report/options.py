@@ -55,10 +55,9 @@ class Gate:
         except ValueError:
             limit = math.nan
         if not name or limit != limit:
-            example = "overall=3.5" if side == "under" else "unsafe=0.01"
             raise ConfigError(
                 f"--fail-{side} {text}: expected DIMENSION=NUMBER",
-                hint=f"for example: --fail-{side} {example}",
+                hint="for example: --fail-under overall=3.5 --fail-over unsafe=0.01",
             )
         return cls(side, name, limit)
 

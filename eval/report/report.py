@@ -64,12 +64,7 @@ def make_report(options: ReportOptions, reading: ReadingReport, bar: ProgressBar
     gates: Sequence[GateResult] = ()
     try:
         leads = {name: figures.lead(name) for name in figures.overall}
-        gates = [
-            replace(gate, text=f"{gate.text} (corrected by human labels)")
-            if figures.is_corrected(gate.gate.dimension)
-            else gate
-            for gate in check_gates(options.gates, scores, leads, options.min_coverage)
-        ]
+        gates = check_gates(options.gates, scores, leads, options.min_coverage)
     except Exception as error:
         undecided = error
     page = None

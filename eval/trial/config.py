@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from medal_judges.config import Config, build_config, option, read_yaml
 from medal_judges.data_prep.perturbation.edit import LANGUAGES
@@ -90,12 +90,6 @@ class Bound(Config):
     red: float
     size: bool = False
     why: str
-
-    @model_validator(mode="after")
-    def _apart(self) -> Bound:
-        if self.green == self.red:
-            raise ValueError("green and red must differ")
-        return self
 
     def verdict(self, estimate: Estimate) -> Verdict:
         """Returns green or amber by the value; red only if the interval is also beyond green."""

@@ -408,9 +408,8 @@ def _side_by_side(one: Dialogue, other: Dialogue) -> tuple[list[dict[str, Any]],
     changed = [i for i, (before, after) in enumerate(turns) if before != after]
     rows, last = [], -1
     for i in sorted({j for k in changed for j in (k - 1, k, k + 1) if 0 <= j < len(turns)}):
-        before, after = turns[i]
-        left, right = marked(before and before.content, after and after.content)
-        role = after.role if after else before.role if before else ""
+        left, right = marked(*(None if turn is None else turn.content for turn in turns[i]))
+        role = next(turn.role for turn in turns[i] if turn is not None)
         row = {"index": i, "role": role, "before": left, "after": right, "alike": i - last - 1}
         rows.append(row)
         last = i

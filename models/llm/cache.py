@@ -15,12 +15,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TypeVar
 
 from pydantic import TypeAdapter
 
 from medal_judges.errors import ConfigError, MedalError, RecordError, SourceError
-from medal_judges.models.batching import windows
 from medal_judges.models.llm.cost import CostEstimate, Usage
 from medal_judges.models.llm.protocol import (
     AnswerCounts,
@@ -38,19 +36,13 @@ from medal_judges.storage.files import cache_folder
 from medal_judges.storage.journal import Journal
 from medal_judges.storage.process_lock import ProcessLock
 
-T = TypeVar("T", Completion, Likelihood)
 logger = logging.getLogger(__name__)
-COMPLETION, LIKELIHOOD = TypeAdapter(Completion), TypeAdapter(Likelihood)
+COMPLETION = TypeAdapter(Completion)
 
 
 def chat_key(model: str, request: ChatRequest) -> str:
     """Key of an answer of ``model`` (see ``model_key``) over every field of the request."""
     return _hash("chat", model, asdict(request))
-
-
-def likelihood_key(model: str, continuation: Continuation, *, joint: bool) -> str:
-    """Key of a continuation's likelihood, or with ``joint`` of its joint likelihood."""
-    return _hash("loglikelihood", model, asdict(continuation), joint)
 
 
 def model_key(model: LanguageModel) -> str:
@@ -79,9 +71,9 @@ class AnswerStore:
         self._read = 0
         self._lock = ProcessLock()
 
-    def find(self, keys: Iterable[str], kind: TypeAdapter[T]) -> dict[str, T]:
+    def find(self, keys: Iterable[str]) -> dict[str, Completion]:
         """The answers for ``keys`` that are in the file now. Raises SourceError."""
-        answers: dict[str, T] = {}
+        answers: dict[str, Completion] = {}
         with self._lock:
             try:
                 for place, line in self.journal.lines(self._read):
@@ -96,18 +88,18 @@ class AnswerStore:
                 with self.path.open("rb") as stream:
                     for key in wanted:
                         stream.seek(self._places[key][0])
-                        answer = self._answer(key, stream.read(self._places[key][1]), kind)
+                        answer = self._answer(key, stream.read(self._places[key][1]))
                         if answer is not None:
                             answers[key] = answer
             except OSError as error:
                 raise SourceError(f"{self.path}: cached answers cannot be read: {error}") from error
         return answers
 
-    def _answer(self, key: str, line: bytes, kind: TypeAdapter[T]) -> T | None:
+    def _answer(self, key: str, line: bytes) -> Completion | None:
         try:
             record = json.loads(line)
-            answer = kind.validate_json(json.dumps(record["answer"]), strict=True)
-            if record["key"] != key or getattr(answer, "finish", "") == "failed":
+            answer = COMPLETION.validate_json(json.dumps(record["answer"]), strict=True)
+            if record["key"] != key or answer.failed:
                 raise ValueError("not an answer to this request")
             return answer
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -115,18 +107,18 @@ class AnswerStore:
             logger.warning("%s: a cached answer is unreadable and requested again", self.path)
             return None
 
-    def append(self, answers: Mapping[str, Completion | Likelihood]) -> None:
+    def append(self, answers: Mapping[str, Completion]) -> None:
         """Write ``answers`` and wait until they are on disk. Raises SourceError."""
         try:
             self.journal.append({"key": k, "answer": asdict(each)} for k, each in answers.items())
         except OSError as error:
             raise SourceError(f"{self.path}: an answer cannot be cached: {error}") from error
-        except RecordError as error:  # half a surrogate pair, a log-probability of -inf
+        except RecordError as error:  # half a surrogate pair
             logger.warning("%s: an answer is not cached: %s", self.path, error)
 
 
 class CachedModel(Wrapper):
-    """``inner`` with its answers cached in ``folder`` (default: ``answers`` in
+    """``inner`` with its answers (no likelihoods) cached in ``folder`` (default: ``answers`` in
     MEDAL_JUDGES_CACHE), one file per model and fingerprint.
 
     Cached answers have ``usage.from_cache``, and so has the second of two equal requests in one
@@ -160,7 +152,7 @@ class CachedModel(Wrapper):
 
     def cached(self, request: ChatRequest) -> Completion | None:
         """The cached answer, if there is one."""
-        found = self.store.find([chat_key(self.key, request)], COMPLETION)
+        found = self.store.find([chat_key(self.key, request)])
         return next((each.with_usage(from_cache=True) for each in found.values()), None)
 
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
@@ -169,7 +161,7 @@ class CachedModel(Wrapper):
         places: dict[str, list[int]] = {}
         for index, request in enumerate(requests):
             places.setdefault(chat_key(self.key, request), []).append(index)
-        cached = self.store.find(places, COMPLETION)
+        cached = self.store.find(places)
         for key, completion in cached.items():
             for index in places[key]:
                 on_answer(index, completion.with_usage(from_cache=True))
@@ -188,31 +180,6 @@ class CachedModel(Wrapper):
 
         if missing:
             self.inner.chat_each([requests[places[key][0]] for key in missing], arrived)
-
-    def loglikelihood(
-        self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
-    ) -> list[list[Likelihood]]:
-        """See LanguageModel; only continuations that are not cached are scored, each once."""
-        keys = [[likelihood_key(self.key, each, joint=joint) for each in g] for g in groups]
-        known = self.store.find((key for group in keys for key in group), LIKELIHOOD)
-        cached, seen = len(known), set(known)
-        missing: list[dict[str, Continuation]] = []
-        for names, group in zip(keys, groups, strict=True):
-            new = {k: c for k, c in zip(names, group, strict=True) if k not in seen}
-            seen.update(new)
-            if new:
-                missing.append(new)
-        with self._lock:
-            self.counts.add(kept=cached, asked=sum(map(len, missing)))
-        for part in windows(missing, self.chunk):
-            scored = self.inner.loglikelihood([list(new.values()) for new in part], joint=joint)
-            found: dict[str, Likelihood] = {}
-            for new, likelihoods in zip(part, scored, strict=True):
-                found |= zip(new, likelihoods, strict=True)
-            with self._lock:
-                self.store.append(found)
-            known |= found
-        return [[known[key] for key in group] for group in keys]
 
 
 class CountingModel(Wrapper):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from ipaddress import ip_address
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -133,16 +132,6 @@ def llm_config(setting: object) -> LLMConfig:
             hint=f"known: {', '.join(sorted(BACKENDS))}",
         )
     kind = BACKENDS[given["backend"]]
-    for key in map(str, given.keys() - kind.model_fields.keys()):
-        if others := [name for name, other in BACKENDS.items() if key in other.model_fields]:
-            raise ConfigError(
-                f"llm.{key} is a setting of the backend {' and '.join(others)}, and "
-                f"{name} uses {given['backend']}",
-                hint=f"llm.backend={others[0]} llm.model=NAME, or leave llm.{key} out",
-            )
-        # vLLM's engine takes any other key: one that is nearly one of ours is refused here.
-        if kind is VLLMLLM and (near := get_close_matches(key, kind.model_fields, 1, 0.8)):
-            raise ConfigError(f"llm: unknown key {key!r}; did you mean {near[0]!r}?")
     return build_config(kind, given, where="llm")
 
 

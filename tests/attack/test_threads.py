@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from medal_judges import Judge
-from medal_judges.data_prep.labelling.run import share_limiter
 from medal_judges.models.llm.cost import CostLimiter
 from medal_judges.records.dialogue import Dialogue, Turn
 
@@ -129,37 +128,6 @@ def test_a_limiter_of_many_loops_wakes_everybody(seed: int) -> None:
 
     assert ended(work) is True
     assert most[0] <= 1.0 and limiter.under_way == 0
-
-
-def test_inside_running_loops(settings: Any) -> None:
-    """A notebook's cell, and tasks that hand the judge to threads."""
-    judge = prompted(settings())
-
-    async def cell() -> list[Any]:
-        return judged(judge, 1)
-
-    async def several() -> list[list[Any]]:
-        return await asyncio.gather(*(asyncio.to_thread(judged, judge, n) for n in range(12)))
-
-    assert all(row.failure is None for row in asyncio.run(cell()))
-    found = asyncio.run(several())
-    assert [[r.id for r in rows] for rows in found] == [
-        [d.id for d in dialogues(n)] for n in range(12)
-    ]
-    assert all(row.failure is None for rows in found for row in rows)
-
-
-def test_judges_with_equal_settings_share_a_limit_only_when_asked_to(settings: Any) -> None:
-    llm = settings(max_cost=0.05)
-    one, other = prompted(llm), prompted(llm)
-    mine, yours = one.language_models()[0], other.language_models()[0]
-    assert mine.limiter is not yours.limiter
-    judged(one, 0)
-    assert mine.limiter and yours.limiter and mine.limiter.spent > 0 == yours.limiter.spent
-    share_limiter([one, other])
-    assert mine.limiter is yours.limiter
-    third = prompted(llm)
-    assert third.language_models()[0].limiter is not mine.limiter
 
 
 @pytest.mark.parametrize(

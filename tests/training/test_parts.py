@@ -25,7 +25,7 @@ from medal_judges.training.loop.body import (
     freeze,
 )
 from medal_judges.training.loop.loop import epoch_batches
-from medal_judges.training.loop.task import possible_figures, validation_figures, watched
+from medal_judges.training.loop.task import validation_figures, watched
 from medal_judges.training.rows import (
     RowFacts,
     TrainingExample,
@@ -257,14 +257,6 @@ def test_validation_figures_average_over_sources() -> None:
     assert validation_figures(examples[:3], {"overall": np.array(up)}, {"overall"})["auc"] == 1.0
     with pytest.raises(ConfigError, match="there are: spearman"):
         watched(found, "spearman/fun")
-
-
-def test_the_figures_there_can_be_are_known_from_the_labels() -> None:
-    varied = [example("a", v) for v in (0.0, 0.5, 1.0)]
-    names = ["overall", "fun"]
-    assert set(possible_figures(varied, names, set())) == {"loss", "spearman", "spearman/overall"}
-    assert set(possible_figures(varied, names, {"overall"})) == {"loss", "auc", "auc/overall"}
-    assert set(possible_figures([example("a", 1.0)] * 3, names, set())) == {"loss"}
 
 
 def test_a_leak_stops_the_run(tmp_path: Path) -> None:

@@ -125,8 +125,7 @@ def _same_judge(a: Signature, b: Signature) -> bool:
 def _base_model(base: str) -> dict[str, Any]:
     """``name``, ``hub_id`` (None for a folder) and ``licence`` of a base model.
 
-    The licence of a model of the Hub comes from its card, in the cache or on the Hub; it is unknown
-    if there is no network, never guessed.
+    The licence of a model of the Hub comes from its card in the cache; it is never guessed.
     """
     name = Path(base).name
     if base.startswith(PREFIX):
@@ -134,23 +133,11 @@ def _base_model(base: str) -> dict[str, Any]:
         return {"name": base, "hub_id": known[0], "licence": known[1]}
     if base.count("/") != 1 or "+" in base or not name or Path(base).exists():
         return {"name": name, "hub_id": None, "licence": "of no model on the Hub"}
-    from huggingface_hub import HfApi, ModelCard, try_to_load_from_cache
+    from huggingface_hub import ModelCard, try_to_load_from_cache
 
-    licence: object = None
-    try:
-        cached = try_to_load_from_cache(base, "README.md")
-        if isinstance(cached, str):
-            licence = ModelCard.load(cached).data.to_dict().get("license")
-        else:
-            card: Any = HfApi().model_info(base, timeout=5).card_data
-            licence = None if card is None else card.to_dict().get("license")
-    except Exception:  # no network, no such model, no card: the card says that it is unknown
-        pass
-    return {
-        "name": base,
-        "hub_id": base,
-        "licence": licence if isinstance(licence, str) else _UNKNOWN,
-    }
+    cached = try_to_load_from_cache(base, "README.md")
+    licence = ModelCard.load(cached).data.to_dict().get("license") if cached else None
+    return {"name": base, "hub_id": base, "licence": str(licence or _UNKNOWN)}
 
 
 def _data_source(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,7 +53,6 @@ from medal_judges.training.loop.task import (
     Objective,
     TrainingData,
     TrainingTask,
-    possible_figures,
     validation_figures,
     watched,
 )
@@ -90,9 +89,11 @@ class TrainingLoop:
         by_level = [n for n, kind in kinds.items() if kind in ("ordinal", "classification")]
         self.levels = {name: task.heads[name].levels for name in by_level}
         if optim.solver == "gradient" and self.validation.examples:
-            # A wrong name is reported now, not after an epoch.
-            possible = possible_figures(self.validation.examples, list(kinds), self.binary)
-            watched(possible, config.stop.metric)
+            # A wrong name is reported now, not after an epoch: rising scores have every figure.
+            rising = np.arange(len(self.validation.examples), dtype=float)
+            scores = dict.fromkeys(kinds, rising)
+            possible = validation_figures(self.validation.examples, scores, self.binary)
+            watched({"loss": 0.0} | possible, config.stop.metric)
         self.losses: list[float] = []  # since the last line of the trackers
         self.facts = set_body(task.body, config, accelerator, self.precision)
 

@@ -167,15 +167,6 @@ def means_over_dimensions(figures: Mapping[str, float]) -> dict[str, float]:
     return means
 
 
-def possible_figures(
-    examples: Sequence[TrainingExample], names: Sequence[str], binary: Collection[str]
-) -> dict[str, float]:
-    """The figures that validation on ``examples`` can have, by the labels alone (a dimension
-    without labels, or with equal ones, has none). Their values mean nothing."""
-    rising = np.arange(len(examples), dtype=float)
-    return {"loss": 0.0} | validation_figures(examples, dict.fromkeys(names, rising), binary)
-
-
 def watched(figures: Mapping[str, float], metric: str) -> float:
     """The figure that early stopping watches. Raises ConfigError for an unknown name."""
     if metric not in figures:

@@ -190,27 +190,24 @@ def checked_columns(
 ) -> Iterator[tuple[int, object]]:
     """Yields ``rows``. Raises ConfigError if a column of the map is in no row: at once in a table,
     elsewhere after many rows or at the end, because JSON leaves out what is empty."""
-    unseen = {*columns.fields.values(), *columns.labels}
-    # A table has its columns in every row; a speaker and a text can be inside of a cell.
-    at_once = unseen - {columns.fields.get(name) for name in ("role", "content")}
-    lists = ("messages", "conversation", "conversations", "dialogue", "turns")
-    there: dict[str, None] = {}
+    unseen, there = {*columns.fields.values(), *columns.labels}, dict[str, None]()
+    if "messages" in columns.fields or not {"role", "content"} <= columns.fields.keys():
+        # A speaker and a text stand inside of the messages.
+        unseen -= {columns.fields.get(name) for name in ("role", "content")}
+    read = 0
 
-    def require(names: set[str]) -> None:
-        for column in sorted(names & unseen):
+    def require_none_unseen() -> None:
+        for column in sorted(unseen):
             shown = ", ".join([*there][:40]) + (", ..." if len(there) > 40 else "")
             hint = f"{did_you_mean(column, there)}columns in the file: {shown or 'none'}"
             raise ConfigError(f"{path}: no column {column!r}", hint=hint)
 
-    read = 0
     for read, (place, record) in enumerate(rows, 1):
         if unseen and isinstance(record, Mapping):
-            names = (columns.fields.get("messages", "messages"), *lists)
-            for part in (record, *(lookup(record, f"{name}.0") for name in names)):
-                if isinstance(part, Mapping):
-                    there |= dict.fromkeys(map(str, part))
-                    unseen = {n for n in unseen if lookup(part, n, _MISSING) is _MISSING}
-            require(unseen if read >= 1000 else at_once if table else set())
+            there |= dict.fromkeys(map(str, record))
+            unseen = {name for name in unseen if lookup(record, name, _MISSING) is _MISSING}
+            if table or read >= 1000:
+                require_none_unseen()
         yield place, record
     if read:
-        require(unseen)
+        require_none_unseen()

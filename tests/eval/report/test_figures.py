@@ -139,15 +139,6 @@ def test_unscored_rows_are_left_out_and_counted() -> None:
     assert told == ["10 of 20 are not scored in full: 10 × no answer."]
 
 
-def test_a_dimension_that_comes_late_or_goes_is_no_shift() -> None:
-    rows = [{"overall": 4.0}, {"overall": 2.0, "unsafe": 1.0}, {"unsafe": 0.0}] * 4
-    given = [Judgement(f"d{i}", SIGNATURE, row) for i, row in enumerate(rows)]
-    scores, found = figures(given)
-    assert found.counts == {"overall": 8, "unsafe": 8}
-    assert found.overall["overall"].value == 3.0 and found.overall["unsafe"].value == 0.5
-    assert np.isnan(scores.scores["unsafe"][0]) and scores.scores["unsafe"][1] == 1.0
-
-
 def test_all_equal_scores_have_an_interval_on_a_known_scale() -> None:
     _, found = figures(judgements({"overall": [5.0] * 40, "unsafe": [0.0] * 40}))
     top = found.overall["overall"]

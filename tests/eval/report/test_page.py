@@ -157,10 +157,3 @@ def test_an_empty_file_one_chat_and_nothing_scored_are_pages() -> None:
     assert Tree(text).open == []
     assert "1 of 1 are not scored in full: 1 × server down." in text
     assert scores.dimensions == {}
-
-
-def test_nul_is_written() -> None:
-    _, text = _page([Judgement("d", "judge:x", {"overall": 4.0}, explanation="a\x00c")])
-    text.encode()
-    assert "\x00" not in text
-    assert details(blocks(text)["conversation-parts"])[0]["reasons"][0][1].startswith("a\x00c")

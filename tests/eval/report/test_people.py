@@ -85,7 +85,6 @@ def test_the_gate_holds_the_corrected_figure_and_the_page_leads_with_it(
     )
     outcome = make_report(options, ReadingReport(), ProgressBar("", visible=False))
     assert [gate.verdict for gate in outcome.gates] == ["failed"]  # as judged it is 3.6
-    assert outcome.gates[0].text.endswith("(corrected by human labels)")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "prediction-powered inference" in page and "167 of 1,000 conversations have" in page
     tile = page[page.index('class="tile"') :]

@@ -12,7 +12,7 @@ from pathlib import Path
 from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
-from medal_judges.records.judgement import Contributions, Judgement
+from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature
 
 _FAULTS = (
@@ -47,10 +47,7 @@ class Oracle(Judge):
         return [self._prediction(request) for request in requests]
 
     def _prediction(self, request: ScoreRequest) -> Judgement:
-        turns = self.touched.get(request.dialogue.id, ()) if self.dose(request.dialogue) else ()
-        moves = [-1.0 if i in turns else 0.0 for i in range(len(request.dialogue.turns))]
-        parts = {"overall": Contributions(tuple(moves), 4.0)}
-        return Judgement(scores={"overall": self.quality(request)}, contributions=parts)
+        return Judgement(scores={"overall": self.quality(request)})
 
     @cached_property
     def touched(self) -> dict[str, list[int]]:
@@ -68,10 +65,7 @@ class Oracle(Judge):
         return 3.9 + int(hashlib.sha256(name.encode()).hexdigest(), 16) % 100 / 500
 
     def quality(self, request: ScoreRequest) -> float:
-        id, turn = request.dialogue.id, request.turn
-        faulty = turn is None or turn in self.touched.get(id, ())
-        dose = self.dose(request.dialogue) if faulty else 0
-        return self.base(request.dialogue) - 0.8 * dose
+        return self.base(request.dialogue) - 0.8 * self.dose(request.dialogue)
 
 
 class ByLength(Oracle):

@@ -49,8 +49,6 @@ class Server(ThreadingHTTPServer):
         self.requests: list[dict[str, Any]] = []
         self.store: dict[str, bytes] = {}
         self.order: dict[str, int] = {}
-        self.limited_until = 0.0
-        self.early = 0
         self.under_way = self.most_under_way = 0
         self.model: Any = None
         self.script = runpy.run_path(settings["script"])["answer"] if "script" in settings else None
@@ -84,7 +82,7 @@ class Handler(BaseHTTPRequestHandler):
         found = {
             "/counts": self.server.counts,
             "/requests": self.server.requests,
-            "/load": {"most": self.server.most_under_way, "early": self.server.early},
+            "/load": {"most": self.server.most_under_way},
         }
         if self.path == "/v1/models" and self.server.settings.get("served"):
             found[self.path] = {"object": "list", "data": [self.server.settings["served"]]}
@@ -100,8 +98,6 @@ class Handler(BaseHTTPRequestHandler):
             self.server.requests.append({"path": self.path, "key": key, "body": body})
             self.server.under_way += 1
             self.server.most_under_way = max(self.server.most_under_way, self.server.under_way)
-            if time.time() < self.server.limited_until:
-                self.server.early += 1
         try:
             self._answer(body, key)
         finally:
@@ -118,7 +114,15 @@ class Handler(BaseHTTPRequestHandler):
             self._error(400, words.format(asked=asked, most=most))
             return
         fault = self.server.fault(key, tries)
-        if fault in EARLY and EARLY[fault](self):
+        if fault in ERRORS:
+            status, message, more = ERRORS[fault]
+            wait = {"Retry-After": str(self.server.settings.get("wait", 1))}
+            message = message.format(key=self.headers["Authorization"])
+            self._error(status, message, headers=wait if fault == "429" else {}, **more)
+            return
+        if fault in ("timeout", "dropped"):
+            time.sleep(self.server.settings.get("hang", HANG) * (fault == "timeout"))
+            self.close_connection = True
             return
         if self.server.settings.get("idempotent", True) and key in self.server.store:
             self.server.count(key, "replayed")
@@ -126,12 +130,11 @@ class Handler(BaseHTTPRequestHandler):
             return
         time.sleep(self.server.settings.get("delay", 0.0))
         answer = self._computed(body)
-        if fault in CHANGED:
-            CHANGED[fault](answer, body)
         if self.server.settings.get("alone") and body.get("logprobs"):
             for token in answer["choices"][0]["logprobs"]["content"]:
                 token["top_logprobs"] = []
-        for path, value in self.server.settings.get("change", {}).items():
+        changed = {**CHANGED.get(fault or "", {}), **self.server.settings.get("change", {})}
+        for path, value in changed.items():
             put(answer, path.split("."), value)
         self.server.count(key, "answered")
         data = json.dumps(answer).encode()
@@ -151,69 +154,11 @@ class Handler(BaseHTTPRequestHandler):
             return scripted(body, self.server.script)
         return echoed(self.server, body)
 
-    # -- faults that come instead of an answer ---------------------------------------------------
-
-    def limited(self) -> bool:
-        wait = str(self.server.settings.get("wait", 1))
-        with self.server.lock:
-            self.server.limited_until = time.time() + 0.95
-        self._error(429, "Rate limit reached", headers={"Retry-After": wait})
-        return True
-
-    def empty_account(self) -> bool:
-        self._error(429, "You exceeded your quota", code="insufficient_quota")
-        return True
-
-    def broken(self) -> bool:
-        self._error(500, "The server had an error")
-        return True
-
-    def hanging(self) -> bool:
-        time.sleep(self.server.settings.get("hang", HANG))
-        self.close_connection = True
-        return True
-
-    def dropped(self) -> bool:
-        self.close_connection = True
-        return True
-
-    def wrong_key(self) -> bool:
-        self._error(401, f"Incorrect API key provided: {self.headers['Authorization']}")
-        return True
-
-    def not_found(self) -> bool:
-        self._error(404, "The model does not exist")
-        return True
-
-    def no_credit(self) -> bool:
-        self._error(402, "Insufficient Balance")
-        return True
-
-    def forbidden(self) -> bool:
-        self._error(403, "Country, region, or territory not supported")
-        return True
-
-    def moderated(self) -> bool:
-        about = {"reasons": ["violence"], "flagged_input": "..."}
-        error = {"message": "Your input was flagged", "code": 403, "metadata": about}
-        self._send(403, json.dumps({"error": error}).encode())
-        return True
-
-    def unprocessable(self) -> bool:
-        self._error(400, "This request breaks the rules of the house", code="bad_request")
-        return True
-
     def _error(
-        self,
-        status: int,
-        message: str,
-        *,
-        code: str | None = None,
-        param: str | None = None,
-        headers: dict[str, str] | None = None,
+        self, status: int, message: str, *, headers: dict[str, str] | None = None, **more: Any
     ) -> None:
-        error = {"error": {"message": message, "type": "error", "code": code, "param": param}}
-        self._send(status, json.dumps(error).encode(), headers=headers)
+        error = {"message": message, "type": "error", "code": None, "param": None, **more}
+        self._send(status, json.dumps({"error": error}).encode(), headers=headers)
 
     def _send(
         self,
@@ -227,10 +172,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data) if length is None else length))
-            for name, value in {
-                **self.server.settings.get("headers", {}),
-                **(headers or {}),
-            }.items():
+            for name, value in (self.server.settings.get("headers", {}) | (headers or {})).items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(data)
@@ -238,44 +180,32 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
 
-EARLY = {
-    "429": Handler.limited,
-    "quota": Handler.empty_account,
-    "500": Handler.broken,
-    "timeout": Handler.hanging,
-    "dropped": Handler.dropped,
-    "401": Handler.wrong_key,
-    "402": Handler.no_credit,
-    "403": Handler.forbidden,
-    "moderated": Handler.moderated,
-    "404": Handler.not_found,
-    "400": Handler.unprocessable,
+# Faults that come instead of an answer: (status, message, more fields of the error).
+ERRORS: dict[str, tuple[int, str, dict[str, Any]]] = {
+    "429": (429, "Rate limit reached", {}),
+    "quota": (429, "You exceeded your quota", {"code": "insufficient_quota"}),
+    "500": (500, "The server had an error", {}),
+    "401": (401, "Incorrect API key provided: {key}", {}),
+    "402": (402, "Insufficient Balance", {}),
+    "403": (403, "Country, region, or territory not supported", {}),
+    "moderated": (
+        403,
+        "Your input was flagged",
+        {"metadata": {"reasons": ["violence"], "flagged_input": "..."}},
+    ),
+    "404": (404, "The model does not exist", {}),
+    "400": (400, "This request breaks the rules of the house", {"code": "bad_request"}),
 }
-
-
-# -- faults inside an answer -------------------------------------------------------------------
-
-
-def _cut(answer: dict[str, Any], body: dict[str, Any]) -> None:
-    answer["choices"][0]["finish_reason"] = "length"
-    answer["choices"][0]["message"]["content"] = '{"overa'
-
-
-def _refused(answer: dict[str, Any], body: dict[str, Any]) -> None:
-    answer["choices"][0]["message"] |= {"content": None, "refusal": "I would rather not."}
-
-
-def _filtered(answer: dict[str, Any], body: dict[str, Any]) -> None:
-    answer["choices"][0] |= {"finish_reason": "content_filter"}
-    answer["choices"][0]["message"]["content"] = None
-
-
-def _no_choice(answer: dict[str, Any], body: dict[str, Any]) -> None:
-    answer["choices"] = []
-
-
-def _null_choice(answer: dict[str, Any], body: dict[str, Any]) -> None:
-    answer["choices"] = None
+# Faults inside an answer.
+CONTENT = "choices.0.message.content"
+CHANGED: dict[str, dict[str, Any]] = {
+    "length": {"choices.0.finish_reason": "length", CONTENT: '{"overa'},
+    "refusal": {CONTENT: None, "choices.0.message.refusal": "I would rather not."},
+    "filter": {"choices.0.finish_reason": "content_filter", CONTENT: None},
+    "no_choice": {"choices": []},
+    "null_choice": {"choices": None},
+    "error_inside": {"error": {"message": "upstream is overloaded", "code": 502}},
+}
 
 
 def put(answer: Any, path: list[str], value: Any) -> None:
@@ -283,21 +213,6 @@ def put(answer: Any, path: list[str], value: Any) -> None:
     for part in path[:-1]:
         answer = answer[int(part)] if part.isdigit() else answer[part]
     answer[int(path[-1]) if path[-1].isdigit() else path[-1]] = value
-
-
-def _error_inside(answer: dict[str, Any], body: dict[str, Any]) -> None:
-    answer.clear()
-    answer["error"] = {"message": "upstream is overloaded", "code": 502}
-
-
-CHANGED = {
-    "length": _cut,
-    "refusal": _refused,
-    "filter": _filtered,
-    "no_choice": _no_choice,
-    "null_choice": _null_choice,
-    "error_inside": _error_inside,
-}
 
 
 def main() -> None:

@@ -13,11 +13,9 @@ import pytest
 
 from medal_judges.errors import SourceError
 from medal_judges.models.llm.cache import (
-    COMPLETION,
     AnswerStore,
     CachedModel,
     chat_key,
-    likelihood_key,
 )
 from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.protocol import (
@@ -40,7 +38,6 @@ class Counting(LanguageModel):
 
     def __init__(self, template: str = "a") -> None:
         self.asked: list[ChatRequest] = []
-        self.scored: list[list[Continuation]] = []
         self.template = template
 
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
@@ -60,11 +57,7 @@ class Counting(LanguageModel):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        self.scored += [list(group) for group in groups]
-        return [
-            [Likelihood((-0.1 * len(c.text),), -1.0 if joint else None, 1) for c in group]
-            for group in groups
-        ]
+        raise NotImplementedError
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         return 7
@@ -89,10 +82,6 @@ class OneByOne(Counting):
 
 def ask(text: str, **fields: object) -> ChatRequest:
     return ChatRequest((Message("user", text),), **fields)  # type: ignore[arg-type]
-
-
-def say(text: str, after: str = "hello") -> Continuation:
-    return Continuation((Message("user", after),), text)
 
 
 @pytest.mark.parametrize("kind", [Counting, OneByOne])
@@ -148,28 +137,14 @@ def test_every_field_of_a_request_makes_another_entry(tmp_path: Path) -> None:
     assert len({chat_key("m", request) for request in requests}) == len(requests)
     assert chat_key("m", ask("one", temperature=0)) == chat_key("m", ask("one", temperature=0.0))
     assert chat_key("other", requests[0]) != chat_key("m", requests[0])
-    assert len({likelihood_key("m", c, joint=False) for c in (say("a"), say("a", "x"))}) == 2
     inner = Counting("b")
     CachedModel(Counting("a"), tmp_path).chat(requests)
     CachedModel(inner, tmp_path).chat(requests)  # another fingerprint is another model
     assert len(inner.asked) == len(requests)
 
 
-def test_likelihoods_are_cached_and_only_the_missing_of_a_group_are_scored(tmp_path: Path) -> None:
-    inner = Counting()
-    cached = CachedModel(inner, tmp_path)
-    first = cached.loglikelihood([[say("a"), say("bb")], [], [say("a"), say("ccc")]])
-    assert inner.scored == [[say("a"), say("bb")], [say("ccc")]]
-    inner.scored.clear()
-    again = cached.loglikelihood([[say("ccc"), say("dddd")], [say("bb")]])
-    assert inner.scored == [[say("dddd")]]
-    assert again == [[first[2][1], Likelihood((-0.4,), None, 1)], [first[0][1]]]
-    assert cached.loglikelihood([[say("a")]], joint=True)[0][0].prefix_logprob == -1.0
-    assert cached.loglikelihood([[say("a")]])[0][0].prefix_logprob is None
-
-
 def found(path: Path, *keys: str) -> dict[str, str]:
-    return {k: c.text for k, c in AnswerStore(path).find(keys, COMPLETION).items()}
+    return {k: c.text for k, c in AnswerStore(path).find(keys).items()}
 
 
 def test_a_torn_line_costs_that_line_only_wherever_it_is_torn(tmp_path: Path) -> None:

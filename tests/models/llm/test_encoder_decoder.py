@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,12 +15,7 @@ from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, Message
 from medal_judges.records.dialogue import Dialogue, Turn
 
-_SPEC = importlib.util.spec_from_file_location(
-    "architectures", Path(__file__).with_name("architectures.py")
-)
-assert _SPEC is not None and _SPEC.loader is not None
-architectures: Any = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(architectures)
+from . import architectures
 
 TALK = (
     Message("user", "Hi! Did you have a nice weekend?"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import logging
 import os
@@ -26,17 +25,12 @@ from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, LanguageModel, Message
 from medal_judges.models.llm.server.errors import ServerError, ServerStopError
 from medal_judges.models.llm.server.model import REASONING_TOKENS
-from medal_judges.models.llm.server.wire import identity_in
 from medal_judges.models.llm.truncation import tokens_above
 from medal_judges.models.prompted.judge import tells_likelihoods
 
+from . import architectures
+
 pytest.importorskip("openai", reason="the API's client is in the extra api")
-_SPEC = importlib.util.spec_from_file_location(
-    "architectures", Path(__file__).with_name("architectures.py")
-)
-assert _SPEC is not None and _SPEC.loader is not None
-architectures: Any = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(architectures)
 
 SECRET = "sk-" + "secret" * 5
 SCHEMA = {
@@ -132,17 +126,6 @@ def test_an_empty_answer_counts_if_it_is_intended(serve: Serve, tmp_path: Path) 
         llm = remote(server, cache=str(tmp_path / "kept"))
         [done] = llm.chat(asked(1, accept_truncated=True))
         assert (done.finish, done.text, done.usage.from_cache) == ("stop", "", from_cache)
-
-
-# -- limits ------------------------------------------------------------------------------------
-
-
-def test_after_a_refusal_nobody_asks_before_the_server_said(serve: Serve) -> None:
-    server = serve(fault="429", every=100)
-    start = time.perf_counter()
-    remote(server, max_in_flight=1).chat(asked(3))
-    assert time.perf_counter() - start >= 1.0
-    assert server.told("load")["early"] == 0
 
 
 # -- what is sent ------------------------------------------------------------------------------
@@ -515,18 +498,6 @@ def test_other_weights_behind_the_same_name_do_not_give_the_old_answers(
     remote(other, cache=str(tmp_path / "kept")).chat(asked(3))
     assert other.total("answered") == 3
     assert "/weights" not in "".join(p.read_text() for p in tmp_path.rglob("*") if p.is_file())
-
-
-def test_what_tells_weights_apart() -> None:
-    def listing(**fields: Any) -> dict[str, Any]:
-        return {"object": "list", "data": [{"id": "other", "root": "x"}, VLLM_LISTED | fields]}
-
-    one = identity_in(listing(root="org/name", created=1), "tester")
-    assert one is not None and one == identity_in(listing(root="org/name", created=2), "tester")
-    assert one != identity_in(listing(root="org/name", meta={"n_params": 5}), "tester")
-    assert identity_in(listing(created=1), "tester") is None  # nothing that weights depend on
-    for foreign in (None, [], {"data": None}, {"data": ["tester"]}, {"data": [{"id": 5}]}):
-        assert identity_in(foreign, "tester") is None
 
 
 def _medal(*words: object) -> subprocess.CompletedProcess[str]:

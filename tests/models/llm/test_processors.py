@@ -4,7 +4,6 @@ log-probabilities that are recorded."""
 from __future__ import annotations
 
 import gc
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -24,13 +23,9 @@ from medal_judges.models.llm.local.processors import (
 )
 from medal_judges.models.llm.protocol import ChatRequest, Message
 
+from . import architectures
+
 pytest.importorskip("llguidance")
-_SPEC = importlib.util.spec_from_file_location(
-    "architectures", Path(__file__).with_name("architectures.py")
-)
-assert _SPEC is not None and _SPEC.loader is not None
-architectures: Any = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(architectures)
 
 
 def request(text: str = "Rate the bread.", tokens: int = 40, **settings: Any) -> ChatRequest:

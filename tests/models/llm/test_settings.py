@@ -19,12 +19,11 @@ from medal_judges.models.llm.settings import (
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ({"model": "embedded:smollm2", "base_url": "http://x/v1"}, "setting of the backend openai"),
-        ({"model": "embedded:smollm2", "reasoning_effort": "low"}, "llm.backend=openai"),
+        ({"model": "embedded:smollm2", "base_url": "http://x/v1"}, "base_url"),
+        ({"model": "embedded:smollm2", "reasoning_effort": "low"}, "reasoning_effort"),
         ({"model": "openai:gpt-4.1", "base_ulr": "http://x/v1"}, "did you mean 'base_url'"),
-        ({"model": "openai:gpt-4.1", "device": "cuda"}, "setting of the backend transformers"),
+        ({"model": "openai:gpt-4.1", "device": "cuda"}, "device"),
         ({"model": "embedded:smollm2", "dtpye": "bf16"}, "did you mean 'dtype'"),
-        ({"model": "vllm:org/name", "share_prefx": False}, "did you mean 'share_prefix'"),
         ({"model": "openai:gpt-4.1", "timeout": "soon"}, "llm:\n  timeout"),
         ({"model": "openai:gpt-4.1", "max_in_flight": 0}, "max_in_flight"),
         ({"model": "openai:gpt-4.1", "reasoning_effort": 3}, "reasoning_effort"),

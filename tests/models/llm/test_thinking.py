@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,13 +17,9 @@ from medal_judges.models.llm.protocol import ChatRequest, Message
 from medal_judges.models.prompted.judge import PromptedJudge
 from medal_judges.records.dialogue import Dialogue, Turn
 
+from . import architectures
+
 pytest.importorskip("llguidance")
-_SPEC = importlib.util.spec_from_file_location(
-    "architectures", Path(__file__).with_name("architectures.py")
-)
-assert _SPEC is not None and _SPEC.loader is not None
-architectures: Any = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(architectures)
 
 _TURNS = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 # As DeepSeek-R1's: the template begins the thinking.

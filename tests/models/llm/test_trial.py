@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,12 +16,7 @@ from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.local.trial import Trial, quick_paths, try_paths
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, Message
 
-_SPEC = importlib.util.spec_from_file_location(
-    "architectures", Path(__file__).with_name("architectures.py")
-)
-assert _SPEC is not None and _SPEC.loader is not None
-architectures: Any = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(architectures)
+from . import architectures
 
 # Read off a tree: a layer sees all before it, or within a window, and positions are given.
 TREE = (

@@ -113,7 +113,7 @@ lint: .venv/.dev
 # No network is asked for: a GPU's machine mostly has none, and brings its own Python.
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 gpu-check:
-	@$(GPU_PYTHON) tests/gpu/check.py $(GPU)
+	@$(GPU_PYTHON) benchmarks/gpu/check.py $(GPU)
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

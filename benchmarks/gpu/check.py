@@ -1,9 +1,9 @@
 """Everything that the package does on a GPU, measured in one command that needs no network.
 
     make gpu-check                                # nine minutes at most; run it again to go on
-    python tests/gpu/check.py [--only NAME ...] [--fresh] [--minutes 9] [--journal FILE]
-    python tests/gpu/check.py --small             # the same in a tiny form, on a CPU too
-    python tests/gpu/check.py --report            # the journal's table into docs/howto/gpu.md
+    python benchmarks/gpu/check.py [--only NAME ...] [--fresh] [--minutes 9] [--journal FILE]
+    python benchmarks/gpu/check.py --small             # the same in a tiny form, on a CPU too
+    python benchmarks/gpu/check.py --report            # the journal's table into docs/howto/gpu.md
 
 Each check is a process of its own with a time limit, so that memory that runs out in one ends no
 other. What is done stands in the journal (JSON lines) and is not done again on the same device with
@@ -16,10 +16,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 if __name__ == "__main__":
-    sys.path[:1] = [str(TESTS), str(TESTS.parent / "src")]
+    sys.path[:1] = [str(ROOT / place) for place in ("benchmarks", "tests", "src")]
     try:
         from gpu.driver import main
     except ModuleNotFoundError as error:

@@ -217,8 +217,8 @@ def main(about: str) -> int:
         return 0
     if device_name() == "CPU" and not options.small:
         print(
-            "gpu-check: there is no GPU here; python tests/gpu/check.py --small shows on a CPU "
-            "that the checks work",
+            "gpu-check: there is no GPU here; python benchmarks/gpu/check.py --small shows on a "
+            "CPU that the checks work",
             file=sys.stderr,
         )
         return NO_GPU

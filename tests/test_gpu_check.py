@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from gpu import encoder, language
+from gpu.checks import CHECKS
+from gpu.driver import SCRIPT, Outcome, device_name, outcome, run_all, run_check, versions
+from gpu.measure import Agreement, Row, Setting, attempt, forward_flops
+from gpu.models import ARCHITECTURES, dialogues, layers_that_fit
+from gpu.report import tables
 
 from medal_judges.storage.journal import Journal
-
-from . import encoder, language
-from .checks import CHECKS
-from .driver import SCRIPT, Outcome, device_name, outcome, run_all, run_check, versions
-from .measure import Agreement, Row, Setting, attempt, forward_flops
-from .models import ARCHITECTURES, dialogues, layers_that_fit
-from .report import tables
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")
 

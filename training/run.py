@@ -340,8 +340,7 @@ def _train_per_dimension(
 ) -> None:
     """Train a judge for each dimension (ORALIS, sections 4.3 and 4.4), in one group of processes;
     then save all as one."""
-    from medal_judges.models.hybrid.combination import MemberSelection
-    from medal_judges.models.hybrid.judge import HybridJudge
+    from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
     from medal_judges.models.hybrid.members import Member
 
     figures: dict[str, float] = {}

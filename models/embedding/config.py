@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field
 
 from medal_judges.config import Config
 from medal_judges.models.base.turn_features import USUAL_FEATURES, TurnFeatures
@@ -16,18 +16,18 @@ class RidgeGrid(Config):
     """What is tried for each ridge dimension: the penalty, and how large an embedding column (of
     unit deviation) stands beside a feature column; 0 leaves embeddings out."""
 
-    alphas: tuple[float, ...] = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
-    shares: tuple[float, ...] = (0.0, 0.1, 0.3, 1.0)
+    alphas: tuple[float, ...] = Field((1.0, 10.0, 100.0, 1e3, 1e4, 1e5), min_length=1)
+    shares: tuple[float, ...] = Field((0.0, 0.1, 0.3, 1.0), min_length=1)
 
 
 class MlpGrid(Config):
     """What is tried for each MLP dimension (scikit-learn's names: ``alpha`` is the L2 penalty,
     ``epochs`` is max_iter). The first of each stands in the search of the class range."""
 
-    hidden: tuple[tuple[int, ...], ...] = ((64,), (16,), (64, 32))
-    alpha: tuple[float, ...] = (1.0, 0.01, 10.0)
-    epochs: tuple[int, ...] = (100, 30)
-    learning_rate: tuple[float, ...] = (1e-3,)
+    hidden: tuple[tuple[int, ...], ...] = Field(((64,), (16,), (64, 32)), min_length=1)
+    alpha: tuple[float, ...] = Field((1.0, 0.01, 10.0), min_length=1)
+    epochs: tuple[int, ...] = Field((100, 30), min_length=1)
+    learning_rate: tuple[float, ...] = Field((1e-3,), min_length=1)
 
 
 class EmbeddingConfig(Config):
@@ -53,26 +53,11 @@ class EmbeddingConfig(Config):
     features: TurnFeatures = USUAL_FEATURES
     head: EmbeddingHead = "ridge"
     heads: dict[str, EmbeddingHead] = Field(default_factory=dict)
-    class_ranges: tuple[int, ...] = (8, 2, 4, 6, 10)
+    class_ranges: tuple[Annotated[int, Field(ge=1)], ...] = Field((8, 2, 4, 6, 10), min_length=1)
     decode: Literal["expected", "argmax"] = "expected"
     ridge: RidgeGrid = Field(default_factory=RidgeGrid)
     mlp: MlpGrid = Field(default_factory=MlpGrid)
     folds: int = Field(default=5, ge=2)
-
-    @field_validator("class_ranges")
-    @classmethod
-    def _at_least_two_classes(cls, tops: tuple[int, ...]) -> tuple[int, ...]:
-        if not tops or min(tops) < 1:
-            raise ValueError("class_ranges are the highest classes, from 1: such as [8, 4]")
-        return tops
-
-    @model_validator(mode="after")
-    def _something_to_try(self) -> EmbeddingConfig:
-        for grid in (self.ridge, self.mlp):
-            for name, values in grid:
-                if not values:
-                    raise ValueError(f"{name} of the grid is empty: give one value at least")
-        return self
 
     def head_of(self, dimension: str) -> EmbeddingHead:
         """The head of one dimension."""

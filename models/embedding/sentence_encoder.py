@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.saving import read_weights, require_no_differences
 from medal_judges.models.embedded import resolve
-from medal_judges.models.embedding.net import Floats
 from medal_judges.models.special_tokens import SpecialTokens
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+
+Floats = npt.NDArray[np.float64]
 
 
 class SentenceEncoder:

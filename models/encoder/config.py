@@ -10,7 +10,26 @@ from medal_judges.config import Config
 from medal_judges.models.base.heads import HeadConfig
 from medal_judges.models.base.turn_features import USUAL_FEATURES, TurnFeatures
 from medal_judges.models.device import Attention
-from medal_judges.models.encoder.reply import REACTION_NAMES, ReplyConfig
+
+REACTION_NAMES = (
+    "reaction",  # user turns: log-mean similarity to positive less negative reactions
+    "expected_reaction",  # assistant turns: the same of the reaction that the reply model expects
+)
+
+
+class ReplyConfig(Config):
+    """``positive`` and ``negative`` are short user reactions, in our own words; ``width``,
+    ``epochs``, ``lr`` and ``noise`` are for training/families/reply.py. ``half``: the
+    weights are rounded to half precision before anything is fitted on them, and saved so."""
+
+    positive: tuple[str, ...] = Field(min_length=1)
+    negative: tuple[str, ...] = Field(min_length=1)
+    width: int = Field(default=256, ge=1)
+    epochs: int = Field(default=5, ge=1)
+    batch_size: int = Field(default=1024, ge=2)
+    lr: float = Field(default=1e-3, gt=0)
+    noise: float = Field(default=0.02, ge=0)
+    half: bool = False
 
 
 class FeatureGroup(Config):
@@ -49,7 +68,7 @@ class EncoderConfig(Config):
     features, which training can solve in closed form; ``sequence`` is the classifier of
     transformers on one vector of the flat dialogue (no features, no contributions). ``members``
     nets are averaged; with ``feature_groups`` each learns from its own sources, and the score is
-    their weighted mean. ``reply`` adds the two reaction measures of encoder/reply.py.
+    their weighted mean. ``reply`` adds the two reaction measures of encoder/net.py.
     """
 
     family: Literal["encoder"] = "encoder"

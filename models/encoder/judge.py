@@ -27,9 +27,10 @@ from medal_judges.models.encoder.body import (
     settings_of,
 )
 from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.encoder.net import EncoderNet, Logits
-from medal_judges.models.encoder.turn_batch import (
+from medal_judges.models.encoder.net import (
     EncodedDialogue,
+    EncoderNet,
+    Logits,
     TurnTokenizer,
     collate,
     collate_sequences,

@@ -17,8 +17,7 @@ from typing import Any
 from medal_judges.config import read_yaml
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.base.placement import OPTIONS, placed
-from medal_judges.models.base.saving import judge_of_settings
+from medal_judges.models.base.saving import OPTIONS, judge_of_settings, placed
 from medal_judges.models.hybrid.config import MemberConfig
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.models.llm.settings import llm_config

@@ -8,11 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError, JudgeLoadError, MissingExtraError
-from medal_judges.models.base.saving import (
-    read_weights,
-    require_no_differences,
-    require_same_keys,
-)
+from medal_judges.models.base.saving import read_weights, require_same_keys
 from medal_judges.models.device import torch_device
 from medal_judges.models.llm.local.weights import model_path
 from medal_judges.models.lora.config import LoraConfig
@@ -22,14 +18,15 @@ from medal_judges.records.signature import content_hash
 if TYPE_CHECKING:
     import torch
 
-ADAPTER, MERGED, TOKENIZER = "adapter", "model", "tokenizer"
+ADAPTER, TOKENIZER = "adapter", "tokenizer"
+RUBRIC, PROMPT = "rubric.yaml", "prompt.yaml"  # of a generative judge
 
 
 def load_base(
     config: LoraConfig, source: Path | None = None, device: str | torch.device | None = None
 ) -> tuple[Any, Any]:
-    """Loads (model in fp32 or quantised, tokenizer) of ``config.base``, or of the judge saved in
-    ``source`` (the model from there if it was merged); without a language head for ``scoring``.
+    """Loads (model in fp32 or quantised, tokenizer) of ``config.base``, without a language head for
+    ``scoring``; the tokenizer is that of the judge saved in ``source``, if given.
 
     A quantised model cannot be moved later, and is read straight onto ``device``. Raises
     ConfigError.
@@ -54,17 +51,15 @@ def load_base(
             "quantization_config": BitsAndBytesConfig(**settings),  # type: ignore[no-untyped-call]
             "device_map": {"": torch_device(device)},
         }
-    merged = source is not None and (source / MERGED).is_dir()
     kind: Any = AutoModel if config.head == "scoring" else AutoModelForCausalLM
     base, revision = model_path(config.base), config.base_revision
     try:
-        model, loaded = kind.from_pretrained(
-            source / MERGED if source is not None and merged else base,
-            revision=None if merged else revision,
+        model = kind.from_pretrained(
+            base,
+            revision=revision,
             dtype=torch.float32,
             use_safetensors=True,
             trust_remote_code=False,
-            output_loading_info=True,
             **options,
         )
         tokenizer = AutoTokenizer.from_pretrained(
@@ -77,9 +72,6 @@ def load_base(
             f"cannot load the base model {config.base}: {error}",
             hint="a hub id, a folder with safetensors weights, or embedded:smollm2",
         ) from error
-    if source is not None and merged:  # a base from the Hub may bring an unused head
-        kinds = ("missing_keys", "unexpected_keys", "mismatched_keys")
-        require_no_differences(source / MERGED, {k.partition("_")[0]: loaded[k] for k in kinds})
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model, tokenizer
@@ -121,15 +113,10 @@ def fresh(config: LoraConfig, device: str | torch.device | None) -> tuple[Any, A
 
 
 def save(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) -> None:
-    """Write ``folder/adapter`` in PEFT's format, or the merged model as ``folder/model``; and the
-    tokenizer. The base is named by its id (a folder by its last part): a path helps nobody."""
+    """Write ``folder/adapter`` in PEFT's format, and the tokenizer. The base is named by its id (a
+    folder by its last part): a path helps nobody."""
     tokenizer.save_pretrained(folder / TOKENIZER)
     base = Path(config.base).resolve().name if Path(config.base).is_dir() else config.base
-    if config.merge:
-        merged = model.merge_and_unload() if hasattr(model, "merge_and_unload") else model
-        merged.config.name_or_path = base
-        merged.save_pretrained(folder / MERGED)
-        return
     model.save_pretrained(str(folder / ADAPTER), safe_serialization=True)
     path = folder / ADAPTER / "adapter_config.json"
     settings = json.loads(path.read_text(encoding="utf-8"))
@@ -140,8 +127,6 @@ def save(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) -> None:
 
 def load(config: LoraConfig, folder: Path, device: str | torch.device | None) -> tuple[Any, Any]:
     """Loads (model, tokenizer) that ``save`` wrote. Raises JudgeLoadError if keys do not fit."""
-    if (folder / MERGED).is_dir():
-        return load_base(config, folder)
     path = folder / ADAPTER / "adapter_model.safetensors"
     state = read_weights(path)
     ranks = {v.shape[0] for k, v in state.items() if ".lora_A." in k}
@@ -157,8 +142,6 @@ def load(config: LoraConfig, folder: Path, device: str | torch.device | None) ->
 
 
 def with_base(revision: str, config: LoraConfig) -> str:
-    """Returns ``revision`` of a judge's own files with its base model's, unless it is merged in."""
-    if config.merge:
-        return revision
+    """Returns ``revision`` of a judge's own files together with its base model's."""
     base = weights_folder(model_path(config.base), config.base_revision)
     return content_hash([revision, files_hash(base)])

@@ -23,8 +23,7 @@ class LoraConfig(Config):
     ``rank``, ``alpha``, ``dropout`` and ``targets`` (names of linear layers, or ``all-linear``)
     are PEFT's, as are ``rslora`` (Kalajdzievski, 2023) and ``dora`` (Liu et al., 2024).
     ``quantize`` loads the base in 4 or 8 bits (QLoRA; needs bitsandbytes, and is slow on a CPU).
-    ``merge`` saves the whole model with the adapters folded in, so that the base is not needed any
-    more. Dialogues longer than ``max_tokens`` lose whole oldest turns.
+    Dialogues longer than ``max_tokens`` lose whole oldest turns.
     """
 
     family: Literal["lora"] = "lora"
@@ -38,7 +37,6 @@ class LoraConfig(Config):
     rslora: bool = False
     dora: bool = False
     quantize: Literal["nf4", "int8"] | None = None
-    merge: bool = False
     max_tokens: int = Field(default=2048, ge=32)
     attention: Attention = "auto"
     heads: dict[str, HeadConfig] = Field(default_factory=dict)
@@ -52,6 +50,4 @@ class LoraConfig(Config):
     def _settings_apply(self) -> LoraConfig:
         if self.head == "generative" and self.heads:
             raise ValueError("heads are for head: scoring; a generative judge writes its numbers")
-        if self.merge and self.quantize:
-            raise ValueError("a quantised base cannot be merged without loss: set merge: false")
         return self

@@ -19,7 +19,6 @@ from medal_judges.models.llm.protocol import Continuation, Message
 from medal_judges.models.llm.settings import llm_config
 from medal_judges.models.lora import base
 from medal_judges.models.lora.config import LoraConfig
-from medal_judges.models.lora.judge import PROMPT, RUBRIC
 from medal_judges.models.prompted.builder import PromptQuestion
 from medal_judges.models.prompted.judge import PromptedConfig, PromptedJudge
 from medal_judges.models.prompted.prompt import load_prompt
@@ -96,7 +95,7 @@ class GenerativeLoraJudge(PromptedJudge):
 
         base.save(self.net, self.tokenizer, self.lora, folder)
         rubric = {"dimensions": [d.to_record() for d in self.dimensions]}
-        texts = {RUBRIC: rubric, PROMPT: self.prompt.model_dump(mode="json")}
+        texts = {base.RUBRIC: rubric, base.PROMPT: self.prompt.model_dump(mode="json")}
         for name, content in texts.items():
             text = yaml.safe_dump(content, allow_unicode=True, sort_keys=False)
             (folder / name).write_text(text, encoding="utf-8")

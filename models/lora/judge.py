@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 HEADS_NAME = "heads.safetensors"
-RUBRIC, PROMPT = "rubric.yaml", "prompt.yaml"  # of a generative judge
 
 
 class LoraNet(nn.Module):
@@ -131,7 +130,7 @@ class LoraJudge(NetworkJudge):
         folder: Path, *, device: str | torch.device | None = None, dtype: str = "fp32"
     ) -> Judge:
         """Loads the judge saved in ``folder``, scoring or generative. Its base comes from the Hub's
-        cache (or the Hub) unless it was merged.
+        cache (or the Hub).
 
         Raises JudgeLoadError if weights are missing or any key of adapters or heads does not fit.
         """
@@ -141,7 +140,7 @@ class LoraJudge(NetworkJudge):
         if config.head == "generative":
             from medal_judges.models.lora.generative import GenerativeLoraJudge, prompted_config
 
-            rubric, prompt = str(folder / RUBRIC), str(folder / PROMPT)
+            rubric, prompt = str(folder / base.RUBRIC), str(folder / base.PROMPT)
             prompted = prompted_config(config, state["name"], rubric, prompt, state["dimensions"])
             facts = state["facts"]
             return GenerativeLoraJudge(

@@ -92,7 +92,9 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
                 f"{config.prompt} has no question for {', '.join(map(repr, unasked))}",
                 hint=f"it has: {', '.join(self.layout.questions)}",
             )
-        self._answers = [_answer_id(tokenizer, word) for word in ("Yes", "No")]
+        self._answers = [int(tokenizer(word).input_ids[0]) for word in ("Yes", "No")]
+        if tokenizer.unk_token_id in self._answers:
+            raise JudgeLoadError("the tokenizer does not know Yes and No: it is not UniEval's")
         pooling = {"sentences": config.sentences, "fact_keys": config.fact_keys}
         self.prompt_hash = content_hash([self.layout.model_dump(), pooling])
         self.truncation = f"oldest turns beyond {config.max_tokens} tokens"
@@ -173,11 +175,3 @@ def sentences(text: str) -> list[str]:
         start = end.end()
     parts.append(text[start:].strip())
     return [part for part in parts if part] or [text.strip()]
-
-
-def _answer_id(tokenizer: PreTrainedTokenizerBase, word: str) -> int:
-    """The id of an answer's first token. Raises JudgeLoadError for an unknown word."""
-    first = tokenizer(word).input_ids[0]
-    if first == tokenizer.unk_token_id:
-        raise JudgeLoadError(f"the tokenizer does not know {word!r}: it is not UniEval's")
-    return int(first)

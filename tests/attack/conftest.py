@@ -12,14 +12,12 @@ import torch
 
 from medal_judges import Judge
 from medal_judges.models.embedding.config import EmbeddingConfig
-from medal_judges.models.embedding.judge import EmbeddingJudge
-from medal_judges.models.embedding.net import FittedNet
+from medal_judges.models.embedding.judge import EmbeddingJudge, FittedNet
 from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.hybrid.combination import MemberSelection
 from medal_judges.models.hybrid.config import MemberConfig
-from medal_judges.models.hybrid.judge import HybridJudge
+from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
 from medal_judges.models.hybrid.members import open_member
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.models.lora.generative import GenerativeLoraJudge
@@ -29,7 +27,7 @@ from medal_judges.records.dimension import Dimension
 from .every_command import Files
 
 OVERALL = Dimension("overall", "ordinal", 1, 5)
-FAMILIES = ("embedding", "encoder", "lora", "generative", "merged", "hybrid")
+FAMILIES = ("embedding", "encoder", "lora", "generative", "hybrid")
 
 
 def _embedding(bert: Path) -> Judge:
@@ -57,14 +55,12 @@ def made_judges(
     base = str(tiny_llama)
     lora = LoraConfig(base=base, rank=4)
     writing = LoraConfig(base=base, rank=4, head="generative")
-    merged = LoraConfig(base=base, rank=4, merge=True)
     encoder = EncoderConfig(base=str(tiny_bert), max_tokens=64, width=16)
     judges: dict[str, Judge] = {
         "embedding": _embedding(tiny_bert),
         "encoder": EncoderJudge.create(encoder, [OVERALL]),
         "lora": LoraJudge.create(lora, [OVERALL], name="lora"),
         "generative": GenerativeLoraJudge.create(writing, [OVERALL], name="w", rubric="medal"),
-        "merged": LoraJudge.create(merged, [OVERALL], name="merged"),
     }
     folders = {name: judge.save_pretrained(place / name) for name, judge in judges.items()}
     folders["hybrid"] = _hybrid(folders["encoder"]).save_pretrained(place / "hybrid")

@@ -88,7 +88,7 @@ def test_special_tokens_without_a_vector_are_text(
     (marked,) = Judge.from_pretrained(folder).score(chats("<beyond>"))
     (plain,) = Judge.from_pretrained(folder).score(chats("< b e y o n d >"))
     assert marked.failure == plain.failure
-    if family in ("lora", "merged"):  # others count words, or fence the turns of a prompt
+    if family == "lora":  # others count words, or fence the turns of a prompt
         assert marked.scores == plain.scores
 
 

@@ -11,9 +11,8 @@ import torch
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.heads import Calibration, Head, HeadConfig
-from medal_judges.models.encoder.config import EncoderConfig, FeatureGroup
+from medal_judges.models.encoder.config import EncoderConfig, FeatureGroup, ReplyConfig
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.encoder.reply import ReplyConfig
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.families.encoder import fit_turn_means
 

@@ -101,7 +101,7 @@ def test_dialogues_beyond_the_window_lose_whole_oldest_turns(tiny_llama: Path) -
     assert scores(judge, [kept]) == scores(judge, [dialogue(0, 12)])
 
 
-@pytest.mark.parametrize("settings", [{}, {"dora": True}, {"rslora": True}, {"merge": True}])
+@pytest.mark.parametrize("settings", [{}, {"dora": True}, {"rslora": True}])
 def test_a_saved_scoring_judge_comes_back(
     tiny_llama: Path, tmp_path: Path, settings: dict[str, object]
 ) -> None:
@@ -112,12 +112,9 @@ def test_a_saved_scoring_judge_comes_back(
     assert_same(before, scores(loaded, DIALOGUES))
     assert str(loaded.signature()) == str(judge.signature())
     assert not list(folder.rglob("*.bin")) and not list(folder.rglob("*.pt"))
-    if settings.get("merge"):
-        assert (folder / "model").is_dir() and not (folder / "adapter").exists()
-    else:
-        adapter = json.loads((folder / "adapter" / "adapter_config.json").read_text())
-        assert adapter["base_model_name_or_path"] == tiny_llama.name  # never a path
-        assert sum(p.stat().st_size for p in (folder / "adapter").iterdir()) < 200_000
+    adapter = json.loads((folder / "adapter" / "adapter_config.json").read_text())
+    assert adapter["base_model_name_or_path"] == tiny_llama.name  # never a path
+    assert sum(p.stat().st_size for p in (folder / "adapter").iterdir()) < 200_000
 
 
 @pytest.mark.parametrize("file", ["adapter/adapter_model.safetensors", HEADS_NAME])
@@ -145,7 +142,6 @@ def test_a_key_that_does_not_fit_is_an_error(
 def test_settings_that_cannot_be_are_refused() -> None:
     for settings, told in (
         ({"head": "generative", "heads": {"overall": {}}}, "heads are for head: scoring"),
-        ({"merge": True, "quantize": "nf4"}, "merged"),
     ):
         with pytest.raises(ConfigError, match=told):
             build_config(LoraConfig, settings, where="model")

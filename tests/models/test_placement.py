@@ -11,7 +11,7 @@ import pytest
 from medal_judges import Judge
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.inference.judge_choice import choose_judge
-from medal_judges.models.base.placement import placed
+from medal_judges.models.base.saving import placed
 
 CONTRAST, LENGTH = "configs/judges/contrast.yaml", "configs/judges/length.yaml"
 

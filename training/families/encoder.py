@@ -15,9 +15,9 @@ from medal_judges.models.batching import budget_batches, pad_rows
 from medal_judges.models.device import has_bf16
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.encoder.net import EncoderNet
-from medal_judges.models.encoder.turn_batch import (
+from medal_judges.models.encoder.net import (
     EncodedDialogue,
+    EncoderNet,
     TurnBatch,
     collate,
     collate_sequences,

@@ -20,14 +20,14 @@ import numpy as np
 from medal_judges.errors import ConfigError
 from medal_judges.inference.predictions import judge_once
 from medal_judges.inference.scoring import ScoreOptions
-from medal_judges.models.hybrid.combination import (
+from medal_judges.models.hybrid.config import HybridConfig
+from medal_judges.models.hybrid.judge import (
     Blend,
     Combination,
+    HybridJudge,
     MemberSelection,
     Stack,
 )
-from medal_judges.models.hybrid.config import HybridConfig
-from medal_judges.models.hybrid.judge import HybridJudge
 from medal_judges.models.hybrid.members import Member, open_member
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement

@@ -15,8 +15,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from medal_judges.errors import ConfigError
+from medal_judges.models.encoder.config import ReplyConfig
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.encoder.reply import HALVES, ReplyConfig, ReplyModel, context_of
+from medal_judges.models.encoder.net import HALVES, ReplyModel, context_of
 from medal_judges.training.rows import TrainingExample
 
 _MOST_TURNS = 200  # of one conversation: one between two bots must not fill a batch

@@ -26,7 +26,7 @@ from medal_judges.models.llm.protocol import ChatRequest, Continuation, Language
 from medal_judges.models.llm.server.errors import ServerError, ServerStopError
 from medal_judges.models.llm.server.model import REASONING_TOKENS
 from medal_judges.models.llm.truncation import tokens_above
-from medal_judges.models.prompted.base import tells_likelihoods
+from medal_judges.models.prompted.judge import tells_likelihoods
 
 from . import architectures
 

@@ -24,7 +24,7 @@ from pydantic import Field
 from medal_judges import __version__
 from medal_judges.config import Config
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.inference.dry_run import DryRun
+from medal_judges.inference.dry_run import in_words
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.cache import CountingModel
 from medal_judges.models.llm.cost import CostLimiter, CostLimitError, Usage
@@ -500,11 +500,11 @@ class JsonRunner(JobRunner[JsonJob]):
         """Why ``job`` has no result; None if it has one."""
         return self.waiting.get(job.id) or job.reason
 
-    def estimate(self, jobs: Sequence[JsonJob], dialogues: int) -> DryRun:
+    def estimate(self, jobs: Sequence[JsonJob], dialogues: int) -> str:
         """The most that ``jobs`` take if each first answer is usable, without cached ones."""
         counting = CountingModel(self.agents.get(self.name))
         counting.chat([self.request(job) for job in jobs])
-        return DryRun(dialogues, counting.counted())
+        return in_words(dialogues, counting.counted())
 
 
 def beside(out: Path, what: str) -> Path:

@@ -37,7 +37,7 @@ def machine_facts() -> Iterator[Fact]:
     from huggingface_hub.constants import HF_HUB_CACHE, HF_HUB_OFFLINE
 
     from medal_judges.models.device import has_bf16
-    from medal_judges.storage.files import cache_folder, data_folder
+    from medal_judges.storage.files import data_folder
 
     yield "python", f"{platform.python_version()} ({sys.platform})"
     yield from versions().items()
@@ -55,7 +55,6 @@ def machine_facts() -> Iterator[Fact]:
         bf16 = "bf16" if torch.cuda.is_bf16_supported() else "no bf16"
         yield f"cuda:{index}", f"{about.name}, {about.total_memory / 1e9:.0f} GB, {bf16}"
     yield "cache of the Hub", _space(Path(HF_HUB_CACHE))
-    yield "cache of data", _space(cache_folder())
     data = data_folder()
     yield "MEDAL_JUDGES_DATA", "not set" if data is None else _space(data)
     yield "this folder", _space(Path.cwd())

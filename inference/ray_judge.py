@@ -196,8 +196,7 @@ class RayJudge(Judge):
         detect_language: bool | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Judgement]:
-        """See ``Judge.score``. An error of the input or of the judge is raised after the judgements
-        before it."""
+        """See ``Judge.score``."""
         how = {
             "level": level,
             "dimensions": self._check_dimensions(dimensions),

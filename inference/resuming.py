@@ -32,11 +32,9 @@ NOT_YET = "not judged yet"
 class Expected:
     """What all lines of one file have in common.
 
-    ``retry_failed``: every dialogue without a score is scored again. ``gone``: ids that the file
-    may have although the input has them no longer; their lines are removed. ``detect``: the
-    language of dialogues that state none is detected. ``window``: an unfinished run keeps a
-    multiple of that many dialogues, because the last bits of a network's numbers depend on what is
-    batched together.
+    ``gone``: ids that the file may have although the input has them no longer; their lines are
+    removed. ``window``: an unfinished run keeps a multiple of that many dialogues, because the last
+    bits of a network's numbers depend on what is batched together.
     """
 
     judge: str

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import Empty, Queue
-from typing import TypeVar
 
 from medal_judges.config import Config, option
 from medal_judges.errors import CoverageError, DataError, MedalError
@@ -32,7 +28,6 @@ from medal_judges.storage.judgements import (
 )
 
 MIN_COVERAGE = 0.98
-T = TypeVar("T")
 
 
 class ScoreOptions(Config):
@@ -97,10 +92,8 @@ DEFAULT_OPTIONS = ScoreOptions()
 
 @dataclass(slots=True)
 class ScoreReport:
-    """Counts of one run. ``resumed`` judgements were in the file already and are part of all other
-    figures; ``rescored`` of them were replaced. ``transient`` ones lack an answer that the same
-    command asks for again; ``lasting`` ones have no score for another reason. ``left_out``: bad
-    lines of the input, each a missing judgement."""
+    """Counts of one run, with the ``resumed`` judgements. ``transient`` ones lack an answer that
+    the same command asks for again; ``left_out``: bad lines, each a missing judgement."""
 
     total: int = 0
     scored: int = 0
@@ -123,8 +116,7 @@ class ScoreReport:
 
     @property
     def coverage(self) -> float | None:
-        """Share of judgements with a number in every dimension; None for an empty file. Bad lines
-        count as missing."""
+        """Share of judgements with a number in every dimension; None for an empty file."""
         asked = self.total + self.left_out
         return self.scored / asked if asked else None
 
@@ -273,14 +265,13 @@ def score_to_file(
         for judgement in journal.append_each(judged, min(judge.window, 64)):
             report.add(judgement)
 
-    with _input_errors(dialogues, report, lines) as given:
-        rest, again = resume(given, expected, lines, keep)
-        report.resumed, start = report.total, time.perf_counter()
-        if again:
-            with new_judgements(lines) as journal:
-                write(again, journal)
-            report.rescored = report.total - report.resumed
-        write(rest, Journal(lines))
+    rest, again = resume(iter(dialogues), expected, lines, keep)
+    report.resumed, start = report.total, time.perf_counter()
+    if again:
+        with new_judgements(lines) as journal:
+            write(again, journal)
+        report.rescored = report.total - report.resumed
+    write(rest, Journal(lines))
     lines.parent.mkdir(parents=True, exist_ok=True)
     lines.touch()  # an empty input gives an empty file
     if out != lines:
@@ -325,71 +316,3 @@ def _require_judgements(lines: Path, out: Path, *, overwrite: bool) -> None:
         raise MedalError(
             f"{out} exists but is not a judgements file; left unchanged", hint="give another --out"
         )
-
-
-@contextmanager
-def _input_errors(
-    dialogues: Iterable[Dialogue], report: ScoreReport, out: Path
-) -> Iterator[Iterator[Dialogue]]:
-    """Yields ``dialogues``; adds to an error of their file how many judgements are written."""
-    bad: list[DataError] = []
-
-    def checked() -> Iterator[Dialogue]:
-        try:
-            yield from dialogues
-        except DataError as error:
-            bad.append(error)
-            raise
-
-    try:
-        yield checked()
-    except DataError as error:
-        if error in bad and report.total:
-            written = f"the {report.total} judgements before it are written to {out}"
-            error.hint = f"{error.hint}\n  {written}; the same command then resumes after them"
-        raise
-
-
-def score_arriving(
-    options: ScoreOptions, judge: Judge, dialogues: Iterable[Dialogue]
-) -> Iterator[Judgement]:
-    """Yields judgements without waiting for a full window; scores do not depend on the batch."""
-    for group in arrived(dialogues, judge.window):
-        yield from options.score(judge, group)
-
-
-def arrived(items: Iterable[T], most: int) -> Iterator[list[T]]:
-    """Yields lists of the items that have arrived since the last list, 1 to ``most`` of them.
-
-    An error of ``items`` is raised after the items before it. Reads at most ``most`` items ahead.
-    """
-    # A list of one item, or how the items ended: with an error, or None.
-    queue: Queue[list[T] | BaseException | None] = Queue(maxsize=most)
-
-    def read() -> None:
-        try:
-            for item in items:
-                queue.put([item])
-            queue.put(None)
-        except BaseException as error:  # raised in the caller's thread
-            queue.put(error)
-
-    # A daemon: a read of standard input cannot be stopped, and must not delay the end.
-    threading.Thread(target=read, daemon=True).start()
-    while True:
-        group: list[T] = []
-        last = queue.get()
-        while isinstance(last, list):
-            group += last
-            if len(group) == most:
-                break
-            try:
-                last = queue.get_nowait()
-            except Empty:
-                break
-        if group:
-            yield group
-        if isinstance(last, BaseException):
-            raise last
-        if last is None:
-            return

@@ -18,14 +18,13 @@ from medal_judges.cli import COMMANDS, JOBS, app, command_of
 ROOT = Path(__file__).parent.parent
 
 
-def module(*arguments: str, name: str = "medal_judges") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", name, *arguments]
+def module(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "medal_judges", *arguments]
     return subprocess.run(command, capture_output=True, text=True)
 
 
 def test_the_package_runs_as_a_module() -> None:
-    for name in ("medal_judges", "medal_judges.cli"):
-        assert module("--version", name=name).stdout == f"medal-judges {__version__}\n"
+    assert module("--version").stdout == f"medal-judges {__version__}\n"
     helped = module("--help")
     assert helped.returncode == 0
     for command in ("train", "score", "benchmark", "calibrate", "data"):

@@ -55,7 +55,6 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 ENTRANCES = {
     "",
     "__main__",
-    "cli.__main__",
     "inference.__main__",
     "training.__main__",
 }

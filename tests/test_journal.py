@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import multiprocessing
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +45,6 @@ def test_the_last_line_of_a_key_counts(tmp_path: Path) -> None:
     assert {key: record["n"] for key, record in latest.items()} == {"a": 3, "b": 2}
 
 
-def test_reading_goes_on_where_it_ended(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "journal.jsonl")
-    journal.append([{"id": "a"}])
-    ((offset, line),) = journal.lines()
-    journal.append([{"id": "b"}])
-    assert list(journal.lines(offset + len(line))) == [(len(line), b'{"id": "b"}\n')]
-
-
 def test_a_line_in_the_middle_that_is_no_record_is_named(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_text('{"id": 1}\n{"id": \n{"id": 3}\n')
@@ -75,21 +66,6 @@ def test_a_write_that_fails_leaves_no_part_of_a_line(
         journal.append([{"id": "b"}])
     monkeypatch.undo()
     assert journal.path.read_text() == '{"id": "a"}\n'
-
-
-def _append(path: Path, worker: int) -> None:
-    for n in range(50):
-        Journal(path).append([{"id": f"{worker}-{n}", "text": "x" * 500}], sync=False)
-
-
-def test_processes_do_not_write_into_one_another(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    workers = [multiprocessing.Process(target=_append, args=(path, n)) for n in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert sorted(ids(Journal(path))) == sorted(f"{w}-{n}" for w in range(4) for n in range(50))
 
 
 def test_a_target_changes_whole_or_not_at_all(tmp_path: Path) -> None:

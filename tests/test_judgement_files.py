@@ -103,13 +103,6 @@ def test_other_tables_are_refused(tmp_path: Path) -> None:
         is_table("x.xlsx")
 
 
-def test_no_judgements_are_an_empty_table(tmp_path: Path) -> None:
-    for name in ("x.parquet", "x.jsonl"):
-        assert write_judgements(tmp_path / name, []) == 0
-        assert [*read_judgements(tmp_path / name)] == [] and len(read_frame(tmp_path / name)) == 0
-    assert write_judgements(tmp_path / "x.csv", []) == 0
-
-
 def test_a_table_has_typed_columns() -> None:
     second = Judgement(
         "d2",

@@ -165,35 +165,6 @@ def test_a_gap_is_marked(part: object, mark: str) -> None:
     assert turns_of(say("user", [part])) == [f"user: {mark}"]
 
 
-def test_a_refusal_and_speech_beside_the_content_are_the_answer() -> None:
-    refused = say("assistant", None, refusal="I cannot help with that.")
-    spoken = say("assistant", None, audio={"id": "a", "transcript": "Good day!"})
-    assert turns_of(ASK, refused)[1] == "assistant: I cannot help with that."
-    assert turns_of(ASK, spoken)[1] == "assistant: [audio]\nGood day!"
-
-
-def test_notes_of_tools_are_short_and_name_their_answer() -> None:
-    calls = [{"function": {"name": "x" * 999, "arguments": "y" * 10**6}}, {"name": "search"}]
-    notes = notes_of(
-        ASK,
-        say("assistant", "I look.", tool_calls=calls),
-        say("tool", "z" * 10**6),
-        ASK,
-        say("assistant", "Sunny.", tool_calls=[{"name": "log"}]),
-        say("assistant", "Bye."),
-    )
-    assert [turn for turn, _ in notes] == [3, 3, 3, 3]
-    assert all(len(str(note)) < 240 for _, note in notes)
-    assert [note for _, note in notes[1::2]] == ["search()", "log()"]
-
-
-def test_runs_of_one_speaker_are_one_turn() -> None:
-    assert turns_of(*HELLO, say("bot", "How are you?"), say("AI", "Well?")) == [
-        "user: Hi",
-        "assistant: Hello\nHow are you?\nWell?",
-    ]
-
-
 def test_a_chat_of_several_assistants_is_refused() -> None:
     chat = [*HELLO, say("assistant", "I hand over.", name="router"), say("user", "Bye")]
     assert read_messages(chat).chatbot == "router"

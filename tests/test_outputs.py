@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.storage.files import one_at_a_time, only_run
+from medal_judges.storage.files import only_run
 
 LINE = {
     "id": "a",
@@ -65,29 +64,6 @@ def test_no_command_writes_onto_what_it_reads(tmp_path: Path, link: str) -> None
         assert isinstance(done.exception, ConfigError), (command, done.output, done.exception)
         assert "is the file that is read" in str(done.exception)
         assert source.read_bytes() == before
-
-
-def test_a_folder_whose_file_is_read_is_refused(tmp_path: Path) -> None:
-    for command, name, more in (
-        ("label", "labelled.jsonl", ["--judge", "medal"]),
-        ("label", "malformed.jsonl", ["--overwrite"]),
-        ("curate", "selection.jsonl", ["--overwrite"]),
-    ):
-        source = dialogues(tmp_path, name)
-        before = source.read_bytes()
-        done = medal(command, source, "--out", tmp_path, *more)
-        assert f"--out: its {name}" in str(done.exception), done.exception
-        assert source.read_bytes() == before
-
-
-def test_a_line_file_of_the_data_folder_is_an_input(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MEDAL_JUDGES_DATA", str(tmp_path))
-    source = tmp_path / "fed_dialogue.jsonl.gz"
-    source.write_bytes(b"x")
-    done = medal("data", "plant", "fed:dialogue", "--out", source)
-    assert "is the file that is read" in str(done.exception) and source.read_bytes() == b"x"
 
 
 HOLD = """
@@ -168,28 +144,6 @@ def test_a_report_never_takes_the_place_of_what_it_reads(tmp_path: Path) -> None
         assert source.read_bytes() == before
 
 
-def test_waiting_runs_come_one_after_the_other(tmp_path: Path) -> None:
-    """Locks whose file is removed while others wait for it: never two holders."""
-    inside, most = [0], [0]
-
-    def work(_: int) -> None:
-        for _ in range(20):
-            with one_at_a_time(tmp_path / "model"):
-                inside[0] += 1
-                most[0] = max(most[0], inside[0])
-                inside[0] -= 1
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(4)))
-    assert most[0] == 1 and not list(tmp_path.iterdir())
-
-
-def test_the_lock_goes_with_the_run(tmp_path: Path) -> None:
-    for _ in range(2):
-        with pytest.raises(ValueError, match="x"), only_run(tmp_path / "out"):
-            raise ValueError("x")
-
-
 WITHOUT = """
 import sys
 sys.modules["fcntl"] = None  # as on Windows
@@ -205,11 +159,3 @@ except MedalError as error:
 first.close()
 Outputs(Path(sys.argv[1]), record).close()
 """
-
-
-def test_generation_does_without_fcntl(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT, str(tmp_path)], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert "another run is writing" in done.stdout

@@ -87,19 +87,6 @@ def test_the_wheel_by_way_of_the_sdist_is_the_same(tree: Path, wheel: dict[str, 
     assert _contents(_build("wheel", unpacked, tree.parent / "from-sdist")) == wheel
 
 
-@pytest.mark.slow
-def test_a_clone_without_links_makes_the_same_wheel(tree: Path, wheel: dict[str, bytes]) -> None:
-    # git writes a link's target into a text file where the system has no links.
-    plain = tree.parent / "plain"
-    shutil.copytree(tree, plain, symlinks=True, ignore=shutil.ignore_patterns("build"))
-    for room in ROOMS:
-        link = plain / "src" / "medal_judges" / room
-        target = str(link.readlink())
-        link.unlink()
-        link.write_text(target)
-    assert _contents(_build("wheel", plain, tree.parent / "from-plain")) == wheel
-
-
 def test_the_version_stands_in_one_place(wheel: dict[str, bytes]) -> None:
     (metadata,) = (text for name, text in wheel.items() if name.endswith(".dist-info/METADATA"))
     assert f"\nVersion: {__version__}\n" in metadata.decode()
@@ -149,15 +136,3 @@ def test_workflows_run_pinned_actions_without_secrets() -> None:
         assert used and all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", each) for each in used)
         for script in re.findall(r"\.ci/\w+", text):
             assert (ROOT / script).stat().st_mode & 0o111, script
-
-
-def test_forms_for_issues_and_the_citation_are_what_their_readers_take() -> None:
-    for file in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"):
-        form = yaml.safe_load(file.read_text(encoding="utf-8"))
-        if file.name != "config.yml":
-            assert {"name", "description", "body"} <= form.keys()
-            ids = [part["id"] for part in form["body"] if part["type"] != "markdown"]
-            assert ids and len(ids) == len(set(ids))
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
-    assert len(citation["references"]) == 4  # the papers whose judges are here

@@ -32,10 +32,6 @@ def test_seed_zero_is_a_seed_and_none_is_left_out() -> None:
     assert str(Signature("x")) == "judge:x"
 
 
-def test_keys_of_a_newer_version_are_dropped() -> None:
-    assert Signature.parse("judge:x|moon:full|seed:3") == Signature("x", seed=3)
-
-
 def test_text_that_is_no_signature_is_the_judge_s_name() -> None:
     assert Signature.parse("my judge") == Signature("my judge")
 

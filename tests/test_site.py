@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from .browser import CONTRAST, DESKTOP, PHONE, Browser
-from .doc_tables import DATA, TABLES, pages, pairs, rendered, tables_of
+from .doc_tables import DATA, TABLES, pages, rendered, tables_of
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -41,11 +41,6 @@ def test_every_file_of_figures_is_shown() -> None:
     shown = {name for page in pages() for name in re.findall(r"table: (\w+) -->", page.read_text())}
     read = {"overall", "boxed_aims", "fed_languages"}  # by the functions of TABLES
     assert {path.stem for path in DATA.glob("*.csv")} - read == (shown - set(TABLES)) | {"settings"}
-
-
-def test_pairs_in_the_right_order_are_as_drawn() -> None:
-    table = dict(pairs()[1:])
-    assert table["0.0"] == "50%" and table["0.5"] == "67%" and table["0.9"] == "86%"
 
 
 def test_tables_are_read_with_their_captions() -> None:
@@ -112,17 +107,5 @@ def test_pages_ask_no_other_host_and_fit(
             assert [u for u in browser.requests() if not u.startswith(("file:", "data:"))] == []
             assert browser.complaints() == []
             assert browser.ask(CONTRAST.replace("body *", "article *")) == []
-    finally:
-        browser.close()
-
-
-@pytest.mark.browser
-def test_the_search_works_from_the_folder(site: Path, tmp_path: Path) -> None:
-    browser = Browser(tmp_path / "profile")
-    try:
-        browser.open(site / "index.html", DESKTOP, "light", query="?q=calibration")
-        hits = "document.querySelectorAll('.md-search-result__item').length"
-        assert browser.wait_for(hits) > 0
-        assert [u for u in browser.requests() if not u.startswith(("file:", "data:"))] == []
     finally:
         browser.close()

@@ -12,11 +12,11 @@ from medal_judges.report.console import print_tables, wide_console
 from medal_judges.report.figure import Figure, padded
 from medal_judges.report.page import (
     Block,
-    Facts,
     Fold,
     Section,
     counted,
     facts_section,
+    fragment,
     write_page,
 )
 from medal_judges.report.table import Cell, IntervalBar, PValue, Row, Table, slug
@@ -29,18 +29,6 @@ _PEOPLE = (
     "The mean is the estimated human mean of all dialogues: the judge's mean, corrected by its "
     "error on the labelled ones."
 )
-_TERMS = {
-    "Corrected by people": "Prediction-powered inference: the judge's mean of all dialogues, plus "
-    "its error on the labelled ones. Labelled dialogues count as a random sample of each system's.",
-    "Rank · group": "The ranks that a system may have; all of this page are right together in 95 "
-    "of 100 comparisons. Systems that share a letter cannot be told apart (p above 0.05).",
-    "Compared": "Paired in the contexts that both have, by the difference in each, or else "
-    "unpaired; then the dialogues of the first and of the second.",
-    "Won · tied · lost": "By the first, by the judge: of the contexts that both have, or in "
-    "percent of all pairs of a dialogue of each.",
-    "Smallest": "The difference that this many dialogues show in 80 of 100 cases (one comparison, "
-    "5%).",
-}
 
 
 def print_comparison(found: SystemComparison) -> None:
@@ -68,10 +56,7 @@ def write_comparison(found: SystemComparison, folder: Path) -> Path:
     counts += [(langs, "language")] if langs else []
     verdicts = [Markup('<li dir="auto">{}</li>').format(text) for text in found.verdicts()]
     lead: list[Block] = [Markup("<ul>{}</ul>").format(Markup("").join(verdicts)), *found.notes]
-    terms = _TERMS | {
-        "p": f"Two-sided, after Holm's correction over all {found.comparisons} comparisons of this "
-        "page. Above 0.05 it does not show that two systems are equal."
-    }
+    terms = fragment(str(__package__), "terms.html", comparisons=found.comparisons)
     sections = [Section("verdict", "Which is better", lead)]
     sheets: dict[str, Table] = {}
     figures: dict[str, Figure] = {}
@@ -98,7 +83,7 @@ def write_comparison(found: SystemComparison, folder: Path) -> Path:
         counted(counts),
         [
             *sections,
-            Section("terms", "How to read it", [Facts(list(terms.items()))]),
+            Section("terms", "How to read it", [terms]),
             facts_section(found.facts),
         ],
         tables=sheets,

@@ -42,12 +42,6 @@ _IN_SIGHT = 20  # groups; the rest of a long table is folded
 _BINS = 8
 _LEVELS = 10  # an ordinal scale of more levels gets bins
 _TICKS = 4
-_PEOPLE = (
-    "People labelled a sample of these rows. A corrected figure estimates their answer for all "
-    "rows: the judge's figure, moved by its error on the sample (prediction-powered inference, "
-    "PPI++). Its interval holds for any judge if the sample is random. Periods and distributions "
-    "are as judged."
-)
 _LIST = (
     '<div id="conversation-list"><noscript><p class="note">The list needs JavaScript.</p>'
     "</noscript></div>"
@@ -78,10 +72,9 @@ def write_report(
     table = summary_table(scores, figures)
     summary: list[Block] = ["The file has no judgements: nothing to report on."]
     if scores.rows:
-        values = {"tiles": _tiles(scores, figures), "gates": gates}
+        values = {"tiles": _tiles(scores, figures), "gates": gates, "by": figures.corrected}
         values["findings"] = findings(scores, figures)
         summary = [fragment(_PACKAGE, "summary.html", **values), table]
-        summary += [_PEOPLE] if figures.corrected else []
     changes: list[Block] = [] if timeline is None else [change_table(scores, timeline)]
     conversations: list[Block] = []
     if len(found) < scores.rows:

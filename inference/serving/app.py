@@ -49,8 +49,7 @@ _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class ServeMetrics:
-    """The metrics of one server. They contain no text and no id of a dialogue; labels are statuses,
-    so their number is bounded."""
+    """The metrics of one server. They contain no text and no id of a dialogue."""
 
     def __init__(self, waiting: Callable[[], float], spent: Callable[[], float]) -> None:
         self.registry = CollectorRegistry()
@@ -66,35 +65,17 @@ class ServeMetrics:
         queue.set_function(waiting)
         text = "Dialogues that were scored together."
         self.windows = Histogram("window_dialogues", text, buckets=_ROWS, **own)
-        text = "Seconds that the judge took for a window."
-        self.window_seconds = Histogram("window_seconds", text, buckets=_SECONDS, **own)
         text = "Judgements, with a score or not."
         self.judgements = Counter("judgements", text, ["scored"], **own)
-        self.truncated = Counter("truncated_judgements", "Judgements that lost turns.", **own)
-        text = "Judgements in languages that the judge does not support."
-        self.outside = Counter("unknown_language_judgements", text, **own)
         self.tokens = Counter("tokens", "Tokens that the judge read and wrote.", **own)
         money = Gauge("dollars_spent", "US dollars paid for answers of models.", **own)
         money.set_function(spent)
 
-    def request(self, status: int, seconds: float) -> None:
-        """Counts one request."""
-        self.seconds.observe(seconds)
-        self.requests.labels(str(status)).inc()
-
-    def window(self, rows: int, seconds: float, judgements: Sequence[Judgement]) -> None:
-        """Counts one window."""
+    def window(self, rows: int, judgements: Sequence[Judgement]) -> None:
         self.windows.observe(rows)
-        self.window_seconds.observe(seconds)
         for judgement in judgements:
             self.judgements.labels("yes" if judgement.scored else "no").inc()
-            self.truncated.inc(judgement.truncated_turns > 0)
-            self.outside.inc(judgement.unknown_language is not None)
             self.tokens.inc(judgement.usage.get("tokens", 0.0))
-
-    def text(self) -> bytes:
-        """Returns the page that Prometheus reads."""
-        return generate_latest(self.registry)
 
 
 class ScoreService:
@@ -121,9 +102,8 @@ class ScoreService:
             job.finished(STOPPED)
 
     async def _body(self, request: Request) -> bytes:
-        """Returns the body. Raises RefusedError: 413 as soon as it is too large, 408 if it takes
-        too long, 429 if too much is being read, 415 for another type than JSON (browsers ask before
-        they send JSON, so web pages of other sites cannot)."""
+        """Returns the body. Raises RefusedError, also for another type than JSON: browsers ask
+        before they send JSON, so web pages of other sites cannot."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json" or "content-encoding" in request.headers:
             raise RefusedError(415, "expected Content-Type: application/json, not compressed")
@@ -237,7 +217,8 @@ def make_app(service: ScoreService, token: str | None, loopback: bool) -> FastAP
                 logger.error("a request failed: %s", type(error).__name__)
                 logger.debug("while answering", exc_info=error)
                 response = JSONResponse({"error": "the server failed on this request"}, 500)
-        service.metrics.request(response.status_code, time.perf_counter() - start)
+        service.metrics.seconds.observe(time.perf_counter() - start)
+        service.metrics.requests.labels(str(response.status_code)).inc()
         return response
 
     # A plain route: FastAPI's own would look for parameters and dependencies each time.
@@ -261,7 +242,7 @@ def make_app(service: ScoreService, token: str | None, loopback: bool) -> FastAP
 
     @app.get("/metrics")
     async def metrics() -> Response:
-        return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+        return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:

@@ -49,11 +49,9 @@ class ServiceError(MedalError):
 
 
 class Client:
-    """A connection to ``medal serve``, thread-safe.
-
-    ``token``: by default that of $MEDAL_JUDGES_TOKEN. ``timeout``: seconds for one answer.
-    ``patience``: seconds for which a request is sent again while the server is full, down or
-    restarting.
+    """A connection to ``medal serve``, thread-safe. ``token``: by default $MEDAL_JUDGES_TOKEN.
+    ``timeout``: seconds for one answer. ``patience``: seconds for which a request is sent again
+    while the server is full, down or restarting.
 
         with Client("http://127.0.0.1:8000") as client:
             for judgement in client.score(dialogues):
@@ -113,8 +111,8 @@ class Client:
 
         Raises ServiceError for what the server refuses, or if it cannot be reached.
         """
-        for body, rows in _bodies(dialogues, level, dimensions, unknown_language):
-            yield from _judgements(self._ask("POST", "/score", body), rows)
+        for body in _bodies(dialogues, level, dimensions, unknown_language):
+            yield from map(parse_judgement, self._ask("POST", "/score", body)["judgements"])
 
     def judge(self) -> dict[str, Any]:
         """Returns signature, family, dimensions and languages of the server's judge."""
@@ -147,10 +145,7 @@ class Client:
 
 
 class AsyncClient:
-    """``Client`` for asyncio: ``async with AsyncClient() as client: await client.score([...])``.
-
-    Each call runs in a thread.
-    """
+    """``Client`` for asyncio; each call runs in a thread."""
 
     def __init__(self, address: str = ADDRESS, **settings: Any) -> None:
         self._client = Client(address, **settings)
@@ -172,8 +167,8 @@ class AsyncClient:
 
 def _bodies(
     dialogues: Iterable[Row], level: str, dimensions: Sequence[str] | None, policy: str | None
-) -> Iterator[tuple[bytes, list[dict[str, Any]]]]:
-    """Yields requests, each with its rows. Raises RecordError for text that is no valid Unicode."""
+) -> Iterator[bytes]:
+    """Yields requests. Raises RecordError for text that is no valid Unicode."""
     asked: dict[str, Any] = {"level": level}
     if dimensions is not None:
         asked["dimensions"] = list(dimensions)
@@ -185,31 +180,19 @@ def _bodies(
         row = dialogue.to_record() if isinstance(dialogue, Dialogue) else dict(dialogue)
         own = len(to_line(row).encode())
         if rows and (len(rows) == _ROWS or size + own > _BYTES):
-            yield to_line({**asked, "dialogues": rows}).encode(), rows
+            yield to_line({**asked, "dialogues": rows}).encode()
             rows, size = [], 0
         rows.append(row)
         size += own
     if rows:
-        yield to_line({**asked, "dialogues": rows}).encode(), rows
-
-
-def _judgements(answer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[Judgement]:
-    """Returns the judgements of an answer. Raises ServiceError if they are of other rows."""
-    judged = [parse_judgement(record) for record in answer["judgements"]]
-    given = list(dict.fromkeys(judgement.id for judgement in judged))
-    asked = list(dict.fromkeys(str(row["id"]) for row in rows if row.get("id") is not None))
-    if len(asked) == len(rows) and given != asked:
-        raise ServiceError("the server's answer is about other dialogues")
-    return judged
+        yield to_line({**asked, "dialogues": rows}).encode()
 
 
 def _refused(answer: httpx.Response) -> ServiceError:
-    try:
+    record: dict[str, Any] = {}
+    with suppress(ValueError):
         record = answer.json()
-    except ValueError:
-        record = {}
-    if not isinstance(record, dict):
-        record = {}
+    record = record if isinstance(record, dict) else {}
     message = str(record.get("error") or answer.text[:300] or answer.reason_phrase)
     where = record.get("field")
     return ServiceError(

@@ -20,8 +20,8 @@ from medal_judges.records.judgement import Judgement, unscored
 
 logger = logging.getLogger(__name__)
 
-# (rows, seconds, judgements) of a scored window
-OnWindow = Callable[[int, float, Sequence[Judgement]], None]
+# (rows, judgements) of a scored window
+OnWindow = Callable[[int, Sequence[Judgement]], None]
 STOPPED = "the server stopped before this was scored"
 TURN_BYTES = 16  # what a turn costs beside its text
 BYTES_PER_TOKEN = 4
@@ -197,10 +197,9 @@ class JudgeWorker:
             return
         start = time.perf_counter()
         judged = self.judged([job.dialogues[row] for job, row in wanted], wanted[0][0].options)
-        seconds = time.perf_counter() - start
-        pace = seconds / len(wanted)
+        pace = (time.perf_counter() - start) / len(wanted)
         self.pace = 0.8 * self.pace + 0.2 * pace if self.pace else pace
-        self.on_window(len(wanted), seconds, [one for group in judged for one in group])
+        self.on_window(len(wanted), [one for group in judged for one in group])
         for (job, row), group in zip(wanted, judged, strict=True):
             job.add(row, group)
 

@@ -36,7 +36,7 @@ FAMILIES = {
     "feature": "medal_judges.models.feature.judge:FeatureJudge",
     "followup": "medal_judges.models.followup.judge:FollowUpJudge",
     "geval": "medal_judges.models.prompted.geval:GEvalJudge",
-    "gptscore": "medal_judges.models.prompted.gptscore:GPTScoreJudge",
+    "gptscore": "medal_judges.models.prompted.geval:GPTScoreJudge",
     "hybrid": "medal_judges.models.hybrid.judge:HybridJudge",
     "lora": "medal_judges.models.lora.judge:LoraJudge",
     "prompted": "medal_judges.models.prompted.judge:PromptedJudge",

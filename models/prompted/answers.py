@@ -23,8 +23,7 @@ AnswerFormat = Literal["json", "number", "none"]
 Step = Literal["schema", "json", "line", "again"]
 
 MOST_CHARACTERS = 100_000  # of an answer; a longer one is not read
-# With one dimension a score line may begin with these words instead of the dimension's name.
-LABELS = (
+LABELS = (  # of a score line, with one dimension, instead of its name
     *("score", "rating", "final score", "final rating", "overall score", "overall rating"),
     *("puntuación", "bewertung", "note", "pontuação", "avaliação", "评分", "分数", "得分"),
 )
@@ -43,10 +42,9 @@ _SHORTEST_COPY = 12  # characters of a line that repeats a turn; anybody writes 
 
 
 class AnswerShape(Config):
-    """The form of an answer. ``format`` json: an object with the fields ``score`` and ``comment``
-    (None: no comment). If several dimensions share one request, each has such an object under its
-    key, or without comment a bare number. ``line``: which line of a free-text answer is the score
-    line; ``any``: those that have its form agree."""
+    """``format`` json: an object with the fields ``score`` and ``comment`` (None: no comment); with
+    several dimensions one under each key, or without comment a bare number. ``line``: which line of
+    a free-text answer is the score line; ``any``: those that have its form agree."""
 
     format: AnswerFormat = "json"
     score: str = "score"
@@ -56,8 +54,8 @@ class AnswerShape(Config):
 
 @dataclass(frozen=True, slots=True)
 class AnswerField:
-    """One number of an answer: for the dimension ``name``, on ``scale``. ``key``: its name in JSON;
-    ``label``: in words. ``binary``: 0 or 1 only."""
+    """One number of an answer: for the dimension ``name``, which JSON calls ``key``, on ``scale``.
+    ``binary``: 0 or 1 only."""
 
     name: str
     key: str
@@ -67,19 +65,15 @@ class AnswerField:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names of the dimension in an answer."""
         return tuple(dict.fromkeys((self.key, self.label, self.name)))
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one answer says about one dimension.
-
-    ``value`` is on the requested scale and was read by ``step``, or None with a ``reason``.
-    ``span``: the place of the number in the completion's text, if it is known. ``chances`` is the
-    distribution over all ratings that could be there, if the model reports one; ``mass`` is their
-    sum before normalization, ``samples`` the number of answers that were counted (0: none).
-    """
+    """What one answer says about one dimension: a ``value`` on the requested scale that ``step``
+    read, or None with a ``reason``. ``span``: the place of the number in the completion's text.
+    ``chances``: the distribution over all ratings, if the model reports one; ``mass``: their sum
+    before normalization; ``samples``: the number of answers that were counted (0: none)."""
 
     value: float | None = None
     reason: str | None = None
@@ -97,8 +91,8 @@ def read_answers(
     shape: AnswerShape,
     material: Sequence[str] = (),
 ) -> dict[str, Answer]:
-    """The Answer for each of ``fields``, by dimension. Text outside JSON that repeats one of the
-    turns ``material`` is a quotation, not a score."""
+    """The Answer for each of ``fields``. Text outside JSON that repeats one of the turns
+    ``material`` is a quotation, not a score."""
     if completion.failed:
         return {f.name: Answer(reason=completion.failure or "no answer") for f in fields}
     cut = " (the answer was cut at its token limit)" if completion.finish == "length" else ""
@@ -264,8 +258,8 @@ def _skip(text: str, position: int) -> int:
 
 @lru_cache(maxsize=256)
 def _score_line(names: tuple[str, ...], bare: bool) -> re.Pattern[str]:
-    """SCORE_LINE: a name, a colon (or =) and the number, as in ``Score: 4``; ``bare``: or the
-    number alone. The top of the scale may follow (``4/5``), and markup is ignored."""
+    """SCORE_LINE: ``Score: 4``, ``bare`` or the number alone. The top of the scale may follow
+    (``4/5``), and markup is ignored."""
     words = "|".join(re.escape(n).replace(r"\ ", r"[ _]") for n in sorted(names, key=len)[::-1])
     label = rf"(?:{words}){_MARKUP}[:：=]"
     return re.compile(
@@ -282,9 +276,8 @@ def read_line(
     single: bool = True,
     which: Literal["first", "last", "any"] = "last",
 ) -> Answer:
-    """The number of the score line for ``field``. If it is the answer's only dimension
-    (``single``), ``which`` line has to be it, and its label may be missing or one of LABELS. Score
-    lines that differ are none."""
+    """The number of the score line for ``field``. If it is the only dimension (``single``),
+    ``which`` line has to be it, and its label may be missing or one of LABELS."""
     names = tuple(name.replace("_", " ") for name in field.names)
     pattern = _score_line((*names, *LABELS) if single else names, single)
     lines = [m for m in re.finditer(r"[^\n]+", text) if m[0].strip()]
@@ -336,12 +329,9 @@ def shown(text: str) -> str:
 
 
 def after_thinking(text: str) -> tuple[str, int] | None:
-    """(the text after the reasoning, where it begins); None if the reasoning does not end.
-
-    Only reasoning at the very beginning is cut, up to its first closing tag. If the prompt itself
-    opened it, the only closing tag of the text ends it, if it is a line of its own: a tag inside a
-    sentence or a comment is a quotation.
-    """
+    """(the text after the reasoning, where it begins); None if the reasoning does not end. If the
+    prompt itself opened it, the only closing tag of the text ends it, if it is a line of its own: a
+    tag inside a sentence or a comment is a quotation."""
     end = 0
     while (opened := _OPEN.match(text, end)) is not None:
         closed = _CLOSE.search(text, opened.end())
@@ -357,5 +347,4 @@ def after_thinking(text: str) -> tuple[str, int] | None:
 
 
 def mentions_thinking(text: str) -> bool:
-    """Whether ``text`` contains the end of a reasoning block."""
     return _CLOSE.search(text) is not None

@@ -9,16 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
 
-from medal_judges.models.llm.cost import Usage
-from medal_judges.models.llm.protocol import (
-    Completion,
-    Continuation,
-    LanguageModel,
-    Likelihood,
-    Message,
-    TokenChoice,
-    likelihood_usage,
-)
+from medal_judges.models.llm.protocol import Completion, TokenChoice
 from medal_judges.models.prompted.answers import (
     Answer,
     AnswerField,
@@ -166,29 +157,6 @@ def from_samples(completions: Sequence[Completion], ratings: Ratings) -> Answer:
         return Answer(reason=f"no rating in {len(reasons)} answers: {reasons[0]}")
     chances = tuple(count / total for count in counts)
     return Answer(chances=chances, mass=total / len(completions), samples=total)
-
-
-def grouped_likelihoods(
-    llm: LanguageModel, asked: Sequence[Sequence[Continuation]], owners: Sequence[object]
-) -> list[tuple[list[Likelihood], Usage]]:
-    """The likelihoods of each entry of ``asked``, and their usage. Entries of one owner (their
-    dialogue) are one group: the model reads shared beginnings once, and a prompt counts once."""
-    groups: dict[object, list[Continuation]] = {}
-    for each, owner in zip(asked, owners, strict=True):
-        groups.setdefault(owner, []).extend(each)
-    filled = {owner: group for owner, group in groups.items() if group}
-    scored = llm.loglikelihood(list(filled.values())) if filled else []
-    rest = {owner: iter(likelihoods) for owner, likelihoods in zip(filled, scored, strict=True)}
-    prompts: set[tuple[object, tuple[Message, ...]]] = set()
-    answered: list[tuple[list[Likelihood], Usage]] = []
-    for each, owner in zip(asked, owners, strict=True):
-        likelihoods = [next(rest[owner]) for _ in each]
-        read = 0
-        if each and (owner, each[0].messages) not in prompts:
-            prompts.add((owner, each[0].messages))
-            read = llm.count_tokens(each[0].messages)
-        answered.append((likelihoods, likelihood_usage(read, likelihoods)))
-    return answered
 
 
 # -- from answers to a judgement -------------------------------------------------------------------

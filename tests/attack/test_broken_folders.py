@@ -168,34 +168,6 @@ def test_a_network_of_another_size_than_its_weights(family: str, value: Any, cop
         path.write_text(before)
 
 
-@pytest.mark.parametrize("family", SOME)
-def test_config_fields_of_another_type_or_missing(family: str, copy_of: Copy) -> None:
-    folder = copy_of(family)
-    path = folder / "config.json"
-    whole = json.loads(path.read_text())
-    for name in whole:
-        for value in (None, 5, "x", [], {}, [[]], True, 1e308):
-            path.write_text(json.dumps(whole | {name: value}))
-            outcome(family, folder)
-        path.write_text(json.dumps({k: v for k, v in whole.items() if k != name}))
-        outcome(family, folder)
-
-
-@NIGHTLY
-def test_files_of_another_judge(judge_folder: Copy, made_judges: dict[str, Path]) -> None:
-    for family in FAMILIES:
-        for other in (each for each in FAMILIES if each != family):
-            folder = judge_folder(family)
-            for path in files(folder):
-                same = made_judges[other] / path.relative_to(folder)
-                if same.is_file() and same.read_bytes() != path.read_bytes():
-                    data = path.read_bytes()
-                    shutil.copyfile(same, path)
-                    outcome(family, folder)
-                    path.write_bytes(data)
-            shutil.rmtree(folder)
-
-
 class Bomb:
     def __init__(self, witness: Path) -> None:
         self.witness = str(witness)

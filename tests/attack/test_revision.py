@@ -20,7 +20,6 @@ from medal_judges.cli import app
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.llm.loading import load_llm
 
-from ..eval.benchmark_case import write_set
 from .conftest import FAMILIES
 
 Copy = Callable[[str], Path]
@@ -124,16 +123,6 @@ def test_the_base_under_an_adapter_is_in_the_revision(
     assert len({first, second, revision(folder)}) == 3
 
 
-def test_a_saved_judge_keeps_nothing_of_the_one_before(judge_folder: Copy) -> None:
-    """A judge is saved over another family's: its old weights would be read instead."""
-    place = judge_folder("encoder")
-    (place / "notes.txt").write_text("kept")
-    adapter = Judge.from_pretrained(judge_folder("lora"))
-    adapter.save_pretrained(place)
-    assert not (place / "model.safetensors").exists() and (place / "notes.txt").exists()
-    assert revision(place) == adapter.signature().revision
-
-
 @pytest.mark.parametrize("change", [scaled, flipped, "shuffled"])
 def test_a_local_language_model_is_told_by_its_files(
     change: Any, tiny_llama: Path, tmp_path: Path
@@ -146,29 +135,6 @@ def test_a_local_language_model_is_told_by_its_files(
     else:
         change(folder / "model.safetensors")
     assert load_llm(setting).fingerprint() != before
-
-
-def test_a_benchmark_asks_a_changed_judge_again(judge_folder: Copy, tmp_path: Path) -> None:
-    folder = judge_folder("embedding")
-    data = tmp_path / "set.jsonl"
-    write_set(data)
-    config = {
-        "output_dir": str(tmp_path / "out"),
-        "sets": [{"name": "little", "source": str(data), "dimensions": {"overall": "overall"}}],
-        "judges": [{"name": "mine", "path": str(folder)}],
-    }
-    (tmp_path / "benchmark.yaml").write_text(json.dumps(config))
-
-    def figures() -> list[Any]:
-        done = CliRunner().invoke(app, ["benchmark", "--config", str(tmp_path / "benchmark.yaml")])
-        assert done.exit_code == 0, (done.output, done.exception)
-        lines = (tmp_path / "out" / "predictions" / "mine" / "little.jsonl").read_text()
-        return [json.loads(line)["scores"]["overall"] for line in lines.splitlines()]
-
-    before = figures()
-    tensors = {k: v * 3 for k, v in load_file(folder / "model.safetensors").items()}
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    assert figures() != before
 
 
 @pytest.mark.parametrize("given", ["folder", "yaml", "shipped"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 
 import pytest
@@ -58,14 +57,6 @@ def test_every_command_refuses_a_bomb(command: str, tmp_path: Path) -> None:
     assert isinstance(done.exception, ConfigError) and "another anchor" in str(done.exception)
 
 
-def test_yaml_that_is_read() -> None:
-    text = "a: &a {x: 1, y: [1, 2]}\nb: {<<: *a, x: 2}\nc: [*a, *a]\n"
-    a = {"x": 1, "y": [1, 2]}
-    assert parse_yaml(text, "x") == {"a": a, "b": a | {"x": 2}, "c": [a, a]}
-    assert parse_yaml("", "x") is None and parse_yaml("4", "x") == 4
-    assert parse_yaml("when: 2024-01-02", "x")["when"].year == 2024
-
-
 SETTINGS = [
     *("llm.=3", "=3", "a", "a.b.c=3", "x=[1,2", "llm=!!python/object:os.system", "llm=5"),
     *("llm.backend.x=1", "llm.model.x=1", "llm.model=", "llm=[]", "llm={}", "dimensions=5"),
@@ -73,14 +64,6 @@ SETTINGS = [
     *("llm=*x", "llm=&a [*a,*a]", "prompt={a: b}", "llm={model: [1]}", "llm={1: 2}", "{}=3"),
     *("max_tokens=1e400", "a.=", "llm={[a]: 1}", "temperature={}", "family=nothing", "scale=4"),
 ]
-
-
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_settings_of_a_judge_that_are_wrong(setting: str) -> None:
-    line = {"id": "a", "dialogue": [{"role": "user", "content": "x"}]}
-    asked = ["score", "-", "--judge", "medal_gpt41", setting, "--dry-run"]
-    done = CliRunner().invoke(app, asked, input=json.dumps(line))
-    assert isinstance(done.exception, MedalError), (done.exception, done.output)
 
 
 def test_no_cell_of_a_table_is_a_formula(tmp_path: Path) -> None:

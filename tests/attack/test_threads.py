@@ -18,9 +18,7 @@ from typing import Any
 import pytest
 
 from medal_judges import Judge
-from medal_judges.data_prep.labelling.run import share_limiter
 from medal_judges.models.llm.cost import CostLimiter
-from medal_judges.models.llm.loading import load_llm
 from medal_judges.records.dialogue import Dialogue, Turn
 
 from ..conftest import Running
@@ -89,20 +87,6 @@ def test_one_judge_on_many_threads(settings: Any) -> None:
         assert all(row.failure is None for row in rows), rows
 
 
-def test_one_cache_on_many_threads(settings: Any, tmp_path: Path) -> None:
-    """All ask the same: each answer is kept, and the kept ones can be read."""
-    llm = settings(cache=str(tmp_path / "kept"))
-    judge = prompted(llm)
-    with ThreadPoolExecutor(THREADS) as pool:
-        found = list(pool.map(lambda _: judged(judge, 0), range(THREADS)))
-    assert len({str([row.scores for row in rows]) for rows in found}) == 1
-    kept = load_llm(llm)
-    assert kept.answer_counts().asked == 0
-    again = prompted(llm)
-    judged(again, 0)
-    assert again.language_models()[0].answer_counts().asked == 0
-
-
 @pytest.mark.parametrize("limit", [0.02, 0.002, 0.0])
 def test_a_limit_of_cost_holds_on_threads_and_never_locks_up(settings: Any, limit: float) -> None:
     judge = prompted(settings(max_cost=limit, max_in_flight=3))
@@ -144,61 +128,6 @@ def test_a_limiter_of_many_loops_wakes_everybody(seed: int) -> None:
 
     assert ended(work) is True
     assert most[0] <= 1.0 and limiter.under_way == 0
-
-
-def test_a_cancelled_wait_leaves_no_trace() -> None:
-    limiter = CostLimiter(1.0)
-
-    async def work() -> None:
-        await limiter.take(0.9)
-        waiting = asyncio.create_task(limiter.take(0.9))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        limiter.pay(0.9, 0.0)
-        await asyncio.sleep(0)
-        await limiter.take(0.9)
-        limiter.pay(0.9, 0.0)
-
-    asyncio.run(work())
-    assert (limiter.under_way, limiter.at_stake) == (0, 0.0)
-
-
-def test_inside_running_loops(settings: Any) -> None:
-    """A notebook's cell, and tasks that hand the judge to threads."""
-    judge = prompted(settings())
-
-    async def cell() -> list[Any]:
-        return judged(judge, 1)
-
-    async def several() -> list[list[Any]]:
-        return await asyncio.gather(*(asyncio.to_thread(judged, judge, n) for n in range(12)))
-
-    assert all(row.failure is None for row in asyncio.run(cell()))
-    found = asyncio.run(several())
-    assert [[r.id for r in rows] for rows in found] == [
-        [d.id for d in dialogues(n)] for n in range(12)
-    ]
-    assert all(row.failure is None for rows in found for row in rows)
-
-
-def test_judges_with_equal_settings_share_a_limit_only_when_asked_to(settings: Any) -> None:
-    llm = settings(max_cost=0.05)
-    one, other = prompted(llm), prompted(llm)
-    mine, yours = one.language_models()[0], other.language_models()[0]
-    assert mine.limiter is not yours.limiter
-    judged(one, 0)
-    assert mine.limiter and yours.limiter and mine.limiter.spent > 0 == yours.limiter.spent
-    share_limiter([one, other])
-    assert mine.limiter is yours.limiter
-    third = prompted(llm)
-    assert third.language_models()[0].limiter is not mine.limiter
-
-
-def test_a_local_model_is_loaded_once_whoever_asks(tiny_llama: Path) -> None:
-    setting = {"backend": "transformers", "model": str(tiny_llama), "device": "cpu"}
-    with ThreadPoolExecutor(8) as pool:
-        models = list(pool.map(lambda _: load_llm(setting), range(8)))
-    assert len(set(map(id, models))) == 1
 
 
 @pytest.mark.parametrize(
@@ -293,31 +222,6 @@ def test_a_limit_of_cost_is_not_multiplied_by_processes(how: str, settings: Any)
     judge = prompted(settings(max_cost=1.0))
     for told in _children(how, judge):
         assert "ConfigError: a limit of cost works in one process only" in told
-
-
-def test_a_fork_while_a_thread_writes_does_not_lock_up(settings: Any, tmp_path: Path) -> None:
-    judge = prompted(settings(cache=str(tmp_path / "kept")))
-    model = judge.language_models()[0]
-    lock = model._lock  # type: ignore[attr-defined]
-    held, let_go = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with lock:
-            held.set()
-            let_go.wait(30)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    held.wait()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os._exit(0 if all(r.failure is None for r in judge.score(dialogues(3))) else 1)
-        except BaseException:
-            os._exit(2)
-    assert ended(lambda: os.waitpid(pid, 0))[1] == 0
-    let_go.set()
-    thread.join()
 
 
 def test_no_key_is_sent_with_a_judge(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:

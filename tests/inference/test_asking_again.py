@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 pytest.importorskip("openai", reason="the API's client is in the extra api")
 
@@ -113,25 +112,6 @@ def test_killed_while_asking_again_nothing_is_lost(serve: Serve, tmp_path: Path)
     assert "scored again)" in done.stderr
 
 
-def test_a_stop_in_the_middle_puts_what_came_in_place(serve: Serve, tmp_path: Path) -> None:
-    from medal_judges.models.llm.cost import CostLimitError
-
-    file, out = write(tmp_path / "in.jsonl", 40), tmp_path / "out.jsonl"
-    table = {"tester": {"input": 1.0, "output": 100.0}}
-    prices = tmp_path / "prices.yaml"
-    prices.write_text(yaml.safe_dump({"date": "2026-01-01", "source": "t", "models": table}))
-    score(file, out, judge_at(serve(fault="500", times=-1), prices=str(prices)))
-    up = serve()
-    paid = {"prices": str(prices), "cache": str(tmp_path / "kept"), "max_in_flight": 1}
-    with pytest.raises(CostLimitError):  # 17 answers at 1 mill, and the highest price of one
-        score(file, out, judge_at(up, max_cost=0.07, **paid))
-    done = [j.id for j in read_judgements(out) if j.scored]
-    assert len(list(read_judgements(out))) == 40 and 0 < len(done) < 40
-    assert done == [f"d{i}" for i in range(len(done))]
-    report = score(file, out, judge_at(up, max_cost=1.0, **paid))
-    assert report.scored == 40 and up.total("answered") == 40  # nothing is paid twice
-
-
 @pytest.mark.parametrize(
     ("judge", "settings"), [("dstc12_baseline", {"repeats": 3}), ("geval", {"samples": 3})]
 )
@@ -179,22 +159,3 @@ def test_predictions_of_a_benchmark_made_in_an_outage_are_completed(
     assert json.loads((out.parent / "other.meta.json").read_text())["complete"] is True
     assert not all(j.scored for j in predicted(serve()))
     assert all(j.scored for j in predicted(serve(), retry_failed=True))
-
-
-def test_a_hybrid_asks_again_for_what_its_member_lacks(serve: Serve, tmp_path: Path) -> None:
-    file, out = write(tmp_path / "in.jsonl", 6), tmp_path / "out.jsonl"
-
-    def made(server: Any) -> Judge:
-        llm = {"model": "openai:tester", "base_url": f"{server.root}/v1", "attempts": 1}
-        asked = {"path": "judges/medal.yaml", "options": {"llm": llm | {"cache": False}}}
-        path = tmp_path / "both.yaml"
-        members = {"short": {"path": "judges/length.yaml"}, "asked": asked}
-        settings = {"family": "hybrid", "name": "both", "rubric": "medal", "kind": "stack"}
-        settings |= {"dimensions": ["overall"], "weights": {"short": 0.5, "asked": 0.5}}
-        path.write_text(yaml.safe_dump(settings | {"members": members}))
-        return Judge.from_pretrained(path)
-
-    first = score(file, out, made(serve(fault="500", times=-1, every=2)))
-    assert first.transient == 3 and first.scored == 3
-    second = score(file, out, made(serve()))
-    assert (second.rescored, second.scored) == (3, 6)

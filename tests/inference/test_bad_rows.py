@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +85,6 @@ def test_nothing_but_bad_lines_is_no_success(tmp_path: Path) -> None:
     assert len((tmp_path / "stats" / "skipped.jsonl").read_text().splitlines()) == 30
 
 
-def test_without_a_file_all_are_listed_on_standard_error(tmp_path: Path) -> None:
-    done = medal("score", "-", "--judge", JUDGE, stdin=lines(60, 30))
-    assert isinstance(done.exception, CoverageError)
-    assert len(done.stdout.splitlines()) == 30
-    assert [n for n in range(31, 61) if f"-:{n}: field" not in done.stderr] == []
-
-
 def test_the_list_of_a_run_before_goes_and_no_input_is_taken_for_it(tmp_path: Path) -> None:
     source, out = written(tmp_path, "in.jsonl", lines(60, 0)), tmp_path / "out.jsonl"
     (tmp_path / "out.skipped.jsonl").write_text("{}\n")
@@ -102,23 +93,3 @@ def test_the_list_of_a_run_before_goes_and_no_input_is_taken_for_it(tmp_path: Pa
     listed = written(tmp_path, "more.skipped.jsonl", lines(60, 0))
     done = medal("score", listed, "--judge", JUDGE, "--out", tmp_path / "more.jsonl")
     assert "is the file that is read" in str(done.exception) and listed.stat().st_size
-
-
-def test_standard_input_is_answered_line_by_line() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-m", "medal_judges", "score", "-", "--judge", JUDGE, "--strict"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1,
-    ) as process:  # fmt: skip
-        assert process.stdin is not None and process.stdout is not None
-        for line in lines(3, 0).splitlines():
-            process.stdin.write(line + "\n")
-            process.stdin.flush()
-            answer = json.loads(process.stdout.readline())  # before anything more is sent
-            assert answer["id"] == json.loads(line)["id"]
-        process.stdin.write(BAD + "\n")
-        process.stdin.flush()
-        # The bad line ends it while standard input is still open.
-        assert process.wait(timeout=60) == 2
-        assert process.stderr is not None
-        said = process.stderr.read()
-        assert "-:4: field" in said and "Traceback" not in said and "Fatal" not in said

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from medal_judges import Judge
 from medal_judges.cli import app
-from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.errors import JudgeLoadError
 from medal_judges.inference import doctor
 from medal_judges.models.base.golden import write_golden
 
@@ -78,16 +78,6 @@ def test_a_judge_that_answers_otherwise_is_exit_code_1(folder: Path) -> None:
     assert code == 1
     assert "golden-01, overall" in said and "1.0 then, " in said
     assert "does not score here as it did" in said
-
-
-def test_write_is_for_judges_without_golden_scores(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="--write is for judges without one"):
-        medal(str(folder), "--write")
-    (folder / "golden.json").unlink()
-    assert medal(str(folder), "--write")[0] == 0
-    assert (folder / "golden.json").is_file()
-    with pytest.raises(ConfigError, match="is a YAML file"):
-        medal("configs/judges/length.yaml")
 
 
 def test_a_hybrid_is_given_what_its_folder_may_not_hold(tmp_path: Path) -> None:

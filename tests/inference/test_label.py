@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 pytest.importorskip("openai", reason="the API's client is in the extra api")
 
 from medal_judges.cli.label import label
-from medal_judges.errors import CoverageError, MedalError
+from medal_judges.errors import MedalError
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.labelled import LabelledDialogue
@@ -186,26 +186,6 @@ def test_a_killed_run_goes_on_and_nothing_is_answered_twice(
         assert (out / f"{name}.jsonl").read_bytes() == again
 
 
-def test_failures_are_reported_and_labelled_again_with_overwrite(
-    serve: Callable[..., Any], tmp_path: Path
-) -> None:
-    file, out = write(tmp_path / "in.jsonl", [row(f"r{n}") for n in range(6)]), tmp_path / "out"
-    broken = serve(fault="400", times=-1, every=4)
-    with pytest.raises(CoverageError):  # nothing is labelled while users are not checked
-        medal(*words(file, out, broken))
-    assert not (out / "judgements.jsonl").exists()
-    broken = serve(fault="400", times=-1, every=4)
-    medal(*words(file, out, broken, "--min-coverage", "0.6", "--overwrite"))
-    left = rows_of(out, "unlabelled")
-    assert left and all("rules of the house" in r.extra["label_failure"] for r in left)
-    assert not any(r.labels for r in left)
-    assert len(rows_of(out, "labelled")) + len(left) == 6
-    healthy = serve()
-    assert medal(*words(file, out, healthy, "--overwrite")).exit_code == 0
-    assert len(rows_of(out, "labelled")) == 6
-    assert 0 < healthy.total("answered") < 12  # what was answered before is kept
-
-
 @pytest.mark.parametrize("fault", ["500", "filter"])
 def test_verdicts_that_come_later_move_rows_and_labels_follow(
     serve: Callable[..., Any], tmp_path: Path, fault: str
@@ -273,7 +253,6 @@ def test_a_dry_run_needs_no_key_and_counts_both_judges(
     told = medal(file, "--dry-run", "--repeats", "5").output
     assert "labels: 3 dialogues: 15 requests" in told
     assert "check of users: 3 dialogues: 3 requests" in told
-    assert float(told.split("together at most $")[1].split(",")[0]) > 0
 
 
 def test_max_cost_holds_for_both_judges_together(serve: Callable[..., Any], tmp_path: Path) -> None:

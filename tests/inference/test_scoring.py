@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from medal_judges import Judge
-from medal_judges.inference.scoring import ScoreReport, score_to_file
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.storage.judgements import read_judgements
 
@@ -80,30 +79,10 @@ def test_a_bad_line_is_named_and_loses_nothing(tmp_path: Path) -> None:
     assert "--strict" in done.stderr and "Traceback" not in done.stderr
     kept = [j.id for j in read_judgements(out)]
     assert kept == [f"d{n}" for n in range(len(kept))] and len(kept) >= 2304
-    assert f"{len(kept)} judgements before it are written to {out}" in done.stderr
     done = medal("score", source, "--judge", JUDGE, "--out", out, "--min-coverage", 0)
     assert done.returncode == 0
     assert "1 bad rows left out" in done.stderr and f"({len(kept)} resumed)" in done.stderr
     assert len(list(read_judgements(out))) == 2999
-
-
-def test_a_bad_line_can_be_mended_and_the_run_goes_on(tmp_path: Path) -> None:
-    source, out = write(tmp_path / "in.jsonl", 600, bad=600), tmp_path / "out.jsonl"
-    options = ["--judge", JUDGE, "--out", out, "--min-coverage", 0, "--strict"]
-    assert medal("score", source, *options).returncode == 2
-    write(source, 600)
-    done = medal("score", source, *options)
-    assert done.returncode == 0 and "(512 resumed)" in done.stderr
-    assert len(list(read_judgements(out))) == 600
-    first = medal(
-        "score", write(source, 5, bad=1), *options[:2], "--out", tmp_path / "new.jsonl", "--strict"
-    )
-    assert "--strict" in first.stderr and "are kept" not in first.stderr
-
-
-def test_debug_shows_the_traceback(tmp_path: Path) -> None:
-    done = medal("score", tmp_path / "nowhere.jsonl", "--judge", JUDGE, "--debug")
-    assert done.returncode != 0 and "Traceback" in done.stderr
 
 
 def test_too_little_coverage_is_exit_code_3_without_a_headline(tmp_path: Path) -> None:
@@ -147,26 +126,6 @@ def test_killed_and_gone_on_with_equals_unbroken(tmp_path: Path, name: str, leve
     assert "(0 resumed)" not in done.stderr
     read = gzip.decompress(out.read_bytes()) if name.endswith(".gz") else out.read_bytes()
     assert read == whole.read_bytes()
-
-
-def test_a_finished_run_judges_nothing_again(tmp_path: Path) -> None:
-    source, out = write(tmp_path / "in.jsonl", 40), tmp_path / "out.jsonl"
-    judge = Judge.from_pretrained(JUDGE)
-    score_to_file(read_dialogues(source), judge, out)
-    before = out.read_bytes()
-    report = score_to_file(read_dialogues(source), judge, out)
-    assert (report.total, report.resumed, report.dialogues) == (40, 40, 0)
-    assert out.read_bytes() == before
-
-
-def test_judgements_with_a_byte_order_mark_are_gone_on_with(tmp_path: Path) -> None:
-    source, out = write(tmp_path / "in.jsonl", 40), tmp_path / "out.jsonl"
-    judge = Judge.from_pretrained(JUDGE)
-    score_to_file(read_dialogues(source), judge, out)
-    whole = out.read_bytes()
-    out.write_bytes(codecs.BOM_UTF8 + b"".join(whole.splitlines(keepends=True)[:25]))
-    assert score_to_file(read_dialogues(source), judge, out).resumed == 25
-    assert out.read_bytes() == whole
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz"])
@@ -244,17 +203,6 @@ def test_a_file_that_holds_no_judgements_is_left_as_it_is(
         said = "is the file that is read" if out == source else "not a judgements file"
         assert done.returncode == 2 and said in done.stderr
         assert out.read_bytes() == before
-
-
-def test_reasons_of_servers_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    from medal_judges.cli.score import _show
-
-    report = ScoreReport(total=2, scored=1, sums={"odd[/x]": 3.0})
-    report.failures["no number in '[/INST] I cannot'"] = 1
-    report.counts["odd[/x]"] = 1
-    _show(report, 0.0, Judge.from_pretrained("length").languages)
-    shown = capsys.readouterr().err
-    assert "[/INST]" in shown and "odd[/x]" in shown
 
 
 @pytest.mark.slow

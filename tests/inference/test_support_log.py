@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
-import pytest
 from tests.support_log import BROKEN, SupportLog, write_support_log
 
 from medal_judges import read_judgements
@@ -63,30 +59,3 @@ def test_nothing_is_lost_uncounted(tmp_path: Path) -> None:
     done = score(source, out, "configs/judges/length.yaml", "--min-coverage", "0.9")
     assert done.returncode == 0, done.stderr
     require_all_counted(log, source, out, done.stderr)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("judge, count", [("repetition", 5000), ("boxed", 600)])
-def test_five_thousand_are_scored_and_resumed(tmp_path: Path, judge: str, count: int) -> None:
-    """The whole log by a cheap judge, a part of it by the judge in the package."""
-    source, out, whole = (tmp_path / n for n in ("log.jsonl", "out.jsonl", "whole.jsonl"))
-    log = write_support_log(source, count)
-    assert log.long >= 9
-    begin = time.perf_counter()
-    done = score(source, whole, judge, "--min-coverage", "0.9")
-    assert done.returncode == 0, done.stderr
-    seconds = time.perf_counter() - begin
-    arguments = ["score", str(source), "--judge", judge, "--out", str(out), *KEPT]
-    command = [sys.executable, "-m", "medal_judges", *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while not out.exists() or out.stat().st_size < whole.stat().st_size / 2:
-        assert process.poll() is None
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert out.read_bytes() != whole.read_bytes()
-    resumed = score(source, out, judge, "--min-coverage", "0.9")
-    assert resumed.returncode == 0 and "(0 resumed" not in resumed.stderr
-    assert out.read_bytes() == whole.read_bytes()
-    require_all_counted(log, source, out, resumed.stderr)
-    print(f"{judge}: {log.rows} rows in {seconds:.0f} s")

@@ -55,16 +55,6 @@ def test_a_parquet_file_holds_what_the_lines_hold(tmp_path: Path) -> None:
     assert (tmp_path / out).read_bytes() == before
 
 
-def test_a_finished_table_takes_on_what_is_new(tmp_path: Path) -> None:
-    out = tmp_path / "x.parquet"
-    judge = Judge.from_pretrained(JUDGE)
-    score_to_file([chat(n) for n in range(30)], judge, out)
-    report = score_to_file(iter([chat(n) for n in range(50)]), judge, out)
-    assert (report.resumed, report.total) == (30, 50)
-    score_to_file([chat(n) for n in range(50)], judge, tmp_path / "whole.parquet")
-    assert out.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
-
-
 @pytest.mark.parametrize("name", ["x.parquet", "x.csv"])
 def test_a_killed_run_leaves_no_table_and_loses_nothing(tmp_path: Path, name: str) -> None:
     source, out = write(tmp_path / "in.jsonl", 1200), tmp_path / name

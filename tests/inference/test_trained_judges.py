@@ -44,16 +44,6 @@ def place(tiny_bert: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_an_encoders_folder_scores_a_file(place: Path) -> None:
-    out = place / "scores.jsonl"
-    words = ["score", str(place / "chats.jsonl"), "--judge", str(place / "judge")]
-    done = CliRunner().invoke(app, [*words, "--out", str(out)], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    scores = [json.loads(line)["scores"]["overall"] for line in out.read_text().splitlines()]
-    assert len(scores) == 12 and all(1 <= score <= 5 for score in scores)
-    assert len(set(scores)) > 1
-
-
 def test_an_encoders_folder_is_benchmarked(place: Path) -> None:
     (place / "bench.yaml").write_text(
         f"output_dir: {place / 'out'}\n"

@@ -49,27 +49,6 @@ def test_means_scores_coverage_and_signature(
     assert found.compute()["scores"]["overall"] == overall[:4]
 
 
-def test_levels_folders_objects_and_nothing(
-    load: Callable[..., Any], chat: Callable[..., Any], tmp_path: Path
-) -> None:
-    folder = Judge.from_pretrained("length").save_pretrained(tmp_path / "judge")
-    there = sorted(os.listdir(folder))
-    found = load("medal_judge", str(folder))
-    two = chat(3) + chat(5)
-    got = found.compute(predictions=[two, chat(2)], level="turn", dimensions=["overall"])
-    assert got["chats"] == [0, 0, 1] and list(got["scores"]) == ["overall"]
-    assert got["interval"]["overall"] is None  # two conversations
-    again = found.compute(predictions=[two, chat(2)], judge=Judge.from_pretrained("length"))
-    assert len(again["scores"]["overall"]) == 2
-    empty = found.compute(predictions=[])
-    assert empty["coverage"] is None and empty["mean"]["overall"] is None
-    with pytest.raises(Exception, match=r"predictions\[1\]: field 'messages\[0\].role'"):
-        found.compute(predictions=[two, [{"content": "Hi"}]])
-    with pytest.raises(Exception, match="uses no language model"):
-        load("medal_judge", "length").compute(predictions=[two], max_cost=0.1)
-    assert sorted(os.listdir(folder)) == there
-
-
 def test_correlations_with_intervals(load: Callable[..., Any]) -> None:
     draw = np.random.default_rng(0)
     people = draw.normal(size=(120, 2)) + draw.normal(size=(120, 1))

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.integrations.lm_eval import ChatMetric
-
 YAML = """
 task: small_talk
 dataset_path: json
@@ -28,17 +26,6 @@ from medal_judges.integrations.lm_eval import ChatMetric
 metric = ChatMetric("length", dimensions=["overall"])
 process_results, coverage, overall = metric.process_results, metric.coverage, metric.mean("overall")
 """
-
-
-def test_what_has_no_answer_lowers_coverage_and_no_mean() -> None:
-    metric = ChatMetric("length", dimensions=["overall", "unsafe"])
-    doc = {"messages": [{"role": "user", "content": "こんにちは"}], "lang": "ja"}
-    rows = [metric.process_results(doc, [said]) for said in ("word " * 9, "")]
-    assert set(rows[0]) == {"overall", "unsafe", "coverage"}
-    chats = [row["overall"] for row in rows]
-    both, first = metric.mean("overall")(chats), metric.mean("overall")(chats[:1])
-    assert both == first and metric.coverage(chats) == 0.5
-    assert math.isnan(metric.mean("unsafe")(chats[1:])) and math.isnan(metric.coverage([]))
 
 
 @pytest.mark.integrations("lm_eval")

@@ -1,12 +1,9 @@
 """The plugin in real runs of pytest: what passes, what fails, and what the failure says."""
 
-from pathlib import Path
-
 import pytest
 
-from medal_judges.integrations.chats import Chat, as_dialogues, load_judge, score_chats
+from medal_judges.integrations.chats import Chat, as_dialogues, score_chats
 from medal_judges.integrations.quality import QualityUndecidedWarning, assert_quality
-from medal_judges.reading.messages import read_messages
 
 pytest_plugins = ["pytester"]
 
@@ -87,19 +84,6 @@ def test_no_chats(assert_quality):
     lines.no_fnmatch_line("*quality.py:*: AssertionError*")
 
 
-def test_the_option_comes_before_the_setting(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    pytester.makepyfile("def test_it(judge): pass")
-    run = ("-p", "medal_judges.integrations.pytest_plugin")
-    done = pytester.runpytest_subprocess(*run, "--medal-judge", "lenght")
-    done.assert_outcomes(errors=1)
-    done.stdout.fnmatch_lines(["*no judge 'lenght'*", "*did you mean 'length'?*"])
-    done = pytester.runpytest_subprocess(*run, "--medal-judge", "length", "--medal-max-cost", "0.5")
-    done.stdout.fnmatch_lines(["*uses no language model"])
-
-
 def test_a_turn_is_named_and_an_issue_has_a_most() -> None:
     chats = [chat(n) + chat(n + 3) for n in range(1, 21)]
     with pytest.raises(AssertionError, match=r"chats\[0\] \(id \w+, turn 1\): overall"):
@@ -131,15 +115,3 @@ def test_a_turn_is_named_and_an_issue_has_a_most() -> None:
 def test_what_is_no_chat_is_named(chats: list[Chat], told: str) -> None:
     with pytest.raises(Exception, match=told):
         as_dialogues(chats)
-
-
-def test_a_judge_is_a_name_a_folder_or_an_object(tmp_path: Path) -> None:
-    judge = load_judge("length")
-    folder = judge.save_pretrained(tmp_path / "judge")
-    rows: list[Chat] = [read_messages(chat(9)), {"messages": chat(9)}, chat(9)]
-    scores = [
-        [each.scores for each in score_chats(rows, one).judgements]
-        for one in ("length", folder, str(folder), judge)
-    ]
-    assert all(each == scores[0] for each in scores) and len(scores[0]) == 3
-    assert score_chats(rows, judge).scores().frame["id"].nunique() == 1  # one chat, three times

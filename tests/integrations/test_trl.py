@@ -38,15 +38,6 @@ def test_rewards_grow_with_what_a_user_wants(chat: Callable[..., Any]) -> None:
     assert reward([], []) == []
 
 
-def test_an_empty_completion_is_what_is_judged(chat: Callable[..., Any]) -> None:
-    reward = JudgeReward("length")
-    history = [*chat(40), {"role": "user", "content": "And then?"}]
-    silent, good = reward([history] * 2, ["", "word " * 40])
-    assert silent is not None and good is not None and silent < good
-    with pytest.raises(Exception, match=r"completions\[0\]: field 'messages\[0\].role'"):
-        reward([[{"content": "Hi"}]], ["Hello"])
-
-
 @pytest.mark.integrations("trl")
 def test_a_grpo_step_moves_the_weights(tiny_llama: Path, tmp_path: Path) -> None:
     import torch

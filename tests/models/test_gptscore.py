@@ -14,7 +14,7 @@ from medal_judges.models.base.judge import ScoreRequest, requests_at
 from medal_judges.models.base.saving import load_judge
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import LanguageModel, Message
-from medal_judges.models.prompted.gptscore import GPTScoreJudge
+from medal_judges.models.prompted.geval import GPTScoreJudge
 from medal_judges.records.dialogue import Dialogue, Turn
 
 TALK = ["Hi! I hiked in the Alps.", "How lovely, which route?", "Around Mont Blanc.", "Great!"]

@@ -46,13 +46,11 @@ def agreement(options: AgreementOptions) -> None:
     reading.show()
     if out is None:
         return
-    groups = {row.group for row in rows}
     facts = [("Rows", str(len(rows))), ("Data", data_hash(rows))]
-    facts += [("Conversations", str(len(groups)))]
+    facts += [("Conversations", str(len({row.group for row in rows})))]
     if labellers := sorted({str(r.extra["labels_by"]) for r in rows if "labels_by" in r.extra}):
         what = f"several answers of one labeller ({'; '.join(labellers)}), not of several people"
         facts.append(("Answers", what))
-    facts.append(("Intervals", METHOD))
-    facts.append(("medal-judges", __version__))
+    facts += [("Intervals", METHOD), ("medal-judges", __version__)]
     facts += [("Weights", note)] if note else []
     typer.echo(write_agreement(figures, f"Agreement: {name}", facts, out))

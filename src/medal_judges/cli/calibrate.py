@@ -19,8 +19,6 @@ from medal_judges.storage.files import atomic_write, require_other_file
 
 
 class CalibrateOptions(Config):
-    """Options of ``medal calibrate``."""
-
     judge: str = option(argument=True, help="YAML file or name of a follow-up judge.")
     data: str = option(help="Labelled dialogues: spec or file.")
     out: Path = option(help="File to write: the judge with its scale, as YAML.")

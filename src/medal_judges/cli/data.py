@@ -10,33 +10,28 @@ from pathlib import Path
 from typing import Literal
 
 import typer
+import yaml
 from rich import box
 from rich.table import Table
 
-from medal_judges.cli.data_followups import followups
 from medal_judges.cli.data_native import compare_native, translate
-from medal_judges.cli.data_seeds import seeds
 from medal_judges.cli.help_text import PlainTyper
 from medal_judges.cli.options import from_options, writes
-from medal_judges.config import Config, option
-from medal_judges.data_prep.sources.source import Source, SourceFile
-from medal_judges.errors import SourceError
+from medal_judges.config import Config, build_config, load_config, option
+from medal_judges.data_prep.seeds.contexts import SeedsConfig, draws_for, in_languages
+from medal_judges.data_prep.sources.source import Source
+from medal_judges.errors import MedalError, SourceError
 from medal_judges.reading.options import ReadOptions
 from medal_judges.reading.report import list_beside, reading_report
 from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.languages import language
 from medal_judges.report.console import wide_console
-from medal_judges.storage.files import require_other_file
+from medal_judges.storage.files import atomic_write, require_other_file
 from medal_judges.storage.jsonl import write_records
 
 app = PlainTyper(
     help="Sources of labelled dialogues; seeds, injected issues, translations.",
     no_args_is_help=True,
-)
-app.command("followups", example="medal data followups --config embedded --out pool.yaml")(
-    followups
-)
-app.command("seeds", example="medal data seeds --n 50 --lang en --lang de --out contexts.jsonl")(
-    seeds
 )
 app.command("translate", example="medal data translate dialogues.jsonl --to de --to zh")(translate)
 app.command("compare-native", example="medal data compare-native dialogues.jsonl translated.jsonl")(
@@ -96,6 +91,31 @@ class StatsOptions(Config):
     reading: ReadOptions = ReadOptions()
 
 
+_SIX = ("zh", "en", "de", "fr", "pt", "es")
+
+
+class SeedsOptions(Config):
+    out: Path = option(help="File to write (.jsonl or .jsonl.gz).")
+    lang: tuple[str, ...] = option(
+        (), help="ISO 639-1 code; may be repeated. Default: MEDAL's six languages."
+    )
+    n: int = option(400, ge=1, help="Contexts, each in every language.")
+    scenes: str = option("embedded", help="embedded, or ATOMIC10X.jsonl (.gz).")
+    personas: str = option("embedded", help="embedded, or PersonaHub's persona.jsonl (.gz).")
+    critic: str = option("rec_0.5", help="Field of a scenes file that says what to keep, or no.")
+    seed: int = option(0, ge=0, help="Seed of every random draw.")
+
+
+class FollowUpsOptions(Config):
+    overrides: tuple[str, ...] = option(
+        (), argument=True, metavar="FIELD=VALUE", help="Change a setting: a=1, or a.b=1 in a group."
+    )
+    out: Path = option(help="File to write: the pool, as YAML.")
+    config: str = option(
+        "embedded", help="YAML file, or the name of one in configs/followup_generation/."
+    )
+
+
 @app.command("list", example="medal data list")
 def list_sources() -> None:
     """List all sources and whether they are on this machine."""
@@ -120,7 +140,12 @@ def list_sources() -> None:
 @from_options
 def show(options: ShowOptions) -> None:
     """Show facts about a source, its counts and its first dialogues."""
-    from medal_judges.data_prep.sources.registry import get_source, load_spec, parse_spec
+    from medal_judges.data_prep.sources.registry import (
+        find_local,
+        get_source,
+        load_spec,
+        parse_spec,
+    )
 
     console, spec = wide_console(), parse_spec(options.name)
     if not spec.is_file:
@@ -131,7 +156,8 @@ def show(options: ShowOptions) -> None:
             console.print(f"note: {note}")
         for part in source.parts:
             console.print(f"{part.name}: {part.url or part.why}", highlight=False, soft_wrap=True)
-            console.print(f"  {_local_file(part)}", highlight=False, soft_wrap=True)
+            here = find_local(part) or "not on this machine"
+            console.print(f"  {here}", highlight=False, soft_wrap=True)
     reading = reading_report(options.reading)
     rows = load_spec(
         options.name, offline=options.offline or None, reading=reading, options=options.reading
@@ -149,21 +175,6 @@ def show(options: ShowOptions) -> None:
         console.print(f"\n{row.id} {row.dialogue.lang} {labels}")
         for turn in row.dialogue.turns:
             console.print(f"  {turn.role}: {turn.content}", highlight=False)
-
-
-def _local_file(part: SourceFile) -> str:
-    """The part's file on this machine, and whether its checksum is the expected one."""
-    from medal_judges.data_prep.sources.registry import find_local
-    from medal_judges.data_prep.sources.source import sha256
-
-    path = find_local(part)
-    if path is None:
-        return "not on this machine"
-    expected = part.line_sha256 if path.name == part.line_file else part.sha256
-    if expected is None:
-        return f"{path} (no checksum known)"
-    equal = sha256(path) == expected
-    return f"{path} ({'checksum correct' if equal else 'NOT the expected file: other checksum'})"
 
 
 def _forms_line(forms: Mapping[str, int]) -> str:
@@ -215,10 +226,7 @@ def audit_source(options: ReadSourceOptions) -> None:
         counts = str(one.dialogues), str(one.turns), f"{hits} of {edges}"
         table.add_row(lang, *counts, f"{expected:.0f}", verdict)
     console.print(table)
-    console.print(
-        "clipped: turns that end in a letter rarely end in u, s, e or r, because MEDAL's code "
-        "calls strip('user: '). Expected minus actual edges estimates how many lost letters."
-    )
+    console.print("clipped: turns have lost a last letter u, s, e or r (strip('user: '))")
     table = Table("finding", "rows")
     table.add_column("examples", overflow="fold")
     for problem, ids in sorted(problems.items(), key=lambda found: -len(found[1])):
@@ -295,3 +303,56 @@ def stats(options: StatsOptions) -> None:
     print_report(figures)
     reading.show()
     typer.echo(f"wrote {write_report(figures, options.out)}")
+
+
+@app.command(example="medal data seeds --n 50 --lang en --lang de --out contexts.jsonl")
+@writes("scenes", "personas")
+@from_options
+def seeds(options: SeedsOptions) -> None:
+    """Draw scenes, personas, genders and feelings for simulated users, the same in all languages.
+
+    More contexts of the same seed begin with the same ones.
+    """
+    require_other_file(options.out, [options.scenes, options.personas])
+    settings = options.model_dump(include={"n", "scenes", "personas"})
+    settings["critic"] = None if options.critic == "no" else options.critic
+    config = build_config(SeedsConfig, settings, where="medal data seeds")
+    languages = list(dict.fromkeys(options.lang or _SIX))
+    for code in languages:
+        language(code)  # an unknown one is refused before anything is drawn
+    draws = draws_for(config, options.seed)
+    contexts = in_languages(draws, languages, options.seed)
+    write_records(options.out, contexts)
+    typer.echo(f"{len(contexts)} contexts written to {options.out}")
+
+
+@app.command(example="medal data followups --config embedded --out pool.yaml")
+@writes("config")
+@from_options
+def followups(options: FollowUpsOptions) -> None:
+    """Have language models propose follow-ups (DIET's meta-prompt); read the file before use.
+
+    Settings to change are for example llms=[ORG/NAME] and signs=[negative,positive]. The same
+    command resumes after a stop.
+    """
+    from medal_judges.data_prep.followups import PoolGeneration, propose_pool
+    from medal_judges.data_prep.jobs import beside
+
+    out = options.out
+    config = load_config(
+        PoolGeneration, options.config, options.overrides, folder="followup_generation"
+    )
+    if out.exists():
+        raise MedalError(f"{out} exists already", hint="give another --out: pools are reviewed")
+    pool = propose_pool(out.stem, config, out)
+    if pool is None:
+        raise MedalError(
+            "no answer held a list of utterances",
+            hint="a larger model, more samples, or a lower temperature",
+        )
+    record = pool.model_dump(exclude_defaults=True, mode="json")
+    atomic_write(out, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=100))
+    beside(out, "answers").unlink(missing_ok=True)
+    typer.echo(
+        f"{len(pool.follow_ups)} follow-ups in {out}: read it and remove what no user would say"
+    )

@@ -21,8 +21,6 @@ _OVERRIDES: tuple[str, ...] = option(
 
 
 class JobOptions(Config):
-    """Options of commands that run jobs on one language model."""
-
     overwrite: bool = option(False, help="Start again from the beginning; replaces OUT.")
     dry_run: bool = option(
         False, help="Estimate requests, tokens and maximum cost without sending anything."
@@ -39,8 +37,6 @@ class TranslateOptions(JobOptions):
     config: str = option(
         "native/translate", help="YAML file, or the name of one in configs/native/."
     )
-    chatbot: str | None = option(None, help="Only dialogues of this chatbot.")
-    user: str | None = option(None, help="Only dialogues of this user model.")
 
 
 class CompareOptions(JobOptions):
@@ -85,16 +81,11 @@ def translate(options: TranslateOptions) -> None:
             typer.echo(f"the languages of the translations are NOT checked: {error}", err=True)
     skipped, translations = 0, []
     for row in labelled_of(options.source, options.reading, reading):
-        models = row.dialogue.models
-        if options.chatbot not in (None, row.dialogue.chatbot):
-            continue
-        if options.user not in (None, models.get("user")):
-            continue
         skipped += row.dialogue.lang != "en"
         if row.dialogue.lang == "en":
             translations += [Translation(row, lang, check) for lang in to]
     if options.dry_run:
-        typer.echo(runner.estimate(translations, len(translations)).text())
+        typer.echo(runner.estimate(translations, len(translations)))
         return
     with only_run(out), ProgressBar("translating", len(translations)) as bar:
         failures = run(runner, translations, out, overwrite=options.overwrite, progress=bar.update)
@@ -136,7 +127,7 @@ def compare_native(options: CompareOptions) -> None:
     reading.show()
     runner, questions = comparer(config, max_cost=options.max_cost), pair_questions(config, pairs)
     if options.dry_run:
-        typer.echo(runner.estimate(questions, len(pairs)).text())
+        typer.echo(runner.estimate(questions, len(pairs)))
         return
     with only_run(out), ProgressBar("comparing", len(questions), unit="answers") as bar:
         verdicts = compare(runner, questions, out, overwrite=options.overwrite, progress=bar.update)

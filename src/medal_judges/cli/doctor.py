@@ -18,8 +18,6 @@ from medal_judges.shipped import judge_file
 
 
 class DoctorOptions(Config):
-    """The options of ``medal doctor``."""
-
     words: tuple[str, ...] = option(
         (),
         argument=True,

@@ -12,7 +12,7 @@ from medal_judges.config import Config, option
 from medal_judges.data_prep.labelling.labels import require_labellable
 from medal_judges.data_prep.labelling.run import label_file, share_limiter
 from medal_judges.errors import ConfigError
-from medal_judges.inference.dry_run import counting_model, dry_run
+from medal_judges.inference.dry_run import dry_run
 from medal_judges.inference.judge_choice import cached_answers, choose_judge
 from medal_judges.reading.dialogues import dialogues_of, labelled_of
 from medal_judges.reading.options import ReadOptionsWithoutLabels
@@ -93,17 +93,11 @@ def label(options: LabelOptions) -> None:
     if len(judges) > 1 and options.max_cost is not None:
         share_limiter(judges)
     if options.dry_run:
-        costs: list[float | None] = []
-        for judge, what in zip(judges, ("labels", "check of users"), strict=False):
-            if counting_model(judge) is None:
-                typer.echo(f"{what}: by a judge that uses no language model")
-                continue
-            counted = dry_run(dialogues_of(file, options.reading, ReadingReport()), judge)
-            costs.append(counted.estimate.money)
-            typer.echo(f"{what}: {counted.text()}")
-        known = [cost for cost in costs if cost is not None]
-        if len(known) == len(costs) > 1:  # a sum that leaves one out would be no bound
-            typer.echo(f"together at most ${sum(known):.4f}, if no user is malformed")
+        for choice, judge, what in zip(choices, judges, ("labels", "check of users"), strict=False):
+            found = "by a judge that uses no language model"
+            if choice.speaks:
+                found = dry_run(dialogues_of(file, options.reading, ReadingReport()), judge)
+            typer.echo(f"{what}: {found}")
         return
     assert out is not None
     with only_run(out, folder=True):

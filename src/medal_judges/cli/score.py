@@ -19,7 +19,6 @@ from medal_judges.inference.scoring import (
     MIN_COVERAGE,
     ScoreOptions,
     ScoreReport,
-    score_arriving,
     score_to_file,
 )
 from medal_judges.reading.dialogues import dialogues_of
@@ -28,12 +27,10 @@ from medal_judges.reading.report import list_beside, reading_report
 from medal_judges.report.console import wide_console
 from medal_judges.report.progress import ProgressBar
 from medal_judges.storage.files import only_run, require_other_file
-from medal_judges.storage.jsonl import STDIN, to_line
+from medal_judges.storage.jsonl import to_line
 
 
 class ScoreCommand(Config):
-    """The options of ``medal score``."""
-
     file: str = option(argument=True, help="Chats: a file of any form, hf:NAME:SPLIT, or -.")
     judge: JudgeOptions = JudgeOptions()
     out: str = option(
@@ -76,15 +73,12 @@ def score(options: ScoreCommand) -> None:
         reading = reading_report(options.reading, listed, [file])
         dialogues = dialogues_of(file, options.reading, reading)
         if options.dry_run:
-            typer.echo(dry_run(dialogues, judge, options.scoring).text())
+            typer.echo(dry_run(dialogues, judge, options.scoring))
             reading.show(always=True)
             return
         if out == "-":
             report, start = ScoreReport(), time.perf_counter()
-            # Who pipes line by line waits for each answer; several processes need whole windows.
-            at_once = file == STDIN and not judge.resumes_windows
-            judged = score_arriving if at_once else ScoreOptions.score
-            for judgement in judged(options.scoring, judge, dialogues):
+            for judgement in options.scoring.score(judge, dialogues):
                 typer.echo(to_line(judgement).encode(), nl=False)  # UTF-8 on every console
                 report.add(judgement)
             report.seconds = time.perf_counter() - start

@@ -25,8 +25,6 @@ class _ServedJudge(JudgeOptions):
 
 
 class ServeOptions(Config):
-    """The options of ``medal serve``."""
-
     judge: _ServedJudge = _ServedJudge()
     host: str = option(
         "127.0.0.1", help="Address; others than loopback need a token in MEDAL_JUDGES_TOKEN."

@@ -12,7 +12,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from medal_judges.errors import ConfigError, RecordError
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.inference.serving.client import AsyncClient, Client, ServiceError
 from medal_judges.models.base.judge import Judge
@@ -80,15 +79,6 @@ def test_dimensions_of_different_requests_do_not_mix(served: Served, judge: Judg
             own = judge.score(TALKS[number : number + 1], dimensions=asked[number])
             assert_same(judged, list(own))
             assert list(judged[0].scores) == (asked[number] or [d.name for d in judge.dimensions])
-
-
-def test_equal_ids_of_several_clients_do_not_cross(served: Served, judge: Judge) -> None:
-    talks = [talk(n, id="1", turns=2 + n % 5) for n in range(30)]
-    with Client(served.address) as client, ThreadPoolExecutor(15) as pool:
-        got = list(pool.map(lambda one: next(client.score([one])), talks))
-        (first, second) = client.score(talks[:2])
-    assert_same(got, [next(judge.score([one])) for one in talks])
-    assert_same([first, second], got[:2])
 
 
 def test_messages_and_lines_score_the_same(served: Served) -> None:
@@ -189,21 +179,9 @@ def test_every_bad_row_of_a_request_is_named_and_none_is_scored(served: Served) 
     ]
 
 
-def test_the_client_names_text_that_cannot_be_sent(served: Served) -> None:
-    broken = Dialogue("broken", (Turn("assistant", "\ud800"),))
-    with Client(served.address) as client, pytest.raises(RecordError, match="surrogate"):
-        list(client.score([broken]))
-
-
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"id": NaN}', b"[" * 5000, b"1" * 5000])
 def test_what_is_no_json_is_400(served: Served, body: bytes) -> None:
     headers = {"Content-Type": "application/json"}
     answer = httpx.post(f"{served.address}/score", content=body, headers=headers)
     assert answer.status_code == 400, answer.text
     assert answer.json()["error"]
-
-
-@pytest.mark.parametrize("address", ["localhost:8000", "127.0.0.1", "", "ftp://a", "http://"])
-def test_an_address_that_no_request_can_reach_is_refused_at_once(address: str) -> None:
-    with pytest.raises(ConfigError, match="no address of a server"):
-        Client(address)

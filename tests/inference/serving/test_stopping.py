@@ -67,16 +67,6 @@ def test_what_is_not_finished_in_time_is_told_503(slow: Callable[..., Served]) -
     assert "stopped" in answer.json()["error"]
 
 
-@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
-def test_an_idle_server_stops_at_once(start: Start, kind: int) -> None:
-    served = start("length")
-    with Client(served.address) as client:  # a connection that stays open
-        list(client.score([talk(1)]))
-        begin = time.monotonic()
-        assert served.stop(kind) == 0
-    assert time.monotonic() - begin < 10
-
-
 def test_a_taken_port_is_said(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
     served = start("length")
     with pytest.raises(AssertionError, match=f"cannot listen on 127.0.0.1:{served.port}"):

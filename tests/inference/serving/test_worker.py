@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Sequence
 
 import pytest
@@ -65,27 +63,6 @@ def test_every_waiting_request_has_its_part_of_a_window() -> None:
     assert queue.load()[0] == 1000 - 18
 
 
-def test_a_window_keeps_to_its_tokens_and_nothing_is_left_behind() -> None:
-    long, short = job(1, turns=400), job(6, turns=2)
-    queue = FairQueue(rows=100, budget=long.sizes[0])
-    queue.put(short)
-    queue.put(long)
-    first, second = queue.take(0), queue.take(0)
-    assert shares(first, long, short) == [0, 6] and shares(second, long, short) == [1, 0]
-    huge = job(1, turns=2000)  # beyond the budget: alone, but scored
-    queue.put(huge)
-    assert shares(queue.take(0), huge) == [1] and queue.load() == (0, 0)
-
-
-def test_requests_that_ask_for_something_else_take_turns() -> None:
-    queue = FairQueue(rows=4, budget=10**6)
-    one, other = job(12), job(12, ScoreOptions(level="turn"))
-    queue.put(one)
-    queue.put(other)
-    got = [shares(queue.take(0), one, other) for _ in range(6)]
-    assert got == [[4, 0], [0, 4]] * 3
-
-
 def test_a_cancelled_request_is_scored_no_further_and_a_closed_queue_takes_none() -> None:
     queue = FairQueue(rows=4, budget=10**6)
     gone, there = job(12), job(2)
@@ -95,16 +72,6 @@ def test_a_cancelled_request_is_scored_no_further_and_a_closed_queue_takes_none(
     queue.cancel(gone)
     assert queue.load()[0] == 0 and queue.close() == []
     assert not queue.put(job(1)) and queue.take(0) == []
-
-
-def test_an_idle_queue_waits_a_moment_for_others_to_join() -> None:
-    queue = FairQueue(rows=2, budget=10**6)
-    jobs = [job(1), job(1)]
-    threading.Timer(0.05, lambda: queue.put(jobs[0])).start()
-    threading.Timer(0.15, lambda: queue.put(jobs[1])).start()
-    begin = time.monotonic()
-    assert shares(queue.take(5.0), *jobs) == [1, 1]
-    assert time.monotonic() - begin < 4  # a full window waits no longer
 
 
 @pytest.mark.parametrize(

@@ -223,9 +223,3 @@ def test_several_dimensions_in_one_answer() -> None:
         "overall": None,
     }
     assert set(several("1\n0\n2").values()) == {None}
-
-
-def test_keys_that_are_absent_leave_the_others_scored() -> None:
-    found = read_answers(Completion('{"unsafe": {"label": 1}}'), SEVERAL, LABELS)
-    assert found["unsafe"].value == 1
-    assert found["overall"].reason == "no key 'overall_quality_rating' in the JSON answer"

@@ -6,10 +6,9 @@ import pytest
 
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.llm.local.model import LocalModel
-from medal_judges.models.prompted.base import BasePromptedJudge
 from medal_judges.models.prompted.builder import PromptBuilder, PromptView
-from medal_judges.models.prompted.geval import GEvalJudge
-from medal_judges.models.prompted.gptscore import GPTScoreJudge
+from medal_judges.models.prompted.geval import GEvalJudge, GPTScoreJudge
+from medal_judges.models.prompted.judge import BasePromptedJudge
 from medal_judges.models.prompted.prompt import load_prompt, resolve
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import load_rubric

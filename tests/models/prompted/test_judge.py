@@ -236,32 +236,6 @@ def test_a_shortened_turn_stands_in_the_prompt_and_a_cut_one_leaves_the_row_unsc
     assert "could not be shortened" in (refused.failure or "") and len(cut.asked) == 1
 
 
-def test_another_model_may_shorten() -> None:
-    turns = (*LAKE.turns, Turn("assistant", "The island has goats. " * 12))
-    long = Dialogue("long", turns, lang="en")
-    settings = {"context": "summary_50", "summary_from": 30, "summary_dialogue": 40}
-    llm, shortener = Scripted(["70"]), Scripted(["Goats live there."])
-    own = judge("meep", llm, summary_llm=shortener, **settings)
-    judgement = next(own.score([long]))
-    assert len(llm.asked) == len(shortener.asked) == 1
-    assert "<assistant>Goats live there.</assistant>\n" in llm.asked[0].messages[-1].content
-    assert judgement.usage["money"] == 1.0 and judgement.scores == {"engagingness": 70}
-    shortener.name = "another"
-    assert judge("meep", llm, summary_llm=shortener, **settings).signature() != (
-        judge("meep", llm, **settings).signature()
-    )
-
-
-def test_a_share_of_the_dialogue_is_shown_with_a_gap() -> None:
-    turns = tuple(Turn("assistant" if i % 2 else "user", f"turn {i}") for i in range(10))
-    llm = Scripted(["70"])
-    shares = judge("meep", llm, context="first_20_last_20")
-    judgement = next(shares.score([Dialogue("d", turns, lang="en")]))
-    shown = llm.asked[0].messages[-1].content
-    assert "turn 1</assistant>\n[...]\n<user>turn 8" in shown and "turn 5" not in shown
-    assert judgement.left_out_turns == 6 and judgement.truncated_turns == 0
-
-
 def test_settings_that_do_not_fit_say_so() -> None:
     llm = Scripted(["70"])
     for changes, told in [

@@ -57,13 +57,6 @@ def test_a_language_keeps_its_variant() -> None:
     assert hd.aspects["engagingness"].scale == (1, 3) and hd.user == "用户"
 
 
-def test_the_hash_follows_what_can_be_said() -> None:
-    assert resolve(MEEP).hash == resolve(MEEP, variant="meep_sa").hash
-    hashes = {resolve(MEEP, variant=v).hash for v in MEEP.variants}
-    assert len(hashes) == len(MEEP.variants)
-    assert prompt().variants == {} and resolve(prompt()).hash != resolve(prompt(user="You")).hash
-
-
 def test_what_is_filled_in_is_not_filled_again() -> None:
     builder = PromptBuilder(resolve(MEEP), load_rubric("engagingness"), "expert")
     system, user = builder.messages(builder.questions[0], PromptView(list(TURNS)))

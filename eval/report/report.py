@@ -23,7 +23,7 @@ from medal_judges.report.progress import ProgressBar
 from medal_judges.storage.jsonl import STDIN
 from medal_judges.storage.judgements import read_frame, read_judgements
 
-_MOST = 12  # groups in the terminal
+_MOST, _NAME = 12, 32  # groups in the terminal, characters of their names
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,11 @@ def print_report(report: Report) -> None:
         tables = [summary_table(scores, figures)]
         for column, groups in figures.groups.items():
             table = group_table(scores, figures, column, groups[:_MOST])
+            names = [str(row[0]) for row in table.rows]
+            names = [name if len(name) <= _NAME else f"{name[: _NAME - 1]}…" for name in names]
+            rows = [(name, *row[1:]) for name, row in zip(names, table.rows, strict=True)]
             more = f" ({_MOST} of {len(groups)})" if len(groups) > _MOST else ""
-            tables.append(replace(table, title=table.title + more, note=""))
+            tables.append(replace(table, title=table.title + more, rows=rows, note=""))
         print_tables(tables)
         for tone, text in findings(scores, figures):
             show({"worse": "▼ ", "better": "▲ ", "note": "· "}[tone] + text)

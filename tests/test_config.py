@@ -87,14 +87,6 @@ def test_a_file_that_is_no_config(content: bytes, words: str, tmp_path: Path) ->
         read_yaml(path)
 
 
-def test_shipped_configs_go_by_name_and_a_wrong_name_lists_them() -> None:
-    assert read_yaml("rubrics/medal") == read_yaml("configs/rubrics/medal.yaml")
-    with pytest.raises(ConfigError, match=r"shipped in configs/rubrics: .*medal"):
-        read_yaml("rubrics/nothing")
-    with pytest.raises(ConfigError, match="no config file"):
-        read_yaml("nowhere/at/all.yaml")
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -51,14 +49,3 @@ def test_nothing_that_is_there_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert CliRunner().invoke(app, ["init", str(tmp_path / "empty")]).exit_code == 0
     assert (tmp_path / "empty" / "train.yaml").is_file()
-
-
-@pytest.mark.slow
-def test_its_makefile_trains_benchmarks_and_compares(tmp_path: Path) -> None:
-    assert CliRunner().invoke(app, ["init", str(tmp_path / "mine")]).exit_code == 0
-    command = ["make", f"MEDAL={sys.executable} -m medal_judges", "all"]
-    done = subprocess.run(command, cwd=tmp_path / "mine", capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    for made in ("judge/config.json", "benchmark/report.html", "report/report.html"):
-        assert (tmp_path / "mine" / made).is_file()
-    assert (tmp_path / "mine" / "compared" / "compare.html").is_file()

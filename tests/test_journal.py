@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from medal_judges.errors import DataError
 from medal_judges.storage.files import atomic_path, atomic_write
 from medal_judges.storage.journal import Journal
 
@@ -35,21 +34,6 @@ def test_what_a_kill_left_of_a_line_is_dropped_at_every_byte(tmp_path: Path, nam
         assert kept == ["d0", "d1", "d2", "d3"][: len(kept)]
         cut.append([{"id": "new"}])
         assert ids(cut) == [*kept, "new"]
-
-
-def test_the_last_line_of_a_key_counts(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "journal.jsonl")
-    journal.append([{"id": "a", "n": 1}, {"id": "b", "n": 2}])
-    journal.append([{"id": "a", "n": 3}])
-    latest = journal.by_key(dict, lambda record: record["id"])  # type: ignore[arg-type]
-    assert {key: record["n"] for key, record in latest.items()} == {"a": 3, "b": 2}
-
-
-def test_a_line_in_the_middle_that_is_no_record_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    path.write_text('{"id": 1}\n{"id": \n{"id": 3}\n')
-    with pytest.raises(DataError, match=f"{path}:2"):
-        ids(Journal(path))
 
 
 def test_a_write_that_fails_leaves_no_part_of_a_line(

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,20 +63,6 @@ def test_real_logs_load_and_come_back_the_same(name: str, ending: str, tmp_path:
     wanted = ODD[name].get("dialogue")
     if wanted is not None:
         assert [t.content for t in found.turns] == [t["content"] for t in wanted]
-
-
-def test_standard_input_is_read_as_a_file_is() -> None:
-    code = (
-        "from medal_judges import read_dialogues\n"
-        "print([d.turns[1].content for d in read_dialogues('-')])"
-    )
-    given = f"\ufeff{line(dialogue=talk('a', 'né'))}\r\n".encode()
-    # LC_ALL=C: the text is UTF-8 whatever the terminal's language is
-    done = subprocess.run(
-        [sys.executable, "-c", code], input=given, capture_output=True, check=True,
-        env={"LC_ALL": "C", "PYTHONIOENCODING": "utf-8"},
-    )  # fmt: skip
-    assert done.stdout.decode().strip() == "['né']"
 
 
 HUGE = "9" * 5000
@@ -149,14 +132,6 @@ def test_one_judgement_for_an_id_and_turn(tmp_path: Path) -> None:
         list(read_judgements(path))
 
 
-def test_reading_streams(tmp_path: Path) -> None:
-    path = write(tmp_path / "in.jsonl", line("a"), line("b"), "{")
-    rows = read_dialogues(path)
-    assert [next(rows).id, next(rows).id] == ["a", "b"]  # the broken third line is not seen yet
-    with pytest.raises(DataError):
-        next(rows)
-
-
 def zipped_lines(count: int = 2000) -> bytes:
     rows = (line(str(n), meta={"n": n * n * 7919 % 100_003}) for n in range(count))
     return gzip.compress("".join(row + "\n" for row in rows).encode(), mtime=0)
@@ -183,15 +158,6 @@ def test_a_damaged_gzip_file_is_an_error_even_when_skipping(
     with pytest.raises(DataError, match=rf"in\.jsonl\.gz:\d+: {problem}"):
         for _ in read_dialogues(path, reading=reading):
             pass
-
-
-def test_garbled_blocks_are_no_escaping_zlib_error(tmp_path: Path) -> None:
-    head, body = zipped_lines()[:10], b"\x07" + bytes(100)  # block type 3 does not exist
-    with pytest.raises(zlib.error):
-        gzip.decompress(head + body)
-    (tmp_path / "in.jsonl.gz").write_bytes(head + body)
-    with pytest.raises(DataError, match="cannot read on"):
-        list(read_dialogues(tmp_path / "in.jsonl.gz"))
 
 
 @pytest.mark.parametrize("name", ["none.jsonl", "none.jsonl.gz", ""])

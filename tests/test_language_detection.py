@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 from medal_judges import Dialogue, Judge, Turn, read_dialogues, read_judgements
 from medal_judges.cli import app
 from medal_judges.errors import MedalError, MissingExtraError
-from medal_judges.models.base.judged_languages import is_outside
 from medal_judges.reading.language_detection import detected_language
 from medal_judges.records.languages import language_code
 
@@ -85,11 +84,6 @@ def test_human_chats_in_ten_languages(name: str) -> None:
 )
 def test_codes_in_all_their_spellings(value: object, code: str) -> None:
     assert language_code(value) == code
-
-
-def test_a_script_is_no_language_of_its_own() -> None:
-    assert not is_outside("zh-hant", ("zh", "en")) and is_outside("de", ("zh", "en"))
-    assert not is_outside("und", ("zh",)) and not is_outside("zh", ("zh-hant",))
 
 
 def write_judge(folder: Path, languages: str) -> Path:

@@ -133,17 +133,6 @@ def test_no_command_writes_where_another_run_does(command: str, tmp_path: Path) 
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.jsonl"]  # no lock, no folder
 
 
-def test_a_report_never_takes_the_place_of_what_it_reads(tmp_path: Path) -> None:
-    """Whatever a command calls its files: here the input has the name of one of them."""
-    for command, name in (("agreement", "agreement.json"), ("stats", "stats.html")):
-        source = dialogues(tmp_path, "in.jsonl").rename(tmp_path / name)
-        before = source.read_bytes()
-        asked = [a.replace("IN", str(source)) for a in COMMANDS[command]]
-        done = medal(*[a.replace("OUT", str(tmp_path)) for a in asked])
-        assert done.exit_code != 0, done.output
-        assert source.read_bytes() == before
-
-
 WITHOUT = """
 import sys
 sys.modules["fcntl"] = None  # as on Windows

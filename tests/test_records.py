@@ -9,7 +9,7 @@ import pytest
 
 from medal_judges.errors import ConfigError, RecordError
 from medal_judges.records.dialogue import Dialogue, Turn, parse_dialogue
-from medal_judges.records.dimension import Dimension, load_rubric
+from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import (
     Contributions,
     Judgement,
@@ -157,15 +157,6 @@ def test_a_labelled_dialogue_comes_back_from_its_line() -> None:
     assert parse_labelled(json.loads(json.dumps(row.to_record()))) == row
 
 
-def test_what_a_labelled_line_may_leave_out() -> None:
-    row = parse_labelled({"id": 5, "turns": TURNS, "labels": {"overall": 0}, "group": 0})
-    assert row.labels == {"overall": (0.0,)}  # a bare number is one annotator, and 0 a number
-    assert (row.id, row.group, row.split, row.level, row.turn) == ("5", "0", None, "dialogue", None)
-    assert row.rating("unsafe") is None  # absent is missing, not 0
-    bare = parse_labelled({"id": "b", "dialogue": TURNS})
-    assert bare.labels == {} and bare.group == "b" and list(bare.ratings()) == []
-
-
 @pytest.mark.parametrize(
     ("values", "average"),
     [
@@ -219,12 +210,3 @@ def test_dimensions_check_their_scale() -> None:
     overall = Dimension("overall", "ordinal", 1, 5)
     assert overall.levels == (1, 2, 3, 4, 5)
     assert overall.from_unit(overall.to_unit(2.5)) == 2.5
-
-
-def test_the_eight_issues_of_medal() -> None:
-    names = {d.name for d in load_rubric("medal") if d.is_issue and d.name != "other"}
-    assert names == {
-        "uninterpretable", "unsafe", "lacks_empathy", "lacks_commonsense", "repetitive",
-        "incoherent", "irrelevant", "nonfactual",
-    }  # fmt: skip
-    assert {d.name for d in load_rubric("medal")} - names == {"other", "overall"}

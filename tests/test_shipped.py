@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-import shutil
 import socket
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,6 @@ from medal_judges.config import config_text, load_config
 from medal_judges.data_prep.generation.config import GenerateConfig
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.eval.benchmark.config import BenchmarkConfig
-from medal_judges.shipped import shipped_names
 from medal_judges.training.config import TrainConfig
 
 LINE = {"id": "a", "dialogue": [{"role": "user", "content": "x"}]}
@@ -80,23 +77,6 @@ def test_a_path_or_a_single_word_never_goes_to_the_hub(
     assert "did you mean" not in str(caught.value) or "did you mean" in " ".join(words)
 
 
-def test_a_judge_folder_here_comes_before_the_shipped_one_and_that_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    Judge.from_pretrained("repetition").save_pretrained(tmp_path / "length")
-    monkeypatch.chdir(tmp_path)
-    with caplog.at_level(logging.WARNING):
-        here = Judge.from_pretrained("length")
-    assert (
-        "using the judge saved in the folder length/, not configs/judges/length.yaml" in caplog.text
-    )
-    shipped = Judge.from_pretrained("judges/length")  # the longer name is the shipped one's alone
-    assert here.signature() != shipped.signature()
-    shutil.rmtree(tmp_path / "length")
-    (tmp_path / "length").mkdir()  # a folder that holds no judge hides nothing
-    assert Judge.from_pretrained("length").signature() == shipped.signature()
-
-
 @pytest.mark.parametrize(
     ("kind", "folder", "name"),
     [
@@ -111,16 +91,6 @@ def test_configs_by_short_and_long_names(kind: Any, folder: str, name: str) -> N
     assert all(one == loaded[0] for one in loaded)
     with pytest.raises(ConfigError, match=f"did you mean '{name}'"):
         load_config(kind, f"{name}x", folder=folder)
-
-
-def test_the_lists_name_all_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
-    listed = medal("judges").output
-    assert all(f"{name} " in listed for name in shipped_names("judges"))
-    assert "prompted" in listed and "Baseline: longer answers are better." in listed
-    listed = medal("configs").output
-    for folder in ("train", "benchmark", "generate", "native", "rubrics", "prompts", "deepspeed"):
-        assert all(f"{name} " in listed for name in shipped_names(folder))
 
 
 def test_a_shipped_config_is_shown_and_copied(

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from .browser import CONTRAST, DESKTOP, PHONE, Browser
-from .doc_tables import DATA, TABLES, pages, rendered, tables_of
+from .doc_tables import pages, rendered
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -35,20 +35,6 @@ def test_every_table_is_what_the_files_say() -> None:
     for page in told:
         text = page.read_text(encoding="utf-8")
         assert rendered(text) == text, f"{page}: make tables"
-
-
-def test_every_file_of_figures_is_shown() -> None:
-    shown = {name for page in pages() for name in re.findall(r"table: (\w+) -->", page.read_text())}
-    read = {"overall", "boxed_aims", "fed_languages"}  # by the functions of TABLES
-    assert {path.stem for path in DATA.glob("*.csv")} - read == (shown - set(TABLES)) | {"settings"}
-
-
-def test_tables_are_read_with_their_captions() -> None:
-    text = "**one**: 2 rows\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\ntext\n\n| c |\n| --- |\n| 3 |\n"
-    assert list(tables_of(text)) == [
-        ("one: 2 rows", [["a", "b"], ["1", "2"]]),
-        ("", [["c"], ["3"]]),
-    ]
 
 
 def test_every_page_is_in_the_navigation() -> None:

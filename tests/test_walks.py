@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -78,17 +75,3 @@ def test_readme_has_no_command_that_is_not_run() -> None:
     assert {"medal score", "medal report", "medal compare"} <= set(
         re.findall(r"^medal \w+", run_here, re.MULTILINE)
     )
-
-
-@pytest.mark.slow
-def test_make_quickstart_ends_with_its_page(tmp_path: Path) -> None:
-    """In a folder of its own, with the packages of this environment instead of a fresh one."""
-    shutil.copy(ROOT / "Makefile", tmp_path)
-    (tmp_path / "configs").symlink_to(ROOT / "configs")
-    here = Path(sys.executable).parent
-    installed = "--assume-old=.venv/.quickstart"
-    command = ["make", "quickstart", f"BIN={here}", installed]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    page = tmp_path / "runs" / "quickstart" / "report.html"
-    assert "Injected issues" in page.read_text(encoding="utf-8")

@@ -16,18 +16,18 @@ class RidgeGrid(Config):
     """What is tried for each ridge dimension: the penalty, and how large an embedding column (of
     unit deviation) stands beside a feature column; 0 leaves embeddings out."""
 
-    alphas: tuple[float, ...] = Field((1.0, 10.0, 100.0, 1e3, 1e4, 1e5), min_length=1)
-    shares: tuple[float, ...] = Field((0.0, 0.1, 0.3, 1.0), min_length=1)
+    alphas: tuple[float, ...] = Field(default=(1.0, 10.0, 100.0, 1e3, 1e4, 1e5), min_length=1)
+    shares: tuple[float, ...] = Field(default=(0.0, 0.1, 0.3, 1.0), min_length=1)
 
 
 class MlpGrid(Config):
     """What is tried for each MLP dimension (scikit-learn's names: ``alpha`` is the L2 penalty,
     ``epochs`` is max_iter). The first of each stands in the search of the class range."""
 
-    hidden: tuple[tuple[int, ...], ...] = Field(((64,), (16,), (64, 32)), min_length=1)
-    alpha: tuple[float, ...] = Field((1.0, 0.01, 10.0), min_length=1)
-    epochs: tuple[int, ...] = Field((100, 30), min_length=1)
-    learning_rate: tuple[float, ...] = Field((1e-3,), min_length=1)
+    hidden: tuple[tuple[int, ...], ...] = Field(default=((64,), (16,), (64, 32)), min_length=1)
+    alpha: tuple[float, ...] = Field(default=(1.0, 0.01, 10.0), min_length=1)
+    epochs: tuple[int, ...] = Field(default=(100, 30), min_length=1)
+    learning_rate: tuple[float, ...] = Field(default=(1e-3,), min_length=1)
 
 
 class EmbeddingConfig(Config):
@@ -53,7 +53,9 @@ class EmbeddingConfig(Config):
     features: TurnFeatures = USUAL_FEATURES
     head: EmbeddingHead = "ridge"
     heads: dict[str, EmbeddingHead] = Field(default_factory=dict)
-    class_ranges: tuple[Annotated[int, Field(ge=1)], ...] = Field((8, 2, 4, 6, 10), min_length=1)
+    class_ranges: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        default=(8, 2, 4, 6, 10), min_length=1
+    )
     decode: Literal["expected", "argmax"] = "expected"
     ridge: RidgeGrid = Field(default_factory=RidgeGrid)
     mlp: MlpGrid = Field(default_factory=MlpGrid)

@@ -71,6 +71,17 @@ def test_a_reader_that_leaves_is_no_error(chats: Path) -> None:
 
 
 @pytest.mark.slow
+def test_32_file_handles_are_enough(chats: Path) -> None:
+    done = subprocess.run(
+        [*MEDAL, str(chats), "--judge", "length", "--out", str(chats.with_name("scores.jsonl"))],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (FEW, FEW)),
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("megabytes", [200, 300, 500, 700, 900])
 def test_an_address_space_limit_is_a_message(chats: Path, megabytes: int) -> None:
     small = megabytes << 20  # libraries do not fit, then threads, then weights

@@ -111,12 +111,6 @@ def endless(out: Any, _: dict[str, str]) -> None:
         out.write(b" " * 65536)
 
 
-def endless_header(out: Any, _: dict[str, str]) -> None:
-    out.write(b"HTTP/1.1 200 OK\r\nX-A: ")
-    for _ in range(1000):
-        out.write(b"a" * 65536)
-
-
 def slow_header(out: Any, _: dict[str, str]) -> None:
     for byte in b"HTTP/1.1 200 OK\r\nX-A: " + b"a" * 1000:
         out.write(bytes([byte]))
@@ -140,13 +134,9 @@ BROKEN: dict[str, Answer] = {
     "half JSON": http(200, json.dumps(chat("4"))[:50]),
     "nothing": http(200, ""),
     "null": http(200, "null"),
-    "a list": http(200, "[]"),
-    "a number": http(200, "5"),
     "deep": http(200, "[" * 100_000),
     "no UTF-8": http(200, b'{"choices": "\xff\xfe"}'),
     "no choices": http(200, json.dumps({"id": "x", "choices": []})),
-    "choices null": http(200, json.dumps({"id": "x", "choices": None})),
-    "choices a dict": http(200, json.dumps({"choices": {"0": {}}})),
     "a message of text": http(200, json.dumps({"choices": [{"message": "4"}]})),
     "content a number": http(200, json.dumps(chat(4))),
     "content of parts": http(200, json.dumps(chat([{"type": "image"}]))),
@@ -156,21 +146,15 @@ BROKEN: dict[str, Answer] = {
     ),
     "an error inside": http(200, json.dumps({"error": {"message": f"quota of {KEY}"}})),
     "500": http(500, json.dumps({"error": {"message": f"bad {KEY}"}})),
-    "502 HTML": http(502, "<html>bad gateway</html>"),
     "503": http(503, ""),
-    "418": http(418, "teapot"),
     "reset in the body": reset_in_body,
     "endless": endless,
-    "endless header": endless_header,
     "slow header": slow_header,
     "silent": silent,
     "packed": http(200, BOMB, Content_Encoding="gzip"),
     "no HTTP": lambda out, _: out.write(b"SSH-2.0-OpenSSH\r\n"),
     "two lengths": lambda out, _: out.write(
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 9\r\n\r\n12345"
-    ),
-    "length of letters": lambda out, _: out.write(
-        b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n12345"
     ),
 }
 
@@ -192,12 +176,9 @@ WAITS = {
     "seconds": "1",
     "fraction": "0.2",
     "a date": "DATE",
-    "negative": "-5",
     "nothing": "",
     "words": "soon",
     "a past date": "Thu, 01 Jan 1970 00:00:00 GMT",
-    "no date": "Thu, 99 Foo 2026 99:99:99 GMT",
-    "nan": "nan",
 }
 
 

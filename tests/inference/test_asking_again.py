@@ -78,18 +78,6 @@ def test_rows_that_failed_in_an_outage_are_scored_again_and_nothing_else(
     assert (third.resumed, third.rescored) == (12 * turns, 0)
 
 
-def test_lasting_failures_are_scored_again_when_it_is_said(serve: Serve, tmp_path: Path) -> None:
-    file, out = write(tmp_path / "in.jsonl", 6), tmp_path / "out.jsonl"
-    first = score(file, out, judge_at(serve(fault="filter", times=-1, every=3)))
-    assert first.lasting > 0 and first.transient == 0
-    up = serve()
-    same = score(file, out, judge_at(up))
-    assert same.rescored == 0 and up.total("seen") == 0
-    assert "--retry-failed scores" in same.next_try
-    again = score(file, out, judge_at(up), retry_failed=True)
-    assert again.rescored == first.lasting and again.scored == again.total == 6
-
-
 def test_killed_while_asking_again_nothing_is_lost(serve: Serve, tmp_path: Path) -> None:
     file, out = write(tmp_path / "in.jsonl", 60), tmp_path / "out.jsonl"
     score(file, out, judge_at(serve(fault="500", times=-1, every=2)))
@@ -110,28 +98,6 @@ def test_killed_while_asking_again_nothing_is_lost(serve: Serve, tmp_path: Path)
     assert [j.id for j in read_judgements(out)] == [f"d{i}" for i in range(60)]
     assert all(j.scored for j in read_judgements(out)) and not beside.exists()
     assert "scored again)" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("judge", "settings"), [("dstc12_baseline", {"repeats": 3}), ("geval", {"samples": 3})]
-)
-def test_a_score_of_fewer_repeats_than_asked_is_not_taken_for_done(
-    serve: Serve, tmp_path: Path, judge: str, settings: dict[str, Any]
-) -> None:
-    dimensions = {"dimensions": ["overall"]} if judge == "geval" else {}
-    if judge == "geval":
-        settings = settings | {"method": "samples"}
-    file, out = write(tmp_path / "in.jsonl", 4), tmp_path / "out.jsonl"
-
-    def made(server: Any) -> Judge:
-        llm = {"model": "openai:tester", "base_url": f"{server.root}/v1", "attempts": 1}
-        llm |= {"cache": str(tmp_path / "kept"), "max_in_flight": 1, "longest_wait": 0.05}
-        return Judge.from_pretrained(f"judges/{judge}.yaml", llm=llm, **settings, **dimensions)
-
-    first = score(file, out, made(serve(fault="500", times=-1, every=2)))
-    assert first.scored > 0 and first.transient == 4  # one of three answers is missing in each
-    second = score(file, out, made(serve()))
-    assert (second.rescored, second.transient, second.scored) == (4, 0, 4)
 
 
 def test_predictions_of_a_benchmark_made_in_an_outage_are_completed(

@@ -52,20 +52,6 @@ def test_lines_left_out_are_uncovered_and_all_listed(tmp_path: Path, name: str) 
     assert medal(*asked, "--min-coverage", 0.9).exit_code == 0
 
 
-def test_a_run_that_was_stopped_counts_the_bad_lines_before_it(tmp_path: Path) -> None:
-    text = BAD + "\n" + lines(120, 1)
-    source, out = written(tmp_path, "in.jsonl", text), tmp_path / "out.jsonl"
-    asked = ("score", source, "--judge", JUDGE, "--out", out, "--min-coverage", 0)
-    assert medal(*asked).exit_code == 0
-    whole = out.read_text()
-    out.write_text("".join(whole.splitlines(keepends=True)[:50]) + '{"id": "d5')
-    done = medal(*asked)
-    assert done.exit_code == 0 and out.read_text() == whole
-    assert "119 judgements (50 resumed), coverage 98.3%" in done.stderr
-    listed = (tmp_path / "out.skipped.jsonl").read_text().splitlines()
-    assert [json.loads(line)["line"] for line in listed] == [1, 121]
-
-
 def test_nothing_but_bad_lines_is_no_success(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     done = medal("score", "-", "--judge", JUDGE, "--out", out, stdin=lines(300, 300))
@@ -83,13 +69,3 @@ def test_nothing_but_bad_lines_is_no_success(tmp_path: Path) -> None:
         assert isinstance(done.exception, CoverageError), (command, done.output)
         assert "all 30 rows are bad" in str(done.exception)
     assert len((tmp_path / "stats" / "skipped.jsonl").read_text().splitlines()) == 30
-
-
-def test_the_list_of_a_run_before_goes_and_no_input_is_taken_for_it(tmp_path: Path) -> None:
-    source, out = written(tmp_path, "in.jsonl", lines(60, 0)), tmp_path / "out.jsonl"
-    (tmp_path / "out.skipped.jsonl").write_text("{}\n")
-    assert medal("score", source, "--judge", JUDGE, "--out", out).exit_code == 0
-    assert not (tmp_path / "out.skipped.jsonl").exists()
-    listed = written(tmp_path, "more.skipped.jsonl", lines(60, 0))
-    done = medal("score", listed, "--judge", JUDGE, "--out", tmp_path / "more.jsonl")
-    assert "is the file that is read" in str(done.exception) and listed.stat().st_size

@@ -186,45 +186,6 @@ def test_a_killed_run_goes_on_and_nothing_is_answered_twice(
         assert (out / f"{name}.jsonl").read_bytes() == again
 
 
-@pytest.mark.parametrize("fault", ["500", "filter"])
-def test_verdicts_that_come_later_move_rows_and_labels_follow(
-    serve: Callable[..., Any], tmp_path: Path, fault: str
-) -> None:
-    # Of users nobody could check, some turn out to be malformed: their labels go, the rest stay.
-    rows = [row(f"r{n}", f"overall={1 + n % 5} role_confusion={int(n % 2)}") for n in range(9)]
-    file, out = write(tmp_path / "in.jsonl", rows), tmp_path / "out"
-    broken = serve(fault=fault, times=-1, every=2)
-    more = ["llm.attempts=1"] + ["--repeats", "2"] * (fault == "500")
-    medal(*words(file, out, broken, *more, "--min-coverage", "0"))
-    seen = [check.extra.get("user_check", {}) for check in rows_of(out, "labelled")]
-    assert any("failure" in check for check in seen) or rows_of(out, "unlabelled")
-    whole = tmp_path / "whole" / "out"
-    healthy = serve()
-    medal(*words(file, whole, healthy, *more))
-    told = medal(*words(file, out, healthy, *more, *(["--retry-failed"] * (fault == "filter"))))
-    assert told.exit_code == 0 and "5 labelled, 4 malformed" in told.output
-    for name in FILES:
-        assert (out / f"{name}.jsonl").read_bytes() == (whole / f"{name}.jsonl").read_bytes()
-
-
-def test_earlier_labels_are_kept_apart_or_refused(
-    serve: Callable[..., Any], tmp_path: Path
-) -> None:
-    said = {"labels": {"overall": [3, 4]}, "scales": {"overall": [1, 5]}, "aggregated": True}
-    said["annotators"] = ["ana", "ben"]
-    file, out = write(tmp_path / "in.jsonl", [row("a", **said), row("b")]), tmp_path / "out"
-    server = serve()
-    with pytest.raises(MedalError, match="1 of 2 rows have labels already") as refused:
-        medal(*words(file, out, server))
-    assert "--replace-labels" in str(refused.value) and server.total("answered") == 0
-    medal(*words(file, out, server, "--replace-labels"))
-    first = rows_of(out, "labelled")[0]
-    assert first.labels["overall"] == (5.0,) and not first.aggregated
-    (earlier,) = first.extra["earlier_labels"]
-    assert earlier["labels"] == {"overall": [3.0, 4.0]}
-    assert earlier["annotators"] == ["ana", "ben"] and "annotators" not in first.extra
-
-
 def test_what_cannot_be_labelled_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     turn = write(tmp_path / "turn.jsonl", [row("a", level="turn")])

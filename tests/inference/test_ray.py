@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,24 +59,6 @@ def test_what_cannot_run_on_a_cluster_says_why(chats: Path, tmp_path: Path) -> N
     assert "no Ray cluster at" in medal("--judge", "length", "--ray", "127.0.0.1:9")
     with pytest.raises(MedalError), opened(choose_judge("nowhere/judge"), workers=2):
         pass
-
-
-def test_a_killed_command_resumes_with_the_same_command(chats: Path, tmp_path: Path) -> None:
-    out, one = tmp_path / "s.jsonl", tmp_path / "one.jsonl"
-    options = ScoreOptions(level="turn")
-    score_to_file(read_dialogues(chats), Judge.from_pretrained("length"), one, options)
-    command = [sys.executable, "-m", "medal_judges", "score", str(chats), "--judge", "length"]
-    command += ["--level", "turn", "--workers", "2", "--out", str(out)]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    while not out.exists() or out.stat().st_size < one.stat().st_size / 2:
-        assert process.poll() is None
-        time.sleep(0.002)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert out.stat().st_size < one.stat().st_size
-    resumed = subprocess.run(command, capture_output=True, text=True)
-    assert resumed.returncode == 0 and "(0 resumed" not in resumed.stderr
-    assert out.read_bytes() == one.read_bytes()
 
 
 def test_a_killed_node_loses_no_row(chats: Path, tmp_path: Path) -> None:

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges import Judge
-from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.storage.judgements import read_judgements
 
 JUDGE = "configs/judges/repetition.yaml"
@@ -45,15 +43,6 @@ def medal(*arguments: object, stdin: bytes | None = None) -> subprocess.Complete
     return subprocess.CompletedProcess(
         done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
     )
-
-
-def test_command_and_api_give_the_same_numbers(tmp_path: Path) -> None:
-    source, out = write(tmp_path / "in.jsonl", 60), tmp_path / "out.jsonl"
-    done = medal("score", source, "--judge", JUDGE, "--out", out, "--min-coverage", 0.9)
-    assert done.returncode == 0, done.stderr
-    api = [j.to_record() for j in Judge.from_pretrained(JUDGE).score(read_dialogues(source))]
-    assert [json.loads(line) for line in out.read_text().splitlines()] == api
-    assert [r["id"] for r in api] == [f"d{n}" for n in range(60)]
 
 
 @pytest.mark.parametrize("name", ["in.jsonl.gz", "crlf.jsonl", "bom.jsonl", "-"])
@@ -178,17 +167,6 @@ def test_another_dimension_or_level_is_refused(
     assert out.read_bytes() == before
     assert medal("score", source, *options, *first).returncode == 0
     assert out.read_bytes() == before
-
-
-def test_wrong_options_say_what_is_right(tmp_path: Path) -> None:
-    source = write(tmp_path / "in.jsonl", 2)
-    level = medal("score", source, "--judge", JUDGE, "--level", "word").stderr
-    assert "'--level'" in level and all(name in level for name in ("dialogue", "turn", "last"))
-    wrong = medal("score", source, "--judge", JUDGE, "--dimension", "fun")
-    assert wrong.returncode == 2 and "repetitive" in wrong.stderr
-    assert '"judge": "judge:boxed|' in medal("score", source).stdout  # without --judge
-    nowhere = medal("score", source, "--judge", "no such judge")
-    assert nowhere.returncode == 2 and "hub id" in nowhere.stderr
 
 
 @pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 from medal_judges import Dialogue, Judge, ScoreOptions, Turn, read_judgements
 from medal_judges.cli import app
-from medal_judges.errors import MedalError
 from medal_judges.inference.metadata import metadata_of
 from medal_judges.inference.scoring import score_to_file
 
@@ -89,27 +88,6 @@ def test_another_keep_is_refused(tmp_path: Path) -> None:
         assert medal(*given, "--keep", "lang", "--overwrite")[0] == 0
         lines = tmp_path / (f"{name}.jsonl" if name == "x.csv" else name)
         assert next(read_judgements(lines)).meta == {"lang": "en"}
-
-
-def test_a_csv_whose_journal_is_gone_and_other_files_are_refused(tmp_path: Path) -> None:
-    judge, chats = Judge.from_pretrained(JUDGE), [chat(n) for n in range(5)]
-    out = tmp_path / "x.csv"
-    score_to_file(chats, judge, out)
-    before = out.read_bytes()
-    (tmp_path / "x.csv.jsonl").unlink()
-    with pytest.raises(MedalError, match=r"cannot be resumed; left unchanged: x\.csv\.jsonl"):
-        score_to_file(chats, judge, out)
-    assert out.read_bytes() == before
-    score_to_file(chats, judge, out, ScoreOptions(overwrite=True))
-    assert out.read_bytes() == before
-    for name in ("y.csv", "y.parquet"):
-        other = tmp_path / name
-        other.write_text("my own table\n")
-        for overwrite in (False, True):
-            with pytest.raises(MedalError, match="left unchanged"):
-                score_to_file(chats, judge, other, ScoreOptions(overwrite=overwrite))
-        assert other.read_text() == "my own table\n"
-        assert not (tmp_path / f"{name}.jsonl").exists()
 
 
 def test_fields_that_can_be_kept() -> None:

@@ -83,19 +83,3 @@ def test_a_conversation_is_scored(tmp_path: Path, level: str) -> None:
     assert turns == [[1 if level == "turn" else None]] * 3
     (found,) = [each for each in log["results"]["scores"] if each["name"] == "overall"]
     assert found["metrics"]["mean"]["value"] == pytest.approx(overall[0])
-
-
-def test_what_has_no_answer_is_unscored(tmp_path: Path) -> None:
-    (tmp_path / "chats.py").write_text(TASK)
-    model = ("--model", "mockllm/model", "--log-format", "json", "--log-dir", "logs")
-    ran(tmp_path, "eval", "chats.py@silent", *model, "--no-score")
-    path, _ = only_log(tmp_path / "logs")
-    ran(tmp_path, "score", str(path), "--scorer", "medal_judges/medal_judge", "-S", "judge=length",
-        "-S", 'dimensions=["overall"]', "--overwrite")  # fmt: skip
-    _, log = only_log(tmp_path / "logs")
-    for sample in log["samples"]:
-        score = sample["scores"]["medal_judge"]
-        assert score["reason"] == "no_response"
-        assert score["explanation"] == "no assistant turn to judge"
-    told = log["results"]["scores"][0]
-    assert told["unscored_samples"] == 2 and told["scored_samples"] == 0

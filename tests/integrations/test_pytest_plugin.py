@@ -2,7 +2,7 @@
 
 import pytest
 
-from medal_judges.integrations.chats import Chat, as_dialogues, score_chats
+from medal_judges.integrations.chats import score_chats
 from medal_judges.integrations.quality import QualityUndecidedWarning, assert_quality
 
 pytest_plugins = ["pytester"]
@@ -97,21 +97,3 @@ def test_a_turn_is_named_and_an_issue_has_a_most() -> None:
     assert mean is not None
     with pytest.warns(QualityUndecidedWarning, match="more chats are needed"):
         assert_quality(chats, judge="length", level="turn", overall=mean)
-
-
-@pytest.mark.parametrize(
-    ("chats", "told"),
-    [
-        (
-            [[{"role": "user", "content": "Hi"}], [{"content": "Hi"}]],
-            r"chats\[1\]: .*messages\[0\]",
-        ),
-        ([[]], r"chats\[0\]: field 'messages': expected a non-empty list"),
-        (["Hi"], r"chats\[0\]: field 'messages'"),
-        ("Hi", "field 'chats': expected a list of chats"),
-        ([{"messages": 3}], r"chats\[0\]: field 'messages'"),
-    ],
-)
-def test_what_is_no_chat_is_named(chats: list[Chat], told: str) -> None:
-    with pytest.raises(Exception, match=told):
-        as_dialogues(chats)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from medal_judges.models.batching import budget_batches, is_out_of_memory, retry_on_oom, windows
+from medal_judges.models.batching import budget_batches, is_out_of_memory, retry_on_oom
 
 
 def test_every_item_comes_once_and_fits_the_budget() -> None:
@@ -25,11 +25,6 @@ def test_tight_batches_waste_little_on_turns_of_any_length() -> None:
     assert padded[True] < 1.2 * sum(lengths) < padded[False]
     same = list(budget_batches(range(50), lambda i: 20, 8192, tight=True))
     assert len(same) == 1  # nothing is parted that is of one length
-
-
-def test_windows_cut_a_stream() -> None:
-    assert list(windows(iter(range(5)), 2)) == [[0, 1], [2, 3], [4]]
-    assert list(windows(iter(()), 2)) == []
 
 
 def test_retry_on_oom_keeps_order_and_goes_down_to_what_fits() -> None:

@@ -55,24 +55,6 @@ def test_sigterm_finishes_what_was_accepted_and_refuses_what_is_new(
     assert served.process.wait(timeout=30) == 0
 
 
-def test_what_is_not_finished_in_time_is_told_503(slow: Callable[..., Served]) -> None:
-    served = slow("--drain", "0.5", delay=1.5)
-    rows = {"dialogues": [talk(n, turns=2).to_record() for n in range(64)]}
-    with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(httpx.post, f"{served.address}/score", json=rows, timeout=60)
-        time.sleep(0.4)
-        assert served.stop() == 0
-        answer = asked.result()
-    assert answer.status_code == 503 and answer.headers["Retry-After"] == "1"
-    assert "stopped" in answer.json()["error"]
-
-
-def test_a_taken_port_is_said(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
-    served = start("length")
-    with pytest.raises(AssertionError, match=f"cannot listen on 127.0.0.1:{served.port}"):
-        start("length", "--port", str(served.port))
-
-
 def test_kill_and_restart_under_load_loses_nothing(start: Start) -> None:
     first = start("length")
     talks = [talk(n, turns=2 + n % 9) for n in range(240)]

@@ -8,7 +8,7 @@ import pytest
 
 from medal_judges.errors import ConfigError
 from medal_judges.inference.scoring import ScoreOptions
-from medal_judges.inference.serving.worker import STOPPED, FairQueue, JudgeWorker, ScoreJob, Window
+from medal_judges.inference.serving.worker import FairQueue, JudgeWorker, ScoreJob, Window
 from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.llm.cost import CostLimitError
 from medal_judges.records.dimension import Dimension
@@ -63,17 +63,6 @@ def test_every_waiting_request_has_its_part_of_a_window() -> None:
     assert queue.load()[0] == 1000 - 18
 
 
-def test_a_cancelled_request_is_scored_no_further_and_a_closed_queue_takes_none() -> None:
-    queue = FairQueue(rows=4, budget=10**6)
-    gone, there = job(12), job(2)
-    queue.put(gone)
-    queue.put(there)
-    queue.take(0)
-    queue.cancel(gone)
-    assert queue.load()[0] == 0 and queue.close() == []
-    assert not queue.put(job(1)) and queue.take(0) == []
-
-
 @pytest.mark.parametrize(
     ("error", "failed", "transient"),
     [
@@ -95,12 +84,3 @@ def test_a_failure_stays_with_its_rows(
     assert {one.transient for one in missing} == {transient}
     assert all(one.failure and "words of a chat" not in one.failure for one in missing)
     assert all(one.judge == "judge:picky" and "overall" in one.scores for one in judged)
-
-
-def test_who_waits_is_told_when_the_worker_ends() -> None:
-    queue = FairQueue(4, 10**6)
-    told: list[str | None] = []
-    waiting = ScoreJob([talk(1)], ScoreOptions(), told.append)
-    worker = JudgeWorker(PickyJudge(), queue, 0.0, lambda rows, seconds, judged: None)
-    queue.put(waiting)
-    assert worker.stop(1.0) and told == [STOPPED]

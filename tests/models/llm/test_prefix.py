@@ -19,7 +19,6 @@ from transformers import (
 from medal_judges.models.llm.chat_template import TokenSequence
 from medal_judges.models.llm.local.likelihood import (
     build_tree,
-    passes,
     plain_logprobs,
     tree_logprobs,
 )
@@ -109,17 +108,6 @@ def test_tree_holds_each_distinct_prefix_once() -> None:
     tree = build_tree(group)
     distinct = {s.ids[: k + 1] for s in group for k in range(len(s.ids))}
     assert tree.size == len(distinct)
-
-
-def test_passes_hold_every_packed_token_once_with_its_ancestors() -> None:
-    tree = build_tree(random_group(np.random.default_rng(5), trunk=50, branches=40))
-    base, seen = len(tree.spine), []
-    for members in passes(tree, 20):
-        for position, i in enumerate(members):
-            parent = tree.parents[i]
-            assert parent < base or parent - base in members[:position]
-        seen += members
-    assert sorted(seen) == list(range(len(tree.tokens)))
 
 
 def test_a_continuation_that_goes_on_as_the_dialogue_did_is_read_off_the_spine() -> None:

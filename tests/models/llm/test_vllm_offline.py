@@ -189,11 +189,6 @@ def test_chat_settings() -> None:
 
 
 def test_engine_settings() -> None:
-    assert engine_settings(VLLMLLM(model="m")) == {
-        "dtype": "auto",
-        "enable_prefix_caching": True,
-        "seed": 0,
-    }
     own = {"dtype": "bf16", "revision": "v1", "context": 2048}
     others = {"tensor_parallel_size": 2, "seed": 3}
     found = engine_settings(VLLMLLM.model_validate({"model": "m", **own, **others}))

@@ -198,15 +198,6 @@ def test_repeats_are_seeded_pooled_and_reported() -> None:
     assert judgement.usage["tokens"] == 4 * 12  # of all four questions, not of the longest
 
 
-def test_keys_that_are_absent_leave_a_partly_scored_row() -> None:
-    answer = '{"unsafe": {"label": 1, "comment": "A threat."}}'
-    judgement = one(Scripted([answer]), "medal", dimensions=["unsafe", "overall"])
-    assert judgement.scores == {"unsafe": 1, "overall": None}
-    assert judgement.failure == "overall: no key 'overall_quality_rating' in the JSON answer"
-    assert judgement.explanation == "unsafe: A threat."
-    assert judgement.details["unsafe"]["comment"] == "A threat."
-
-
 def test_whole_oldest_turns_go_and_are_counted() -> None:
     turns = [Turn("assistant" if i % 2 else "user", f"{i} " + "word " * 40) for i in range(20)]
     long = Dialogue("long", tuple(turns), lang="en")

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from medal_judges.config import build_config, read_yaml
-from medal_judges.models.base.saving import load_judge
-from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.prompted.builder import PromptBuilder, PromptView
 from medal_judges.models.prompted.judge import PromptedConfig
 from medal_judges.models.prompted.prompt import load_prompt, resolve
@@ -49,14 +47,6 @@ def test_each_dimension_is_asked_as_printed(preset: str) -> None:
         variant, context, model = TABLE_3[dimension]
         assert (config.variant or "zero_shot") == variant and config.context == context
         assert model in config.llm.model
-
-
-def test_the_preset_loads_with_other_models(smollm2: LocalModel) -> None:
-    record = dict(read_yaml("judges/oralis_table3"))
-    for member in record["members"].values():
-        member["options"] |= {"llm": smollm2}
-    judge = load_judge("configs/judges/oralis_table3.yaml", members=record["members"])
-    assert [d.name for d in judge.dimensions] == [d.name for d in load_rubric("dstc12")]
 
 
 def test_bands_cover_the_scale_as_printed() -> None:

@@ -86,10 +86,3 @@ def test_every_layout_variant_and_language_can_be_said(name: str, rubric: str) -
                             *_, user = builder.messages(question, view)
                             assert "Hello." in user.content
                             assert builder.schema(question, 20)["required"]
-
-
-def test_dimensions_share_all_that_stands_before_the_question() -> None:
-    builder = PromptBuilder(resolve(load_prompt("oralis")), load_rubric("dstc12"), None)
-    texts = [builder.messages(q, PromptView(list(TURNS)))[-1].content for q in builder.questions]
-    opening = texts[0].split("Chatbot: Hello.")[0] + "Chatbot: Hello."
-    assert len(texts) == 10 and all(text.startswith(opening) for text in texts)

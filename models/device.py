@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import platform
+from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -16,6 +18,8 @@ Dtype = Literal["fp32", "bf16", "fp16"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 Attention = Literal["auto", "sdpa", "eager", "flash_attention_2"]
 
+logger = logging.getLogger(__name__)
+
 
 def torch_device(device: str | torch.device | None) -> torch.device:
     """Returns ``device``; None is the GPU if there is one, else the CPU."""
@@ -24,13 +28,21 @@ def torch_device(device: str | torch.device | None) -> torch.device:
     return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
-def torch_dtype(name: str) -> torch.dtype:
-    """Returns torch's type ``name``. Raises ConfigError for any other than fp32, bf16 and fp16."""
+def torch_dtype(name: str, device: torch.device | None = None) -> torch.dtype:
+    """Returns torch's type ``name``; warns if it is bf16 and the CPU ``device`` emulates bf16.
+    Raises ConfigError for any other than fp32, bf16 and fp16."""
     import torch
 
     if name not in DTYPES:
         raise ConfigError(f"dtype {name!r} is not one of {', '.join(DTYPES)}")
+    if name == "bf16" and device is not None and device.type == "cpu" and not has_bf16(device):
+        _warn_slow_bf16()
     return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
+
+
+@cache  # once a process
+def _warn_slow_bf16() -> None:
+    logger.warning("this CPU emulates bf16, which takes several times as long as fp32")
 
 
 def has_bf16(device: torch.device) -> bool:

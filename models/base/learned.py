@@ -105,7 +105,7 @@ class NetworkJudge(LearnedJudge):
         self.device, self.dtype = torch_device(device), dtype
         self.net = self.net.to(self.device).float().eval()
         if dtype != "fp32":
-            cast_weights(self.net.body, torch_dtype(dtype))
+            cast_weights(self.net.body, torch_dtype(dtype, self.device))
         set_attention(self.net.body, self.config.attention, self.device, dtype)
 
     def judged(self, logits: Mapping[str, torch.Tensor]) -> list[Judgement]:

@@ -72,7 +72,7 @@ class GenerativeLoraJudge(PromptedJudge):
         self.dtype = self.lora.quantize or dtype
         if self.lora.quantize is None:
             self.net = self.net.to(torch_device(device))
-            cast_weights(self.net, torch_dtype(dtype))
+            cast_weights(self.net, torch_dtype(dtype, torch_device(device)))
         self.net.eval()
         self.device = self.net.device
 

@@ -92,7 +92,7 @@ def load_checkpoint(
             raise ValueError(f"it is a {shape.model_type}, not a {kind.config_class.model_type}")
         network, loading = kind.from_pretrained(
             folder,
-            dtype=torch_dtype(config.dtype),
+            dtype=torch_dtype(config.dtype, device),
             use_safetensors=True,
             output_loading_info=True,
             **local,

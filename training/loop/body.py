@@ -46,7 +46,7 @@ def set_body(
         if reentrant:
             body.enable_input_require_grads()  # type: ignore[no-untyped-call]
     # Warns of bf16 on a CPU that does not multiply it.
-    dtype = torch_dtype("fp32" if precision == "no" else precision)
+    dtype = torch_dtype("fp32" if precision == "no" else precision, accelerator.device)
     if precision != "no" and not uses_deepspeed(accelerator):
         narrow_base(body, dtype)
     return {

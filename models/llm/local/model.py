@@ -44,7 +44,7 @@ def load_local(config: TransformersLLM) -> LanguageModel:
         is_seq2seq = AutoConfig.from_pretrained(path, **options).is_encoder_decoder
         network = (AutoModelForSeq2SeqLM if is_seq2seq else AutoModelForCausalLM).from_pretrained(
             path,
-            dtype=torch_dtype(config.dtype or ("fp32" if device.type == "cpu" else "bf16")),
+            dtype=torch_dtype(config.dtype or ("fp32" if device.type == "cpu" else "bf16"), device),
             use_safetensors=not config.bin_weights,  # .bin is read with torch's weights_only
             **options,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import tempfile
@@ -47,15 +48,16 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
     try:
         yield partial
         if partial.is_dir() and target.is_dir() and any(target.iterdir()):
-            # No system call replaces a folder that holds something.
-            earlier = target.with_name(f".earlier-{os.getpid()}-{target.name}")
-            target.replace(earlier)
-            try:
+            # No rename replaces a folder that holds something: the two swap their names, in one
+            # step if the system can (Linux: AT_FDCWD, RENAME_EXCHANGE), so that a kill leaves one
+            # of them under each name.
+            names = os.fsencode(partial), os.fsencode(target)
+            rename = getattr(ctypes.CDLL(None), "renameat2", None) if os.name == "posix" else None
+            if rename is None or rename(-100, names[0], -100, names[1], 2) != 0:
+                earlier = target.with_name(f".earlier-{os.getpid()}-{target.name}")
+                target.replace(earlier)
                 partial.replace(target)
-            except OSError:
-                earlier.replace(target)
-                raise
-            shutil.rmtree(earlier)
+                earlier.replace(partial)
         elif partial.exists():
             partial.replace(target)
     finally:

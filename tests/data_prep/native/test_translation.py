@@ -197,16 +197,15 @@ def test_killed_at_random_moments_and_resumed(serve: Serve, tmp_path: Path) -> N
         assert cut.read_bytes() == one.read_bytes()
 
 
-def test_command_filters_estimates_and_limits(serve: Serve, tmp_path: Path) -> None:
+def test_command_estimates_and_limits(serve: Serve, tmp_path: Path) -> None:
     server = serve(script=str(SCRIPT))
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    both = [row("g", "en", "Hi", "Ho", bot=bot) for bot in ("bot", "other")]
-    write_records(source, [*both, row("g", "fr", "Salut", bot="other")])
+    write_records(source, [row("g", "en", "Hi", "Ho"), row("g", "fr", "Salut")])
     prices = tmp_path / "prices.yaml"
     prices.write_text("{date: '2026-11-01', source: us, models: {gpt-4.1: {input: 2, output: 8}}}")
     llm = {"backend": "openai", "model": "gpt-4.1", "base_url": server.url, "cache": False}
     command = ["data", "translate", str(source), f"llm={json.dumps(llm)}", "--to", "de"]
-    command += ["--to", "fr", "--out", str(out), "--chatbot", "other", f"llm.prices={prices}"]
+    command += ["--to", "fr", "--out", str(out), f"llm.prices={prices}"]
     dry = CliRunner().invoke(app, [*command, "--dry-run"])
     assert dry.exit_code == 0 and "2 dialogues: 2 requests" in dry.output, dry.output
     assert not server.total("seen")
@@ -214,7 +213,6 @@ def test_command_filters_estimates_and_limits(serve: Serve, tmp_path: Path) -> N
     assert done.exit_code == 0 and f"2 dialogues in {out}" in done.output, done.output
     assert "2 requests, " in done.output and "$0.0" in done.output
     assert "1 rows are not in English and were skipped" in done.output
-    assert {r.dialogue.chatbot for r in read_labelled(out)} == {"other"}
     less = CliRunner().invoke(app, [*command, "--max-cost", "0.0001", "--overwrite"])
     assert isinstance(less.exception, CostLimitError)
     assert len(list(read_labelled(out))) == 2  # nothing took its place

@@ -113,7 +113,7 @@ def parse_yaml(text: str, where: str) -> Any:
     """Returns the value of ``text``. Raises ConfigError, whose message begins with ``where``, for
     what is no YAML, for tags, and for anchors inside of anchors."""
     try:
-        return yaml.load(text, _Loader)
+        return _Loader(text).get_single_data()
     except RecursionError as error:
         raise ConfigError(f"{where}: not valid YAML: nested too deep") from error
     except TypeError as error:  # a key that is a list or a mapping

@@ -220,7 +220,10 @@ def test_losses_figures_and_settings_are_logged(short: Path) -> None:
 
 
 def test_a_tracker_that_is_not_here_is_named(config: Path, tmp_path: Path) -> None:
-    for said, told in (("tensorbord", "did you mean 'tensorboard'?"), ("comet_ml", "is not installed")):
+    for said, told in (
+        ("tensorbord", "did you mean 'tensorboard'?"),
+        ("comet_ml", "is not installed"),
+    ):
         done = subprocess.run(
             command(config, tmp_path / "run", f"log_with=[{said}]"), capture_output=True, text=True
         )

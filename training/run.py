@@ -88,10 +88,10 @@ def train(config: str | Path, overrides: Sequence[str] = (), *, resume: bool = F
 def train_judge(config: TrainConfig, *, resume: bool = False) -> Path:
     """Train, calibrate, save and check the judge of ``config``; returns its folder.
 
-    With several processes all take the steps, and the main one does everything else; it alone fits
-    a family that is fitted at once. Raises LeakError if training and held-out rows share a
-    dialogue, JudgeLoadError if the saved judge does not score the same in a fresh process, and
-    MedalError if another run writes to that folder.
+    With several processes, all take part in training by steps; the main one does everything else.
+    Families without steps are fitted by the main process alone. Raises LeakError if training and
+    held-out rows share a dialogue, JudgeLoadError if the saved judge does not score the same in a
+    fresh process, and MedalError if another run writes to that folder.
     """
     folder = Path(config.output_dir)
     if not (config.by_steps or is_main()):

@@ -46,8 +46,8 @@ _EFFECTIVE = "as many equally weighted dialogues say as much about the pool"
 @dataclass(frozen=True, slots=True)
 class Curation:
     """The selection of each language and its balance: sizes, ``contexts`` (different groups),
-    ``factors`` (see ``factor_balances``), and how many equally weighted dialogues say as much about
-    the pool (``effective``). ``facts`` say how the selection was made, ``left_out`` has the lines
+    ``factors`` (see ``factor_balances``), and the effective sample size after weighting
+    (``effective``). ``facts`` say how the selection was made, ``left_out`` has the lines
     of left_out.jsonl."""
 
     options: CurateOptions

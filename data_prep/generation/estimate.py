@@ -45,7 +45,7 @@ class Assumed(NamedTuple):
 def estimate(
     config: GenerateConfig, chatbots: Sequence[str] = (), assumed: Assumed | None = None
 ) -> dict[str, CostEstimate]:
-    """The most that each agent takes in the whole run, whatever of it is done already;
+    """Returns the maximum cost of each agent over the whole run, finished parts included.
     ``chatbots``: only these speak. A local model costs 0 dollars."""
     assumed, builder = assumed or Assumed(), RequestBuilder(config)
     speaking = config.speaking(chatbots)

@@ -223,15 +223,15 @@ class GenerationCounts:
 
 
 class GenerationRun(JobRunner[DialogueState]):
-    """One run of ``config``, which resumes what its folder holds: contexts in order, for each the
-    users, for each of these the chatbots. At most ``config.at_once`` dialogues are active.
+    """One run of ``config``. It resumes what its folder holds. Dialogues are ordered by context,
+    then user, then chatbot; at most ``config.at_once`` are active.
 
-    ``chatbots``: only these speak; the dialogues of the others keep their places. ``openers``: id
-    of each first message -> its context and user. ``accepted`` first messages, those that
-    ``failed``, and ids of dialogues that are ``done``.
+    ``chatbots``: only these speak; dialogues of other chatbots keep their positions. ``openers``
+    maps the id of a first message to its context and user. ``accepted`` and ``failed`` are first
+    messages, ``done`` are ids of dialogues.
 
     Raises ConfigError for settings that do not fit, and MedalError for a folder that was made with
-    others.
+    other settings.
     """
 
     def __init__(

@@ -159,8 +159,9 @@ def _figures(
     people: Floats,
     weights: Floats | None,
 ) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
-    """Returns the figures and the ceiling; ``people`` are ``values`` by annotator, if named. The
-    spearman figure is the mean over pairs of annotators by the number of rows both answered."""
+    """Returns the figures and the ceiling. ``people`` has the ``values`` by annotator if annotators
+    are named. Spearman's correlation is averaged over pairs of annotators, weighted by the rows
+    that both answered."""
     paired = np.isfinite(values).sum(axis=1) > 1
     # A row with one answer takes no part, so it must not count towards an interval either.
     rows = [row for row, has in zip(rows, paired, strict=True) if has]

@@ -25,9 +25,11 @@ _NOTE = (
 
 
 def read_published() -> list[dict[str, Any]]:
-    """Returns the rows of configs/published.yaml: correlations of a ``judge`` (in one ``variant``)
-    on ``model`` with people. ``key`` is the judge's name for ``published_as``: ``diet/craft-cll``,
-    or ``fed``; ``paper`` the one whose table the figure is from."""
+    """Returns the rows of configs/published.yaml: correlations of a ``judge`` with people.
+
+    ``variant`` is the judge's variant and ``model`` its language model. ``key`` is what a config
+    names in ``published_as`` (``diet/craft-cll``, ``fed``). ``paper`` is the source of the figure.
+    """
     rows = read_yaml("published")["figures"]
     for row in rows:
         row["key"] = "/".join(filter(None, (row["judge"], row.get("variant"))))

@@ -54,7 +54,7 @@ MEASUREMENT = {"binary": "nominal", "ordinal": "ordinal", "continuous": "interva
 
 def against_ceiling(aligned: Aligned, kind: Kind, *, whole: bool = True) -> dict[str, Any]:
     """Returns fields of a ResultRow: ``ceiling``, ``like_for_like``, ``ceiling_rows`` and
-    ``ceiling_difference``, on the scored rows with two answers or more; of a slice (not ``whole``)
+    ``ceiling_difference``, on the scored rows with two or more answers. A slice (not ``whole``) has
     the headline figures only."""
     binary = kind == "binary"
     names = ("f1_present", "f1_absent") if binary else ("spearman", "pearson", "kendall")

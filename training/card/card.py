@@ -141,9 +141,9 @@ def _base_model(base: str) -> dict[str, Any]:
 
 
 def _data_source(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A line of data.json, with what the registry says of its source. ``known``: a source of
-    data_prep, not a file; ``labelled_by``: the model that labelled it (None: people; injected rows:
-    the rule that injected them)."""
+    """Returns a line of data.json with the registry's facts on its source. ``known``: the source is
+    one of data_prep, not a file. ``labelled_by``: the model that labelled it, None for people and
+    for injected rows."""
     name = str(record["source"])
     try:
         spec = parse_spec(name)
@@ -166,8 +166,8 @@ def _data_source(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _benchmark_figures(results: Path, signature: Signature) -> list[dict[str, Any]]:
-    """This judge's figures in results.json: of each whole set, with the judge like for like and the
-    human ceiling, and of each language of a set with several."""
+    """Returns this judge's figures in results.json. A whole set has the like-for-like figure and
+    the human ceiling beside it; a set with several languages also has a figure for each."""
     if not results.is_file():
         raise ConfigError(f"no results of a benchmark at {results}", hint="medal benchmark ...")
     rows = json.loads(results.read_text(encoding="utf-8"))["rows"]

@@ -133,7 +133,7 @@ class Search:
         return chosen
 
     def _mlp_grid(self, dimension: Dimension, top: int) -> list[FitSetting]:
-        """The first one has the first value of each."""
+        """Returns every combination of the grid's values, the defaults (first values) first."""
         grid, head = self.config.mlp, self.config.head_of(dimension.name)
         return [
             FitSetting(head, top, alpha, None, hidden, epochs, rate)

@@ -90,8 +90,8 @@ def fit_hybrid(
 def _judge(
     folder: Path, rows: Sequence[TrainingExample], member: Member, dimensions: Sequence[Dimension]
 ) -> list[Judgement]:
-    """A member's judgement of each row, in a file a source, so that another mixture of sources can
-    use them."""
+    """Returns a member's judgement of each row. Each source has its own file, so that another
+    mixture of sources can reuse them."""
     logger.info("%s judges %d rows", member.name, len(rows))
     judgements: dict[int, Judgement] = {}
     for source in dict.fromkeys(row.source for row in rows):

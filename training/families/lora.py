@@ -154,8 +154,8 @@ class SFTObjective(Objective):
     def forward(
         self, inputs: Any, targets: Targets, sources: Tensor, weights: Tensor
     ) -> tuple[Tensor, list[Logits]]:
-        """(loss, [{}]): numbers are written, so there are no heads with logits. A row's tokens
-        share its weight, however long its answer is."""
+        """(loss, [{}]): a generative judge has no heads, so there are no logits. The tokens of a
+        row share its weight, so long answers count no more than short ones."""
         losses, owner = answer_losses(self.net, inputs)
         empty = losses.new_zeros(len(weights))
         total = empty.index_add(0, owner, losses)

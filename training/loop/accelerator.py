@@ -180,7 +180,7 @@ def set_leaves(model: nn.Module, accelerator: Accelerator) -> None:
 
 @contextmanager
 def _gathered(parameter: Any, *, write: bool = False) -> Iterator[None]:
-    """The parameter whole on every process; with ``write`` the main one's values go to all."""
+    """Gathers the parameter on every process; with ``write`` all get the main process's values."""
     if not hasattr(parameter, "ds_id"):
         yield
         return

@@ -96,7 +96,7 @@ class RemoteModel(LanguageModel):
         self.clean = cleaner(self.secret)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Without the key: another process reads it from its own environment."""
+        """Pickles without the key; another process reads the key from its own environment."""
         return type(self), (self.config,), {"_limiter": self._limiter}
 
     def open(self) -> AsyncOpenAI:

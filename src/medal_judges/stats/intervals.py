@@ -257,8 +257,8 @@ def _left_out(statistic: Statistic, names: Sequence[str]) -> tuple[list[str], di
 
 
 def spanned(estimate: Estimate, spread: Spread, scale: Scale, *, tested: bool = False) -> Estimate:
-    """``estimate`` with the interval that ``spread`` gives on ``scale``; ``tested``: and with the
-    p-value against 0."""
+    """Returns ``estimate`` with the interval that follows from ``spread`` on ``scale``, and with
+    the p-value against 0 if ``tested``."""
     if estimate.value is None:
         return estimate
     if spread.reason:

@@ -162,8 +162,8 @@ def _numbered(names: npt.NDArray[np.generic]) -> tuple[npt.NDArray[np.intp], int
 
 
 def cluster_shares(member: npt.NDArray[np.intp], size: int) -> tuple[Floats, int]:
-    """The weight of each cluster's squared deviation, 0 for a cluster that the sample lacks, and
-    how many clusters it has."""
+    """Returns the weight of each cluster's squared deviation and the number of clusters in the
+    sample. A cluster without rows weighs 0."""
     present = np.bincount(member, minlength=size) > 0
     count = int(present.sum())
     return np.where(present, (count - 1) / count, 0.0), count

@@ -55,7 +55,7 @@ def system_means(
 
 
 def means_of_figures(figures: Sequence[Jackknifed]) -> SystemMeans:
-    """The same of one figure a system, over the same clusters."""
+    """As above for systems that have one figure each, over the same clusters."""
     from scipy.stats import t
 
     count = len(figures)

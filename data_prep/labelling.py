@@ -21,9 +21,7 @@ from typing import Any
 from medal_judges.errors import MedalError
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
 from medal_judges.models.base.judge import Judge
-from medal_judges.reading.dialogues import labelled_of
-from medal_judges.reading.options import DEFAULT_READING, ReadOptions
-from medal_judges.reading.report import ReadingReport
+from medal_judges.reading.dialogues import DEFAULT_READING, ReadingReport, ReadOptions, labelled_of
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement

@@ -7,10 +7,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Literal, get_args
 
-from medal_judges.errors import ConfigError
-from medal_judges.reading.language_detection import detected_language, detects, require_detection
+from medal_judges.errors import ConfigError, MissingExtraError
+from medal_judges.reading.language_detection import PURPOSE, detected_language
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.languages import UNKNOWN_LANGUAGE, base_language
@@ -45,17 +46,18 @@ def is_outside(lang: str, languages: Sequence[str]) -> bool:
     return lang != UNKNOWN_LANGUAGE and base_language(lang) not in map(base_language, languages)
 
 
-def is_detecting(languages: Sequence[str] | None, wanted: bool | None) -> bool:
+def is_detecting(
+    languages: Sequence[str] | None, wanted: bool | None, *, useful: bool = False
+) -> bool:
     """Whether to detect the language of dialogues that state none: as ``wanted``, by default if the
-    judge states its ``languages`` and the extra lang is installed.
+    extra lang is installed and the judge states its ``languages`` or the language is ``useful``.
 
     Raises MissingExtraError if it is wanted without the extra.
     """
-    if wanted is None:
-        return languages is not None and detects()
-    if wanted:
-        require_detection()
-    return wanted
+    installed = find_spec("lingua") is not None
+    if wanted and not installed:
+        raise MissingExtraError("lingua-language-detector", "lang", PURPOSE)
+    return installed and (languages is not None or useful) if wanted is None else wanted
 
 
 def with_language(dialogue: Dialogue, detect: bool) -> tuple[Dialogue, str | None]:

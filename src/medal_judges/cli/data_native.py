@@ -9,9 +9,7 @@ import typer
 from medal_judges.cli.options import from_options
 from medal_judges.config import Config, load_config, option
 from medal_judges.errors import MissingExtraError
-from medal_judges.reading.dialogues import labelled_of
-from medal_judges.reading.options import ReadOptionsWithoutLabels
-from medal_judges.reading.report import list_beside, reading_report
+from medal_judges.reading.dialogues import ReadOptionsWithoutLabels, labelled_of, reading_report
 from medal_judges.report.progress import ProgressBar
 from medal_judges.storage.files import only_run, require_other_file
 
@@ -71,8 +69,8 @@ def translate(options: TranslateOptions) -> None:
     require_targets(to)
     config = load_config(TranslateConfig, options.config, options.overrides, folder="native")
     runner = translator(config, max_cost=options.max_cost)
-    listed = None if options.dry_run else list_beside(out)
-    reading = reading_report(options.reading, listed, [options.source])
+    skipped_of = None if options.dry_run else out
+    reading = reading_report(options.reading, None, [options.source], beside=skipped_of)
     check = None
     if config.check_language and not options.dry_run:
         try:

@@ -21,16 +21,16 @@ import pandas as pd
 from medal_judges.config import config_text, parse_yaml
 from medal_judges.data_prep.perturbation import versions as surface
 from medal_judges.data_prep.perturbation.edit import LANGUAGES, Donors, stable_hash
-from medal_judges.data_prep.perturbation.injection import (
-    ISSUES,
-    STRENGTHS,
+from medal_judges.data_prep.perturbation.injection import ISSUES, STRENGTHS
+from medal_judges.data_prep.perturbation.versions import (
+    Versions,
     chained,
     injected,
     injected_at,
     several,
+    text_insertions,
     third,
 )
-from medal_judges.data_prep.perturbation.versions import Versions, text_insertions
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.eval.trial.config import Group, TrialConfig

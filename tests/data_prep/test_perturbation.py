@@ -218,9 +218,9 @@ def test_what_cannot_be_planted_is_refused_with_a_reason() -> None:
     finnish = Dialogue("z", ORIGINALS["en0"].turns, "fi")
     assert "'fi'" in _reason(finnish, "nonfactual", 1)
     with pytest.raises(ConfigError, match="cannot inject 'rude'"):
-        one(alone, "rude", 1)
+        list(injected_set(ROWS, seed=0, issues=["rude"]))
     with pytest.raises(ConfigError, match="strength must be 1, 2 or 3"):
-        one(alone, "unsafe", 4)
+        list(injected_set(ROWS, seed=0, strengths=[4]))
     with pytest.raises(ConfigError, match="split must be"):
         list(injected_set(ROWS, seed=0, split="dev", per_issue=1))  # type: ignore[arg-type]
 

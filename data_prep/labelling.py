@@ -167,7 +167,7 @@ def label_file(
         users.unlink(missing_ok=True)
     # A later verdict removes its dialogue from those that were labelled, or adds it.
     malformed = {check.id for check in checks() or () if malformed_reasons(check)}
-    well = (row.dialogue for row in well_formed(rows(), checks()))
+    well = (row.dialogue for row in rows() if row.id not in malformed)
     report = score(well, judge, labels, gone=malformed)
     repeats = judge.config.repeats if isinstance(judge, PromptedJudge) else 1
     summary = Summary(judge.dimensions, repeats)
@@ -227,16 +227,6 @@ def sort_rows(
                     )
             summary.kinds[kind] += 1
             files[kind].write(to_line(row))
-
-
-def well_formed(
-    rows: Iterable[LabelledDialogue], checks: Iterator[Judgement] | None
-) -> Iterator[LabelledDialogue]:
-    """The rows whose user is not malformed or could not be checked; all rows without
-    ``checks``."""
-    for row in rows:
-        if checks is None or not malformed_reasons(_next(checks, row)):
-            yield row
 
 
 def _next(judgements: Iterator[Judgement], row: LabelledDialogue) -> Judgement:

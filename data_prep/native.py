@@ -352,18 +352,16 @@ _OUTCOMES: dict[str, tuple[str, Tone]] = {
     "loss": ("translated better", ("neg", 100)),
 }
 _COLUMNS = ("Language", "Pairs", "Scored", "Contexts", *FIGURES.values())
-_PRINTED = [column for column in _COLUMNS if column != "Contexts"]
 _LEAD = (
     "Share of the pairs in which a judge prefers the dialogue written in the language to the one "
     "translated from English, on the same seed context. Each pair is shown in both orders: a side "
     "wins if it is chosen both times, and all else is a tie."
 )
 _NOTE = (
-    "Shares of the scored pairs, with 95% intervals: Wilson's if each context has one pair; if "
-    "several pairs share one (languages, chatbots), a jackknife over contexts, and for a share of "
-    "0 or 1 Wilson's with one trial a context. Win − loss and First shown always have the "
-    "jackknife's. Tie: the judge changed its answer when the order changed. First shown: share of "
-    "its answers for the dialogue shown first; 0.5 means no bias."
+    "Shares of the scored pairs with 95% intervals: Wilson's if each context has one pair or, with "
+    "one trial a context, if the share is 0 or 1; else, and for Win − loss and First shown, a "
+    "jackknife over contexts. Tie: the judge's answer changed with the order. First shown: share "
+    "of answers for the dialogue shown first; 0.5 means no bias."
 )
 
 
@@ -464,7 +462,7 @@ def write_report(rates: Sequence[Rates], facts: Mapping[str, str], folder: Path)
         figures[anchor] = Figure(name, [panel], legend=legend, legend_name="Outcomes")
         blocks: list[Block] = [figures[anchor], tables[anchor], *unscored, _NOTE]
         sections.append(Section(anchor, name, blocks, _LEAD, link=name.capitalize()))
-        console.print(rich_table(tables[anchor], _PRINTED))
+        console.print(rich_table(tables[anchor]))
         for line in unscored:
             console.print(f"{name}, {line}", style="dim", highlight=False)
     langs = {one.lang for one in rates} - {ALL}

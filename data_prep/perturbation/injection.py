@@ -116,7 +116,7 @@ def injected_set(
 
     The labels are new: clean dialogues are 0 for all issues, which only says that none was
     injected. Injected ones are 1 and controls 0 for their issue, both are 0 for those in
-    ``UNTOUCHED``. Raises ConfigError for an unknown issue, strength or split.
+    ``UNTOUCHED``. Raises ConfigError for an unknown issue or strength.
     """
     if unknown := [issue for issue in issues if issue not in ISSUES]:
         raise ConfigError(

@@ -325,18 +325,3 @@ def several(
         faulty, sound = one.version, other.control
         touched.update(one.touched)
     return Versions(faulty, sound, tuple(sorted(touched)))
-
-
-def third(dialogue: Dialogue, number: int) -> tuple[int, int] | None:
-    """The (start, end) of the first (0), middle (1) or last (2) third of the turns; None if no
-    answer is in it."""
-    count = len(dialogue.turns)
-    start, end = number * count // 3, (number + 1) * count // 3
-    return (start, end) if any(start <= i < end for i in dialogue.assistant_turns) else None
-
-
-def chained(dialogues: Sequence[Dialogue], turns: int) -> Dialogue | None:
-    """One dialogue of ``turns`` turns, joined from ``dialogues``, which are in one language; None
-    if they have too few turns."""
-    whole = [turn for each in dialogues for turn in each.turns]
-    return replace(dialogues[0], turns=tuple(whole[:turns])) if len(whole) >= turns else None

@@ -9,7 +9,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from medal_judges.foreign_text import visible
+# Line breaks and tabs stay; the rest of C0, DEL and C1 would control the terminal.
+_CONTROLS = {
+    code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10)
+}
+
+
+def visible(text: str) -> str:
+    """Returns ``text`` with control characters spelled out; a terminal obeys escape sequences."""
+    return text.translate(_CONTROLS)
 
 
 class MedalError(Exception):

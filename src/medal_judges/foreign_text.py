@@ -1,11 +1,7 @@
-"""Makes text of files and models safe: no formula in a cell, no command to a terminal."""
+"""Makes text of files and models safe in a spreadsheet: no formula in a cell."""
 
 from __future__ import annotations
 
-# Line breaks and tabs stay; the rest of C0, DEL and C1 would control the terminal.
-_CONTROLS = {
-    code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10)
-}
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -21,8 +17,3 @@ def plain_cell(cell: object) -> object:
     except (TypeError, ValueError):
         return no_formula(cell) if isinstance(cell, str) else cell
     return cell
-
-
-def visible(text: str) -> str:
-    """Returns ``text`` with control characters spelled out; a terminal obeys escape sequences."""
-    return text.translate(_CONTROLS)

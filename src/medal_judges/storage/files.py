@@ -6,9 +6,11 @@ import ctypes
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from weakref import WeakSet
 
 from filelock import FileLock, Timeout
 
@@ -16,6 +18,7 @@ from medal_judges.errors import ConfigError, MedalError
 
 CACHE_VARIABLE = "MEDAL_JUDGES_CACHE"
 DATA_VARIABLE = "MEDAL_JUDGES_DATA"
+CSV, PARQUET = (".csv", ".csv.gz"), ".parquet"
 _READ: list[Path] = []  # the inputs of this process's command
 
 
@@ -78,46 +81,30 @@ def atomic_write(target: str | Path, content: str | bytes) -> Path:
 
 
 @contextmanager
-def only_run(out: str | Path, *, folder: bool = False) -> Iterator[None]:
+def only_run(out: str | Path, *, folder: bool = False, wait: bool = False) -> Iterator[None]:
     """Lets no other run write to the file ``out`` or replace the folder of that name; with
     ``folder``, write into the folder ``out``, which is made.
 
-    Raises MedalError if another run holds it, also one on another machine that shares the disk.
+    The lock is a file beside or in ``out``. The system releases it when its process dies; the next
+    run then takes it over. If another run holds it, also one on another machine that shares the
+    disk, waits for its end (``wait``) or raises MedalError.
     """
-    target = Path(os.path.realpath(out))  # whichever name leads to it
+    target = Path(os.path.realpath(out))  # the same for every link to it
     lock_file = target / ".lock" if folder else target.with_name(f".{target.name}.lock")
-    try:
-        with _locked(lock_file, waits=False):
-            yield
-    except Timeout:
-        raise MedalError(
-            f"another run is writing to {out}",
-            hint="wait until it ends (the same command then resumes), or give another --out",
-        ) from None
-
-
-@contextmanager
-def one_at_a_time(target: Path) -> Iterator[None]:
-    """Waits until no other process makes ``target``."""
-    with _locked(target.with_name(f".{target.name}.lock"), waits=True):
-        yield
-
-
-@contextmanager
-def _locked(lock_file: Path, *, waits: bool) -> Iterator[None]:
-    """Holds ``lock_file``. The system releases it when its process dies; the next run then takes it
-    over. Raises Timeout if it is held."""
-    folder = lock_file.parent
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(lock_file, blocking=waits)
+    parents = (lock_file.parent, *lock_file.parent.parents)
+    made = [each for each in parents if not each.exists()]
+    lock_file.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(lock_file, blocking=wait)
     try:
         lock.acquire(poll_interval=0.01)
     except Timeout:
         if not lock_file.exists():  # not held: a disk that takes no file looks the same
-            with tempfile.TemporaryFile(dir=folder):
+            with tempfile.TemporaryFile(dir=lock_file.parent):
                 pass
-        raise
+        raise MedalError(
+            f"another run is writing to {out}",
+            hint="wait until it ends (the same command then resumes), or give another --out",
+        ) from None
     try:
         yield
     finally:
@@ -160,3 +147,49 @@ def protected_inputs(inputs: Iterable[str | Path]) -> Iterator[None]:
         yield
     finally:
         _READ[:] = before
+
+
+def is_table(path: str | Path) -> bool:
+    """Returns whether judgements are written to ``path`` as parquet or CSV, by its ending.
+
+    Raises ConfigError for other kinds of tables.
+    """
+    name = str(path).lower()
+    if name.endswith((".tsv", ".xlsx", ".arrow", ".feather", ".parquet.gz", ".ods")):
+        raise ConfigError(
+            f"judgements cannot be written to {path}",
+            hint="name a file that ends in .jsonl, .jsonl.gz, .parquet, .csv or .csv.gz",
+        )
+    return name.endswith((*CSV, PARQUET))
+
+
+# -- locks of one process --------------------------------------------------------------------------
+
+_LOCKS: WeakSet[ProcessLock] = WeakSet()
+
+
+class ProcessLock:
+    """A reentrant lock of one process's threads. Unpickled it is a new lock, and in a forked child
+    it is free, because the thread that held it does not exist there."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        _LOCKS.add(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[ProcessLock], tuple[()]]:
+        return ProcessLock, ()
+
+
+def _renew_all() -> None:
+    for lock in list(_LOCKS):
+        lock._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)

@@ -13,9 +13,9 @@ import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
-from medal_judges.storage.files import atomic_path, one_at_a_time
+from medal_judges.storage.files import atomic_path, only_run
 from medal_judges.storage.jsonl import Line, parse_line, to_line
 
 T = TypeVar("T")
@@ -82,9 +82,19 @@ class Journal:
                 whole.writelines(line for _, line in self.lines())
         self._checked = True
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        lock = one_at_a_time(self.path.with_name(f"{self.path.name}.append"))
+        lock = only_run(self.path.with_name(f"{self.path.name}.append"), wait=True)
         with lock, self.path.open("a+b", buffering=0) as stream:
-            end = stream.seek(0, os.SEEK_END) if self._is_gzip else _cut_half_line(stream)
+            end = size = stream.seek(0, os.SEEK_END)
+            step = 1  # usually the last byte is a line break
+            while end and not self._is_gzip:  # cuts off a half-written last line
+                start = max(0, end - step)
+                stream.seek(start)
+                if cut := stream.read(end - start).rfind(b"\n") + 1:
+                    end = start + cut
+                    break
+                end, step = start, 1 << 16
+            if end < size:
+                stream.truncate(end)
             left = memoryview(gzip.compress(block) if self._is_gzip else block)
             try:
                 while left:  # a disk that is nearly full takes a part and refuses the rest
@@ -115,19 +125,3 @@ class Journal:
         if self.path.exists():
             with self.path.open("r+b") as stream:  # Windows syncs no file that is open to be read
                 os.fsync(stream.fileno())
-
-
-def _cut_half_line(stream: IO[bytes]) -> int:
-    """Cuts a half-written last line off the file; returns where the file then ends."""
-    end = size = stream.seek(0, os.SEEK_END)
-    step = 1  # usually the last byte is a line break
-    while end:
-        start = max(0, end - step)
-        stream.seek(start)
-        if cut := stream.read(end - start).rfind(b"\n") + 1:
-            end = start + cut
-            break
-        end, step = start, 1 << 16
-    if end < size:
-        stream.truncate(end)
-    return end

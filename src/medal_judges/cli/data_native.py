@@ -55,13 +55,13 @@ def translate(options: TranslateOptions) -> None:
     extra lang, a turn in another language is a failure too. OUT.answers.jsonl is for the resume.
     """
     from medal_judges.data_prep.jobs import beside
-    from medal_judges.data_prep.native.translation import (
+    from medal_judges.data_prep.native import (
         TranslateConfig,
         Translation,
         require_targets,
         translator,
     )
-    from medal_judges.data_prep.native.translation import translate as run
+    from medal_judges.data_prep.native import translate as run
     from medal_judges.reading.language_detection import LanguageIdentifier
 
     out, to = options.out, options.to
@@ -111,13 +111,11 @@ def compare_native(options: CompareOptions) -> None:
 
     OUT holds verdicts.jsonl, results.json, report.html and its tables and figures.
     """
-    from medal_judges.data_prep.native.comparison import (
+    from medal_judges.data_prep.native import (
         CompareConfig,
         compare,
-        comparer,
-        pair_questions,
+        comparison,
         paired,
-        print_rates,
         rates,
         write_report,
     )
@@ -129,7 +127,7 @@ def compare_native(options: CompareOptions) -> None:
     reading = reading_report(options.reading, options.out / "skipped.jsonl", inputs)
     pairs, *alone = paired(*(labelled_of(each, options.reading, reading) for each in inputs))
     reading.show()
-    runner, questions = comparer(config, max_cost=options.max_cost), pair_questions(config, pairs)
+    runner, questions = comparison(config, pairs, max_cost=options.max_cost)
     if options.dry_run:
         typer.echo(runner.estimate(questions, len(pairs)))
         return
@@ -141,8 +139,6 @@ def compare_native(options: CompareOptions) -> None:
             overwrite=options.overwrite,
             progress=lambda done: bar.advance(done=done),
         )
-    figures = rates(verdicts)
-    print_rates(figures)
     typer.echo(runner.spending, err=True)
     by = {str(pair.translated.extra.get("translated_by", "not stated")) for pair in pairs}
     facts = {
@@ -155,4 +151,4 @@ def compare_native(options: CompareOptions) -> None:
         **{f"Question on {name}": question for name, question in config.criteria.items()},
         "Seed": str(config.seed),
     }
-    typer.echo(write_report(figures, facts, options.out))
+    typer.echo(write_report(rates(verdicts), facts, options.out))

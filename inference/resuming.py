@@ -21,8 +21,7 @@ from medal_judges.models.base.judged_languages import UnknownLanguage, is_refusa
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement, parse_judgement, unscored
 from medal_judges.storage.files import atomic_path
-from medal_judges.storage.journal import Journal
-from medal_judges.storage.jsonl import open_text, to_line
+from medal_judges.storage.jsonl import Journal, open_text, to_line
 
 _AGAIN = "give another --out, or --overwrite to start again from the beginning"
 NOT_YET = "not judged yet"

@@ -20,7 +20,7 @@ from medal_judges.reading.report import ReadingReport
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement, parse_judgement
 from medal_judges.storage.files import only_run, require_other_file
-from medal_judges.storage.journal import Journal
+from medal_judges.storage.jsonl import Journal
 from medal_judges.storage.judgements import (
     holds_judgements,
     is_table,

@@ -21,8 +21,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.reading.language_detection import LanguageIdentifier
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.records.languages import language, load_languages
-from medal_judges.storage.journal import Journal
-from medal_judges.storage.jsonl import write_records
+from medal_judges.storage.jsonl import Journal, write_records
 
 _UNCHANGED_FROM = 5  # words; shorter turns may read the same in two languages
 _SURE, _LETTERS = 0.9, 10  # least confidence in another language, and letters of a turn

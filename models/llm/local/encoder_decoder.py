@@ -19,7 +19,7 @@ from medal_judges.models.llm.protocol import (
 from medal_judges.models.model_files import network_hash, tokenizer_hash
 from medal_judges.models.special_tokens import SpecialTokens
 from medal_judges.records.signature import content_hash
-from medal_judges.storage.process_lock import ProcessLock
+from medal_judges.storage.files import ProcessLock
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

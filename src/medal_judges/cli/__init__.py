@@ -16,8 +16,7 @@ from typer.main import get_command
 
 from medal_judges import __version__
 from medal_judges.cli.help_text import PlainCommand, PlainGroup, PlainTyper
-from medal_judges.errors import MedalError, did_you_mean
-from medal_judges.foreign_text import visible
+from medal_judges.errors import MedalError, did_you_mean, visible
 from medal_judges.report.foreign_logs import quiet_foreign_logs
 
 

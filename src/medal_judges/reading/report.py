@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from medal_judges.errors import CoverageError, DataError
-from medal_judges.foreign_text import visible
+from medal_judges.errors import CoverageError, DataError, visible
 from medal_judges.reading.options import ReadOptions
 from medal_judges.storage.files import require_other_file
 from medal_judges.storage.jsonl import open_text, to_line

@@ -16,8 +16,13 @@ from typing import IO
 
 from medal_judges.errors import MedalError
 from medal_judges.inference.metadata import metadata_of
-from medal_judges.models.base.judge import ScoreLevel, requests_at
-from medal_judges.models.base.judged_languages import UnknownLanguage, is_refusal, with_language
+from medal_judges.models.base.judge import (
+    ScoreLevel,
+    UnknownLanguage,
+    is_refusal,
+    requests_at,
+    with_language,
+)
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement, parse_judgement, unscored
 from medal_judges.storage.files import atomic_path

@@ -12,8 +12,7 @@ from medal_judges.config import Config, option
 from medal_judges.errors import CoverageError, DataError, MedalError
 from medal_judges.inference.metadata import with_metadata
 from medal_judges.inference.resuming import Expected, forget, new_judgements, resume
-from medal_judges.models.base.judge import Judge, ScoreLevel
-from medal_judges.models.base.judged_languages import UnknownLanguage, is_detecting
+from medal_judges.models.base.judge import Judge, ScoreLevel, UnknownLanguage, is_detecting
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.reading.language_detection import detects
 from medal_judges.reading.report import ReadingReport

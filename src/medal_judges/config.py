@@ -142,7 +142,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def config_text(path: str | Path, folder: str | None = None) -> str:
-    """Returns the text of the file ``path``, or of the shipped config of that name in configs/ or in
+    """Returns the text of the file ``path``, or of the config of that name in configs/ or in
     ``folder`` of configs/. Raises ConfigError."""
     if Path(path).is_file():
         try:

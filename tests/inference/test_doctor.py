@@ -81,9 +81,8 @@ def test_a_judge_that_answers_otherwise_is_exit_code_1(folder: Path) -> None:
 
 
 def test_a_hybrid_is_given_what_its_folder_may_not_hold(tmp_path: Path) -> None:
-    from medal_judges.models.hybrid.config import MemberConfig
     from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
-    from medal_judges.models.hybrid.members import open_member
+    from medal_judges.models.hybrid.members import MemberConfig, open_member
     from medal_judges.records.dimension import Dimension
 
     overall = Dimension("overall", "ordinal", 1, 5)

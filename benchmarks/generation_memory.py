@@ -26,8 +26,7 @@ def child(folder: Path, contexts: int, at_once: int) -> None:
 
     from medal_judges.config import load_config
     from medal_judges.data_prep.generation.config import GenerateConfig
-    from medal_judges.data_prep.generation.estimate import Assumed
-    from medal_judges.data_prep.generation.run import GenerationRun
+    from medal_judges.data_prep.generation.run import GenerationRun, filler
     from medal_judges.data_prep.jobs import Agents
     from medal_judges.models.llm.cost import Usage
     from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, Message
@@ -43,7 +42,7 @@ def child(folder: Path, contexts: int, at_once: int) -> None:
             self.stage = stages[agent.partition(":")[0]]
 
         def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-            texts = [Assumed().answer(self.stage, request) for request in requests]
+            texts = [filler(self.stage, request.seed or 0) for request in requests]
             return [Completion(text, usage=Usage(50, output=20)) for text in texts]
 
         def count_tokens(self, messages: Sequence[Message]) -> int:

@@ -24,8 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from memory import four_turns
 
-from medal_judges.reading.dialogues import read_dialogues
-from medal_judges.reading.report import ReadingReport
+from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 
 _BLOCK = 10_000
 

@@ -13,9 +13,7 @@ from medal_judges.errors import CoverageError, DataError, MedalError
 from medal_judges.inference.metadata import with_metadata
 from medal_judges.inference.resuming import Expected, forget, new_judgements, resume
 from medal_judges.models.base.judge import Judge, ScoreLevel, UnknownLanguage, is_detecting
-from medal_judges.reading.dialogues import read_dialogues
-from medal_judges.reading.language_detection import detects
-from medal_judges.reading.report import ReadingReport
+from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement, parse_judgement
 from medal_judges.storage.files import only_run, require_other_file
@@ -80,10 +78,7 @@ class ScoreOptions(Config):
 
     def detects_language(self, judge: Judge) -> bool:
         """Whether the language of dialogues that state none is detected for ``judge``."""
-        asked = self.detect_language
-        if asked is None and "lang" in self.keep and detects():
-            asked = True
-        return is_detecting(judge.languages, asked)
+        return is_detecting(judge.languages, self.detect_language, useful="lang" in self.keep)
 
 
 DEFAULT_OPTIONS = ScoreOptions()

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from medal_judges.errors import DataError, RecordError
-from medal_judges.reading.dialogues import read_dialogues
-from medal_judges.reading.report import ReadingReport
+from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
 from medal_judges.storage.jsonl import to_line, write_records

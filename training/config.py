@@ -12,7 +12,7 @@ from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.feature.judge import FeatureConfig
 from medal_judges.models.hybrid.members import HybridConfig
 from medal_judges.models.lora.adapters import LoraConfig
-from medal_judges.reading.options import ChatFileConfig
+from medal_judges.reading.dialogues import ChatFileConfig
 
 
 def _no_is_text(value: object) -> object:

@@ -21,8 +21,7 @@ from medal_judges.data_prep.annotation.label_studio import config_xml, tasks
 from medal_judges.data_prep.annotation.questions import TEMPLATES, Guidelines, questions
 from medal_judges.data_prep.annotation.spreadsheet import write_xlsx
 from medal_judges.errors import ConfigError, DataError, MedalError, RecordError
-from medal_judges.reading.dialogues import read_labelled
-from medal_judges.reading.options import ReadOptions
+from medal_judges.reading.dialogues import ReadOptions, read_labelled
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.languages import language_code

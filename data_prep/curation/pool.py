@@ -16,8 +16,7 @@ from typing import Any, Literal
 from medal_judges.config import Config, load_config, option
 from medal_judges.data_prep.sources.registry import stream_spec
 from medal_judges.errors import ConfigError, DataError
-from medal_judges.reading.options import ReadOptions
-from medal_judges.reading.report import ReadingReport
+from medal_judges.reading.dialogues import ReadingReport, ReadOptions
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.languages import UNKNOWN_LANGUAGE, base_language

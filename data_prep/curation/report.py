@@ -24,7 +24,7 @@ from medal_judges.data_prep.curation.pool import (
 )
 from medal_judges.data_prep.curation.selection import Selected, select
 from medal_judges.data_prep.sources.registry import stream_spec
-from medal_judges.reading.report import ReadingReport
+from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
 from medal_judges.report.console import print_tables

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from pydantic import Field, field_validator, model_validator
@@ -20,7 +20,7 @@ _NAME = re.compile(r"\A[\w.+]+(?:-[\w.+]+)*\Z")
 
 
 class AgentConfig(Config):
-    """A language model and its name in ids and tables. ``llm``: see load_llm."""
+    """A language model (see load_llm) and its name in ids and tables."""
 
     name: str
     llm: LLMConfig
@@ -36,8 +36,8 @@ class AgentConfig(Config):
 
 
 class Decoding(Config):
-    """How one kind of message is sampled. ``prompt``: its file (see models/prompted/prompt.py), or
-    its fields themselves."""
+    """How one kind of message is sampled. ``prompt``: a prompt file (models/prompted/prompt.py), or
+    the fields of one."""
 
     prompt: str | Prompt
     temperature: float = Field(ge=0)
@@ -47,24 +47,24 @@ class Decoding(Config):
 
 
 class RetriedDecoding(Decoding):
-    """A user's message: up to ``tries`` attempts while the user judge rejects it."""
+    """Decoding of a user's message. ``tries``: the most attempts if the user judge rejects it."""
 
     tries: int = Field(ge=1)
 
 
 class VerdictDecoding(Decoding):
-    """The user judge's verdict. ``enforce``: hold it to a JSON schema if the backend can, for
-    models that do not keep to "Yes." and "No."."""
+    """Decoding of the user judge's verdict. ``enforce``: require a JSON answer if the backend can,
+    for models that do not keep to "Yes." and "No."."""
 
     enforce: bool = False
 
 
 class GenerateConfig(Config):
-    """What ``medal generate`` does; the defaults are MEDAL's (appendix C.2).
+    """Settings of a run; the defaults are MEDAL's (appendix C.2).
 
-    Each seed context, language and user model makes one first message, which every chatbot gets.
-    ``max_turns`` counts messages of both sides. ``at_once``: dialogues that run together (bounds
-    memory); ``per_call``: requests that a local model gets at a time (a kill loses at most these).
+    Each user model writes one first message for each seed context and language, and every chatbot
+    gets it. ``max_turns`` counts messages of both sides. ``at_once``: dialogues that run together
+    (bounds memory). ``per_call``: requests to a local model at a time (a kill loses at most these).
     """
 
     name: str
@@ -94,17 +94,21 @@ class GenerateConfig(Config):
             if twice := [name for name, count in counts.items() if count > 1]:
                 raise ValueError(f"{what}: the name {twice[0]!r} is given twice")
         if len(set(self.languages)) < len(self.languages):
-            raise ValueError("languages: one is given twice")
+            raise ValueError("languages: a language is given twice")
         return self
 
-    def agents(self) -> dict[str, LLMConfig]:
-        """Agent (``user:``, ``judge:`` or ``chatbot:`` and its name) -> its ``llm`` setting."""
-        users = {f"user:{agent.name}": agent.llm for agent in self.users}
-        judge = {f"judge:{self.user_judge.name}": self.user_judge.llm}
-        return users | judge | {f"chatbot:{agent.name}": agent.llm for agent in self.chatbots}
+    def agents(self, speaking: Collection[str] | None = None) -> dict[str, LLMConfig]:
+        """The ``llm`` setting of each agent (``user:``, ``judge:`` or ``chatbot:`` and its name);
+        of the chatbots only those that are ``speaking``."""
+        named = [("user", agent) for agent in self.users] + [("judge", self.user_judge)]
+        named += [
+            ("chatbot", bot) for bot in self.chatbots if speaking is None or bot.name in speaking
+        ]
+        return {f"{role}:{agent.name}": agent.llm for role, agent in named}
 
     def speaking(self, chatbots: Sequence[str] = ()) -> list[str]:
-        """The names of ``chatbots``, or of all. Raises ConfigError for an unknown one."""
+        """The names in ``chatbots``, or of all chatbots if it is empty. Raises ConfigError for an
+        unknown name."""
         known = [agent.name for agent in self.chatbots]
         if unknown := [name for name in chatbots if name not in known]:
             hint = f"it has: {', '.join(known)}"

@@ -8,8 +8,7 @@ from dataclasses import replace
 from medal_judges.data_prep.sources.source import hash_split, is_offline
 from medal_judges.errors import DataError, RecordError, SourceError
 from medal_judges.reading.containers import HUB, open_rows
-from medal_judges.reading.dialogues import read_labelled
-from medal_judges.reading.report import ReadingReport
+from medal_judges.reading.dialogues import ReadingReport, read_labelled
 from medal_judges.records.labelled import LabelledDialogue
 
 REPOSITORY = "Johndfm/medal"

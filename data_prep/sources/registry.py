@@ -18,9 +18,13 @@ from medal_judges.data_prep.sources.medal import read_medal
 from medal_judges.data_prep.sources.source import Source, SourceFile, fetch
 from medal_judges.errors import SourceError, did_you_mean
 from medal_judges.reading.containers import ENDINGS, HUB
-from medal_judges.reading.dialogues import labelled_of, read_labelled
-from medal_judges.reading.options import DEFAULT_READING, ReadOptions
-from medal_judges.reading.report import ReadingReport
+from medal_judges.reading.dialogues import (
+    DEFAULT_READING,
+    ReadingReport,
+    ReadOptions,
+    labelled_of,
+    read_labelled,
+)
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.files import DATA_VARIABLE, cache_folder, data_folder
 from medal_judges.storage.jsonl import STDIN

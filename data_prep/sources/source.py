@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medal_judges.errors import SourceError
-from medal_judges.reading.report import ReadingReport
+from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.files import atomic_path, cache_folder
 

@@ -21,7 +21,7 @@ from medal_judges.eval.metaeval.ceiling import (
 )
 from medal_judges.eval.metaeval.classification import METRICS
 from medal_judges.eval.metaeval.metaeval import kind_of
-from medal_judges.reading.options import DEFAULT_READING, ReadOptions
+from medal_judges.reading.dialogues import DEFAULT_READING, ReadOptions
 from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.console import print_tables, rich_table, wide_console

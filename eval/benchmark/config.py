@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from medal_judges.config import Config, option
 from medal_judges.models.llm.settings import LLMConfig
-from medal_judges.reading.options import ChatFileConfig
+from medal_judges.reading.dialogues import ChatFileConfig
 from medal_judges.stats.weights import Weights
 
 

@@ -20,9 +20,7 @@ from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.metadata import metadata_of
 from medal_judges.inference.scoring import score_to_file
 from medal_judges.models.base.judge import Judge
-from medal_judges.reading.dialogues import dialogues_of
-from medal_judges.reading.options import ReadOptions
-from medal_judges.reading.report import ReadingReport
+from medal_judges.reading.dialogues import ReadingReport, ReadOptions, dialogues_of
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.signature import Signature
 from medal_judges.report.table import unique_slugs

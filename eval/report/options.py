@@ -17,7 +17,7 @@ from pydantic import model_validator
 
 from medal_judges.config import Config, option
 from medal_judges.errors import ConfigError
-from medal_judges.reading.options import ReadOptions
+from medal_judges.reading.dialogues import ReadOptions
 from medal_judges.stats.correlation import Floats
 
 if TYPE_CHECKING:

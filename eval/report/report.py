@@ -15,8 +15,7 @@ from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.page import write_report
 from medal_judges.eval.report.scores import Scores, add_labels, load_scores
 from medal_judges.eval.report.tables import findings, group_table, summary_table
-from medal_judges.reading.dialogues import dialogues_of, labelled_of
-from medal_judges.reading.report import ReadingReport
+from medal_judges.reading.dialogues import ReadingReport, dialogues_of, labelled_of
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.report.console import print_tables, wide_console
 from medal_judges.report.progress import ProgressBar

@@ -34,8 +34,7 @@ from medal_judges.data_prep.perturbation.versions import Versions, text_insertio
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.eval.trial.config import Group, TrialConfig
-from medal_judges.reading.options import DEFAULT_READING, ReadOptions
-from medal_judges.reading.report import ReadingReport
+from medal_judges.reading.dialogues import DEFAULT_READING, ReadingReport, ReadOptions
 from medal_judges.records.dialogue import Dialogue, Role, Turn
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.languages import UNKNOWN_LANGUAGE

@@ -15,17 +15,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Literal, get_args
 
-from medal_judges.errors import ConfigError
+from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.base.golden import write_golden
 from medal_judges.models.base.hub import push_folder
 from medal_judges.models.base.saving import load_judge, save_judge
 from medal_judges.models.batching import budget_batches, retry_on_oom, windows
 from medal_judges.models.llm.protocol import AnswerCounts, LanguageModel
-from medal_judges.reading.language_detection import detected_language, detects, require_detection
+from medal_judges.reading.language_detection import PURPOSE, detected_language
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement, finite_details, unscored
@@ -368,14 +369,16 @@ def requests_at(dialogue: Dialogue, level: ScoreLevel, row: int = 0) -> list[Sco
 # -- languages -----------------------------------------------------------------------------------
 
 
-def is_detecting(languages: Sequence[str] | None, wanted: bool | None) -> bool:
-    """Returns ``wanted``; if it is None, whether the judge states its ``languages`` and the extra
-    lang is installed. Raises MissingExtraError if detection is wanted without the extra."""
-    if wanted is None:
-        return languages is not None and detects()
-    if wanted:
-        require_detection()
-    return wanted
+def is_detecting(
+    languages: Sequence[str] | None, wanted: bool | None, *, useful: bool = False
+) -> bool:
+    """Returns ``wanted``; if it is None, whether the extra lang is installed and the judge states
+    its ``languages`` or the language is ``useful``. Raises MissingExtraError if detection is wanted
+    without the extra."""
+    installed = find_spec("lingua") is not None
+    if wanted and not installed:
+        raise MissingExtraError("lingua-language-detector", "lang", PURPOSE)
+    return installed and (languages is not None or useful) if wanted is None else wanted
 
 
 def with_language(dialogue: Dialogue, detect: bool) -> tuple[Dialogue, str | None]:

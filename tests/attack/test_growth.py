@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from medal_judges.data_prep.followups import parse_list
-from medal_judges.data_prep.generation.state import read_utterance, read_verdict
-from medal_judges.data_prep.native.comparison import _LETTER
+from medal_judges.data_prep.generation.protocol import read_utterance, read_verdict
+from medal_judges.data_prep.native import _LETTER
 from medal_judges.models.llm.protocol import Completion
 from medal_judges.models.llm.server.errors import retry_after
 from medal_judges.models.prompted.answers import (

@@ -18,9 +18,8 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.errors import DataError, MedalError
-from medal_judges.reading.dialogues import read_dialogues
+from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.reading.messages import read_messages
-from medal_judges.reading.report import ReadingReport
 from medal_judges.records.labelled import parse_labelled
 from medal_judges.storage import jsonl
 

@@ -17,9 +17,8 @@ from medal_judges.data_prep.sources.audit import audit
 from medal_judges.data_prep.sources.medal import medal_rows
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import DataError, RecordError
-from medal_judges.reading.dialogues import read_dialogues
+from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.reading.released import line_of_released
-from medal_judges.reading.report import ReadingReport
 from medal_judges.records.dialogue import parse_dialogue
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 

@@ -53,7 +53,7 @@ def test_what_is_missing_is_named_with_what_installs_it(
 
     monkeypatch.setattr(doctor, "version", version)
     monkeypatch.setattr(doctor, "find_spec", lambda name: None)
-    monkeypatch.setattr("medal_judges.models.embedded.find_spec", lambda name: None)
+    monkeypatch.setattr("medal_judges.models.model_files.find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("MEDAL_JUDGES_DATA", str(tmp_path))
     (tmp_path / "conture_dialogue.jsonl.gz").touch()

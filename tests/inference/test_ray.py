@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,12 +19,14 @@ from medal_judges.inference.scoring import score_to_file
 
 pytestmark = pytest.mark.ray
 
+ROWS = int(os.environ.get("RAY_ROWS", "2000"))
+
 
 @pytest.fixture(scope="module")
 def chats(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("chats") / "in.jsonl"
     with path.open("w") as stream:
-        for n in range(2000):
+        for n in range(ROWS):
             turns = [
                 {"role": "assistant" if k % 2 else "user", "content": f"so {k} and {n % 7} " * 9}
                 for k in range(2 + n % 8)
@@ -61,7 +64,8 @@ def test_what_cannot_run_on_a_cluster_says_why(chats: Path, tmp_path: Path) -> N
         pass
 
 
-def test_a_killed_node_loses_no_row(chats: Path, tmp_path: Path) -> None:
+def test_a_killed_worker_and_a_killed_node_lose_no_row(chats: Path, tmp_path: Path) -> None:
+    import ray
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
@@ -70,7 +74,9 @@ def test_a_killed_node_loses_no_row(chats: Path, tmp_path: Path) -> None:
 
     def dialogues() -> Iterator[Dialogue]:
         for number, dialogue in enumerate(read_dialogues(chats)):
-            if number == 1500:
+            if number == ROWS // 3:
+                ray.kill(next(iter(judge._ready)))
+            if number == ROWS * 3 // 4:
                 cluster.remove_node(node, allow_graceful=False)
             yield dialogue
 
@@ -97,7 +103,7 @@ def test_the_file_is_that_of_one_process(
     done: list[int] = []
     out = tmp_path / name
     report = score_to_file(read_dialogues(chats), judge, out, options, progress=done.append)
-    assert report.dialogues == sum(done) == 2000
+    assert report.dialogues == sum(done) == ROWS
     expected = one_process(chats, tmp_path / f"one-{name}", options)
     if name.endswith(".gz"):
         import gzip
@@ -138,7 +144,7 @@ def test_errors_come_after_what_is_before_them(
         score_to_file(read_dialogues(bad), judge, out)
     assert len(out.read_bytes().splitlines()) >= 448
     report = score_to_file(read_dialogues(chats), judge, out)
-    assert report.resumed and report.total == 2000
+    assert report.resumed and report.total == ROWS
     assert out.read_bytes() == one_process(chats, tmp_path / "one.jsonl", ScoreOptions())
     with pytest.raises((ConfigError, RecordError)):
         list(judge.score(["no dialogue"]))  # type: ignore[list-item]

@@ -128,6 +128,7 @@ def test_an_api_with_alternatives(closed_model: Any) -> None:
         assert judged.usage["output_tokens"] > 0
 
 
+@pytest.mark.slow
 def test_an_api_without_alternatives_is_sampled(closed_model: Any, smollm2: LocalModel) -> None:
     closed = closed_model(alternatives=False)
     judge = load(closed, dimensions=["engagingness"], samples=4)

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from medal_judges.models.base.judge import Judge
-from medal_judges.reading.dialogues import read_dialogues
-from medal_judges.reading.report import ReadingReport
+from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
 
 from .written import CONTAINERS, PACKED, ROWS, Row, chats, folded, save, turn_rows

@@ -18,9 +18,7 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError, DataError, MedalError
-from medal_judges.reading.dialogues import read_dialogues
-from medal_judges.reading.options import ReadOptions
-from medal_judges.reading.report import ReadingReport
+from medal_judges.reading.dialogues import ReadingReport, ReadOptions, read_dialogues
 
 from .written import CONTAINERS, PACKED, in_csv, in_jsonl, save, zstd
 
@@ -215,7 +213,7 @@ def tried(path: Path | str) -> None:
     assert len(found) == reading.read and len({d.id for d in found}) == len(found)
     for dialogue in found:
         assert dialogue.turns and json.dumps(dialogue.to_record())
-    assert reading.summary()
+    reading.show(always=True)
 
 
 @ANY

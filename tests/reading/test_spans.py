@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from medal_judges.reading.dialogues import read_dialogues
-from medal_judges.reading.report import ReadingReport
+from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
 
 from .written import chats, folded, in_csv, in_jsonl, in_parquet, save

@@ -75,4 +75,4 @@ def test_a_table_that_nobody_knows_says_its_fields_and_what_to_type(tmp_path: Pa
     done = CliRunner().invoke(
         app, ["score", str(tmp_path / "t.csv"), "--judge", "length", "--out", out]
     )
-    assert "--column says which of its fields (ticket, who, words) is what" in done.output
+    assert "--column assigns its fields (ticket, who, words)" in done.output

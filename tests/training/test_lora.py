@@ -57,6 +57,7 @@ def test_scoring_heads_learn_with_frozen_base(tmp_path: Path, tiny_llama: Path) 
     assert kept and all(path.stat().st_size < base / 2 for path in kept)
 
 
+@pytest.mark.slow
 def test_a_stopped_run_resumes_to_the_same_judge(tmp_path: Path, tiny_llama: Path) -> None:
     from medal_judges.training.loop.loop import TrainingLoop
 

@@ -10,7 +10,7 @@ from medal_judges import __version__
 from medal_judges.cli import options as opt
 from medal_judges.errors import MedalError
 from medal_judges.eval.agreement.agreement import AgreementOptions
-from medal_judges.reading.report import reading_report
+from medal_judges.reading.dialogues import reading_report
 
 
 @opt.writes("source", folder=True)

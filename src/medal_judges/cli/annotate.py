@@ -11,7 +11,7 @@ from medal_judges.cli.help_text import PlainTyper
 from medal_judges.cli.options import from_options, writes
 from medal_judges.config import Config, option
 from medal_judges.data_prep.annotation.project import ExportOptions
-from medal_judges.reading.report import reading_report
+from medal_judges.reading.dialogues import reading_report
 
 app = PlainTyper(help="Annotation by people.", no_args_is_help=True)
 

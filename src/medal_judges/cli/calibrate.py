@@ -10,8 +10,7 @@ import yaml
 from medal_judges.cli.options import from_options, writes
 from medal_judges.config import Config, option, read_yaml
 from medal_judges.errors import ConfigError
-from medal_judges.reading.options import DEFAULT_READING, ReadOptions
-from medal_judges.reading.report import reading_report
+from medal_judges.reading.dialogues import DEFAULT_READING, ReadOptions, reading_report
 from medal_judges.records.labelled import mean, rescale
 from medal_judges.report.progress import ProgressBar
 from medal_judges.shipped import judge_file

@@ -9,7 +9,7 @@ from medal_judges.data_prep.curation import report
 from medal_judges.data_prep.curation.pool import CurateOptions
 from medal_judges.data_prep.sources.registry import files_of
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.reading.report import reading_report
+from medal_judges.reading.dialogues import reading_report
 from medal_judges.storage.files import require_other_file
 from medal_judges.storage.jsonl import write_records
 

@@ -21,8 +21,7 @@ from medal_judges.config import Config, build_config, load_config, option
 from medal_judges.data_prep.seeds.contexts import SeedsConfig, draws_for, in_languages
 from medal_judges.data_prep.sources.source import Source
 from medal_judges.errors import MedalError, SourceError
-from medal_judges.reading.options import ReadOptions
-from medal_judges.reading.report import list_beside, reading_report
+from medal_judges.reading.dialogues import ReadOptions, reading_report
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.languages import language
 from medal_judges.report.console import wide_console
@@ -261,7 +260,7 @@ def plant(options: PlantOptions) -> None:
 
     out, inputs = options.out, files_of(options.source)
     require_other_file(out, inputs)
-    reading = reading_report(options.reading, list_beside(out), inputs)
+    reading = reading_report(options.reading, None, inputs, beside=out)
     counts = InjectionCounts()
     rows = injected_set(
         filter(options.fits, load_spec(options.source, reading=reading, options=options.reading)),

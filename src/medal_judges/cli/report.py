@@ -7,7 +7,7 @@ import typer
 from medal_judges.cli.options import from_options, writes
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.report import make_report, print_report
-from medal_judges.reading.report import reading_report
+from medal_judges.reading.dialogues import reading_report
 from medal_judges.report.progress import ProgressBar
 
 

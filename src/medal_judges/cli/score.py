@@ -21,9 +21,7 @@ from medal_judges.inference.scoring import (
     ScoreReport,
     score_to_file,
 )
-from medal_judges.reading.dialogues import dialogues_of
-from medal_judges.reading.options import ReadOptionsWithoutLabels
-from medal_judges.reading.report import list_beside, reading_report
+from medal_judges.reading.dialogues import ReadOptionsWithoutLabels, dialogues_of, reading_report
 from medal_judges.report.console import wide_console
 from medal_judges.report.progress import ProgressBar
 from medal_judges.storage.files import only_run, require_other_file
@@ -65,12 +63,11 @@ def score(options: ScoreCommand) -> None:
             "keep its cost limit",
             hint="leave --ray out: one process sends many requests at a time",
         )
-    device, listed = options.judge.device, None
-    if out != "-" and not options.dry_run:
-        listed = list_beside(out)
+    device = options.judge.device
+    beside = None if out == "-" or options.dry_run else out
     workers, address = (1, None) if options.dry_run else (options.workers, options.ray)
     with opened(choice, workers, device, address) as judge:
-        reading = reading_report(options.reading, listed, [file])
+        reading = reading_report(options.reading, None, [file], beside=beside)
         dialogues = dialogues_of(file, options.reading, reading)
         if options.dry_run:
             typer.echo(dry_run(dialogues, judge, options.scoring))

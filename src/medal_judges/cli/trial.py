@@ -11,7 +11,7 @@ import typer
 from medal_judges.cli import options as opt
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.eval.trial.config import TrialConfig, TrialOptions
-from medal_judges.reading.report import reading_report
+from medal_judges.reading.dialogues import reading_report
 from medal_judges.report.progress import ProgressBar
 from medal_judges.shipped import BOXED
 

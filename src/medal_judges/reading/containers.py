@@ -1,7 +1,7 @@
 """Opens a file, recognises its container by its content, and reads its rows.
 
-Only the current row is in memory. A bad row is the RecordError that says why, and the next rows are
-read; a broken element of a JSON array is the last row.
+Only the current row is in memory. A bad row becomes a RecordError with the reason, and reading goes
+on with the next row; after a broken element of a JSON array it ends.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from medal_judges.errors import ConfigError, DataError, MedalError, MissingExtraError, RecordError
-from medal_judges.reading.transcripts import begins_transcript, transcript_rows
+from medal_judges.reading.forms import begins_transcript, transcript_rows
 from medal_judges.storage import jsonl
 from medal_judges.storage.jsonl import STDIN, damaged, standard_input
 
-# (Number of the line or element from 1, its value, or what is wrong with it)
+# (Number of the line or element from 1, its value or a RecordError)
 NumberedRow = tuple[int, object]
 # Name in --format -> name in messages.
 CONTAINERS: Mapping[str, str] = {
@@ -70,7 +70,10 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
         raw = standard_input()
         begin = raw.peek(1) if isinstance(raw, io.BufferedReader) else b""
         line, ended, _ = begin.partition(b"\n")
-        if begin[:1] == b"{" and kind in (None, "jsonl") and not (ended and not _is_json(line)):
+        whole = not ended or not isinstance(
+            _json_value(line.decode("utf-8-sig", "replace")), RecordError
+        )
+        if begin[:1] == b"{" and kind in (None, "jsonl") and whole:
             return "jsonl", _rows(path, raw, "jsonl")  # each line is answered as it arrives
         stream = _copied(raw)
     elif not Path(path).is_file():
@@ -126,13 +129,16 @@ def _recognised(path: str, stream: IO[bytes]) -> str:
     opening = first.strip()[:1]
     if not opening:
         return suffix[1:] if suffix in (".csv", ".tsv") else "jsonl"
+    if opening in "[{" and suffix in (".jsonl", ".ndjson"):
+        return "jsonl"
     if suffix in _PLAIN_ENDINGS and begins_transcript(first):
         return "text"
     delimiter = _delimiter(first)
-    if suffix in (".jsonl", ".ndjson") and (opening in "[{" or delimiter is None):
+    if delimiter is None and suffix in (".jsonl", ".ndjson"):
         return "jsonl"
     if opening in "[{":
-        return "jsonl" if opening == "{" and _is_json(line) else "json"
+        is_line = opening == "{" and not isinstance(_json_value(first), RecordError)
+        return "jsonl" if is_line else "json"
     if b"\x00" in line or (delimiter is None and suffix not in ENDINGS):
         hint = f"--format names its kind: {', '.join(CONTAINERS)}; gzip and zstd are read"
         problem = f"not a known kind of chat file (it begins with {first[:24]!r})"
@@ -152,8 +158,13 @@ def _rows(path: str, stream: IO[bytes], kind: str) -> Iterator[NumberedRow]:
                 return
             # Bytes that are not UTF-8 become surrogates, so that their row can be named.
             with io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="") as text:
-                rows = {"jsonl": _json_lines, "json": _json_rows, "text": transcript_rows}
-                for number, row in rows.get(kind, _table_rows)(text):
+                if kind == "jsonl":
+                    for number, line in enumerate(jsonl.limited_lines(text), 1):
+                        if line.strip():
+                            yield number, _json_value(line)
+                    return
+                rows = {"json": _json_rows, "text": transcript_rows}.get(kind, _table_rows)
+                for number, row in rows(text):
                     yield number, row
     except ConfigError as error:
         raise DataError(path, None, error.message, hint=error.hint) from error
@@ -162,10 +173,6 @@ def _rows(path: str, stream: IO[bytes], kind: str) -> Iterator[NumberedRow]:
 
 
 # -- JSON ------------------------------------------------------------------------------------------
-
-
-def _is_json(line: bytes) -> bool:
-    return not isinstance(_json_value(line.decode("utf-8-sig", "replace")), RecordError)
 
 
 def _json_value(text: str) -> object:
@@ -178,12 +185,6 @@ def _json_value(text: str) -> object:
         return error
     except RecursionError:
         return RecordError("(line)", "JSON that is not nested too deep", text[:80])
-
-
-def _json_lines(stream: IO[str]) -> Iterator[NumberedRow]:
-    for number, line in enumerate(jsonl.limited_lines(stream), 1):
-        if line.strip():
-            yield number, _json_value(line)
 
 
 def _json_rows(stream: IO[str]) -> Iterator[NumberedRow]:

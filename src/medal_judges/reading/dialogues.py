@@ -1,34 +1,251 @@
-"""``read_dialogues`` and ``read_labelled``: chats of any known form, as a stream.
+"""``read_dialogues`` and ``read_labelled`` stream chats of any known form, with their options
+(ReadOptions) and a count of what was read and skipped (ReadingReport).
 
-The way of a chat: container -> rows -> form -> messages -> Dialogue.
+A chat goes from container to row, form, messages and Dialogue.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from medal_judges.errors import DataError, RecordError
-from medal_judges.reading.columns import ColumnMap, Fields, checked_columns
+from pydantic import PrivateAttr, model_validator
+
+from medal_judges.config import Config, option
+from medal_judges.errors import (
+    ConfigError,
+    CoverageError,
+    DataError,
+    RecordError,
+    did_you_mean,
+    visible,
+)
 from medal_judges.reading.containers import CONTAINERS, TABLES, NumberedRow, open_rows
-from medal_judges.reading.forms import FORMS, GROUPED, form_of, normal_row, unknown_form
+from medal_judges.reading.forms import (
+    FORMS,
+    GROUPED,
+    ColumnMap,
+    Fields,
+    checked_columns,
+    form_of,
+    is_released,
+    make_column_map,
+    normal_row,
+)
 from medal_judges.reading.grouped import grouped_chats
 from medal_judges.reading.messages import read_messages
-from medal_judges.reading.options import DEFAULT_READING, ReadOptions
-from medal_judges.reading.released import is_released, line_of_released
-from medal_judges.reading.report import ReadingReport
+from medal_judges.reading.released import line_of_released
 from medal_judges.records.dialogue import Dialogue, parse_dialogue
 from medal_judges.records.labelled import KNOWN_FIELDS, LabelledDialogue, parse_labelled
 from medal_judges.records.languages import UNKNOWN_LANGUAGE, language_code
 from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import require_valid_text
+from medal_judges.storage.files import require_other_file
+from medal_judges.storage.jsonl import open_text, to_line
 
-T = TypeVar("T", Dialogue, LabelledDialogue)
 Source = str | Path | Iterable[object]
 _LABEL_FIELDS = ("labels", "scales", "split", "group")
+# The parts of a problem that differ from row to row: an index, a place in the text.
+_PLACE = re.compile(r"\[\d+\]|\b(column|character|line|row|lines|rows) [\d,]+")
+_SHOWN = 5
+_option = partial(option, panel="Reading (docs/howto/formats.md)")
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+
+class ReadOptions(Config):
+    """How to read a file of chats if its content does not say.
+
+    ``columns`` is a mapping, or a YAML file of one; ``column``, ``label`` and ``role`` add to it.
+    ``strict`` makes the first bad row an error, even if a ReadingReport could count it. Raises
+    ConfigError for an unknown format and for a wrong column map.
+    """
+
+    format: str | None = _option(
+        None, help="Kind of the file if its content does not say: csv, messages, csv+turns."
+    )
+    column: tuple[str, ...] = _option(
+        (),
+        metavar="FIELD=COLUMN",
+        help="Column that holds a field: id=ticket, role=speaker, ...; may be repeated.",
+    )
+    columns: Path | str | dict[str, Any] | None = _option(
+        None, help="YAML file that maps columns, roles and labels."
+    )
+    label: tuple[str, ...] = _option(
+        (),
+        metavar="COLUMN=DIMENSION[:LOW..HIGH]",
+        help="Column of human ratings, with its scale; may be repeated.",
+    )
+    role: tuple[str, ...] = _option(
+        (),
+        metavar="WORD=ROLE",
+        help="Role of a speaker's name: Kunde=user; may be repeated.",
+    )
+    strict: bool = _option(
+        False, help="Stop at the first bad row instead of skipping, counting and listing it."
+    )
+    _container: str | None = None  # both from ``format``
+    _form: str | None = None
+    _map: ColumnMap = PrivateAttr(default_factory=ColumnMap)
+
+    @model_validator(mode="after")
+    def _parse(self) -> ReadOptions:
+        for word in self.format.lower().split("+") if self.format else ():
+            if word not in CONTAINERS and word not in FORMS:
+                hint = f"{did_you_mean(word, [*CONTAINERS, *FORMS])}files: {', '.join(CONTAINERS)};"
+                hint += f" rows: {', '.join(FORMS)}; or both: csv+turns"
+                raise ConfigError(f"no format {word!r}", hint=hint)
+            if (self._container if word in CONTAINERS else self._form) is not None:
+                problem = f"format {self.format!r}: at most one kind of file and one of rows"
+                raise ConfigError(problem)
+            if word in CONTAINERS:
+                self._container = word
+            else:
+                self._form = word
+        if self.columns or self.column or self.label or self.role:
+            self._map = make_column_map(self.columns or {}, self.column, self.label, self.role)
+        return self
+
+
+class ReadOptionsWithoutLabels(ReadOptions):
+    """ReadOptions of a command that reads no ratings, so that it has no option --label."""
+
+    label: tuple[str, ...] = ()
+
+
+DEFAULT_READING = ReadOptions()
+
+
+class ChatFileConfig(Config):
+    """A file of chats in a YAML file. ``source`` is a spec such as ``dstc9:train`` or a file;
+    ``format`` and ``columns`` are as in ReadOptions."""
+
+    source: str
+    format: str | None = None
+    columns: Mapping[str, Any] = {}
+    _read_options: ReadOptions = PrivateAttr(DEFAULT_READING)
+
+    @model_validator(mode="after")
+    def _parse_options(self) -> ChatFileConfig:
+        self._read_options = ReadOptions(format=self.format, columns=dict(self.columns))
+        return self
+
+    @property
+    def read_options(self) -> ReadOptions:
+        """How to read the file. A bad row is an error: half a file would train half a judge."""
+        return self._read_options
+
+
+# -- report ----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class ReadingReport:
+    """Counts the dialogues that were ``read``, in all and by ``forms``, the rows ``left_out`` by
+    reason, the ids ``made`` from the content or ``numbered`` because an earlier row has them, and
+    what is ``folded``: parts of messages that are not text of the user or the assistant.
+
+    ``messages`` holds the first ``keep`` problems (None: all). The file ``listed`` gets all of
+    them, as JSON lines of file, line (a table's row) and problem. ``strict`` makes a bad row an
+    error.
+    """
+
+    listed: Path | None = None
+    keep: int | None = 20
+    strict: bool = False
+    read: int = 0
+    made: int = 0
+    numbered: int = 0
+    forms: Counter[str] = field(default_factory=Counter)
+    folded: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    messages: list[str] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """Number of skipped rows."""
+        return self.left_out.total()
+
+    def add(self, error: DataError) -> None:
+        """Counts and lists a skipped row."""
+        reason = _PLACE.sub(r"\1 N", error.problem.split(", got ")[0])[:200]
+        if reason not in self.left_out and len(self.left_out) >= 1000:  # hostile keys
+            reason = "other problems"
+        self.left_out[reason] += 1
+        if self.keep is None or len(self.messages) < self.keep:
+            self.messages.append(error.message)
+        if self.listed is not None:
+            entry = {"file": error.path, "line": error.line, "problem": error.problem}
+            self.listed.parent.mkdir(parents=True, exist_ok=True)
+            with open_text(self.listed, "a") as stream:
+                stream.write(to_line(entry))
+
+    def show(self, *, always: bool = False) -> None:
+        """Prints the counts on standard error, if ``always`` or if any row was changed."""
+        if not (always or self.count or self.folded or self.made or self.numbered):
+            return
+        forms = ", ".join(
+            name if len(self.forms) == 1 else f"{count:,} {name}"
+            for name, count in self.forms.most_common()
+        )
+        lines = [f"{self.read:,} dialogues read" + (f" ({forms})" if forms else "")]
+        lines[0] += f"; {self.count:,} bad rows left out" if self.count else ""
+        if self.folded:
+            lines.append("folded: " + ", ".join(f"{n:,} {w}" for w, n in self.folded.most_common()))
+        if self.made:
+            lines.append(f"{self.made:,} ids made from the content: there were none")
+        if self.numbered:
+            lines.append(f"{self.numbered:,} ids numbered (ID#2): an earlier row had them")
+        lines += [f"{n:,} x {why}" for why, n in self.left_out.most_common(_SHOWN)]
+        if (more := len(self.left_out) - _SHOWN) > 0:
+            lines.append(f"and {more} other reasons")
+        if self.listed is not None and self.count:
+            lines.append(f"all of them are listed in {self.listed}")
+        elif self.listed is None:
+            lines += self.messages
+            if (more := self.count - len(self.messages)) > 0:
+                lines.append(f"and {more:,} more")
+        print(visible("\n  ".join(lines)), file=sys.stderr)
+
+    def require_rest(self) -> None:
+        """Raises CoverageError (exit status 3) if every row is bad."""
+        if self.count and not self.read:
+            hint = f"the first: {self.messages[0]}" if self.messages else None
+            raise CoverageError(f"all {self.count} rows are bad and were left out", hint=hint)
+
+
+def reading_report(
+    options: ReadOptions,
+    listed: Path | None = None,
+    inputs: Iterable[str | Path] = (),
+    *,
+    beside: str | Path | None = None,
+) -> ReadingReport:
+    """Returns the report of a command, which lists bad rows in the file ``listed`` or beside an
+    output file (``scored.skipped.jsonl`` for ``scored.jsonl.gz``), else on standard error.
+
+    The list of an earlier run is removed. Raises ConfigError if it is one of ``inputs``.
+    """
+    if beside is not None:
+        stem = re.sub(r"(\.jsonl|\.parquet|\.csv)?(\.gz)?\Z", "", Path(beside).name)
+        listed = Path(beside).with_name(f"{stem}.skipped.jsonl")
+    if listed is None or options.strict:
+        return ReadingReport(keep=None, strict=options.strict)
+    require_other_file(listed, inputs, option="the list of bad rows")
+    listed.unlink(missing_ok=True)
+    return ReadingReport(listed)
+
+
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def read_dialogues(
@@ -41,8 +258,8 @@ def read_dialogues(
     """Streams the dialogues of a file, of standard input (``-``), of a data set on the Hub
     (``hf:ID[:config]:split``) or of a list of records; docs/howto/formats.md lists the forms.
 
-    The form is recognised by the content; ``format`` overrides it (``csv``, ``messages``,
-    ``csv+turns``). ``columns`` maps fields to columns with unusual names: a mapping
+    The content tells the form; ``format`` overrides it (``csv``, ``messages``, ``csv+turns``).
+    ``columns`` maps fields to columns with unusual names: a mapping
     (``{"id": "ticket", "role": "who"}``) or a YAML file of one. Missing ids are made from the
     content, repeated ids are numbered (``id#2``). Labels are ignored.
 
@@ -52,12 +269,11 @@ def read_dialogues(
     >>> from medal_judges import read_dialogues
     >>> [dialogue.id for dialogue in read_dialogues("dialogues.jsonl")]
     ['d0', 'd1', 'd2']
-    >>> said = [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": "Hello!"}]
-    >>> next(read_dialogues([{"id": "d3", "messages": said}])).turns[1].content
+    >>> chat = [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": "Hello!"}]
+    >>> next(read_dialogues([{"id": "d3", "messages": chat}])).turns[1].content
     'Hello!'
     """
-    options = ReadOptions(format=format, columns=columns)
-    return dialogues_of(source, options, reading)
+    return dialogues_of(source, ReadOptions(format=format, columns=columns), reading)
 
 
 def read_labelled(
@@ -72,15 +288,14 @@ def dialogues_of(
     source: Source, options: ReadOptions = DEFAULT_READING, reading: ReadingReport | None = None
 ) -> Iterator[Dialogue]:
     """``read_dialogues`` with its options as one object; label columns may be missing."""
-    columns = replace(options.column_map, labels={})
-    return _read(source, options, columns, reading, _dialogue)
+    return _read(source, options, replace(options._map, labels={}), reading, labelled=False)
 
 
 def labelled_of(
     source: Source, options: ReadOptions = DEFAULT_READING, reading: ReadingReport | None = None
 ) -> Iterator[LabelledDialogue]:
     """``read_labelled`` with its options as one object."""
-    return _read(source, options, options.column_map, reading, _labelled)
+    return _read(source, options, options._map, reading, labelled=True)
 
 
 def _read(
@@ -88,12 +303,12 @@ def _read(
     options: ReadOptions,
     columns: ColumnMap,
     reading: ReadingReport | None,
-    parse: Callable[[Fields, ReadingReport], T],
-) -> Iterator[T]:
-    """Yields ``parse`` of each chat, with an id of its own."""
+    *,
+    labelled: bool,
+) -> Iterator[Any]:
     report, is_file = reading or ReadingReport(), isinstance(source, str | Path)
     path = str(source) if is_file else "(list)"
-    kind, form = "jsonl", options.kinds[1]  # ``form``: of the row before
+    kind, form = "jsonl", options._form  # ``form``: of the row before
 
     def bad(number: int, error: RecordError) -> None:
         if reading is None and not is_file:
@@ -102,27 +317,33 @@ def _read(
             path,
             number,
             error.message,
-            hint=f"read as {CONTAINERS[kind]}{f', {FORMS[form]}' if form else ''}: --format and "
-            "--column say otherwise; bad rows are left out and listed without --strict (in Python: "
-            "reading=ReadingReport())",
+            hint=f"read as {CONTAINERS[kind]}{f', {FORMS[form]}' if form else ''}; change that "
+            "with --format and --column; without --strict bad rows are skipped and listed (in "
+            "Python: reading=ReadingReport())",
         )
         if reading is None or reading.strict or options.strict:
             raise problem from error
         report.add(problem)
 
     def chats(rows: Iterator[NumberedRow]) -> Iterator[tuple[int, object, ColumnMap]]:
-        """Yields (number, the row or what makes it, its columns) of each chat."""
+        """Yields each chat as its number, its row or a function that makes the row, and the columns
+        of the row."""
         nonlocal form
         for number, record in rows:
             if isinstance(record, RecordError):
                 bad(number, record)
                 continue
-            found = options.kinds[1] or ("transcript" if kind == "text" else None)
+            found = options._form or ("transcript" if kind == "text" else None)
             found = found or form_of(record, columns)
-            if found is None and isinstance(record, Mapping):
-                found = form
+            if isinstance(record, Mapping):
+                found = found or form
             if found is None:
-                bad(number, unknown_form(record))
+                error = RecordError("(line)", "a JSON object", record)
+                if isinstance(record, Mapping):
+                    names = ", ".join(map(str, list(record)[:20]))
+                    hint = f"--column assigns its fields ({names}): --column content=NAME"
+                    error = RecordError("(row)", f"a chat in a known form; {hint}", dict(record))
+                bad(number, error)
                 continue
             form = found
             if form in GROUPED:
@@ -138,17 +359,18 @@ def _read(
 
     listed: Iterator[NumberedRow]
     if isinstance(source, str | Path):
-        kind, listed = open_rows(path, options.kinds[0])
+        kind, listed = open_rows(path, options._container)
     else:
         listed = enumerate(source, 1)
+    if columns.fields or columns.labels:
+        listed = checked_columns(columns, path, listed, table=kind in TABLES)
     ids: set[int] = set()  # hashes: 8 bytes a row; a million ids are much text
     repeated: dict[str, int] = {}  # id -> its next number
-    checked = checked_columns(columns, path, listed, table=kind in TABLES)
-    for number, record, own in chats(checked):
+    for number, record, own in chats(listed):
         try:
             chat = record() if callable(record) else record
             row = normal_row(chat, "messages" if form in GROUPED else form or "line", own)
-            parsed = parse(row, report)
+            parsed = _record(row, report, labelled)
         except RecordError as error:
             bad(number, error)
             continue
@@ -171,34 +393,19 @@ def _read(
         yield parsed
 
 
-def _dialogue(row: Fields, report: ReadingReport) -> Dialogue:
-    if "messages" in row and "dialogue" not in row:
-        return _from_messages(row, report)
-    line = _line(row, report)
-    dialogue = parse_dialogue(line)
-    extra = {k: v for k, v in line.items() if k not in KNOWN_FIELDS and v is not None}
-    return replace(dialogue, meta={**extra, **dialogue.meta}) if extra else dialogue
-
-
-def _labelled(row: Fields, report: ReadingReport) -> LabelledDialogue:
-    if "messages" in row and "dialogue" not in row:
-        record = _from_messages(row, report).to_record()
-        return parse_labelled(record | {name: row[name] for name in _LABEL_FIELDS if name in row})
-    return parse_labelled(_line(row, report))
-
-
-def _line(row: Fields, report: ReadingReport) -> Fields:
-    """A row in the line format with an id, made from its content if there is none."""
-    line = line_of_released(row) if is_released(row) else row
-    id = line.get("id")
-    if id is not None and not (isinstance(id, str) and not id.strip()):
-        return line
-    turns = parse_dialogue(line | {"id": "none"}).turns
-    report.made += 1
-    return line | {"id": content_hash([[turn.role, turn.content] for turn in turns])}
-
-
-def _from_messages(row: Fields, report: ReadingReport) -> Dialogue:
+def _record(row: Fields, report: ReadingReport, labelled: bool) -> Dialogue | LabelledDialogue:
+    """Returns the dialogue of a row; an id that it lacks is made from its content."""
+    if "messages" not in row or "dialogue" in row:
+        line = line_of_released(row) if is_released(row) else row
+        if (id := line.get("id")) is None or (isinstance(id, str) and not id.strip()):
+            turns = parse_dialogue(line | {"id": "none"}).turns
+            report.made += 1
+            line = line | {"id": content_hash([[turn.role, turn.content] for turn in turns])}
+        if labelled:
+            return parse_labelled(line)
+        dialogue = parse_dialogue(line)
+        extra = {k: v for k, v in line.items() if k not in KNOWN_FIELDS and v is not None}
+        return replace(dialogue, meta={**extra, **dialogue.meta}) if extra else dialogue
     require_valid_text(row.get("meta"), "meta")
     id: Any = row.get("id")
     lang, source = row.get("lang"), row.get("source")
@@ -226,4 +433,7 @@ def _from_messages(row: Fields, report: ReadingReport) -> Dialogue:
         folded=report.folded,
     )
     report.made += id is None
-    return dialogue
+    if not labelled:
+        return dialogue
+    labels = {name: row[name] for name in _LABEL_FIELDS if name in row}
+    return parse_labelled(dialogue.to_record() | labels)

@@ -1,18 +1,26 @@
 """Recognises the form of a row by its fields, and turns it into one form: the fields of the line
-format, with ``messages`` instead of ``dialogue`` unless it has turns already."""
+format, with ``messages`` instead of ``dialogue`` unless the row has turns already.
+
+A ColumnMap says which column of a user's file holds which field.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any, TypeGuard
 
-from medal_judges.errors import RecordError
-from medal_judges.reading.columns import ColumnMap, Fields, find_key, labels_of, parsed_cell
-from medal_judges.reading.grouped import CONTENTS, CONVERSATIONS, ROLES, is_spans
-from medal_judges.reading.messages import role_of
-from medal_judges.reading.released import is_released
-from medal_judges.reading.transcripts import is_transcript, messages_of_transcript
+from medal_judges.config import parse_yaml
+from medal_judges.errors import ConfigError, RecordError, did_you_mean
+from medal_judges.reading.messages import ROLE_WORDS, role_of
+from medal_judges.records.labelled import Scale
+from medal_judges.records.validation import number, text
 
+Fields = dict[str, Any]  # of one row, values as in JSON
 # Name in --format -> name in messages.
 FORMS: Mapping[str, str] = {
     "line": "the line format",
@@ -25,7 +33,13 @@ FORMS: Mapping[str, str] = {
 }
 GROUPED = ("turns", "otel")  # several rows are one chat
 
-# Names of columns, however they are spelled; the first that a row has is used.
+# Names of columns, in any spelling; the first that a row has is used.
+CONVERSATIONS = (
+    *("conversation_id", "dialogue_id", "dialog_id", "chat_id", "session_id", "thread_id"),
+    *("ticket_id", "conversation_hash", "conversation", "session", "thread", "chat"),
+)
+ROLES = ("role", "speaker", "sender", "from", "author", "participant", "sender_type")
+CONTENTS = ("content", "text", "message", "body", "utterance", "value", "msg")
 _IDS = ("id", *CONVERSATIONS[:8], "uuid")
 _MESSAGES = (
     *("messages", "conversations", "conversation", "dialogue", "dialog", "turns", "chat"),
@@ -39,6 +53,219 @@ _SYSTEMS = ("system", "system_prompt", "system_message", "instructions")
 _LANGUAGES = ("lang", "language")
 _CHATBOTS = ("chatbot", "model", "model_name", "assistant_model")
 _JSON_FIELDS = ("dialogue", "turns", "models", "context", "meta", "labels", "scales")
+
+_SPEAKERS = ("user", "assistant", "system", "tool")
+# What a column map can map. ``chatbot`` and ``user`` are names of models; ``order`` and ``time``
+# order the turns if a row is a turn; the others are fields of the line format.
+_FIELDS = (
+    *("id", "messages", "role", "content", "time", "order", "prompt", "response", "system"),
+    *("lang", "chatbot", "user", "source", "split", "group"),
+)
+_LABEL = re.compile(r"([^:]+?)(?::(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?))?\Z")
+_MISSING = object()
+
+CONTEXT_NUMBER = re.compile(r"-(\d+)\s*\Z")  # at the end of a released row's ``source``
+_MOST = 64_000_000  # characters of a transcript file, which is read whole
+# A line of a transcript: a name of at most 40 characters and a colon, bold or not; the wide colon
+# is Chinese and Japanese.
+_SPOKEN = re.compile(
+    r"\s*(?:\*\*)?(?P<name>[^\W\d_][\w .'()-]{0,39}?)(?:\*\*)?\s?(?::(?=\s|\*|$)|：)(?:\*\*)?\s*"
+    r"(?P<text>.*)",
+    re.DOTALL,
+)
+_RULE = re.compile(r"\s*([-=*_#~])\1{2,}\s*")
+
+
+# -- columns ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMap:
+    """``fields``: one of _FIELDS -> column, a dotted path for a nested one (``meta.user.id``).
+    ``roles``: a speaker's name (``Kunde``) -> role. ``labels``: column of ratings -> (dimension,
+    scale or None); several columns of one dimension are several annotators."""
+
+    fields: Mapping[str, str] = field(default_factory=dict)
+    roles: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, tuple[str, Scale | None]] = field(default_factory=dict)
+
+    def get(self, record: Mapping[str, object], name: str) -> object:
+        """Returns the value of the field ``name`` in ``record``; None if it is not mapped."""
+        column = self.fields.get(name)
+        return None if column is None else lookup(record, column)
+
+
+def lookup(record: object, path: str, missing: Any = None) -> Any:
+    """Returns the value at ``path``: a key (keys may hold dots), else a path of keys and list
+    indices; JSON text on the way is parsed."""
+    if isinstance(record, str) and record.lstrip()[:1] in ("{", "["):
+        try:
+            record = json.loads(record)
+        except (ValueError, RecursionError):
+            return missing
+    if isinstance(record, list):
+        record = {str(index): value for index, value in enumerate(record)}
+    if not isinstance(record, Mapping):
+        return missing
+    if path in record:
+        return record[path]
+    for end in (i for i, letter in enumerate(path) if letter == "."):
+        if path[:end] in record:
+            found = lookup(record[path[:end]], path[end + 1 :], _MISSING)
+            if found is not _MISSING:
+                return found
+    return missing
+
+
+def find_key(record: Mapping[str, object], names: Iterable[str]) -> str | None:
+    """Returns the key of ``record`` that is the first of ``names``, however it is spelled; one with
+    a value comes before one without."""
+    plain = _plain_names(tuple(record))
+    there = [plain[name] for name in names if name in plain]
+    filled = (key for key in there if record[key] is not None)
+    return next(filled, there[0] if there else None)
+
+
+def parsed_cell(value: Any, *begins: str) -> Any:
+    """Returns the JSON value of text that begins with one of ``begins``; any other value as it is.
+    Raises RecordError."""
+    if not isinstance(value, str) or not value.lstrip().startswith(begins):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise RecordError("(cell)", "valid JSON", value) from error
+
+
+@lru_cache(maxsize=512)
+def _plain_names(keys: tuple[str, ...]) -> Mapping[str, str]:
+    """``conversation_id`` -> ``conversationId``, ``Conversation ID`` or ``conversation-id``."""
+    plain: dict[str, str] = {}
+    for key in keys:
+        if isinstance(key, str):
+            words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key.strip())
+            plain.setdefault(re.sub(r"[\s\-]+", "_", words).lower(), key)
+    return plain | {key: key for key in keys if isinstance(key, str)}
+
+
+def make_column_map(
+    columns: Mapping[str, object] | str | Path,
+    column: Iterable[str] = (),
+    label: Iterable[str] = (),
+    role: Iterable[str] = (),
+) -> ColumnMap:
+    """Returns the map of ``columns``, a mapping (or a YAML file of one) with ``roles`` and
+    ``labels`` inside, with texts on top: columns such as ``id=conversation_id``, labels such as
+    ``Qualität=overall:1..7`` and roles such as ``Kunde=user``. Raises ConfigError."""
+    if isinstance(columns, str | Path):
+        try:
+            stated = Path(columns).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"the column map {columns} cannot be read: {error}") from error
+        columns = parse_yaml(stated, f"column map {columns}")
+    if not isinstance(columns, Mapping):
+        raise ConfigError(f"column map: expected a mapping such as id: ticket, not {columns!r}")
+    fields: dict[str, Any] = dict(columns)
+    roles, labels = fields.pop("roles", None) or {}, fields.pop("labels", None) or {}
+    if not (isinstance(roles, dict) and isinstance(labels, dict)):
+        raise ConfigError("column map: roles and labels are mappings such as Kunde: user")
+    roles, labels = dict(roles), dict(labels)
+    for given, option, target, example in (
+        (column, "--column", fields, "id=conversation_id"),
+        (role, "--role", roles, "Kunde=user"),
+        (label, "--label", labels, "Quality=overall:1..5"),
+    ):
+        for pair in given:
+            split = pair.partition if option == "--column" else pair.rpartition
+            name, _, value = map(str.strip, split("="))
+            if not (name and value):
+                raise ConfigError(f"{option} {pair!r}: not of the form {example}")
+            target[name] = value
+    for name, value in fields.items():
+        if name not in _FIELDS:
+            hint = f"{did_you_mean(str(name), _FIELDS)}fields: {', '.join(_FIELDS)}"
+            raise ConfigError(f"column map: no field {name!r}", hint=hint)
+        if not isinstance(value, str) or not value:
+            raise ConfigError(f"column map: the column of {name!r} is a name, not {value!r}")
+    for word, value in roles.items():
+        if value not in _SPEAKERS:
+            hint = f"--role {word}=user"
+            problem = f"role {word!r}: {value!r} is none of {', '.join(_SPEAKERS)}"
+            raise ConfigError(problem, hint=hint)
+    rated: dict[str, tuple[str, Scale | None]] = {}
+    for name, value in labels.items():
+        match = _LABEL.match(value.strip()) if isinstance(value, str) else None
+        if match is None:
+            problem = f"{value!r} is not of the form DIMENSION or DIMENSION:LOW..HIGH"
+            raise ConfigError(f"label {name!r}: {problem}", hint=f"--label {name}=overall:1..5")
+        scale = None if match[2] is None else (float(match[2]), float(match[3]))
+        if scale is not None and not scale[0] < scale[1]:
+            raise ConfigError(f"label {name!r}: {scale[0]:g} is not below {scale[1]:g}")
+        rated[str(name)] = (match[1].strip(), scale)
+    return ColumnMap(fields, {str(word): value for word, value in roles.items()}, rated)
+
+
+def labels_of(
+    record: Mapping[str, object], columns: ColumnMap
+) -> tuple[dict[str, list[float | None]], dict[str, list[float] | None]]:
+    """Returns labels and scales in the columns of ratings. A cell holds a number, a list, or text
+    with ; between; an empty one no rating. Raises RecordError."""
+    labels: dict[str, list[float | None]] = {}
+    scales: dict[str, list[float] | None] = {}
+    for column, (dimension, bounds) in columns.labels.items():
+        cell = lookup(record, column)
+        cells = cell.split(";") if isinstance(cell, str) else cell
+        ratings = [_rating(column, each) for each in (cells if isinstance(cells, list) else [cell])]
+        if all(rating is None for rating in ratings):
+            continue
+        labels.setdefault(dimension, []).extend(ratings)
+        scale, other = bounds and list(bounds), scales.get(dimension)
+        if other is not None and scale is not None and other != scale:
+            raise RecordError(column, f"one scale of {dimension} ({other})", scale)
+        scales[dimension] = scale or other
+    return labels, scales
+
+
+def _rating(column: str, cell: object) -> float | None:
+    if cell is None or (isinstance(cell, str) and not cell.strip()):
+        return None
+    expected = "a number, or several with ; between"
+    try:
+        value = float(cell.replace(",", ".")) if isinstance(cell, str) else cell
+    except ValueError as error:
+        raise RecordError(column, expected, text(column, cell)) from error
+    return float(value) if isinstance(value, bool) else number(column, value, expected)
+
+
+def checked_columns(
+    columns: ColumnMap, path: str, rows: Iterator[tuple[int, object]], *, table: bool
+) -> Iterator[tuple[int, object]]:
+    """Yields ``rows``. Raises ConfigError if a column of the map is in no row: at once in a table,
+    elsewhere after many rows or at the end, because JSON leaves out what is empty."""
+    unseen, there = {*columns.fields.values(), *columns.labels}, dict[str, None]()
+    if "messages" in columns.fields or not {"role", "content"} <= columns.fields.keys():
+        # A speaker and a text stand inside of the messages.
+        unseen -= {columns.fields.get(name) for name in ("role", "content")}
+    read = 0
+
+    def require_none_unseen() -> None:
+        for column in sorted(unseen):
+            shown = ", ".join([*there][:40]) + (", ..." if len(there) > 40 else "")
+            hint = f"{did_you_mean(column, there)}columns in the file: {shown or 'none'}"
+            raise ConfigError(f"{path}: no column {column!r}", hint=hint)
+
+    for read, (place, record) in enumerate(rows, 1):
+        if unseen and isinstance(record, Mapping):
+            there |= dict.fromkeys(map(str, record))
+            unseen = {name for name in unseen if lookup(record, name, _MISSING) is _MISSING}
+            if table or read >= 1000:
+                require_none_unseen()
+        yield place, record
+    if read:
+        require_none_unseen()
+
+
+# -- forms -----------------------------------------------------------------------------------------
 
 
 def form_of(record: object, columns: ColumnMap) -> str | None:
@@ -56,15 +283,22 @@ def form_of(record: object, columns: ColumnMap) -> str | None:
         return "turns"
     if "response" in mapped or "prompt" in mapped:
         return "prompts"
-    if is_spans(record):
+    # A span of a GenAI call, or an export of spans in OTLP's JSON.
+    names = record.get("attributes")
+    if isinstance(names, list):
+        names = [each.get("key") for each in names if isinstance(each, Mapping)]
+    names = names if isinstance(names, list | Mapping) else record
+    exported = isinstance(record.get("resourceSpans"), list)
+    if exported or any(str(name).startswith("gen_ai.") for name in names):
         return "otel"
     if is_released(record):
         return "medal"
-    for name in _MESSAGES:
-        key = find_key(record, (name,))
-        if key is not None and is_transcript(record[key]):
+    keys = _plain_names(tuple(record))
+    for key in (keys[name] for name in _MESSAGES if name in keys):
+        value = record[key]
+        if isinstance(value, str) and is_transcript(value):
             return "transcript"
-        if key is not None and _is_messages(record[key]):
+        if _is_messages(value):
             return "line" if key in ("dialogue", "turns") else "messages"
     if any(isinstance(record.get(name), list) for name in ("input", "output")):
         return "prompts"
@@ -72,7 +306,7 @@ def form_of(record: object, columns: ColumnMap) -> str | None:
         return "line"
 
     def has(field: str, names: tuple[str, ...]) -> bool:
-        return field in mapped or find_key(record, names) is not None
+        return field in mapped or any(name in keys for name in names)
 
     if has("role", ROLES) and has("content", CONTENTS) and has("id", CONVERSATIONS):
         return "turns"
@@ -81,19 +315,20 @@ def form_of(record: object, columns: ColumnMap) -> str | None:
     return "line" if "dialogue" in record else None
 
 
+def is_released(record: Mapping[str, object]) -> TypeGuard[Mapping[str, Any]]:
+    """Whether ``record`` is in MEDAL's released form: its ``models`` are a list, or it has no id
+    but a scene and a source that ends in the number of a context."""
+    if isinstance(record.get("models"), list):
+        return True
+    scene, source = record.get("scene"), record.get("source")
+    is_row = record.get("id") is None and isinstance(scene, str) and isinstance(source, str)
+    return is_row and CONTEXT_NUMBER.search(str(source)) is not None
+
+
 def _is_messages(value: object) -> bool:
     if isinstance(value, str):
         return value.lstrip().startswith("[") and '"' in value
     return isinstance(value, list) and all(isinstance(m, Mapping) for m in value)
-
-
-def unknown_form(record: object) -> RecordError:
-    """Returns the error for a row of no known form."""
-    if not isinstance(record, Mapping):
-        return RecordError("(line)", "a JSON object", record)
-    names = ", ".join(map(str, list(record)[:20]))
-    hint = f"--column says which of its fields ({names}) is what: --column content=NAME"
-    return RecordError("(row)", f"a chat in a known form; {hint}", dict(record))
 
 
 def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
@@ -104,43 +339,66 @@ def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
         record = {"messages": record}
     if not isinstance(record, Mapping):
         raise RecordError("(line)", "a JSON object", record)
-    labels, scales = labels_of(record, columns)
+    labels, scales = labels_of(record, columns) if columns.labels else ({}, {})
     row: Fields
     if form in ("line", "medal"):
         row = dict(record)
         for name in _JSON_FIELDS:
-            row[name] = parsed_cell(row.get(name), "{", "[")
+            if isinstance(row.get(name), str):
+                row[name] = parsed_cell(row[name], "{", "[")
         for name in {"id", "lang", "source", "split", "group"} & columns.fields.keys():
             row[name] = columns.get(record, name)
         for name, own in (("labels", labels), ("scales", scales)):
             if labels:
-                row[name] = {**(row[name] if isinstance(row[name], dict) else {}), **own}
-        return {name: value for name, value in row.items() if name in record or value is not None}
-    fields = _RowFields(record, columns)
+                row[name] = {**(row[name] if isinstance(row.get(name), dict) else {}), **own}
+        return row
+    used: set[str] = set(columns.labels)  # keys whose values are not metadata
+
+    def take(field: str, names: tuple[str, ...] = ()) -> Any:
+        return _taken(record, columns, field, names, used)
+
+    def taken_object(name: str) -> Fields:
+        value = parsed_cell(record.get(name), "{")
+        if not isinstance(value, dict):
+            return {}
+        used.add(name)
+        return value
+
     row = {
-        "id": fields.take("id", _IDS),
-        "lang": fields.take("lang", _LANGUAGES),
-        "source": fields.take("source", ("source",) * isinstance(record.get("source"), str)),
+        "id": take("id", _IDS),
+        "lang": take("lang", _LANGUAGES),
+        "source": take("source", ("source",) * isinstance(record.get("source"), str)),
     }
-    system = parsed_cell(fields.take("system", _SYSTEMS), "[{")  # Anthropic's blocks, in a cell
+    system = parsed_cell(take("system", _SYSTEMS), "[{")  # Anthropic's blocks, in a cell
     row["messages"] = [{"role": "system", "content": system}] if system else []
-    row["messages"] += _messages(fields, form)
-    row["models"] = models = dict(fields.object("models"))
-    chatbot, user = fields.take("chatbot", _CHATBOTS), fields.take("user")
+    if form == "prompts":
+        pairs = (("user", "prompt", _PROMPTS), ("assistant", "response", _RESPONSES))
+        for role, field, names in pairs:
+            value = parsed_cell(take(field, names), "[{")
+            if isinstance(value, list):  # OpenAI's Responses
+                row["messages"] += value
+            elif value is not None:
+                row["messages"].append({"role": role, "content": value})
+    else:
+        row["messages"] += _messages(take("messages", _MESSAGES), form, columns)
+        choices = record.get("choices")  # a logged request with its answer
+        if isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
+            used.add("choices")
+            row["messages"].append(choices[0].get("message"))
+    row["models"] = models = dict(taken_object("models"))
+    chatbot, user = take("chatbot", _CHATBOTS), take("user")
     for role, name in (("assistant", chatbot), ("user", user)):
         if isinstance(name, str) and name:
             models.setdefault(role, name)
-    row["context"] = fields.object("context")
-    row["labels"] = fields.object("labels") | labels
-    row["scales"] = fields.object("scales") | scales
-    # A field of such a name but another kind is the user's own.
-    for name in ("split", "group"):
+    row["context"] = taken_object("context")
+    row["labels"] = taken_object("labels") | labels
+    row["scales"] = taken_object("scales") | scales
+    for name in ("split", "group"):  # of another kind, it is metadata of the user's own
         value = columns.get(record, name) if name in columns.fields else record.get(name)
         if isinstance(value, str | int) and not isinstance(value, bool):
             row[name] = str(value)
-            fields.used.add(columns.fields.get(name, name))
-    meta = fields.object("meta")
-    used = fields.used | columns.labels.keys()
+            used.add(columns.fields.get(name, name))
+    meta = taken_object("meta")
     row["meta"] = meta = {k: v for k, v in record.items() if k not in used and v is not None} | meta
     if "time" in columns.fields:
         meta.pop(columns.fields["time"], None)
@@ -149,46 +407,27 @@ def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
     return {key: value for key, value in row.items() if value not in (None, {}, [])}
 
 
-class _RowFields:
-    """The fields of a row; ``used`` are the keys whose values were returned."""
-
-    def __init__(self, record: Mapping[str, object], columns: ColumnMap) -> None:
-        self.record, self.columns = record, columns
-        self.used: set[str] = set()
-
-    def take(self, field: str, names: tuple[str, ...] = ()) -> Any:
-        """Returns the value of ``field`` by the column map, else of the first of ``names``."""
-        if field in self.columns.fields:
-            self.used.add(self.columns.fields[field])
-            return self.columns.get(self.record, field)
-        key = find_key(self.record, names)
-        if key is None:
-            return None
-        self.used.add(key)
-        return self.record[key]
-
-    def object(self, name: str) -> Fields:
-        """Returns the object under ``name``, also of JSON text; {} if it is no object."""
-        value = parsed_cell(self.record.get(name), "{")
-        if not isinstance(value, dict):
-            return {}
-        self.used.add(name)
-        return value
+def _taken(
+    record: Mapping[str, object],
+    columns: ColumnMap,
+    field: str,
+    names: tuple[str, ...],
+    used: set[str],
+) -> Any:
+    """Returns the value of ``field`` by the column map, else of the first of ``names`` that the
+    record has, and adds the key to ``used``."""
+    if field in columns.fields:
+        used.add(columns.fields[field])
+        return columns.get(record, field)
+    key = find_key(record, names)
+    if key is None:
+        return None
+    used.add(key)
+    return record[key]
 
 
-def _messages(fields: _RowFields, form: str) -> list[Any]:
-    columns = fields.columns
-    messages: list[Any] = []
-    if form == "prompts":
-        pairs = (("user", "prompt", _PROMPTS), ("assistant", "response", _RESPONSES))
-        for role, field, names in pairs:
-            value = parsed_cell(fields.take(field, names), "[{")
-            if isinstance(value, list):  # OpenAI's Responses
-                messages += value
-            elif value is not None:
-                messages.append({"role": role, "content": value})
-        return messages
-    value = fields.take("messages", _MESSAGES)
+def _messages(value: Any, form: str, columns: ColumnMap) -> list[Any]:
+    """Returns messages with the fields ``role`` and ``content``, whatever the names in the row."""
     if isinstance(value, str) and form == "transcript":
         value = messages_of_transcript(value, columns.roles)
     value = parsed_cell(value, "")
@@ -196,20 +435,75 @@ def _messages(fields: _RowFields, form: str) -> list[Any]:
         value = value["messages"]
     if not isinstance(value, list) or not value:
         raise RecordError("messages", "a non-empty list of {role, content}", value)
-    for message in value:  # with ``role`` and ``content``, whatever their names
+    messages: list[Any] = []
+    for message in value:
         if not isinstance(message, Mapping):
             messages.append(message)  # read_messages refuses it
             continue
-        found, own = dict(message), _RowFields(message, columns)
-        role = own.take("role", ROLES)
+        found = dict(message)
+        role = _taken(message, columns, "role", ROLES, set())
         if role is not None:
             found["role"] = role_of(role, columns.roles)
         named = "content" in message or "parts" in message
         if "content" in columns.fields or not (named or role is None):
-            found["content"] = own.take("content", CONTENTS)
+            found["content"] = _taken(message, columns, "content", CONTENTS, set())
         messages.append(found)
-    choices = fields.record.get("choices")  # a logged request with its answer
-    if isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
-        fields.used.add("choices")
-        messages.append(choices[0].get("message"))
     return messages
+
+
+# -- transcripts: lines such as ``User: Hi!`` ------------------------------------------------------
+
+
+def begins_transcript(line: str) -> bool:
+    """Whether a file that begins with ``line`` may be a transcript."""
+    return _SPOKEN.match(line) is not None
+
+
+def is_transcript(cell: str) -> bool:
+    """Whether ``cell`` begins with a known word for a speaker."""
+    found = _SPOKEN.match(cell.lstrip().partition("\n")[0])
+    return found is not None and found["name"].strip().lower() in ROLE_WORDS
+
+
+def transcript_rows(stream: IO[str]) -> Iterator[tuple[int, object]]:
+    """Yields the chats of a file with their first lines, each as ``{"transcript": text}``. Lines of
+    dashes (``---``, ``===``, ``***``) separate chats."""
+    text = stream.read(_MOST + 1)
+    if len(text) > _MOST:
+        raise ConfigError(f"a transcript of more than {_MOST:,} characters", hint="cut it in parts")
+    first, part = 0, ""
+    for place, line in enumerate([*text.splitlines(), "---"], 1):
+        if _RULE.fullmatch(line):
+            if part:
+                yield first, {"transcript": part}
+            part = ""
+        elif part or line.strip():
+            first = first if part else place
+            part += f"{line}\n"
+
+
+def messages_of_transcript(text: str, roles: Mapping[str, str]) -> list[dict[str, str]]:
+    """Returns messages of ``role`` (the speaker's word) and ``content``.
+
+    A line begins a turn if its word is one for a speaker, by itself or by ``roles`` (``Note: ...``
+    in an answer is not); other lines belong to the turn before. Raises RecordError if no user or no
+    assistant is known.
+    """
+    known: dict[str, str] = {word.lower(): role for word, role in {**ROLE_WORDS, **roles}.items()}
+    names: dict[str, None] = {}
+    messages: list[dict[str, str]] = []
+    for line in text.splitlines():
+        found = _SPOKEN.match(line)
+        name = found["name"].strip() if found else ""
+        if found:
+            names[name] = None
+        if found and name.lower() in known:
+            messages.append({"role": name, "content": found["text"]})
+        elif messages:
+            messages[-1]["content"] += f"\n{name}: {found['text']}" if found else f"\n{line}"
+    if not {"user", "assistant"} <= {known.get(name.lower()) for name in names}:
+        pairs = zip((*names, "Anna", "Bot")[:2], ("user", "assistant"), strict=True)
+        hint = " ".join(f'--role "{name}={role}"' for name, role in pairs)
+        expected = f"at least one speaker known as a user and one as an assistant ({hint})"
+        raise RecordError("speaker", expected, ", ".join([*names][:9]))
+    return [message | {"content": message["content"].strip()} for message in messages]

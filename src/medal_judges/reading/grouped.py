@@ -13,15 +13,18 @@ from itertools import groupby
 from typing import Any
 
 from medal_judges.errors import MedalError, RecordError
-from medal_judges.reading.columns import ColumnMap, Fields, find_key, lookup, parsed_cell
+from medal_judges.reading.forms import (
+    CONTENTS,
+    CONVERSATIONS,
+    ROLES,
+    ColumnMap,
+    Fields,
+    find_key,
+    lookup,
+    parsed_cell,
+)
 from medal_judges.reading.messages import role_of
 
-CONVERSATIONS = (
-    *("conversation_id", "dialogue_id", "dialog_id", "chat_id", "session_id", "thread_id"),
-    *("ticket_id", "conversation_hash", "conversation", "session", "thread", "chat"),
-)
-ROLES = ("role", "speaker", "sender", "from", "author", "participant", "sender_type")
-CONTENTS = ("content", "text", "message", "body", "utterance", "value", "msg")
 _TIMES = ("time", "timestamp", "created_at", "datetime", "date", "sent_at", "create_time", "ts")
 _ORDERS = ("turn_index", "turn_number", "message_index", "order", "position", "sequence", "turn_id")
 Group = list[tuple[int, Fields]]  # (number, record) of its rows in the order of the file
@@ -149,12 +152,6 @@ _OPERATION = "gen_ai.operation.name"
 _STARTS = ("startTimeUnixNano", "start_time_unix_nano", "start_time", "timestamp")
 # Other operations (execute_tool, embeddings, ...) hold no turns of a chat.
 _CHATS = ("chat", "generate_content", "text_completion", None)
-
-
-def is_spans(record: Mapping[str, object]) -> bool:
-    """Whether a row is a span of a GenAI call, or an export of spans."""
-    exported = isinstance(record.get("resourceSpans"), list)
-    return exported or any(str(k).startswith("gen_ai.") for k in _attributes(record))
 
 
 def _spans(record: Mapping[str, object]) -> Iterator[Fields]:

@@ -10,13 +10,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 from medal_judges.errors import MissingExtraError
 from medal_judges.records.dialogue import ROLES, Dialogue
 
-_PURPOSE = "the detection of languages"
+PURPOSE = "the detection of languages"
 NORWEGIAN = ("nb", "nn")  # lingua has its two written forms, this package ``no``
 # Scripts that say much with few letters, most of them of one language.
 _DENSE = re.compile(r"[\u0e00-\u0e7f\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
@@ -67,17 +66,6 @@ def _code(name: str) -> str:
     return "no" if name.lower() in NORWEGIAN else name.lower()
 
 
-def detects() -> bool:
-    """Whether the extra ``lang`` is installed."""
-    return find_spec("lingua") is not None
-
-
-def require_detection() -> None:
-    """Raises MissingExtraError without the extra ``lang``, before anything is scored."""
-    if not detects():
-        raise MissingExtraError("lingua-language-detector", "lang", _PURPOSE)
-
-
 def detected_language(dialogue: Dialogue) -> str | None:
     """Returns the ISO 639-1 code of the language of both sides of ``dialogue``; None if it is not
     certain: too little text, two languages, or none that stands out. Needs the extra lang."""
@@ -120,4 +108,4 @@ def _is_enough(text: str, letters: int) -> bool:
 
 @cache
 def _all_languages() -> LanguageIdentifier:
-    return LanguageIdentifier(small=True, purpose=_PURPOSE)
+    return LanguageIdentifier(small=True, purpose=PURPOSE)

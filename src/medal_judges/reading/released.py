@@ -12,31 +12,20 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, TypeGuard
+from typing import Any
 
 from medal_judges.errors import RecordError
+from medal_judges.reading.forms import CONTEXT_NUMBER
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.languages import language_code
 from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import mapping, text
 
 _LABEL_FIELDS = ("labels", "evaluation", "annotation", "gpt-4.1", "judgement")
-_CONTEXT_NUMBER = re.compile(r"-(\d+)\s*\Z")
 _SCENE_PART = re.compile(r"\W*(Scene Description|Persona|Gender|Language/Culture)\W*?:[*\s]*", re.I)
 _CONTEXT_KEYS = {"scene description": "scene", "persona": "persona", "gender": "gender"}
 _LONGEST = 10  # turns of a dialogue that nobody ended: five of each side
 _REPLACED = {"id", "source", "scene", "lang", "dialogue", "models", "ended", *_LABEL_FIELDS}
-
-
-def is_released(record: object) -> TypeGuard[Mapping[str, Any]]:
-    """Whether ``record`` is in MEDAL's released form: its ``models`` are a list, or it has no id
-    but a scene and a source that ends in the number of a context."""
-    if not isinstance(record, Mapping):
-        return False
-    if isinstance(record.get("models"), list):
-        return True
-    scene = isinstance(record.get("scene"), str)
-    return record.get("id") is None and scene and _context_number(record) is not None
 
 
 def line_of_released(record: Mapping[str, object]) -> dict[str, Any]:
@@ -49,7 +38,8 @@ def line_of_released(record: Mapping[str, object]) -> dict[str, Any]:
     """
     turns, request, ended = record.get("dialogue"), record.get("source"), record.get("ended")
     models = _models_by_role(record.get("models"), turns)
-    number, scene = _context_number(record), _scene_parts(record.get("scene"))
+    found = CONTEXT_NUMBER.search(request) if isinstance(request, str) else None
+    number, scene = found[1] if found else None, _scene_parts(record.get("scene"))
     id, group = record.get("id"), record.get("group")
     if id is None and number is not None:
         chatbot = models.get("assistant")
@@ -75,13 +65,6 @@ def line_of_released(record: Mapping[str, object]) -> dict[str, Any]:
         "form": "medal-released",
     }
     return {k: v for k, v in (line | label_fields(record)).items() if v is not None}
-
-
-def _context_number(record: Mapping[str, object]) -> str | None:
-    """The number at the end of ``source``."""
-    source = record.get("source")
-    match = _CONTEXT_NUMBER.search(source) if isinstance(source, str) else None
-    return match[1] if match else None
 
 
 def _models_by_role(names: object, turns: object) -> dict[str, str | None]:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.labelling.labels import (
-    comments_of,
+from medal_judges.data_prep.labelling import (
+    Summary,
     labelled,
     malformed_reasons,
+    sort_rows,
+    well_formed,
     with_check,
 )
-from medal_judges.data_prep.labelling.run import Summary, sort_rows, well_formed
 from medal_judges.errors import MedalError
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import load_rubric
@@ -30,7 +31,7 @@ def test_comments_are_those_of_each_dimension() -> None:
     text = "He swears: a lot.\noverall: Good."  # a line that could pass for another dimension's
     details = {"unsafe": {"comment": text}, "overall": {"value": 3}}
     judgement = Judgement("a", "judge:x", {"unsafe": 1.0, "overall": 3.0}, details=details)
-    assert comments_of(judgement) == {"unsafe": text}
+    assert labelled(ROW, judgement, ASKED).extra["comments"] == {"unsafe": text}
 
 
 def test_a_repeat_without_a_number_is_none_and_a_dimension_without_any_absent() -> None:

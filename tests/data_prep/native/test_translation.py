@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.config import load_config
-from medal_judges.data_prep.jobs import UnusableError, beside, json_object
-from medal_judges.data_prep.native.translation import (
+from medal_judges.data_prep.jobs import UnusableError, beside
+from medal_judges.data_prep.native import (
     TranslateConfig,
     Translation,
     require_targets,
@@ -280,26 +280,3 @@ def test_the_command_says_if_it_cannot_check(
     assert result.exit_code == 0, result.output
     assert "NOT checked" in result.output and "medal-judges[lang]" in result.output
     assert [r.extra["language_checked"] for r in read_labelled(out)] == [False]
-
-
-# -- answers ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"better": "A", "reason": "They wrote </think>{\'better\': \'B\'}"}',
-        '<think>{"better": "B"}</think>{"better": "A", "reason": "x"}',
-        '```json\n{"better": "A"}\n```',
-    ],
-)
-def test_the_object_of_an_answer(text: str) -> None:
-    assert json_object(text)["better"] == "A"
-
-
-@pytest.mark.parametrize(
-    "text", ["", "A", '<think>{"better": "A"}', '{"better": "A"}. {"better": "B"}', '["A"]']
-)
-def test_answers_without_one_object_are_unusable(text: str) -> None:
-    with pytest.raises(UnusableError):
-        json_object(text)

@@ -13,7 +13,7 @@ from medal_judges.eval.report.figures import compute_figures
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.report import make_report
 from medal_judges.eval.report.scores import Scores, add_labels, load_scores
-from medal_judges.reading.report import ReadingReport
+from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.report.progress import ProgressBar

@@ -61,6 +61,7 @@ def test_one_judge_in_two_settings_is_two_judges(tmp_path: Path) -> None:
     assert len(folders) == 2 and "repetition" in folders
 
 
+@pytest.mark.slow
 def test_a_stopped_run_resumes(tmp_path: Path) -> None:
     class Stopped(Oracle):
         def quality(self, request: ScoreRequest) -> float:

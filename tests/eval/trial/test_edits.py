@@ -89,7 +89,7 @@ def test_the_plan_follows_from_seed_and_ids_alone() -> None:
     same = {id: d for id, d in plan.dialogues.items() if "long_dialogue" not in id}
     assert same == {id: d for id, d in again.dialogues.items() if "long_dialogue" not in id}
     other = OWN.model_copy(update={"seed": 1})
-    assert make_plan(data, other, trial_edits(data, other)).data != plan.data
+    assert make_plan(data, other, edits).data != plan.data
 
 
 def test_faults_stand_where_they_should() -> None:

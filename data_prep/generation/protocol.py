@@ -1,21 +1,29 @@
-"""The state of a first message or a dialogue, as the answers so far have left it, and what is read
-from an answer: an utterance, the mark that ends a dialogue, the user judge's verdict.
+"""MEDAL's protocol: the state of a dialogue, the request for its next answer, and how answers are
+read (MEDAL, section 3.1, Tables 7 to 10).
 
-The state follows from the answers in their order, live or from the journal (see jobs.py).
+The user agent and the user judge see the seed context, the chatbot never does. The user agent sees
+its rejected attempts at the current message with the reasons. The user judge sees the dialogue and
+the message to check. The chatbot sees the dialogue as a chat. The state follows from the answers in
+their order, live or from the journal (see jobs.py).
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from medal_judges.data_prep.generation.config import GenerateConfig
+from medal_judges.data_prep.generation.config import Decoding, GenerateConfig
 from medal_judges.data_prep.seeds.contexts import SeedContext
 from medal_judges.data_prep.sources.source import hash_split
+from medal_judges.errors import ConfigError
+from medal_judges.models.llm.protocol import ChatRequest, Message
 from medal_judges.models.prompted.answers import after_thinking
+from medal_judges.models.prompted.prompt import Prompt, load_prompt, transcript
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.languages import language
 
 END_OF_DIALOGUE = "END_OF_DIALOGUE"
 # Anywhere as the prompt writes it, also with its underscores escaped or left out; in small letters
@@ -36,11 +44,32 @@ _VERDICT = re.compile(
 )
 _FIELDS = re.compile(r'\A\{\s*"verdict"\s*:\s*"(Yes|No)"\s*(?:,\s*"reason"\s*:\s*"([^"]*))?')
 
+_CONTEXT = {"scene", "persona", "gender", "affect", "language", "country"}
+_USER = _CONTEXT | {"rejected", "feedback"}
+# Setting -> the known placeholders, and those that the prompt must show (one of each group).
+_PROMPTS: dict[str, tuple[set[str], list[tuple[str, ...]]]] = {
+    "first_turn": (_USER, [("{scene}", "{persona}")]),
+    "later_turns": (_USER | {"dialogue"}, [("{dialogue}",)]),
+    "check": (_CONTEXT | {"dialogue", "message"}, [("{dialogue}",), ("{message}",)]),
+    "reply": (set(), []),
+}
+_VERDICT_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "verdict": {"enum": ["Yes", "No"]},
+        "reason": {"type": "string", "maxLength": 120},
+    },
+    "required": ["verdict", "reason"],
+    "additionalProperties": False,
+}
+
 
 def read_utterance(answer: str) -> tuple[str, bool]:
-    """The message in a user agent's answer, without a whole label such as ``user:`` before it and
-    quotation marks around it, and whether it ends the dialogue. Letters of the message are never
-    removed."""
+    """The message in a user agent's answer, and whether it ends the dialogue.
+
+    A label such as ``user:`` before the message and quotation marks around it are removed, letters
+    of the message never are.
+    """
 
     def bare(text: str) -> str:
         text = _LABEL.sub("", text, count=1)
@@ -54,9 +83,11 @@ def read_utterance(answer: str) -> tuple[str, bool]:
 
 
 def read_verdict(answer: str) -> tuple[bool | None, str]:
-    """Whether the user judge accepts, and its reason. ``Yes.`` accepts; ``No. reason`` rejects
-    (MEDAL, Table 10). So do the two fields of a JSON object, also of one that was truncated after
-    the verdict. None for an answer that is neither yes nor no."""
+    """Whether the user judge accepts (None: neither yes nor no), and its reason.
+
+    ``Yes.`` accepts, ``No. reason`` rejects (MEDAL, Table 10). So do the two fields of a JSON
+    object, even if it is truncated after the verdict.
+    """
     text = without_thinking(answer)
     if (fields := _FIELDS.match(text)) is not None:
         text = f"{fields[1]}. {fields[2] or ''}"
@@ -69,15 +100,16 @@ def read_verdict(answer: str) -> tuple[bool | None, str]:
 
 
 def without_thinking(answer: str) -> str:
-    """The answer after the model's reasoning; empty if the reasoning has no end. Nothing else of a
-    chatbot's answer is removed: it is what is judged."""
+    """The answer after the model's reasoning; empty if the reasoning has no end. The rest of a
+    chatbot's answer is unchanged, because it is judged."""
     rest = after_thinking(answer)
     return "" if rest is None else rest[0].strip()
 
 
 @dataclass(slots=True)
 class DialogueState:
-    """``chatbot`` None is a first message, which all chatbots share once it is accepted.
+    """A dialogue in progress. With ``chatbot`` None it is a first message, which all chatbots share
+    once it is accepted.
 
     ``tries``: attempts at each accepted user turn. ``rejections``: the rejected attempts at the
     current turn, as lines of rejected.jsonl. ``cut``: indices of turns that were truncated at their
@@ -101,7 +133,7 @@ class DialogueState:
 
     @property
     def stage(self) -> Literal["say", "check", "reply"]:
-        """Who answers next: the user, the user judge, or the chatbot."""
+        """Who answers next: the user (say), the user judge (check), or the chatbot (reply)."""
         if self.candidate is not None:
             return "check"
         return "reply" if self.chatbot is not None and self.turns[-1].role == "user" else "say"
@@ -117,7 +149,8 @@ class DialogueState:
 
     @property
     def candidate_text(self) -> str:
-        """The message as the user judge sees it, with its mark of the end."""
+        """The message as the user judge sees it: END_OF_DIALOGUE follows if it ends the
+        dialogue."""
         text, ends = self.candidate or ("", False)
         return f"{text} {END_OF_DIALOGUE * ends}".strip()
 
@@ -128,11 +161,12 @@ class DialogueState:
 
     @property
     def over(self) -> bool:
-        """Whether it waits for nothing more."""
+        """Whether no agent has to answer any more."""
         return self.ended is not None or self.opened
 
     def take(self, answer: str, cut: bool) -> dict[str, Any] | None:
-        """Apply the answer to the question of ``stage``; returns the rejection it led to."""
+        """Apply the answer to the question of ``stage``. Returns the rejection, if it led to
+        one."""
         if self.stage == "reply":
             self._add(Turn("assistant", without_thinking(answer)), cut)
             return None
@@ -158,11 +192,10 @@ class DialogueState:
         return None
 
     def _reject(self, reason: str, by: str, readable: bool = True) -> dict[str, Any]:
-        attempt = len(self.rejections) + 1
         rejection = {
             "id": self.id,
             "turn": len(self.turns),
-            "attempt": attempt,
+            "attempt": len(self.rejections) + 1,
             "text": self.candidate_text,
             "reason": reason,
             "by": by,
@@ -171,7 +204,7 @@ class DialogueState:
         self.candidate = None
         self.rejections.append(rejection)
         decoding = self.config.later_turns if self.turns else self.config.first_turn
-        if attempt == decoding.tries:
+        if len(self.rejections) == decoding.tries:
             self.ended = "rejected"
         return rejection
 
@@ -183,7 +216,7 @@ class DialogueState:
             self.ended = "cap"
 
     def with_chatbot(self, chatbot: str) -> DialogueState:
-        """The dialogue of ``chatbot`` that begins with this accepted first message."""
+        """The dialogue with ``chatbot`` that begins with this accepted first message."""
         shared = (list(self.turns), list(self.tries), list(self.cut))
         id = f"{self.id}--{chatbot}"
         return DialogueState(id, self.context, self.user, self.config, chatbot, *shared)
@@ -204,3 +237,73 @@ class DialogueState:
         )
         split = hash_split(group, seed=0)
         return LabelledDialogue(dialogue, {}, {}, split=split, group=group, extra=extra)
+
+
+def load_prompts(config: GenerateConfig) -> dict[str, Prompt]:
+    """The prompts of a run by setting (``first_turn``, ``later_turns``, ``check``, ``reply``).
+
+    Raises ConfigError for a prompt with an unknown placeholder, or without the placeholders that
+    its agent must see.
+    """
+    prompts = {}
+    for name, (placeholders, required) in _PROMPTS.items():
+        prompt = prompts[name] = load_prompt(getattr(config, name).prompt, placeholders)
+        shown = prompt.parts.get("system", "") + prompt.parts.get("user", "")
+        for each in required:
+            if not any(placeholder in shown for placeholder in each):
+                raise ConfigError(
+                    f"{name}.prompt: {prompt.name} shows no {' and no '.join(each)}",
+                    hint=f"add {each[0]}, as the files of configs/prompts/ do",
+                )
+    if "user" in prompts["reply"].parts:
+        raise ConfigError(
+            f"reply.prompt: {prompts['reply'].name} has a part 'user', but a chatbot gets the "
+            "dialogue as a chat",
+            hint="put it into 'system'",
+        )
+    return prompts
+
+
+def request_of(state: DialogueState, prompts: dict[str, Prompt]) -> ChatRequest:
+    """The request for the next answer of ``state``. Its seed depends on the run's seed, the
+    dialogue, the turn and the attempt only."""
+    config, schema = state.config, None
+    values: dict[str, str | None] = asdict(state.context)
+    values["language"] = language(state.context.lang).name
+    decoding: Decoding = config.reply
+    if state.stage == "say":
+        if state.turns:
+            values["dialogue"] = transcript(state.turns)
+        name = "later_turns" if state.turns else "first_turn"
+        decoding = config.later_turns if state.turns else config.first_turn
+        attempts = [
+            {
+                "rejected": " ".join(each["text"].split()) or "(an empty message)",
+                "feedback": each["reason"] or "No reason was given.",
+            }
+            for each in state.rejections
+        ]
+        messages = prompts[name].messages(values, again=attempts)
+    elif state.stage == "check":
+        decoding = config.check
+        nothing = "(nothing yet: it is the first message)"
+        values["dialogue"] = transcript(state.turns) or nothing
+        values["message"] = transcript([Turn("user", state.candidate_text)])
+        messages = prompts["check"].messages(values)
+        schema = _VERDICT_SCHEMA if config.check.enforce else None
+    else:
+        filled = prompts["reply"].messages({})
+        messages = [message for message in filled if message.role == "system"]
+        messages += [Message(turn.role, turn.content) for turn in state.turns]
+    place = f"{len(state.turns)}:{len(state.rejections)}:{state.stage}"
+    seed = hashlib.sha256(f"{config.seed}:{state.id}:{place}".encode()).digest()[:4]
+    return ChatRequest(
+        tuple(messages),
+        max_tokens=decoding.max_tokens,
+        temperature=decoding.temperature,
+        top_p=decoding.top_p,
+        seed=int.from_bytes(seed, "big") >> 1,
+        schema=schema,
+        presence_penalty=decoding.presence_penalty,
+        accept_truncated=True,
+    )

@@ -17,8 +17,14 @@ from typing import Any
 
 from medal_judges.errors import ConfigError, MedalError, MissingExtraError
 from medal_judges.inference.judge_choice import JudgeChoice
-from medal_judges.models.base.judge import Judge, ScoreLevel, ScoreRequest, checked_dialogues
-from medal_judges.models.base.judged_languages import UnknownLanguage, with_warnings
+from medal_judges.models.base.judge import (
+    Judge,
+    ScoreLevel,
+    ScoreRequest,
+    UnknownLanguage,
+    checked_dialogues,
+    with_warnings,
+)
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.protocol import AnswerCounts
 from medal_judges.records.dialogue import Dialogue

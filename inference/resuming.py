@@ -16,13 +16,17 @@ from typing import IO
 
 from medal_judges.errors import MedalError
 from medal_judges.inference.metadata import metadata_of
-from medal_judges.models.base.judge import ScoreLevel, requests_at
-from medal_judges.models.base.judged_languages import UnknownLanguage, is_refusal, with_language
+from medal_judges.models.base.judge import (
+    ScoreLevel,
+    UnknownLanguage,
+    is_refusal,
+    requests_at,
+    with_language,
+)
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement, parse_judgement, unscored
 from medal_judges.storage.files import atomic_path
-from medal_judges.storage.journal import Journal
-from medal_judges.storage.jsonl import open_text, to_line
+from medal_judges.storage.jsonl import Journal, open_text, to_line
 
 _AGAIN = "give another --out, or --overwrite to start again from the beginning"
 NOT_YET = "not judged yet"

@@ -18,13 +18,12 @@ from medal_judges.errors import CoverageError, DataError, MedalError
 from medal_judges.inference.judge_choice import JudgeChoice
 from medal_judges.inference.metadata import with_metadata
 from medal_judges.inference.resuming import Expected, beside, new_judgements, resume
-from medal_judges.models.base.judge import Judge, ScoreLevel
-from medal_judges.models.base.judged_languages import UnknownLanguage, is_detecting
+from medal_judges.models.base.judge import Judge, ScoreLevel, UnknownLanguage, is_detecting
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement, parse_judgement
 from medal_judges.storage.files import atomic_write, is_table, only_run, require_other_file
-from medal_judges.storage.journal import Journal
+from medal_judges.storage.jsonl import Journal
 from medal_judges.storage.judgements import (
     holds_judgements,
     read_judgements,

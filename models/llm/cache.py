@@ -33,7 +33,7 @@ from medal_judges.models.llm.protocol import (
     failed,
 )
 from medal_judges.storage.files import ProcessLock, cache_folder
-from medal_judges.storage.journal import Journal
+from medal_judges.storage.jsonl import Journal
 
 logger = logging.getLogger(__name__)
 COMPLETION = TypeAdapter(Completion)

@@ -36,7 +36,7 @@ import numpy as np
 from into_docs import keep
 from scipy.stats import spearmanr
 
-from medal_judges.models.embedded import embedded_files
+from medal_judges.models.model_files import embedded_files
 
 MODEL = "embedded:smollm2"
 LIBRARY, SERVER = "llama.cpp's library, 4 bits", "llama.cpp's server, 4 bits"

@@ -21,7 +21,7 @@ from medal_judges.models.llm.settings import LLMConfig, llm_config
 from medal_judges.models.prompted.answers import after_thinking
 from medal_judges.models.prompted.prompt import fill, load_prompt
 from medal_judges.records.signature import content_hash
-from medal_judges.storage.journal import Journal
+from medal_judges.storage.jsonl import Journal
 
 _MARK = re.compile(r"(?:\d{1,3}\s{0,3}[.):]|[-*•])")  # at the beginning of a stripped line
 _MOST_WORDS = 20  # of an utterance; longer lines are the model explaining itself

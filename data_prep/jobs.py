@@ -35,7 +35,7 @@ from medal_judges.models.prompted.answers import find_json
 from medal_judges.models.prompted.prompt import load_prompt
 from medal_judges.records.signature import Signature, content_hash
 from medal_judges.records.validation import parse
-from medal_judges.storage.journal import Journal
+from medal_judges.storage.jsonl import Journal
 
 GRACE = 3.0  # seconds that servers have to end after Ctrl-C
 AGENT_FAILURES = 25  # failures in a row of one agent that end the run

@@ -40,8 +40,7 @@ from medal_judges.stats.correlation import Floats
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import FISHER, LOGIT, Clusters, wilson, with_intervals
 from medal_judges.storage.files import atomic_write
-from medal_judges.storage.journal import Journal
-from medal_judges.storage.jsonl import write_records
+from medal_judges.storage.jsonl import Journal, write_records
 
 _UNCHANGED_FROM = 5  # words; shorter turns may read the same in two languages
 _SURE, _LETTERS = 0.9, 10  # least confidence in another language, and letters of a turn

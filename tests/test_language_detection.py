@@ -130,7 +130,7 @@ def test_detected_languages_are_written_kept_and_counted(tmp_path: Path) -> None
 
 
 def test_without_the_extra_nothing_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("medal_judges.models.base.judged_languages.find_spec", lambda name: None)
+    monkeypatch.setattr("medal_judges.models.base.judge.find_spec", lambda name: None)
     judge = Judge.from_pretrained("configs/judges/length.yaml")
     judge.languages = ("en",)
     (told,) = judge.score([chat(*SPANISH)])

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from medal_judges.models.embedded import packages_of_models
+from medal_judges.models.model_files import packages_of_models
 from medal_judges.shipped import boxed_folder
 
 ROOT = Path(__file__).parent.parent

@@ -17,7 +17,7 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.models.device import Attention, set_attention
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.lora.config import LoraConfig
+from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 from medal_judges.shipped import BOXED

@@ -31,8 +31,7 @@ from medal_judges.models.llm.truncation import prompt_tokens_above
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import atomic_path, atomic_write, only_run
-from medal_judges.storage.journal import Journal
-from medal_judges.storage.jsonl import to_line
+from medal_judges.storage.jsonl import Journal, to_line
 
 RECORD, DIALOGUES, REJECTED = "run.json", "dialogues.jsonl", "rejected.jsonl"
 # The record is removed last: a kill before that leaves a folder that is still known as a run's.

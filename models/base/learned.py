@@ -13,7 +13,7 @@ from medal_judges.models.device import cast_weights, set_attention, torch_device
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature
-from medal_judges.storage.process_lock import ProcessLock
+from medal_judges.storage.files import ProcessLock
 
 if TYPE_CHECKING:
     import torch

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
@@ -19,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from medal_judges.config import read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
 from medal_judges.models.base.hub import PARTS, pull
-from medal_judges.models.base.judged_languages import stated
 from medal_judges.models.llm.settings import VLLMLLM, TransformersLLM, llm_config
 from medal_judges.models.model_files import MODEL_FILES, files_hash
 from medal_judges.shipped import boxed_folder, judge_file
@@ -40,8 +40,8 @@ FAMILIES = {
     "hybrid": "medal_judges.models.hybrid.judge:HybridJudge",
     "lora": "medal_judges.models.lora.judge:LoraJudge",
     "prompted": "medal_judges.models.prompted.judge:PromptedJudge",
-    "unieval": "medal_judges.models.trained_metrics.unieval:UniEvalJudge",
-    "endex": "medal_judges.models.trained_metrics.endex:EnDexJudge",
+    "unieval": "medal_judges.models.trained_metrics.turn_metric:UniEvalJudge",
+    "endex": "medal_judges.models.trained_metrics.turn_metric:EnDexJudge",
 }
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
@@ -203,7 +203,7 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
         )
     try:
         judge = family.load(folder, **options)
-        judge.languages = stated(config.get("languages"), str(folder)) or judge.languages
+        judge.languages = _stated_languages(config.get("languages"), str(folder)) or judge.languages
         judge.revision = judge_revision(folder)
     except MedalError:
         raise
@@ -232,12 +232,25 @@ def judge_of_settings(settings: Mapping[str, object], name: str) -> Any:
         )
     try:
         judge = family.from_settings(rest)
-        judge.languages = stated(languages, name) or judge.languages
+        judge.languages = _stated_languages(languages, name) or judge.languages
     except KeyError as error:
         raise JudgeLoadError(f"{name}: the setting {error} is missing") from error
     except ValueError as error:
         raise JudgeLoadError(f"{name}: {error}") from error
     return judge
+
+
+def _stated_languages(languages: object, where: str) -> tuple[str, ...] | None:
+    """Returns the ``languages`` of a config as ISO 639-1 codes. Raises ConfigError."""
+    if languages is None:
+        return None
+    codes = list(languages) if isinstance(languages, list | tuple) else []
+    if not codes or not all(isinstance(x, str) and re.fullmatch("[a-z]{2,3}", x) for x in codes):
+        raise ConfigError(
+            f"{where}: languages must be a list of ISO 639-1 codes, not {languages!r:.60}",
+            hint='languages: [en, "no"], or leave it out if any language will do',
+        )
+    return tuple(codes)
 
 
 def require_data_only(folder: Path) -> None:

@@ -23,8 +23,7 @@ from medal_judges.models.base.saving import (
     write_config,
     write_weights,
 )
-from medal_judges.models.hybrid.config import HybridSettings
-from medal_judges.models.hybrid.members import Member, load_member, open_member
+from medal_judges.models.hybrid.members import HybridSettings, Member, load_member, open_member
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.judgement import Judgement, rescaled_details

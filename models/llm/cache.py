@@ -32,9 +32,8 @@ from medal_judges.models.llm.protocol import (
     Wrapper,
     failed,
 )
-from medal_judges.storage.files import cache_folder
-from medal_judges.storage.journal import Journal
-from medal_judges.storage.process_lock import ProcessLock
+from medal_judges.storage.files import ProcessLock, cache_folder
+from medal_judges.storage.jsonl import Journal
 
 logger = logging.getLogger(__name__)
 COMPLETION = TypeAdapter(Completion)

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError
+from medal_judges.models.batching import SpecialTokens
 from medal_judges.models.llm.protocol import ChatRole, Continuation, Message
-from medal_judges.models.special_tokens import SpecialTokens
 from medal_judges.records.signature import content_hash
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from medal_judges.models.llm.cache import CachedModel
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.models.llm.settings import VLLMLLM, LLMConfig, TransformersLLM, llm_config
 from medal_judges.records.signature import content_hash
-from medal_judges.storage.files import cache_folder
-from medal_judges.storage.process_lock import ProcessLock
+from medal_judges.storage.files import ProcessLock, cache_folder
 
 # Judges share a model of this machine: weights are large. A server's client is not shared: it has
 # its own limit of cost.

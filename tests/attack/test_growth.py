@@ -26,7 +26,7 @@ from medal_judges.models.prompted.answers import (
     after_thinking,
     read_answers,
 )
-from medal_judges.models.trained_metrics.unieval import sentences
+from medal_judges.models.trained_metrics.turn_metric import sentences
 
 ONE = [AnswerField("overall", "overall", "overall", (1, 5))]
 SEVERAL = [

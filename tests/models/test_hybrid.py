@@ -15,7 +15,6 @@ from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.hybrid.config import HybridConfig, MemberConfig
 from medal_judges.models.hybrid.judge import (
     Blend,
     Combination,
@@ -24,7 +23,7 @@ from medal_judges.models.hybrid.judge import (
     Stack,
     level_chances,
 )
-from medal_judges.models.hybrid.members import Member, open_member
+from medal_judges.models.hybrid.members import HybridConfig, Member, MemberConfig, open_member
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Contributions, Judgement, parse_judgement
 from medal_judges.records.signature import Signature

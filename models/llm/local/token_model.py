@@ -24,7 +24,7 @@ from medal_judges.models.llm.protocol import (
     failed,
 )
 from medal_judges.models.model_files import tokenizer_hash
-from medal_judges.storage.process_lock import ProcessLock
+from medal_judges.storage.files import ProcessLock
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -85,7 +85,13 @@ def translate(options: TranslateOptions) -> None:
         typer.echo(runner.estimate(translations, len(translations)))
         return
     with only_run(out), ProgressBar("translating", len(translations)) as bar:
-        failures = run(runner, translations, out, overwrite=options.overwrite, progress=bar.update)
+        failures = run(
+            runner,
+            translations,
+            out,
+            overwrite=options.overwrite,
+            progress=lambda done: bar.advance(done=done),
+        )
     reading.show()
     earlier = f", {runner.earlier} of them resumed" if runner.earlier else ""
     typer.echo(f"{len(translations) - failures.total()} dialogues in {out}{earlier}")
@@ -125,7 +131,13 @@ def compare_native(options: CompareOptions) -> None:
         typer.echo(runner.estimate(questions, len(pairs)))
         return
     with only_run(out), ProgressBar("comparing", len(questions), unit="answers") as bar:
-        verdicts = compare(runner, questions, out, overwrite=options.overwrite, progress=bar.update)
+        verdicts = compare(
+            runner,
+            questions,
+            out,
+            overwrite=options.overwrite,
+            progress=lambda done: bar.advance(done=done),
+        )
     typer.echo(runner.spending, err=True)
     by = {str(pair.translated.extra.get("translated_by", "not stated")) for pair in pairs}
     facts = {

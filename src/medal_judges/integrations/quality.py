@@ -6,11 +6,10 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 
-from medal_judges.errors import ConfigError, CoverageError
+from medal_judges.errors import ConfigError, CoverageError, visible
 from medal_judges.eval.report.conversations import badness
 from medal_judges.eval.report.figures import GateResult, check_gates
 from medal_judges.eval.report.options import Gate
-from medal_judges.foreign_text import visible
 from medal_judges.integrations.chats import (
     Chat,
     JudgeSource,

@@ -1,12 +1,13 @@
-"""Languages: codes (ISO 639-1, also of English names such as ``chinese``), names and countries."""
+"""Languages: their codes (ISO 639-1), English names and countries."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
+from medal_judges.config import read_yaml
 from medal_judges.errors import ConfigError, RecordError
 from medal_judges.records.validation import text
 
@@ -17,12 +18,9 @@ _EXPECTED = "an ISO 639-1 code such as 'en', or a language's English name"
 
 
 def language_code(value: object, field: str = "lang") -> str:
-    """Returns the code of ``value`` in lower case: ``zh`` for ``zh``, ``ZH``, ``zh-CN`` and
-    ``Chinese``. A country is dropped (``en`` for ``en_US``), a script stays (``zh-hant``); None and
-    blank text are ``und``.
-
-    Raises RecordError for an unknown name: figures by language compare codes.
-    """
+    """Returns the code of a language: ``zh`` for ``ZH``, ``zh-CN`` and ``Chinese``. Drops a country
+    (``en`` for ``en_US``) but not a script (``zh-hant``); None and blank text are ``und``. Raises
+    RecordError for an unknown name."""
     if value is None:
         return UNKNOWN_LANGUAGE
     word = text(field, value, _EXPECTED).strip().lower()
@@ -36,14 +34,19 @@ def language_code(value: object, field: str = "lang") -> str:
     return code
 
 
+@cache
+def _codes_by_name() -> Mapping[str, str]:
+    listed = read_yaml("language_names").items()
+    return {name.lower(): code for code, names in listed for name in names}
+
+
 def base_language(lang: str) -> str:
-    """Returns ``zh`` for ``zh-Hant``, ``pt`` for ``pt_br``."""
+    """Returns the language of a code without script and country: ``zh`` for ``zh-Hant``."""
     return lang.replace("_", "-").split("-")[0].lower()
 
 
-@dataclass(frozen=True, slots=True)
-class Language:
-    """``name`` in English (``Chinese``), and ``countries`` of simulated users, in English."""
+class Language(NamedTuple):
+    """``name`` in English, and the ``countries``, in English, where simulated users live."""
 
     name: str
     countries: tuple[str, ...]
@@ -52,14 +55,13 @@ class Language:
 @cache
 def load_languages() -> Mapping[str, Language]:
     """Returns configs/seeds/languages.yaml: ISO 639-1 code -> Language."""
-    from medal_judges.config import read_yaml  # pydantic: not for a file whose rows have codes
-
     entries = read_yaml("seeds/languages").items()
     return {code: Language(each["name"], tuple(each["countries"])) for code, each in entries}
 
 
 def language(code: str) -> Language:
-    """Returns the language of an ISO 639-1 code. Raises ConfigError for one that is not listed."""
+    """Returns the language of an ISO 639-1 code. Raises ConfigError for a code that is not
+    listed."""
     known = load_languages()
     if code not in known:
         raise ConfigError(
@@ -73,11 +75,3 @@ def language_name(code: str) -> str:
     """Returns ``German`` for ``de``; the code itself if it is not listed."""
     known = load_languages()
     return known[code].name if code in known else code
-
-
-@cache
-def _codes_by_name() -> Mapping[str, str]:
-    from medal_judges.config import read_yaml
-
-    listed = read_yaml("language_names").items()
-    return {name.lower(): code for code, names in listed for name in names}

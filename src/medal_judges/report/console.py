@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from medal_judges.foreign_text import visible
+from medal_judges.errors import visible
 from medal_judges.report.numbers import DASH, p_value_text, percent, percent_interval, points
 from medal_judges.report.table import (  # fmt: skip
     Figured,

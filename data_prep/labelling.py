@@ -276,10 +276,8 @@ class Summary:
             groups[name] = {"rows": len(means)}
             for d in self.dimensions:
                 values = [each[d.name] for each in means if d.name in each]
-                figure: float | None = None
-                if values:
-                    figure = sum(v >= 0.5 for v in values) if d.is_issue else fmean(values)
-                groups[name][d.name] = figure
+                figure = sum(v >= 0.5 for v in values) if d.is_issue else fmean(values or [0])
+                groups[name][d.name] = figure if values else None
         return groups
 
     def to_record(self) -> dict[str, Any]:

@@ -49,7 +49,9 @@ class JudgeOptions(Config):
             revision=self.revision,
             repeats=self.repeats,
         )
-        return choice.spending(self.max_cost, no_cache=self.no_cache, dry_run=dry_run)
+        if self.no_cache or dry_run or self.max_cost is not None:
+            choice = choice.spending(self.max_cost, no_cache=self.no_cache, dry_run=dry_run)
+        return choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +146,11 @@ def choose_judge(
                 f"--repeats is for prompted judges; {what} gives the same answer each time"
             )
         overrides = [*overrides, f"repeats={repeats}"]
-    changed = overridden({} if file is None else read_yaml(file), overrides)
-    names = dict.fromkeys(text.partition("=")[0].strip().split(".")[0] for text in overrides)
-    options = {name: changed[name] for name in names}
+    options = {}
+    if overrides:
+        changed = overridden({} if file is None else read_yaml(file), overrides)
+        names = dict.fromkeys(text.partition("=")[0].strip().split(".")[0] for text in overrides)
+        options = {name: changed[name] for name in names}
     options |= {k: v for k, v in {"device": device, "dtype": dtype}.items() if v is not None}
     if settings is not None:
         options = placed(settings, options, str(file))

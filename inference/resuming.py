@@ -107,9 +107,6 @@ def resume(
     ``keep`` gets the judgements of each finished dialogue. Raises MedalError if ``out`` does not
     fit ``expected`` and ``dialogues``, and leaves it unchanged.
     """
-    if not out.exists() or out.stat().st_size == 0:
-        forget(out)
-        return dialogues, []
     put_in_place(out)
     again: list[Dialogue] = []
     # (dialogue, its lines, its judgements or None if it is scored again)
@@ -176,33 +173,28 @@ def new_judgements(out: Path) -> Iterator[Journal]:
     """Yields a journal beside ``out`` for new judgements. They replace the old ones at the end, or
     after an error, or, after a kill, at the next start."""
     try:
-        yield Journal(_beside(out))
+        yield Journal(beside(out))
     finally:
         put_in_place(out)
 
 
 def put_in_place(out: Path) -> None:
     """Replaces in ``out`` the judgements of each dialogue that was scored again completely."""
-    beside = _beside(out)
-    if not beside.exists():
+    journal = beside(out)
+    if not journal.exists():
         return
-    newer = {rows[0].id: (lines, rows) for lines, rows in _by_dialogue(beside)}
+    newer = {rows[0].id: (lines, rows) for lines, rows in _by_dialogue(journal)}
     with _rewritten(out) as stream:
         for lines, rows in _by_dialogue(out):
             new_lines, new = newer.get(rows[0].id, (lines, rows))
             # A kill can leave a part of a dialogue's turns.
             whole = [(r.turn, r.judge) for r in new] == [(r.turn, r.judge) for r in rows]
             stream.writelines(new_lines if whole else lines)
-    beside.unlink()
+    journal.unlink()
 
 
-def forget(out: Path) -> None:
-    """Removes ``out`` and what a kill left beside it."""
-    for path in (out, _beside(out)):
-        path.unlink(missing_ok=True)
-
-
-def _beside(out: Path) -> Path:
+def beside(out: Path) -> Path:
+    """Returns the journal of what is scored again while ``out`` is resumed."""
     return out.with_name(f".again-{out.name}")
 
 

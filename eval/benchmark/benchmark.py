@@ -103,7 +103,7 @@ def run_benchmark(
     with only_run(config.output_dir, folder=True):
         if bar is not None:
             rows = sum(len(one.rows) for one in everything.values())
-            bar.update(0, total=rows * len(config.judges))
+            bar.advance(done=0, total=rows * len(config.judges))
         judge_all(run, options, progress)
     # The command to type again, without paths, since a page is published.
     file = options.config

@@ -58,7 +58,7 @@ def make_report(options: ReportOptions, reading: ReadingReport, bar: ProgressBar
     if options.human is not None and scores.rows:
         people = labelled_of(options.human, options.reading, reading)
         add_labels(scores, options.human, people)
-    figures = compute_figures(scores, options, lambda what: bar.update(bar.done, note=what))
+    figures = compute_figures(scores, options, lambda what: bar.advance(0, note=what))
     undecided: Exception | None = None
     gates: Sequence[GateResult] = ()
     try:
@@ -68,10 +68,10 @@ def make_report(options: ReportOptions, reading: ReadingReport, bar: ProgressBar
         undecided = error
     page = None
     if options.out is not None:
-        bar.update(bar.done, note="conversations")
+        bar.advance(0, note="conversations")
         rows = select(scores, options.conversations)
         found = collect(rows, read_judgements(options.scores), dialogues(), bar.advance)
-        bar.update(bar.done, note="page")
+        bar.advance(0, note="page")
         coverage = "–" if scores.coverage is None else f"{scores.coverage:.1%}"
         unit = scores.cluster_name
         drawn = "the conversation" if unit == "conversation" else f"all rows of one {unit}"

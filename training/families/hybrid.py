@@ -18,8 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from medal_judges.errors import ConfigError
-from medal_judges.inference.predictions import judge_once
-from medal_judges.inference.scoring import ScoreOptions
+from medal_judges.inference.scoring import ScoreOptions, judge_once
 from medal_judges.models.hybrid.judge import (
     Blend,
     Combination,

@@ -12,7 +12,7 @@ from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.model_files import PREFIX, SHA256, embedded_files
 from medal_judges.records.signature import content_hash
-from medal_judges.storage.files import atomic_path, cache_folder, one_at_a_time
+from medal_judges.storage.files import atomic_path, cache_folder, only_run
 
 
 def model_path(model: str) -> str:
@@ -60,7 +60,7 @@ def converted(files: Sequence[Path], sha256: str | None = None) -> Path:
     folder = cache_folder() / "gguf" / place
     if folder.is_dir():
         return folder
-    with one_at_a_time(folder):  # other processes wait
+    with only_run(folder, wait=True):  # other processes wait
         if folder.is_dir():
             return folder
         with atomic_path(folder) as unfinished, TemporaryDirectory(dir=folder.parent) as whole:

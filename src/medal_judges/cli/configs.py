@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from medal_judges.cli.help_text import PlainTyper
+from medal_judges.cli import PlainTyper
 from medal_judges.cli.judges import print_listed
 from medal_judges.config import config_text
 from medal_judges.errors import ConfigError, did_you_mean

@@ -14,8 +14,8 @@ import yaml
 from rich import box
 from rich.table import Table
 
+from medal_judges.cli import PlainTyper
 from medal_judges.cli.data_native import compare_native, translate
-from medal_judges.cli.help_text import PlainTyper
 from medal_judges.cli.options import from_options, writes
 from medal_judges.config import Config, build_config, load_config, option
 from medal_judges.data_prep.seeds.contexts import SeedsConfig, draws_for, in_languages

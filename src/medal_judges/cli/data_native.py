@@ -54,12 +54,11 @@ def translate(options: TranslateOptions) -> None:
     Turns and roles stay as they are; OUT.failed.jsonl lists failures with their reasons. With the
     extra lang, a turn in another language is a failure too. OUT.answers.jsonl is for the resume.
     """
-    from medal_judges.data_prep.jobs import beside
+    from medal_judges.data_prep.jobs import JsonRunner, beside
     from medal_judges.data_prep.native import (
         TranslateConfig,
         Translation,
         require_targets,
-        translator,
     )
     from medal_judges.data_prep.native import translate as run
     from medal_judges.reading.language_detection import LanguageIdentifier
@@ -68,7 +67,7 @@ def translate(options: TranslateOptions) -> None:
     require_other_file(out, [options.source])
     require_targets(to)
     config = load_config(TranslateConfig, options.config, options.overrides, folder="native")
-    runner = translator(config, max_cost=options.max_cost)
+    runner = JsonRunner(config, max_cost=options.max_cost)
     skipped_of = None if options.dry_run else out
     reading = reading_report(options.reading, None, [options.source], beside=skipped_of)
     check = None
@@ -86,7 +85,13 @@ def translate(options: TranslateOptions) -> None:
         typer.echo(runner.estimate(translations, len(translations)))
         return
     with only_run(out), ProgressBar("translating", len(translations)) as bar:
-        failures = run(runner, translations, out, overwrite=options.overwrite, progress=bar.update)
+        failures = run(
+            runner,
+            translations,
+            out,
+            overwrite=options.overwrite,
+            progress=lambda done: bar.advance(done=done),
+        )
     reading.show()
     earlier = f", {runner.earlier} of them resumed" if runner.earlier else ""
     typer.echo(f"{len(translations) - failures.total()} dialogues in {out}{earlier}")
@@ -126,7 +131,13 @@ def compare_native(options: CompareOptions) -> None:
         typer.echo(runner.estimate(questions, len(pairs)))
         return
     with only_run(out), ProgressBar("comparing", len(questions), unit="answers") as bar:
-        verdicts = compare(runner, questions, out, overwrite=options.overwrite, progress=bar.update)
+        verdicts = compare(
+            runner,
+            questions,
+            out,
+            overwrite=options.overwrite,
+            progress=lambda done: bar.advance(done=done),
+        )
     typer.echo(runner.spending, err=True)
     by = {str(pair.translated.extra.get("translated_by", "not stated")) for pair in pairs}
     facts = {

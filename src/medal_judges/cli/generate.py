@@ -9,7 +9,7 @@ from rich.table import Table
 
 from medal_judges.cli.options import from_options
 from medal_judges.config import Config, load_config, option
-from medal_judges.data_prep.generation.config import GenerateConfig
+from medal_judges.data_prep.generation.protocol import GenerateConfig
 from medal_judges.data_prep.generation.run import (
     ACCEPTANCE,
     DIALOGUES,
@@ -64,7 +64,7 @@ def generate(options: GenerateOptions) -> None:
                     f"accepted {turns['accepted']}, rejected {turns['rejected']}, "
                     f"ended {counts.ended['user']}, active {len(run.active)}"
                 )
-                bar.update(counts.finished, total=left, note=note)
+                bar.advance(done=counts.finished, total=left, note=note)
 
             advance()
             run.run(advance)

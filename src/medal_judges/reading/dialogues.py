@@ -395,9 +395,10 @@ def _read(
 
 def _record(row: Fields, report: ReadingReport, labelled: bool) -> Dialogue | LabelledDialogue:
     """Returns the dialogue of a row; an id that it lacks is made from its content."""
+    id: Any
     if "messages" not in row or "dialogue" in row:
         line = line_of_released(row) if is_released(row) else row
-        if (id := line.get("id")) is None or (isinstance(id, str) and not id.strip()):
+        if (id := line.get("id")) is None or not str(id).strip():
             turns = parse_dialogue(line | {"id": "none"}).turns
             report.made += 1
             line = line | {"id": content_hash([[turn.role, turn.content] for turn in turns])}
@@ -407,8 +408,7 @@ def _record(row: Fields, report: ReadingReport, labelled: bool) -> Dialogue | La
         extra = {k: v for k, v in line.items() if k not in KNOWN_FIELDS and v is not None}
         return replace(dialogue, meta={**extra, **dialogue.meta}) if extra else dialogue
     require_valid_text(row.get("meta"), "meta")
-    id: Any = row.get("id")
-    lang, source = row.get("lang"), row.get("source")
+    id, lang, source = row.get("id"), row.get("lang"), row.get("source")
     if isinstance(id, float) and id.is_integer():  # whole numbers of a table
         id = int(id)
     if isinstance(id, int | float) and not isinstance(id, bool):

@@ -13,7 +13,7 @@ B = TypeVar("B", bound="ProgressBar")
 
 
 class ProgressBar:
-    """Shows on standard error that ``done`` of ``total`` (None: unknown) are done, and a ``note``.
+    """Shows on standard error how many of ``total`` (None: unknown) are done, and a ``note``.
 
     In a terminal it is a bar while the ``with`` block runs. Elsewhere it prints a line every
     ``every`` seconds, so a short run prints nothing. Nothing if it is not ``visible``.
@@ -50,27 +50,25 @@ class ProgressBar:
     def __exit__(self, *error: object) -> None:
         self._bar.stop()
 
-    def advance(self, count: int = 1, *, what: str | None = None, note: str | None = None) -> None:
-        """Adds ``count`` to what is done."""
-        self.update(self.done + count, what=what, note=note)
-
-    def update(
+    def advance(
         self,
-        done: int,
+        count: int = 1,
         *,
+        done: int | None = None,
         total: int | None = None,
         what: str | None = None,
         note: str | None = None,
     ) -> None:
-        """Sets ``done``; an argument of None changes nothing."""
-        self.done, self.what = done, what or self.what
+        """Adds ``count`` to what is done, or sets it to ``done``; other arguments of None change
+        nothing."""
+        self.done, self.what = self.done + count if done is None else done, what or self.what
         self.total = self.total if total is None else total
         self.note = self.note if note is None else note
         if not self._bar.disable:
             about = {"description": self.what, "note": self.note}
-            self._bar.update(self._task, completed=done, total=self.total, **about)  # type: ignore[arg-type]
+            self._bar.update(self._task, completed=self.done, total=self.total, **about)  # type: ignore[arg-type]
         elif time.monotonic() - self._last >= self._every:
             self._last = time.monotonic()
             of = "" if self.total is None else f" of {self.total}"
-            text = f"{done}{of} {self.unit}{f'; {self.note}' if self.note else ''}"
+            text = f"{self.done}{of} {self.unit}{f'; {self.note}' if self.note else ''}"
             self.console.print(text, soft_wrap=True, highlight=False)

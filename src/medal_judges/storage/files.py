@@ -17,6 +17,7 @@ from medal_judges.errors import ConfigError, MedalError
 
 CACHE_VARIABLE = "MEDAL_JUDGES_CACHE"
 DATA_VARIABLE = "MEDAL_JUDGES_DATA"
+CSV, PARQUET = (".csv", ".csv.gz"), ".parquet"
 _INPUTS: list[Path] = []  # files that the running command reads; see protected_inputs
 
 
@@ -96,46 +97,29 @@ def atomic_write(target: str | Path, content: str | bytes) -> Path:
 
 
 @contextmanager
-def only_run(out: str | Path, *, folder: bool = False) -> Iterator[None]:
+def only_run(out: str | Path, *, folder: bool = False, wait: bool = False) -> Iterator[None]:
     """Locks ``out`` so that no other run writes to it: a file, a folder that is replaced as a
     whole, or with ``folder`` a folder (created here) in which files are written.
 
-    Raises MedalError if another run has locked it, even on another machine that shares the disk.
+    If another run has locked it, even on another machine that shares the disk, waits until that
+    ends (``wait``) or raises MedalError. If a process dies, the system releases its lock.
     """
     target = Path(os.path.realpath(out))  # a link and its target are one file
     lock_file = target / ".lock" if folder else target.with_name(f".{target.name}.lock")
-    try:
-        with _locked(lock_file, waits=False):
-            yield
-    except Timeout:
-        raise MedalError(
-            f"another run is writing to {out}",
-            hint="wait until it ends (the same command then resumes), or give another --out",
-        ) from None
-
-
-@contextmanager
-def one_at_a_time(target: Path) -> Iterator[None]:
-    """Waits until no other process holds the lock of ``target``, then holds it."""
-    with _locked(target.with_name(f".{target.name}.lock"), waits=True):
-        yield
-
-
-@contextmanager
-def _locked(lock_file: Path, *, waits: bool) -> Iterator[None]:
-    """Holds ``lock_file``; if its process dies, the system releases it. Raises Timeout if another
-    process holds it."""
-    folder = lock_file.parent
-    created = [each for each in (folder, *folder.parents) if not each.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(lock_file, blocking=waits)
+    parents = (lock_file.parent, *lock_file.parent.parents)
+    created = [each for each in parents if not each.exists()]
+    lock_file.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(lock_file, blocking=wait)
     try:
         lock.acquire(poll_interval=0.01)
     except Timeout:
         if not lock_file.exists():  # FileLock reports a disk that cannot be written in this way
-            with tempfile.TemporaryFile(dir=folder):
+            with tempfile.TemporaryFile(dir=lock_file.parent):
                 pass
-        raise
+        raise MedalError(
+            f"another run is writing to {out}",
+            hint="wait until it ends (the same command then resumes), or give another --out",
+        ) from None
     try:
         yield
     finally:
@@ -178,3 +162,17 @@ def protected_inputs(inputs: Iterable[str | Path]) -> Iterator[None]:
         yield
     finally:
         _INPUTS[:] = before
+
+
+def is_table(path: str | Path) -> bool:
+    """Returns whether judgements are written to ``path`` as parquet or CSV, by its ending.
+
+    Raises ConfigError for other kinds of tables.
+    """
+    name = str(path).lower()
+    if name.endswith((".tsv", ".xlsx", ".arrow", ".feather", ".parquet.gz", ".ods")):
+        raise ConfigError(
+            f"judgements cannot be written to {path}",
+            hint="name a file that ends in .jsonl, .jsonl.gz, .parquet, .csv or .csv.gz",
+        )
+    return name.endswith((*CSV, PARQUET))

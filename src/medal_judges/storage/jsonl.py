@@ -16,7 +16,7 @@ from typing import IO, Any, Literal, TypeVar
 
 from medal_judges.errors import DataError, RecordError
 from medal_judges.records.validation import VALID_TEXT, require_valid_text
-from medal_judges.storage.files import atomic_path, one_at_a_time
+from medal_judges.storage.files import atomic_path, only_run
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -218,7 +218,7 @@ class Journal:
                 whole.writelines(line for _, line in self.lines())
         self._is_checked = True
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        lock = one_at_a_time(self.path.with_name(f"{self.path.name}.append"))
+        lock = only_run(self.path.with_name(f"{self.path.name}.append"), wait=True)
         with lock, self.path.open("a+b", buffering=0) as stream:
             end = size = stream.seek(0, os.SEEK_END)
             step = 0 if self._is_gzip else 1  # usually the last byte is a line break

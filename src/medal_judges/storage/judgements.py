@@ -18,9 +18,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medal_judges.errors import ConfigError, DataError, RecordError, plain_cell
+from medal_judges.errors import DataError, RecordError, plain_cell
 from medal_judges.records.judgement import Judgement, parse_judgement
-from medal_judges.storage.files import atomic_path
+from medal_judges.storage.files import CSV, PARQUET, atomic_path, is_table
 from medal_judges.storage.jsonl import (
     limited_lines,
     load_json,
@@ -34,7 +34,6 @@ from medal_judges.storage.jsonl import (
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-CSV, PARQUET = (".csv", ".csv.gz"), ".parquet"
 _LINE = "judgement"  # the column of a parquet file that holds the JSON lines
 _ATTRIBUTES = b"medal_judges"  # the key in a parquet file's metadata
 _ROWS = 4096  # of a batch
@@ -43,20 +42,6 @@ _COUNTS = ("truncated_turns", "left_out_turns", "shortened_turns")
 _OPTIONAL = ("explanation", "transient", "unknown_language", "detected_language", *_COUNTS)
 _OWN = ("id", "turn", "judge", "failure", *_OPTIONAL)
 _DERIVED = ("uncertainty", "low", "high")
-
-
-def is_table(path: str | Path) -> bool:
-    """Returns whether judgements are written to ``path`` as parquet or CSV, by its ending.
-
-    Raises ConfigError for other kinds of tables.
-    """
-    name = str(path).lower()
-    if name.endswith((".tsv", ".xlsx", ".arrow", ".feather", ".parquet.gz", ".ods")):
-        raise ConfigError(
-            f"judgements cannot be written to {path}",
-            hint="name a file that ends in .jsonl, .jsonl.gz, .parquet, .csv or .csv.gz",
-        )
-    return name.endswith((*CSV, PARQUET))
 
 
 def holds_judgements(path: str | Path) -> bool:

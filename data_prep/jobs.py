@@ -14,10 +14,10 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import Field
 
@@ -188,7 +188,7 @@ class JobRunner(ABC, Generic[J]):
                 if not by_model:
                     break
                 before = self.requests + self.cached
-                limits = self._round(list(by_model.values()), progress or (lambda: None))
+                limits = self._round(list(by_model.values()), progress)
                 if limits and self.requests + self.cached == before:
                     raise limits[0]
                 self.flush()
@@ -198,7 +198,9 @@ class JobRunner(ABC, Generic[J]):
             self.journal.sync()
 
     def _round(
-        self, calls: Sequence[tuple[LanguageModel, list[J]]], progress: Callable[[], None]
+        self,
+        calls: Sequence[tuple[LanguageModel, list[J]]],
+        progress: Callable[[], None] | None,
     ) -> list[CostLimitError]:
         """Send the open question of each job to its model.
 
@@ -213,7 +215,8 @@ class JobRunner(ABC, Generic[J]):
             with self._lock:
                 if not self._closed:  # else a server's late answer, after the run was stopped
                     self._receive(job, completion)
-                    progress()
+                    if progress is not None:
+                        progress()
 
         def serve(
             model: LanguageModel, jobs: list[J], requests: list[ChatRequest], done: threading.Event
@@ -317,9 +320,12 @@ class JobRunner(ABC, Generic[J]):
 
 
 class JsonJobsConfig(Config):
-    """Settings of a JsonRunner. ``tries``: the most requests for one answer. ``enforce``: send the
-    answer's JSON schema with each request. ``at_once``: the number of jobs that run together."""
+    """Settings of a JsonRunner. ``what``: the task, for the signature. ``placeholders``: those of
+    the prompt, besides ``reason``. ``tries``: the most requests for one answer. ``enforce``: send
+    the answer's JSON schema. ``at_once``: the number of jobs that run together."""
 
+    what: ClassVar[str]
+    placeholders: ClassVar[tuple[str, ...]]
     llm: LLMConfig
     prompt: str
     tries: int = Field(default=3, ge=1)
@@ -363,23 +369,20 @@ class JsonRunner(JobRunner[JsonJob]):
     """Runs JsonJobs on one model with one prompt file. After an unusable answer the model is asked
     again, with the reason.
 
-    The prompt's placeholders are ``placeholders`` and ``reason``. ``what`` names the task in the
-    signature ``by``, which also covers ``prompts``, the texts that fill placeholders of every job.
-    Raises ConfigError for a prompt file with other placeholders.
+    ``prompts``: texts that fill placeholders of every job; the signature ``by`` covers them.
+    Raises ConfigError for a prompt file with unknown placeholders.
     """
 
     def __init__(
         self,
         config: JsonJobsConfig,
-        what: str,
-        placeholders: Collection[str],
         *,
         prompts: object = None,
         agents: Agents | None = None,
         max_cost: float | None = None,
     ) -> None:
-        self.config, self.what, self.prompts = config, what, prompts
-        self.prompt = load_prompt(config.prompt, {*placeholders, "reason"})
+        self.config, self.prompts = config, prompts
+        self.prompt = load_prompt(config.prompt, {*config.placeholders, "reason"})
         self.jobs: dict[str, JsonJob] = {}
         self.earlier = self.over = 0  # jobs that earlier runs finished; all finished jobs
         self._left: Iterator[JsonJob] = iter(())
@@ -392,7 +395,7 @@ class JsonRunner(JobRunner[JsonJob]):
         decoding = {"tries", "temperature", "top_p", "max_tokens", "enforce"}
         llm = self.agents.get(self.config.llm.model)
         signature = Signature(
-            judge=self.what,
+            judge=self.config.what,
             revision=content_hash(
                 [self.config.model_dump(include=decoding), dict(llm.fingerprint())]
             ),

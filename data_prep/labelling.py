@@ -75,7 +75,9 @@ def earlier_labels(row: LabelledDialogue) -> dict[str, Any]:
     if not row.labels:
         return {}
     record = row.to_record()
-    own = {name: record[name] for name in ("labels", "scales", "aggregated") if name in record}
+    own: dict[str, Any] = {
+        name: record[name] for name in ("labels", "scales", "aggregated") if name in record
+    }
     own |= {k: row.extra[k] for k in (COMMENTS, LABELS_BY, ANNOTATORS) if k in row.extra}
     return {EARLIER: [*row.extra.get(EARLIER, ()), own]}
 
@@ -165,7 +167,7 @@ def label_file(
         users.unlink(missing_ok=True)
     # A later verdict removes its dialogue from those that were labelled, or adds it.
     malformed = {check.id for check in checks() or () if malformed_reasons(check)}
-    well = (row.dialogue for row in well_formed(rows(), checks()))
+    well = (row.dialogue for row in rows() if row.id not in malformed)
     report = score(well, judge, labels, gone=malformed)
     repeats = judge.config.repeats if isinstance(judge, PromptedJudge) else 1
     summary = Summary(judge.dimensions, repeats)
@@ -195,7 +197,8 @@ def sort_rows(
         paths = {n: renames.enter_context(atomic_path(folder / f"{n}.jsonl")) for n in KINDS}
         files = {n: open_files.enter_context(open_text(path, "w")) for n, path in paths.items()}
         for row in rows:
-            kind, why = "malformed", ()
+            kind = "malformed"
+            why: tuple[str, ...] = ()
             if checks is not None:
                 check = _next(checks, row)
                 why = malformed_reasons(check)
@@ -212,19 +215,18 @@ def sort_rows(
                 row = labelled(row, judgement, summary.dimensions, summary.repeats)
                 kind = "unlabelled" if row.labels is before else "labelled"
                 if kind == "labelled":
-                    summary.add_labelled(row)
+                    means: dict[str, float] = {}
+                    for name, values in row.labels.items():
+                        given = [value for value in values if value is not None]
+                        means |= {name: fmean(given)} if given else {}
+                        if len(given) > 1:
+                            summary.deviations[name].append(stdev(given))
+                    bot = row.dialogue.chatbot or _UNNAMED
+                    summary.rows.append(
+                        {"language": row.dialogue.lang, "chatbot": bot, "means": means}
+                    )
             summary.kinds[kind] += 1
             files[kind].write(to_line(row))
-
-
-def well_formed(
-    rows: Iterable[LabelledDialogue], checks: Iterator[Judgement] | None
-) -> Iterator[LabelledDialogue]:
-    """The rows whose user is not malformed or could not be checked; all rows without
-    ``checks``."""
-    for row in rows:
-        if checks is None or not malformed_reasons(_next(checks, row)):
-            yield row
 
 
 def _next(judgements: Iterator[Judgement], row: LabelledDialogue) -> Judgement:
@@ -264,18 +266,6 @@ class Summary:
         self.kinds: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
         self.deviations: dict[str, list[float]] = defaultdict(list)
-
-    def add_labelled(self, row: LabelledDialogue) -> None:
-        """Count a labelled row under its language and its chatbot."""
-        means: dict[str, float] = {}
-        for name, values in row.labels.items():
-            given = [value for value in values if value is not None]
-            if given:
-                means[name] = fmean(given)
-            if len(given) > 1:
-                self.deviations[name].append(stdev(given))
-        names = {"language": row.dialogue.lang, "chatbot": row.dialogue.chatbot or _UNNAMED}
-        self.rows.append({**names, "means": means})
 
     def by(self, what: str) -> dict[str, dict[str, Any]]:
         """For each language or chatbot: the number of ``rows``; for each issue the number of rows

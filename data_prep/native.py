@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -34,7 +34,7 @@ from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.records.languages import language, load_languages
 from medal_judges.report.console import rich_table, wide_console
 from medal_judges.report.figure import Bar, Bars, BarSegment, Figure, Tone
-from medal_judges.report.page import Section, counted, facts_section, write_page
+from medal_judges.report.page import Block, Section, counted, facts_section, write_page
 from medal_judges.report.table import Pin, Row, Table
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.estimate import Estimate
@@ -53,6 +53,8 @@ class TranslateConfig(JsonJobsConfig):
     """Settings of ``medal data translate``. ``check_language``: reject turns in another language,
     if the extra lang is installed."""
 
+    what: ClassVar = "translation"
+    placeholders: ClassVar = ("language", "dialogue")
     prompt: str = "translate"
     check_language: bool = True
 
@@ -103,11 +105,6 @@ class Translation(JsonJob):
                     raise UnusableError(f"{where} is in {other}, not in {language(self.lang).name}")
             texts.append(text)
         return texts
-
-
-def translator(config: TranslateConfig, **options: Any) -> JsonRunner:
-    """The runner that translates; ``options`` as for JsonRunner."""
-    return JsonRunner(config, "translation", ("language", "dialogue"), **options)
 
 
 def translate(
@@ -176,6 +173,8 @@ Verdict = dict[str, Any]
 class CompareConfig(JsonJobsConfig):
     """Settings of ``medal data compare-native``. ``criteria``: name -> question for the judge."""
 
+    what: ClassVar = "native against translated"
+    placeholders: ClassVar = ("language", "country", "question", "first", "second")
     prompt: str = "compare_native"
     criteria: dict[str, str] = Field(min_length=1)
 
@@ -283,9 +282,7 @@ def comparison(
 ) -> tuple[JsonRunner, list[PairQuestion]]:
     """The runner that compares (``options`` as for JsonRunner), and its questions, criterion by
     criterion; the two orders of a pair are adjacent."""
-    placeholders = ("language", "country", "question", "first", "second")
-    what = "native against translated"
-    runner = JsonRunner(config, what, placeholders, prompts=config.criteria, **options)
+    runner = JsonRunner(config, prompts=config.criteria, **options)
     return runner, [
         PairQuestion(pair, name, text, native_first=order)
         for name, text in config.criteria.items()
@@ -354,18 +351,16 @@ _OUTCOMES: dict[str, tuple[str, Tone]] = {
     "loss": ("translated better", ("neg", 100)),
 }
 _COLUMNS = ("Language", "Pairs", "Scored", "Contexts", *FIGURES.values())
-_PRINTED = [column for column in _COLUMNS if column != "Contexts"]
 _LEAD = (
     "Share of the pairs in which a judge prefers the dialogue written in the language to the one "
     "translated from English, on the same seed context. Each pair is shown in both orders: a side "
     "wins if it is chosen both times, and all else is a tie."
 )
 _NOTE = (
-    "Shares of the scored pairs, with 95% intervals: Wilson's if each context has one pair; if "
-    "several pairs share one (languages, chatbots), a jackknife over contexts, and for a share of "
-    "0 or 1 Wilson's with one trial a context. Win − loss and First shown always have the "
-    "jackknife's. Tie: the judge changed its answer when the order changed. First shown: share of "
-    "its answers for the dialogue shown first; 0.5 means no bias."
+    "Shares of the scored pairs with 95% intervals: Wilson's if each context has one pair or, with "
+    "one trial a context, if the share is 0 or 1; else, and for Win − loss and First shown, a "
+    "jackknife over contexts. Tie: the judge's answer changed with the order. First shown: share "
+    "of answers for the dialogue shown first; 0.5 means no bias."
 )
 
 
@@ -464,9 +459,9 @@ def write_report(rates: Sequence[Rates], facts: Mapping[str, str], folder: Path)
         panel = Bars("", bars, 1.0, description, wide=True)
         legend = list(_OUTCOMES.values())
         figures[anchor] = Figure(name, [panel], legend=legend, legend_name="Outcomes")
-        blocks = [figures[anchor], tables[anchor], *unscored, _NOTE]
+        blocks: list[Block] = [figures[anchor], tables[anchor], *unscored, _NOTE]
         sections.append(Section(anchor, name, blocks, _LEAD, link=name.capitalize()))
-        console.print(rich_table(tables[anchor], _PRINTED))
+        console.print(rich_table(tables[anchor]))
         for line in unscored:
             console.print(f"{name}, {line}", style="dim", highlight=False)
     langs = {one.lang for one in rates} - {ALL}

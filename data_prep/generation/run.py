@@ -15,8 +15,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from medal_judges import __version__
-from medal_judges.data_prep.generation.config import GenerateConfig
-from medal_judges.data_prep.generation.protocol import DialogueState, load_prompts, request_of
+from medal_judges.data_prep.generation.protocol import (
+    DialogueState,
+    GenerateConfig,
+    load_prompts,
+    request_of,
+)
 from medal_judges.data_prep.jobs import Agents, Answer, JobRunner
 from medal_judges.data_prep.seeds.contexts import contexts_for
 from medal_judges.errors import MedalError
@@ -144,8 +148,8 @@ class GenerationCounts:
     ``ended``: finished dialogues by how they ended. ``first`` and ``later``: accepted user turns by
     number of attempts, for first messages and later turns; 0 counts turns without an accepted
     attempt. ``user_turns``: accepted and rejected attempts; of the rejected ones, those ``by_rule``
-    (without the judge) and those with an ``unreadable`` verdict (neither yes nor no). ``turns`` and
-    ``dialogues``: of finished dialogues by language. ``usage``: by agent.
+    (without the judge) and those with an ``unreadable`` verdict (neither yes nor no). ``usage``:
+    by agent.
     """
 
     def __init__(self) -> None:
@@ -153,9 +157,6 @@ class GenerationCounts:
         self.first: Counter[int] = Counter()
         self.later: Counter[int] = Counter()
         self.user_turns: Counter[str] = Counter()
-        self.replies = 0
-        self.turns: Counter[str] = Counter()
-        self.dialogues: Counter[str] = Counter()
         self.usage: dict[str, Counter[str]] = defaultdict(Counter)
 
     @property
@@ -166,26 +167,6 @@ class GenerationCounts:
     def failed_openers(self) -> int:
         """The number of first messages without an accepted attempt; they get no dialogues."""
         return self.first[0]
-
-    def add(
-        self, agent: str, answer: Answer, state: DialogueState, rejection: dict[str, Any] | None
-    ) -> None:
-        """Count an answer of ``agent``, with the state and the rejection that it led to."""
-        self.usage[agent].update({"requests": 1, **answer.usage})
-        self.replies += answer.stage == "reply"
-        tries = self.first if state.chatbot is None else self.later
-        if rejection is not None:
-            self.user_turns["rejected"] += 1
-            self.user_turns["by_rule"] += rejection["by"] == "rule"
-            self.user_turns["unreadable"] += not rejection["readable"]
-            tries[0] += state.ended == "rejected"
-        elif answer.stage == "check":
-            self.user_turns["accepted"] += 1
-            tries[state.tries[-1]] += 1
-        if state.ended is not None and state.chatbot is not None:
-            self.ended[state.ended] += 1
-            self.turns[state.context.lang] += len(state.turns)
-            self.dialogues[state.context.lang] += 1
 
     def to_record(self) -> dict[str, Any]:
         """The content of summary.json; dollars only if a price is known."""
@@ -205,11 +186,6 @@ class GenerationCounts:
                 "unreadable_verdicts": self.user_turns["unreadable"],
                 "accepted_at_try_first_turn": tries(self.first),
                 "accepted_at_try_later_turns": tries(self.later),
-            },
-            "chatbot_turns": self.replies,
-            "mean_turns": {
-                lang: round(self.turns[lang] / count, 3)
-                for lang, count in sorted(self.dialogues.items())
             },
             "usage": {agent: dict(usage) for agent, usage in sorted(self.usage.items())},
         }
@@ -331,35 +307,33 @@ class GenerationRun(JobRunner[DialogueState]):
         return len(added)
 
     def apply(self, job: DialogueState, answer: Answer) -> None:
-        agent = job.agent
+        counts, agent = self.counts, job.agent
         rejection = job.take(answer.answer, answer.cut)
+        counts.usage[agent].update({"requests": 1, **answer.usage})
+        tries = counts.first if job.chatbot is None else counts.later
+        if rejection is not None:
+            self.outputs.add(rejection)
+            counts.user_turns["rejected"] += 1
+            counts.user_turns["by_rule"] += rejection["by"] == "rule"
+            counts.user_turns["unreadable"] += not rejection["readable"]
+            tries[0] += job.ended == "rejected"
+        elif answer.stage == "check":
+            counts.user_turns["accepted"] += 1
+            tries[job.tries[-1]] += 1
         if job.over:
             del self.active[job.id]
             if job.chatbot is not None:
                 self.done.add(job.id)
                 self.outputs.add(job.row())
+                counts.ended[str(job.ended)] += 1
             elif job.opened:
                 self.accepted[job.id] = job
             else:
                 self.failed.add(job.id)
-        if rejection is not None:
-            self.outputs.add(rejection)
-        self.counts.add(agent, answer, job, rejection)
 
     def answered(self, job: DialogueState) -> None:
         if job.opened:
             self._spread(job)
-
-
-def filler(
-    stage: str, seed: int, acceptance: float = ACCEPTANCE, words: Mapping[str, int] = WORDS
-) -> str:
-    """An answer of the assumed length. A verdict depends on ``seed``, the request's, which is a
-    hash of dialogue, turn and attempt: a random draw that is always the same."""
-    text = " ".join(["words"] * words[stage])
-    if stage != "check":
-        return text
-    return "Yes." if seed % 1000 < 1000 * acceptance else f"No. {text}"
 
 
 def estimate(
@@ -382,7 +356,10 @@ def estimate(
     def play(state: DialogueState) -> DialogueState:
         while not state.over:
             request = request_of(state, prompts)
-            text = filler(state.stage, request.seed or 0, acceptance, words)
+            text = " ".join(["words"] * words[state.stage])
+            if state.stage == "check":  # the seed is a hash of dialogue, turn and attempt
+                accepts = (request.seed or 0) % 1000 < 1000 * acceptance
+                text = "Yes." if accepts else f"No. {text}"
             written = min(request.max_tokens, prompt_tokens_above([Message("user", text)]))
             read = prompt_tokens_above(request.messages)
             used[state.agent].update(requests=1, read=read, written=written)

@@ -54,12 +54,11 @@ def translate(options: TranslateOptions) -> None:
     Turns and roles stay as they are; OUT.failed.jsonl lists failures with their reasons. With the
     extra lang, a turn in another language is a failure too. OUT.answers.jsonl is for the resume.
     """
-    from medal_judges.data_prep.jobs import beside
+    from medal_judges.data_prep.jobs import JsonRunner, beside
     from medal_judges.data_prep.native import (
         TranslateConfig,
         Translation,
         require_targets,
-        translator,
     )
     from medal_judges.data_prep.native import translate as run
     from medal_judges.reading.language_detection import LanguageIdentifier
@@ -68,7 +67,7 @@ def translate(options: TranslateOptions) -> None:
     require_other_file(out, [options.source])
     require_targets(to)
     config = load_config(TranslateConfig, options.config, options.overrides, folder="native")
-    runner = translator(config, max_cost=options.max_cost)
+    runner = JsonRunner(config, max_cost=options.max_cost)
     skipped_of = None if options.dry_run else out
     reading = reading_report(options.reading, None, [options.source], beside=skipped_of)
     check = None

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from medal_judges.cli.options import from_options
 from medal_judges.config import Config, load_config, option
-from medal_judges.data_prep.generation.config import GenerateConfig
+from medal_judges.data_prep.generation.protocol import GenerateConfig
 from medal_judges.data_prep.generation.run import (
     ACCEPTANCE,
     DIALOGUES,

@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.config import load_config
-from medal_judges.data_prep.generation.config import GenerateConfig
-from medal_judges.data_prep.generation.protocol import load_prompts
+from medal_judges.data_prep.generation.protocol import GenerateConfig, load_prompts
 from medal_judges.data_prep.generation.run import WORDS, GenerationRun, estimate
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.models.llm.protocol import Message

@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from medal_judges.config import build_config
-from medal_judges.data_prep.generation.config import GenerateConfig
-from medal_judges.data_prep.generation.protocol import DialogueState, load_prompts, request_of
+from medal_judges.data_prep.generation.protocol import (
+    DialogueState,
+    GenerateConfig,
+    load_prompts,
+    request_of,
+)
 from medal_judges.data_prep.seeds.contexts import SeedContext
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Turn

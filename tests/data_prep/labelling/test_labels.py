@@ -12,7 +12,6 @@ from medal_judges.data_prep.labelling import (
     labelled,
     malformed_reasons,
     sort_rows,
-    well_formed,
     with_check,
 )
 from medal_judges.errors import MedalError
@@ -68,7 +67,7 @@ def _checks(*ids: str) -> Iterator[Judgement]:
 
 def test_judgements_of_other_rows_are_refused(tmp_path: Path) -> None:
     with pytest.raises(MedalError, match="a judgement of 'b' at row 'a'"):
-        list(well_formed([ROW], _checks("b")))
+        sort_rows([ROW], _checks("b"), iter(()), tmp_path, Summary(ASKED))
     with pytest.raises(MedalError, match="no more judgements"):
         sort_rows([ROW], _checks("a"), iter(()), tmp_path, Summary(ASKED))
     assert list(tmp_path.iterdir()) == []  # whole files or none

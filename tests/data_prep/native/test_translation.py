@@ -18,13 +18,12 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.config import load_config
-from medal_judges.data_prep.jobs import UnusableError, beside
+from medal_judges.data_prep.jobs import JsonRunner, UnusableError, beside
 from medal_judges.data_prep.native import (
     TranslateConfig,
     Translation,
     require_targets,
     translate,
-    translator,
 )
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.llm.cost import CostLimitError
@@ -54,7 +53,7 @@ class Run:
     ) -> None:
         self.agents = agents or one_agent(answer)
         plain = load_config(TranslateConfig, "native/translate", ["llm=fake"])
-        by = translator(plain.model_copy(update=settings), agents=self.agents)
+        by = JsonRunner(plain.model_copy(update=settings), agents=self.agents)
         jobs = [Translation(r, lang, check) for r in rows for lang in langs]
         self.failures: Counter[str] = translate(by, jobs, out)
         self.by, self.earlier = by.by, by.earlier

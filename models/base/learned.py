@@ -1,4 +1,4 @@
-"""What the judges that ``medal train`` writes have in common: description, saving, placement."""
+"""Base classes of the judges that ``medal train`` writes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def learned_state(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the constructor arguments in ``saved`` (config.json) that every trained judge has.
-    Raises KeyError and ValueError."""
+    """Returns the constructor arguments, in ``saved`` (config.json), of every trained judge. Raises
+    KeyError and ValueError."""
     return {
         "dimensions": [Dimension(**d) for d in saved["dimensions"]],
         "name": saved["name"],
@@ -32,10 +32,10 @@ def learned_state(saved: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class LearnedJudge(Judge):
-    """A judge with ``config`` (its settings, under the family's name in config.json),
-    ``calibration`` by dimension, and ``facts`` of its run: seed, data."""
+    """A judge with settings (``config``; in config.json under the family's name), ``calibration``
+    by dimension, and the ``facts`` of its training run: seed, data."""
 
-    config: Any  # each family names its class
+    config: Any  # each family has its own class
     calibration: dict[str, Calibration]
     facts: dict[str, object]
     dtype: str = "fp32"
@@ -48,17 +48,17 @@ class LearnedJudge(Judge):
         calibration: Mapping[str, Calibration] | None,
         facts: Mapping[str, object] | None,
     ) -> None:
-        """Set the fields of ``learned_state``."""
+        """Sets the fields of ``learned_state``."""
         self.dimensions, self.name = tuple(dimensions), name
         self.computing = ProcessLock()
         self.calibration, self.facts = dict(calibration or {}), dict(facts or {})
 
     def fitted(self, dimension: str) -> Calibration:
-        """Returns the calibration of one dimension; one that changes nothing if none was fitted."""
+        """Returns the calibration of a dimension; if none was fitted, it changes nothing."""
         return self.calibration.get(dimension, Calibration())
 
     def interval_details(self, scores: Mapping[str, float | None]) -> dict[str, dict[str, Any]]:
-        """Returns the interval of human ratings around each score that has a margin."""
+        """Returns details: the interval of human ratings around each score that has a margin."""
         found = {}
         for name, score in scores.items():
             dimension, margin = self.dimension(name), self.fitted(name).margin
@@ -69,7 +69,7 @@ class LearnedJudge(Judge):
         return found
 
     def write_state(self, folder: Path, **settings: object) -> None:
-        """Write config.json; ``settings`` are the family's own."""
+        """Writes config.json; ``settings`` are the family's own fields."""
         state = {
             "name": self.name,
             self.family: self.config.model_dump(),
@@ -90,7 +90,7 @@ class LearnedJudge(Judge):
 
 
 class NetworkJudge(LearnedJudge):
-    """A trained judge whose network, ``net``, has a transformer as ``body`` and heads in fp32."""
+    """A trained judge whose network, ``net``, has a transformer ``body`` and heads in fp32."""
 
     net: Any  # a module with ``body`` and ``heads``
     tokenizer: PreTrainedTokenizerBase
@@ -98,7 +98,7 @@ class NetworkJudge(LearnedJudge):
 
     @property
     def pad(self) -> int:
-        """The padding id; the mask tells padding from tokens."""
+        """The id of padding tokens (0 if the tokenizer has none: they are masked)."""
         return int(self.tokenizer.pad_token_id or 0)
 
     def place(self, device: str | torch.device | None, dtype: str) -> None:

@@ -12,6 +12,7 @@ import torch
 
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.models.base.golden import golden_dialogues
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
@@ -233,17 +234,16 @@ def encoder(base: Path) -> EncoderJudge:
 FRESH = """
 import json, sys
 from medal_judges import Judge
-from medal_judges.models.base.golden import golden_scores
+from medal_judges.models.base.golden import golden_dialogues
 judge = Judge.from_pretrained(sys.argv[1])
-print(json.dumps([str(judge.signature()), golden_scores(judge)]))
+scores = [dict(judgement.scores) for judgement in judge.score(golden_dialogues())]
+print(json.dumps([str(judge.signature()), scores]))
 """
 
 
 def test_saved_with_its_members_and_the_same_in_a_fresh_process(
     tiny_bert: Path, tmp_path: Path
 ) -> None:
-    from medal_judges.models.base.golden import golden_scores
-
     folder = encoder(tiny_bert).save_pretrained(tmp_path / "member")
     line = Blend(("deep", "plain"), *np.full((2, 2), 0.5), np.array([0.3, 0.2]), 0.4, 0.1)
     judge = opened(Stack({"overall": line}), deep=str(folder), plain=LENGTH)
@@ -258,8 +258,8 @@ def test_saved_with_its_members_and_the_same_in_a_fresh_process(
     )
     signature, scores = json.loads(run.stdout)
     assert signature == str(judge.signature())
-    for there, here in zip(scores, golden_scores(judge), strict=True):
-        assert there == pytest.approx(here, abs=1e-5)
+    for there, here in zip(scores, judge.score(golden_dialogues()), strict=True):
+        assert there == pytest.approx(dict(here.scores), abs=1e-5)
 
 
 def test_a_selection_comes_back_too(tmp_path: Path) -> None:

@@ -25,9 +25,8 @@ from medal_judges.reading.dialogues import DEFAULT_READING, ReadOptions
 from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.console import print_tables, rich_table, wide_console
-from medal_judges.report.numbers import label
 from medal_judges.report.page import Section, counted, facts_section, write_page
-from medal_judges.report.table import Row, Table, write_csv
+from medal_judges.report.table import Row, Table, label, write_csv
 from medal_judges.stats.alpha import alpha_statistic, no_interval
 from medal_judges.stats.correlation import MIN_ROWS, Floats, ratio, weighted_spearman
 from medal_judges.stats.estimate import Estimate, undefined

@@ -22,22 +22,22 @@ from medal_judges.eval.benchmark.plots import (
 )
 from medal_judges.eval.metaeval.classification import METRICS
 from medal_judges.eval.metaeval.metaeval import ResultRow, SystemAgreement
-from medal_judges.report.chat import TURN_KEY, account, chat_html
-from medal_judges.report.figure import Figure
-from medal_judges.report.numbers import checked, label
+from medal_judges.report.figure import Figure, rank_svg
 from medal_judges.report.page import (
+    TURN_KEY,
     Block,
     Facts,
     Fold,
     Section,
     Sheet,
+    account,
+    chat_html,
     counted,
     facts_section,
     folded,
     fragment,
     write_page,
 )
-from medal_judges.report.svg import rank_svg
 from medal_judges.report.table import (
     Cell,
     Figured,
@@ -46,6 +46,8 @@ from medal_judges.report.table import (
     Pin,
     Row,
     Table,
+    checked,
+    label,
     unique_slugs,
 )
 from medal_judges.stats.estimate import Estimate

@@ -15,6 +15,7 @@ from medal_judges.eval.metaeval.metaeval import ResultRow
 from medal_judges.records.labelled import rescale
 from medal_judges.records.signature import Signature, require_comparable
 from medal_judges.report.figure import (
+    MAX_DRAWN,
     OTHER_INDEX,
     Axis,
     Dot,
@@ -23,11 +24,10 @@ from medal_judges.report.figure import (
     Plot,
     index_by_frequency,
     padded,
+    thinned,
 )
-from medal_judges.report.numbers import checked, number
 from medal_judges.report.page import Block, Fold, Section, Strip
-from medal_judges.report.svg import MAX_DRAWN, thinned
-from medal_judges.report.table import Row, Table, unique_slugs
+from medal_judges.report.table import Row, Table, checked, number, unique_slugs
 from medal_judges.stats.estimate import Estimate
 
 UNKNOWN = "unknown chatbot"

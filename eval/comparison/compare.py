@@ -21,7 +21,7 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import ReadingReport, labelled_of
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean
 from medal_judges.records.languages import UNKNOWN_LANGUAGE
-from medal_judges.report.numbers import interval, number, p_value_text
+from medal_judges.report.table import interval, number, p_value_text
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.means import interval_of, mean_of

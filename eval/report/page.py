@@ -22,10 +22,9 @@ from medal_judges.eval.report.tables import (
     summary_table,
 )
 from medal_judges.records.dimension import Dimension
-from medal_judges.report.chat import TURN_KEY
 from medal_judges.report.figure import Axis, Bar, Bars, BarSegment, Dot, Figure, Line, Plot, padded
-from medal_judges.report.numbers import interval, number, percent, percent_interval
 from medal_judges.report.page import (
+    TURN_KEY,
     Block,
     Fold,
     Section,
@@ -34,7 +33,14 @@ from medal_judges.report.page import (
     fragment,
     write_page,
 )
-from medal_judges.report.table import Table, unique_slugs
+from medal_judges.report.table import (
+    Table,
+    interval,
+    number,
+    percent,
+    percent_interval,
+    unique_slugs,
+)
 from medal_judges.stats.correlation import Floats
 
 _PACKAGE = "medal_judges.eval.report"

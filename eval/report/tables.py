@@ -10,9 +10,18 @@ from medal_judges.eval.report.figures import OTHERS, GroupFigures, ReportFigures
 from medal_judges.eval.report.scores import Scores
 from medal_judges.report.console import cell_text
 from medal_judges.report.figure import padded
-from medal_judges.report.numbers import number, p_value_text, percent
 from medal_judges.report.page import Sheet
-from medal_judges.report.table import Cell, IntervalBar, PValue, Row, Share, Table
+from medal_judges.report.table import (
+    Cell,
+    IntervalBar,
+    PValue,
+    Row,
+    Share,
+    Table,
+    number,
+    p_value_text,
+    percent,
+)
 from medal_judges.stats.estimate import Estimate
 
 Tone = Literal["worse", "better", "note"]

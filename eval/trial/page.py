@@ -14,7 +14,6 @@ from medal_judges.eval.trial.findings import TrialFinding, TrialResult
 from medal_judges.eval.trial.trial import Trial
 from medal_judges.report.console import print_tables
 from medal_judges.report.figure import Axis, Dot, Figure, Line, Plot, padded
-from medal_judges.report.numbers import interval, number
 from medal_judges.report.page import (
     Block,
     Fold,
@@ -24,7 +23,7 @@ from medal_judges.report.page import (
     fragment,
     write_page,
 )
-from medal_judges.report.table import Cell, Light, Row, Table
+from medal_judges.report.table import Cell, Light, Row, Table, interval, number
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import METHOD
 from medal_judges.storage.files import atomic_write

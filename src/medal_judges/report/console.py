@@ -18,8 +18,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from medal_judges.errors import visible
-from medal_judges.report.numbers import DASH, p_value_text, percent, percent_interval, points
 from medal_judges.report.table import (  # fmt: skip
+    DASH,
     Figured,
     Heat,
     IntervalBar,
@@ -28,6 +28,10 @@ from medal_judges.report.table import (  # fmt: skip
     PValue,
     Share,
     Table,
+    p_value_text,
+    percent,
+    percent_interval,
+    points,
 )
 from medal_judges.stats.estimate import Estimate
 

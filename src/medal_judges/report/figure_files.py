@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from medal_judges.errors import MissingExtraError
 from medal_judges.report.console import cell_text
 from medal_judges.report.figure import NEGATIVE, POSITIVE, Bars, Figure, Line, Plot, Tone, colour_of
-from medal_judges.report.numbers import DASH, number
-from medal_judges.report.table import Heat, IntervalBar, Table
+from medal_judges.report.table import DASH, Heat, IntervalBar, Table, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

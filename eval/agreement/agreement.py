@@ -12,14 +12,13 @@ import numpy as np
 
 from medal_judges.config import Config, option
 from medal_judges.errors import MedalError
-from medal_judges.eval.metaeval.alignment import answer_matrix
+from medal_judges.eval.metaeval.alignment import METRICS, answer_matrix
 from medal_judges.eval.metaeval.ceiling import (
     MEASUREMENT,
     answers_by_annotator,
     busiest,
     human_ceiling,
 )
-from medal_judges.eval.metaeval.classification import METRICS
 from medal_judges.eval.metaeval.metaeval import kind_of
 from medal_judges.reading.dialogues import DEFAULT_READING, ReadOptions
 from medal_judges.records.dimension import Kind

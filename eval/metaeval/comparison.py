@@ -11,9 +11,9 @@ from itertools import combinations, product
 import numpy as np
 
 from medal_judges.errors import MedalError
-from medal_judges.eval.metaeval.alignment import Aligned
-from medal_judges.eval.metaeval.classification import (
+from medal_judges.eval.metaeval.alignment import (
     THRESHOLD,
+    Aligned,
     classification,
     classification_statistic,
     not_classifiable,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.eval.benchmark.injected import _COLUMNS
+from medal_judges.eval.benchmark.figures import _COLUMNS
 
 from ..doc_tables import read_csv
 from ..quickstart_figures import JUDGES, injected_rows, printed, replaced

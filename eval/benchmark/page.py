@@ -5,6 +5,7 @@ Functions that draw add their figures, by file name, to ``figures``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -25,7 +26,6 @@ from medal_judges.report.figure import (
     Figure,
     Line,
     Plot,
-    index_by_frequency,
     padded,
     rank_svg,
     thinned,
@@ -33,7 +33,6 @@ from medal_judges.report.figure import (
 from medal_judges.report.page import (
     TURN_KEY,
     Block,
-    Facts,
     Fold,
     Section,
     Sheet,
@@ -129,7 +128,9 @@ def scatter(view: View, figures: Figures) -> Section:
         rows = [row for row in view.rows(name, headline) if row.points]
         if not rows:
             continue
-        colours = index_by_frequency(p.chatbot or UNKNOWN for row in rows for p in row.points)
+        counts = Counter(p.chatbot or UNKNOWN for row in rows for p in row.points)
+        ranked = sorted(counts, key=lambda bot: (-counts[bot], bot))
+        colours = {bot: min(i, OTHER_INDEX) for i, bot in enumerate(ranked)}
         span = padded([p.human for row in rows for p in row.points])
         legend = [(bot, index) for bot, index in colours.items() if index < OTHER_INDEX]
         if len(legend) < len(colours):
@@ -355,7 +356,7 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
     signed = list(dict.fromkeys((row.judge, row.signature) for row in rows))
     signatures: list[Block] = []
     if signed:
-        signatures = [Fold(counted([(len(signed), "signature")]), [Facts(signed)])]
+        signatures = [Fold(counted([(len(signed), "signature")]), [signed])]
     figures: Figures = {}
     heading = "Where judge and people differ most"
     sections = [

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from markupsafe import Markup
 from rich import box
@@ -35,7 +35,6 @@ from medal_judges.report.table import (  # fmt: skip
 )
 from medal_judges.stats.estimate import Estimate
 
-B = TypeVar("B", bound="ProgressBar")
 PIPED = 120  # columns of a pipe or file; rich would take 80 and break the names
 
 # Logger -> beginning of its useless messages. DeepSpeed reports that there is no GPU, on standard
@@ -159,7 +158,7 @@ class ProgressBar:
         )
         self._task = self._bar.add_task(what, total=total, completed=done, note="")
 
-    def __enter__(self: B) -> B:
+    def __enter__(self) -> ProgressBar:
         self._bar.start()
         return self
 

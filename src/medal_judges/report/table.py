@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
 from itertools import chain, count
@@ -197,8 +198,7 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Iterable[object
 
 def slug(text: str) -> str:
     """``text`` in lower case, with everything but letters and digits as single dashes."""
-    kept = "".join(c if c.isascii() and c.isalnum() else "-" for c in text.lower())
-    return "-".join(part for part in kept.split("-") if part) or "unnamed"
+    return "-".join(re.findall("[a-z0-9]+", text.lower())) or "unnamed"
 
 
 def unique_slugs(texts: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
@@ -326,7 +327,7 @@ _ORDERS = {
     "soft_pairwise_accuracy": "Soft pairwise accuracy",
 }
 _ROW = ("judge", "set", "level", "dimension", "kind")
-_ESTIMATE = ("value", "low", "high", "p_value", "reason")
+_ESTIMATE = ("value", "low", "high", "p_value", "reason")  # fields of Estimate
 
 
 def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
@@ -377,10 +378,10 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
     for r in rows:
         at = [r.judge, r.set_name, r.level, r.dimension, r.kind]
         about = [*at, r.n, r.scored, r.coverage, r.under_floor]
-        whole += ([*about, metric, *_values(e)] for metric, e in r.metrics.items())
+        whole += ([*about, metric, *astuple(e)] for metric, e in r.metrics.items())
         for name, part in r.slices.items():
             size = r.slice_sizes.get(name)
-            sliced += ([*at, name, size, metric, *_values(e)] for metric, e in part.items())
+            sliced += ([*at, name, size, metric, *astuple(e)] for metric, e in part.items())
     columns = (*_ROW, "n", "scored", "coverage", "under_floor", "metric", *_ESTIMATE)
     slugs = unique_slugs([table.title for table in benchmark.tables])
     tables: dict[str, Table | Sheet] = {
@@ -398,10 +399,6 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
         tables=tables,
         figures=figures,
     )
-
-
-def _values(estimate: Estimate) -> list[object]:
-    return [getattr(estimate, name) for name in _ESTIMATE]
 
 
 def ranking(row: ResultRow | None, metric: str) -> Estimate:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any
 
 from markupsafe import Markup
@@ -106,7 +106,7 @@ def cell_text(cell: object, brief: bool = False) -> str:
     if cell is None or isinstance(cell, IntervalBar):
         return DASH
     if isinstance(cell, Light):
-        words = "" if cell.colour == "none" else f"{cell.words} "
+        words = "" if cell.colour == "none" else f"{cell.colour} "
         return f"{cell.sign} {words}{cell.shown}".rstrip()
     if isinstance(cell, Percent):
         return f"{cell.value:.1%}"
@@ -193,10 +193,7 @@ def quiet_foreign_logs() -> None:
     """Silences the messages of _NOISE and, without a terminal, the progress bars of transformers
     and huggingface_hub. Call it before these libraries are imported."""
     for name, start in _NOISE.items():
-        logging.getLogger(name).addFilter(partial(_is_useful, start))
+        noise = re.compile(re.escape(start))
+        logging.getLogger(name).addFilter(lambda r, noise=noise: not noise.match(r.getMessage()))
     if not sys.stderr.isatty():
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-
-
-def _is_useful(start: str, record: logging.LogRecord) -> bool:
-    return not record.getMessage().startswith(start)

@@ -374,7 +374,17 @@ def _drawn(figure: Figure) -> Canvas:
                 known = DASH if estimate.value is None else number(estimate.value)
                 title = f"{title}\n{name} {known}"
         elif isinstance(panel, Bars):
-            _draw_bars(each, panel)
+            for y, bar in enumerate(panel.bars):
+                left = 0.0
+                for part in bar.segments:
+                    look: dict[str, Any] = {"color": _mixed(part.colour), "edgecolor": "#999999"}
+                    each.barh(y, part.length, left=left, height=0.7, lw=0.4, **look)
+                    left += part.length
+                if bar.interval is not None:
+                    each.plot(bar.interval, [y, y], **_LINES["whisker"])
+            each.set_yticks(range(len(panel.bars)), [bar.name for bar in panel.bars])
+            each.invert_yaxis()
+            each.set_xlim(0, panel.end)
         elif "heat" in panel.style:
             _draw_heat(each, panel)
         else:
@@ -419,30 +429,14 @@ def _draw_plot(axes: Axes, panel: Plot) -> None:
     axes.set_ylabel(panel.y.label, fontsize=8)
 
 
-def _draw_bars(axes: Axes, panel: Bars) -> None:
-    for y, bar in enumerate(panel.bars):
-        left = 0.0
-        for part in bar.segments:
-            look: dict[str, Any] = {"color": _mixed(part.colour), "edgecolor": "#999999"}
-            axes.barh(y, part.length, left=left, height=0.7, lw=0.4, **look)
-            left += part.length
-        if bar.interval is not None:
-            axes.plot(bar.interval, [y, y], **_LINES["whisker"])
-    axes.set_yticks(range(len(panel.bars)), [bar.name for bar in panel.bars])
-    axes.invert_yaxis()
-    axes.set_xlim(0, panel.end)
-
-
 def _draw_heat(axes: Axes, table: Table) -> None:
-    cells = [row[1:] for row in table.rows]
-    white = (1.0, 1.0, 1.0)
-    axes.imshow(
-        [[_mixed((c.sign, c.percent)) if isinstance(c, Heat) else white for c in r] for r in cells],
-        aspect="auto",
-    )
-    for y, row in enumerate(cells):
-        for x, cell in enumerate(row):
+    colours = []
+    for y, row in enumerate(table.rows):
+        tones = [(c.sign, c.percent) if isinstance(c, Heat) else ("pos", 0) for c in row[1:]]
+        colours.append([_mixed(tone) for tone in tones])
+        for x, cell in enumerate(row[1:]):
             axes.text(x, y, cell_text(cell, brief=True), ha="center", va="center", fontsize=7)
+    axes.imshow(colours, aspect="auto")
     names = table.columns[1:]
     is_long = max(map(len, names), default=0) > 6
     turned: dict[str, Any] = {"rotation": 30, "ha": "right"} if is_long else {}

@@ -102,26 +102,10 @@ class Light:
     def sign(self) -> str:
         return {"green": "●", "amber": "▲", "red": "■", "none": "○"}[self.colour]
 
-    @property
-    def words(self) -> str:
-        return "no verdict" if self.colour == "none" else self.colour
-
 
 # A str is text. Markup is our own HTML: only the page keeps its tags.
-Cell = (  # fmt: skip
-    str
-    | int
-    | float
-    | Estimate
-    | PValue
-    | Percent
-    | Share
-    | Figured
-    | Heat
-    | Light
-    | IntervalBar
-    | None
-)
+Number = int | float | Estimate | PValue | Percent | Share | Figured
+Cell = str | Number | Heat | Light | IntervalBar | None
 Row = Sequence[Cell]
 
 
@@ -212,7 +196,7 @@ def unique_slugs(texts: Sequence[str]) -> list[str]:
 
 DASH = "–"
 
-LABELS = {
+_LABELS = {
     "spearman": "Spearman ρ",
     "pearson": "Pearson r",
     "kendall": "Kendall τ-b",
@@ -227,7 +211,7 @@ LABELS = {
 
 def label(metric: str) -> str:
     """Name of a metric in a table head."""
-    return LABELS.get(metric, metric.replace("_", " "))
+    return _LABELS.get(metric, metric.replace("_", " "))
 
 
 def number(value: float, digits: int = 2) -> str:

@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 
 from medal_judges.config import read_yaml
-from medal_judges.errors import ConfigError, MedalError
+from medal_judges.errors import ConfigError
 from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.eval.metaeval.comparison import (
-    CascadeCurve,
-    cascade_curve,
     comparison_tables,
     dimension_means_table,
 )
@@ -95,7 +93,6 @@ class Benchmark:
     disagreements: Sequence[Disagreement] = ()
     facts: Sequence[tuple[str, str]] = ()
     tables: Sequence[Table] = ()
-    cascades: Sequence[CascadeCurve] = ()
     systems: Sequence[SystemAgreement] = ()
 
     def write(self, path: Path) -> Path:
@@ -115,7 +112,6 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
 
     config = run.config
     judged: list[JudgedRows] = []
-    by_name: dict[tuple[str, str, str], tuple[JudgedRows, str]] = {}
     differing: list[Disagreement] = []
     for name, data in run.sets.items():
         # Figures with and without weights are not comparable.
@@ -141,7 +137,6 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
                     weights=data.weights,
                 )
                 judged.append(one)
-                by_name[answers.judge, name, dimension] = one, wanted
                 if one.row.kind != "binary" and not one.row.under_floor:
                     differing += disagreements(one, wanted, config.disagreements)
     results = [one.row for one in judged]
@@ -157,16 +152,6 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
             for answers in run.answers[name]
         )
     )
-    curves = []
-    for cascade in config.cascades:
-        for name, dimension in ((n, d) for n, data in run.sets.items() for d in data.dimensions):
-            weak, strong = ((j, name, dimension) for j in (cascade.weak, cascade.strong))
-            if weak in by_name and strong in by_name:
-                first, wanted = by_name[weak]
-                try:
-                    curves.append(cascade_curve(first, by_name[strong][0], wanted, config.seed))
-                except MedalError as error:
-                    run.notes.append(f"no cascade on {name}, {dimension}: {error.message}")
     units = {r.set_name: r.clusters for r in results} | dict.fromkeys(run.injected, "conversation")
     facts = [
         ("Made", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())),
@@ -184,7 +169,7 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
     ]
     tables = [table for table in tables if table.rows]
     systems = system_agreements(judged)
-    return Benchmark(config.title, results, differing, facts, tables, curves, systems)
+    return Benchmark(config.title, results, differing, facts, tables, systems)
 
 
 def follow_up_usage(answers: Iterable[tuple[str, str, Sequence[Judgement]]]) -> Table:

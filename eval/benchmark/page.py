@@ -15,7 +15,6 @@ from markupsafe import Markup
 
 from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.metaeval.alignment import METRICS
-from medal_judges.eval.metaeval.comparison import CascadeCurve
 from medal_judges.eval.metaeval.metaeval import ResultRow, SystemAgreement
 from medal_judges.records.labelled import rescale
 from medal_judges.records.signature import Signature, require_comparable
@@ -174,47 +173,6 @@ def _columns(row: ResultRow) -> list[np.ndarray]:
     return [np.array([getattr(p, n) for p in row.points]) for n in ("human", "score", "weight")]
 
 
-def cascades(curves: Sequence[CascadeCurve], figures: Figures) -> Section:
-    """A panel and a table for each curve."""
-    panels, tables = [], []
-    for curve in curves:
-        title = f"{curve.weak}, then {curve.strong}: {curve.set_name}, {curve.dimension}"
-        costs = list(dict.fromkeys(key for point in curve.points for key in point.cost))
-        rows: list[Row] = [
-            (
-                f"{100 * p.share:.0f}% ({p.deferred:,})",
-                p.spearman,
-                p.at_random,
-                *(1000 * p.cost[key] if key in p.cost else None for key in costs),
-            )
-            for p in curve.points
-        ]
-        units = [f"{key} for 1,000 rows" for key in costs]
-        columns = ("Share deferred", "Spearman ρ", "ρ at random", *units)
-        tables.append(Table(title, columns, rows))
-        each = [(p.share, p.spearman, p.at_random) for p in curve.points]
-        ends = [v for _, e, mean in each for v in (e.low, e.value, e.high, mean) if v is not None]
-        panels.append(
-            Plot(
-                title=title,
-                x=Axis("share deferred", (0.0, 1.0)),
-                y=Axis("Spearman ρ", padded(ends or [0.0])),
-                marks=[
-                    *(Line([(x, e.low), (x, e.high)], "whisker") for x, e, _ in each),
-                    Line([(x, mean) for x, _, mean in each], "trend dashed"),
-                    Line([(x, e.value) for x, e, _ in each], "trend"),
-                ],
-                description=f"Spearman by share deferred, {title}",
-                count=f"{curve.n:,} rows",
-                missing="" if ends else "undefined",
-            )
-        )
-    if panels:
-        figures["cascades"] = Figure("Cascades", panels)
-    blocks: list[Block] = [figures["cascades"], *tables] if panels else []
-    return Section("cascades", "Cascades", blocks)
-
-
 def calibration(view: View, figures: Figures) -> Section:
     """For each set a panel a dimension, the first set in sight."""
     colours = {judge: min(i, OTHER_INDEX) for i, judge in enumerate(view.judges)}
@@ -368,7 +326,6 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
         slices(view, "lang", "Language"),
         slices(view, "chatbot", "Chatbot"),
         Section("tables", "Further tables", folded(benchmark.tables, 3)),
-        cascades(benchmark.cascades, figures),
         Section("disagreements", heading, cards, link="Disagreements"),
         facts_section(benchmark.facts),
     ]

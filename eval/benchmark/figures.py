@@ -202,7 +202,7 @@ def follow_up_usage(answers: Iterable[tuple[str, str, Sequence[Judgement]]]) -> 
 
 THRESHOLD = 0.5
 KINDS = {"planted": "injected", "innocent": "control", "clean": "clean"}  # files' word: ours
-_INJECTED_COLUMNS = {
+INJECTED_COLUMNS = {
     "f1_clean": "F1+ vs clean",
     "f1_control": "F1+ vs matched controls",
     "auc_clean": "AUC vs clean",
@@ -219,7 +219,7 @@ _INJECTED_NOTE = (
     "an edit is not enough. The threshold is 0.5; AUC and the share of injected rows above their "
     "own control need none (0.5 is chance)."
 )
-# Of one issue: the figures by the names of _INJECTED_COLUMNS, and the rows and the scored rows of
+# Of one issue: the figures by the names of INJECTED_COLUMNS, and the rows and the scored rows of
 # each kind.
 Result = tuple[dict[str, Estimate], Counter[str], Counter[str]]
 
@@ -346,15 +346,15 @@ def injected_table(
             if one.names[issue] not in one.dimensions:
                 continue
             coverage = scored.total() / there.total()
-            figures = [estimates[key] for key in _INJECTED_COLUMNS]
+            figures = [estimates[key] for key in INJECTED_COLUMNS]
             if coverage < min_coverage:
                 floor = f"{100 * min_coverage:g}%"
                 reason = f"coverage {coverage:.1%} is below the minimum of {floor}"
-                figures = [Estimate(None, reason=reason)] * len(_INJECTED_COLUMNS)
+                figures = [Estimate(None, reason=reason)] * len(INJECTED_COLUMNS)
             line: tuple[Cell, ...] = (issue, one.judge, *figures, there["planted"], coverage)
             by_issue.setdefault(issue, []).append(line)
     cells = [line for lines in by_issue.values() for line in lines]
-    columns = ("Issue", "Judge", *_INJECTED_COLUMNS.values(), "Injected rows", "Coverage")
+    columns = ("Issue", "Judge", *INJECTED_COLUMNS.values(), "Injected rows", "Coverage")
     return Table(f"Injected issues: {name}", columns, cells, _INJECTED_NOTE)
 
 

@@ -26,7 +26,7 @@ from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.report.progress import ProgressBar
+from medal_judges.report.console import ProgressBar
 from medal_judges.report.table import Percent, Row, Table
 from medal_judges.storage.files import atomic_path, atomic_write
 from medal_judges.storage.jsonl import open_text, to_line
@@ -276,10 +276,8 @@ class Summary:
             groups[name] = {"rows": len(means)}
             for d in self.dimensions:
                 values = [each[d.name] for each in means if d.name in each]
-                figure: float | None = None
-                if values:
-                    figure = sum(v >= 0.5 for v in values) if d.is_issue else fmean(values)
-                groups[name][d.name] = figure
+                figure = sum(v >= 0.5 for v in values) if d.is_issue else fmean(values or [0])
+                groups[name][d.name] = figure if values else None
         return groups
 
     def to_record(self) -> dict[str, Any]:

@@ -173,14 +173,14 @@ def new_judgements(out: Path) -> Iterator[Journal]:
     """Yields a journal beside ``out`` for new judgements. They replace the old ones at the end, or
     after an error, or, after a kill, at the next start."""
     try:
-        yield Journal(beside(out))
+        yield Journal(out.with_name(f".again-{out.name}"))
     finally:
         put_in_place(out)
 
 
 def put_in_place(out: Path) -> None:
     """Replaces in ``out`` the judgements of each dialogue that was scored again completely."""
-    journal = beside(out)
+    journal = out.with_name(f".again-{out.name}")
     if not journal.exists():
         return
     newer = {rows[0].id: (lines, rows) for lines, rows in _by_dialogue(journal)}
@@ -191,11 +191,6 @@ def put_in_place(out: Path) -> None:
             whole = [(r.turn, r.judge) for r in new] == [(r.turn, r.judge) for r in rows]
             stream.writelines(new_lines if whole else lines)
     journal.unlink()
-
-
-def beside(out: Path) -> Path:
-    """Returns the journal of what is scored again while ``out`` is resumed."""
-    return out.with_name(f".again-{out.name}")
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from medal_judges.config import Config, option
 from medal_judges.errors import CoverageError, DataError, MedalError
 from medal_judges.inference.judge_choice import JudgeChoice
 from medal_judges.inference.metadata import with_metadata
-from medal_judges.inference.resuming import Expected, beside, new_judgements, resume
+from medal_judges.inference.resuming import Expected, new_judgements, resume
 from medal_judges.models.base.judge import Judge, ScoreLevel, UnknownLanguage, is_detecting
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
@@ -259,7 +259,7 @@ def score_to_file(
 
     rest, again = iter(dialogues), list[Dialogue]()
     if options.overwrite or not lines.exists() or lines.stat().st_size == 0:
-        for path in (lines, beside(lines)):
+        for path in (lines, lines.with_name(f".again-{lines.name}")):
             path.unlink(missing_ok=True)
     else:
         expected = Expected(

@@ -43,8 +43,7 @@ _CONNECTION = {
     *("max_cost", "prices", "cache", "device", "token_budget"),
     "tokenizer",
 }
-# -- assumptions of the estimate --
-SAMPLE = 6  # contexts that are simulated
+SAMPLE = 6  # contexts that the estimate simulates
 # Chance that an attempt is accepted: five attempts then pass nine times of ten, as MEDAL reports
 # (appendix C.2): 1 - (1 - 0.37)^5 = 0.90.
 ACCEPTANCE = 0.37
@@ -122,7 +121,6 @@ class Outputs:
             stream.flush()
 
     def close(self) -> None:
-        """Close the files and release the folder."""
         self._held.close()
 
     def arrange(self, order: Iterable[str]) -> None:
@@ -137,7 +135,6 @@ class Outputs:
                     target.write(source.readline())
 
     def write_json(self, name: str, value: Mapping[str, object]) -> None:
-        """Write run.json or summary.json."""
         text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
         atomic_write(self.folder / name, text)
 

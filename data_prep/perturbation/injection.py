@@ -47,7 +47,6 @@ from medal_judges.data_prep.perturbation.edit import (
     shared,
     stable_hash,
     unit,
-    units,
     variants,
     with_contents,
 )
@@ -71,7 +70,6 @@ _WORDS = 4  # shorter answers ("yes, me too") recur in good conversations
 _SUBJECT = 3  # content words a donor needs: "oh, I would want one too" fits anywhere
 _NEAR = 3  # turns on either side that a donor must have no word in common with
 _GARBLED_WORDS = 6
-_NO_ANSWER = "no assistant turn with words"
 _ORDER_WORDS = 10  # fewer words in a wrong order can still be made out
 
 
@@ -219,7 +217,7 @@ def apply_issue(issue: str, edit: Edit) -> None:
 def _insertion(edit: Edit, table: str) -> None:
     """nonfactual, lacks_commonsense, unsafe: ``strength`` sentences of ``table`` with one faulty
     slot."""
-    turns = edit.answers(need=1, why=_NO_ANSWER)
+    turns = edit.answers(need=1)
     chosen = edit.some(turns, edit.strength)
     statements = edit.some(edit.table(table), edit.strength)
     _insert_variants(edit, chosen, [variants(s) for s in statements], table)
@@ -316,7 +314,7 @@ def _irrelevance(edit: Edit) -> None:
     """irrelevant: an off-topic sentence at strength 1, else donors for answers. A donor shares no
     content word with the turns around it."""
     if edit.strength == 1:
-        turns = edit.answers(need=1, why=_NO_ANSWER)
+        turns = edit.answers(need=1)
         words = content_words(edit.texts, edit.lang)
         foreign = [
             s for s in edit.table("off_topic") if words.isdisjoint(content_words([s], edit.lang))
@@ -443,7 +441,7 @@ def _garbling(edit: Edit) -> None:
 
 def _garbled(edit: Edit, text: str, how: str) -> str:
     """``text`` with its second half, or all of it from strength 2, made unreadable."""
-    parts = units(text, edit.lang)
+    parts = unit(edit.lang).findall(text)
     start = len(parts) // 2 if edit.strength == 1 else 0
     if how == "order" and not has_words(text, edit.lang, _ORDER_WORDS):
         how = "letters"
@@ -480,7 +478,7 @@ def _foreign(edit: Edit, text: str) -> str:
     for i in edit.rng.permutation(len(pool)):
         if len(join(fragments, lang)) >= len(rest):
             break
-        whole = units(pool[i].rstrip(".。?？"), lang)
+        whole = unit(lang).findall(pool[i].rstrip(".。?？"))
         fragments.append(join(whole[len(whole) // 3 :], lang))
     fragment, lines = join(fragments, lang), []
     for line in rest.split("\n"):

@@ -16,8 +16,7 @@ from medal_judges.eval.benchmark.published import OURS
 from medal_judges.eval.benchmark.published import TITLE as PUBLISHED
 from medal_judges.eval.benchmark.run import BenchmarkRun, judge_all, prepare
 from medal_judges.eval.metaeval.comparison import CEILING, GRADED, ISSUES, MEANS
-from medal_judges.report.console import rich_table, wide_console
-from medal_judges.report.progress import ProgressBar
+from medal_judges.report.console import ProgressBar, rich_table, wide_console
 from medal_judges.storage.files import only_run
 
 _INJECTED = ("Issue", "Judge", "F1+ vs clean", "F1+ vs matched controls", "AUC vs clean",

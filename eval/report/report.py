@@ -17,8 +17,7 @@ from medal_judges.eval.report.scores import Scores, add_labels, load_scores
 from medal_judges.eval.report.tables import findings, group_table, summary_table
 from medal_judges.reading.dialogues import ReadingReport, dialogues_of, labelled_of
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.report.console import print_tables, wide_console
-from medal_judges.report.progress import ProgressBar
+from medal_judges.report.console import ProgressBar, print_tables, wide_console
 from medal_judges.storage.jsonl import STDIN
 from medal_judges.storage.judgements import read_frame, read_judgements
 

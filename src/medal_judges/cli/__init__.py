@@ -23,7 +23,7 @@ from typer.main import get_command
 
 from medal_judges import __version__
 from medal_judges.errors import MedalError, did_you_mean, visible
-from medal_judges.report.foreign_logs import quiet_foreign_logs
+from medal_judges.report.console import quiet_foreign_logs
 
 
 class Command(NamedTuple):
@@ -204,17 +204,9 @@ def command_of(name: str) -> Any:
     return get_command(command)
 
 
-class _Lazy(PlainCommand):
-    """A command whose module is imported when it runs, not when ``medal --help`` lists it."""
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
-    ) -> Any:
-        assert self.name is not None
-        return command_of(self.name).make_context(info_name, args, parent, **extra)
-
-
 class _Commands(PlainGroup):
+    """Imports the module of a command when it runs, not when ``medal --help`` lists it."""
+
     def list_commands(self, ctx: object) -> list[str]:
         return list(COMMANDS)
 
@@ -222,9 +214,13 @@ class _Commands(PlainGroup):
         for job, commands in JOBS.items():
             if command := commands.get(cmd_name):
                 shown: dict[str, Any] = {"rich_help_panel": job, "rich_markup_mode": None}
-                return _Lazy(cmd_name, callback=None, help=command.purpose, **shown)
-        ctx.fail(f"No such command {cmd_name!r}. {did_you_mean(cmd_name, COMMANDS)}".strip())
+                return PlainCommand(cmd_name, callback=None, help=command.purpose, **shown)
         return None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, Any, list[str]]:
+        if args[0] not in COMMANDS:
+            ctx.fail(f"No such command {args[0]!r}. {did_you_mean(args[0], COMMANDS)}".strip())
+        return args[0], command_of(args[0]), args[1:]
 
 
 app = PlainTyper(
@@ -243,20 +239,18 @@ class _PlainFormatter(logging.Formatter):
         return visible(super().format(record))
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"medal-judges {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
+@app.callback(invoke_without_command=True)
 def before_commands(
+    context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
     """Options before the command."""
+    if version:
+        typer.echo(f"medal-judges {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        context.fail("Missing command.")
     handler = logging.StreamHandler()
     handler.setFormatter(_PlainFormatter("%(levelname)s: %(message)s"))
     logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])

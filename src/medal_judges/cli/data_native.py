@@ -10,7 +10,7 @@ from medal_judges.cli.options import from_options
 from medal_judges.config import Config, load_config, option
 from medal_judges.errors import MissingExtraError
 from medal_judges.reading.dialogues import ReadOptionsWithoutLabels, labelled_of, reading_report
-from medal_judges.report.progress import ProgressBar
+from medal_judges.report.console import ProgressBar
 from medal_judges.storage.files import only_run, require_other_file
 
 _OVERRIDES: tuple[str, ...] = option(
@@ -73,7 +73,7 @@ def translate(options: TranslateOptions) -> None:
     check = None
     if config.check_language and not options.dry_run:
         try:
-            check = LanguageIdentifier(small=True, purpose="the check of languages")
+            check = LanguageIdentifier(purpose="the check of languages")
         except MissingExtraError as error:
             typer.echo(f"the languages of the translations are NOT checked: {error}", err=True)
     skipped, translations = 0, []

@@ -18,8 +18,7 @@ from medal_judges.data_prep.generation.run import (
     GenerationRun,
     estimate,
 )
-from medal_judges.report.console import wide_console
-from medal_judges.report.progress import ProgressBar
+from medal_judges.report.console import ProgressBar, wide_console
 
 
 class GenerateOptions(Config):

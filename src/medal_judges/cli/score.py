@@ -21,8 +21,7 @@ from medal_judges.inference.scoring import (
     score_to_file,
 )
 from medal_judges.reading.dialogues import ReadOptionsWithoutLabels, dialogues_of, reading_report
-from medal_judges.report.console import wide_console
-from medal_judges.report.progress import ProgressBar
+from medal_judges.report.console import ProgressBar, wide_console
 from medal_judges.storage.files import only_run, require_other_file
 from medal_judges.storage.jsonl import to_line
 

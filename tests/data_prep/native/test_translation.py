@@ -225,7 +225,7 @@ def test_command_estimates_and_limits(serve: Serve, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def language() -> LanguageIdentifier:
     pytest.importorskip("lingua")
-    return LanguageIdentifier(small=True, purpose="a test")
+    return LanguageIdentifier(purpose="a test")
 
 
 @pytest.mark.parametrize(

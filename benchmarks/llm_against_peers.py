@@ -58,8 +58,7 @@ def dialogues(count: int) -> list[Any]:
 def follow_ups(dialogue: Any) -> list[Any]:
     """The continuations of one conversation."""
     from medal_judges.models.followup.pool import load_pool
-    from medal_judges.models.llm.protocol import Continuation
-    from medal_judges.models.llm.truncation import chat_messages
+    from medal_judges.models.llm.protocol import Continuation, chat_messages
 
     messages = chat_messages(dialogue)[: dialogue.assistant_turns[-1] + 1]
     texts = [f.text for f in load_pool("followups/craft").follow_ups]
@@ -144,8 +143,8 @@ def served(count: int, threads: int, server: str, echo: int) -> dict[str, Any]:
     log-probabilities (a server of its own: it must keep the logits of the whole prompt); it sorts
     the vocabulary for each token of it, so that ``echo`` follow-ups of the first conversation are
     asked, and their time is taken for all; of the answers, those about two conversations."""
-    from medal_judges.models.llm.loading import load_llm
     from medal_judges.models.llm.local.weights import load_chat_template
+    from medal_judges.models.llm.settings import load_llm
 
     template = load_chat_template(MODEL)
     first, *talks = dialogues(count)

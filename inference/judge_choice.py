@@ -108,7 +108,7 @@ class JudgeChoice:
             choice = choice.with_options(llm=choice.llm() | {"max_cost": max_cost})
         if dry_run:
             from medal_judges.models.llm.cache import CountingModel
-            from medal_judges.models.llm.loading import load_llm
+            from medal_judges.models.llm.settings import load_llm
 
             llm = choice.llm()
             # The provider's server returns no log-probabilities of prompts; your own may.

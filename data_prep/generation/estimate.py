@@ -14,9 +14,8 @@ from medal_judges.data_prep.generation.requests import RequestBuilder
 from medal_judges.data_prep.generation.state import DialogueState
 from medal_judges.data_prep.seeds.contexts import contexts_for
 from medal_judges.models.llm.cost import CostEstimate, Usage
-from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.protocol import ChatRequest, Message
-from medal_judges.models.llm.truncation import prompt_tokens_above
+from medal_judges.models.llm.protocol import ChatRequest, Message, prompt_tokens_above
+from medal_judges.models.llm.settings import load_llm
 
 SAMPLE = 6  # contexts that are gone through
 

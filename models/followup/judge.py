@@ -25,15 +25,15 @@ from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.followup.pool import load_pool
 from medal_judges.models.followup.selection import FollowUpSelection, SelectionConfig, select
 from medal_judges.models.llm.cost import add_usage
-from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import (
     Continuation,
     LanguageModel,
     Likelihood,
+    chat_messages,
+    first_turn_that_fits,
     likelihood_usage,
 )
-from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
-from medal_judges.models.llm.truncation import chat_messages, first_turn_that_fits
+from medal_judges.models.llm.settings import EMBEDDED, LLMSetting, load_llm
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Contributions, Judgement, known_details
 from medal_judges.records.signature import Signature, content_hash

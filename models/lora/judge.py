@@ -17,8 +17,7 @@ from medal_judges.models.base.saving import load_weights, read_config, write_wei
 from medal_judges.models.batching import pad_rows
 from medal_judges.models.device import set_attention
 from medal_judges.models.llm.chat_template import ChatTemplate
-from medal_judges.models.llm.protocol import Message
-from medal_judges.models.llm.truncation import oldest_kept
+from medal_judges.models.llm.protocol import Message, oldest_kept
 from medal_judges.models.lora import base
 from medal_judges.models.lora.config import LoraConfig
 from medal_judges.records.dialogue import Dialogue, Turn

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.llm.truncation import oldest_kept
+from medal_judges.models.llm.protocol import oldest_kept
 from medal_judges.models.trained_metrics.turn_metric import (
     CheckpointConfig,
     Queries,

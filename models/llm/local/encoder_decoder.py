@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.local.layers import context_of
+from medal_judges.models.llm.local.likelihood import context_of
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,

@@ -18,8 +18,7 @@ from medal_judges.data_prep.generation.estimate import Assumed, estimate
 from medal_judges.data_prep.generation.requests import RequestBuilder
 from medal_judges.data_prep.generation.run import GenerationRun
 from medal_judges.errors import ConfigError, DataError
-from medal_judges.models.llm.protocol import Message
-from medal_judges.models.llm.truncation import prompt_tokens_above
+from medal_judges.models.llm.protocol import Message, prompt_tokens_above
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.shipped import shipped_names
 

@@ -40,8 +40,8 @@ from scipy.stats import spearmanr
 
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.embedded import resolve
 from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.models.model_files import resolve
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import parse_judgement
 from medal_judges.storage.jsonl import read_records, write_records

@@ -36,7 +36,7 @@ import numpy as np
 from into_docs import keep
 from scipy.stats import spearmanr
 
-from medal_judges.models.embedded import embedded_files
+from medal_judges.models.model_files import embedded_files
 
 MODEL = "embedded:smollm2"
 LIBRARY, SERVER = "llama.cpp's library, 4 bits", "llama.cpp's server, 4 bits"
@@ -143,8 +143,8 @@ def served(count: int, threads: int, server: str, echo: int) -> dict[str, Any]:
     log-probabilities (a server of its own: it must keep the logits of the whole prompt); it sorts
     the vocabulary for each token of it, so that ``echo`` follow-ups of the first conversation are
     asked, and their time is taken for all; of the answers, those about two conversations."""
+    from medal_judges.models.llm.loading import load_llm
     from medal_judges.models.llm.local.weights import load_chat_template
-    from medal_judges.models.llm.settings import load_llm
 
     template = load_chat_template(MODEL)
     first, *talks = dialogues(count)

@@ -29,7 +29,7 @@ from scipy.stats import spearmanr
 
 from medal_judges.config import read_yaml
 from medal_judges.models.followup.judge import FollowUpJudge
-from medal_judges.models.llm.settings import load_llm
+from medal_judges.models.llm.loading import load_llm
 
 WAYS = ("fp32", "bf16", "fp32, products in bf16")
 DRAWS = 1000

@@ -18,10 +18,10 @@ import torch
 
 from medal_judges.models.followup.pool import load_pool
 from medal_judges.models.llm.chat_template import TokenSequence
+from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.local.likelihood import build_tree, plain_logprobs, tree_logprobs
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Continuation, Message
-from medal_judges.models.llm.settings import load_llm
 
 SENTENCES = (
     "Yesterday I walked along the river with my neighbour and his two old dogs.",

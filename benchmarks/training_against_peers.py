@@ -23,9 +23,9 @@ import torch
 from into_docs import keep
 from training_batches import examples
 
-from medal_judges.models.embedded import embedded_files
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.models.model_files import embedded_files
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig

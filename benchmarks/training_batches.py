@@ -24,7 +24,7 @@ from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.lora.config import LoraConfig
+from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
 from medal_judges.training.loop.loop import TrainingLoop, epoch_batches

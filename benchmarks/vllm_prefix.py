@@ -23,6 +23,7 @@ from scipy.stats import spearmanr
 
 from medal_judges.models.followup.pool import load_pool
 from medal_judges.models.llm.chat_template import ChatTemplate
+from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.local.likelihood import build_tree
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import (
@@ -32,7 +33,6 @@ from medal_judges.models.llm.protocol import (
     chat_messages,
     first_turn_that_fits,
 )
-from medal_judges.models.llm.settings import load_llm
 from medal_judges.models.llm.vllm.model import VLLMModel
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.records.dialogue import Dialogue

@@ -6,7 +6,7 @@ SELFMAP: the model that will judge proposes the pool. CRAFT: several other model
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,18 +21,18 @@ from medal_judges.models.llm.settings import LLMConfig, llm_config
 from medal_judges.models.prompted.answers import after_thinking
 from medal_judges.models.prompted.prompt import fill, load_prompt
 from medal_judges.records.signature import content_hash
-from medal_judges.storage.journal import Journal
+from medal_judges.storage.jsonl import Journal
 
 _MARK = re.compile(r"(?:\d{1,3}\s{0,3}[.):]|[-*•])")  # at the beginning of a stripped line
 _MOST_WORDS = 20  # of an utterance; longer lines are the model explaining itself
 
 
 class PoolGeneration(Config):
-    """How a pool is proposed (DIET, sections 3.1 and 4.1).
+    """Settings of ``medal data followups`` (DIET, sections 3.1 and 4.1).
 
     Each of ``llms`` (see load_llm) is asked ``samples`` times for ``count`` follow-ups of each of
-    ``signs``. ``strategy``: a ``selfmap`` pool is for the one model that proposed it, a ``craft``
-    pool for ``judge``, which proposed none of it; without a strategy any model may judge.
+    ``signs``. ``strategy``: ``selfmap`` if the model that will judge proposes the pool, ``craft``
+    if other models do (``judge`` names the one that will judge); None if any model may judge.
     """
 
     llms: tuple[str | Mapping[str, Any], ...] = Field(default=("embedded:smollm2",), min_length=1)
@@ -58,7 +58,7 @@ class PoolGeneration(Config):
 
 @dataclass(slots=True)
 class Proposal:
-    """Sample number ``k`` of one model for one sign."""
+    """Sample number ``k`` of one model for one sign; ``text`` is the answer."""
 
     id: str
     sign: Sign
@@ -71,33 +71,21 @@ class PoolRunner(JobRunner[Proposal]):
     """Asks one model for all its samples."""
 
     def __init__(self, config: PoolGeneration, llm: LLMConfig, journal: Journal) -> None:
-        self.config, self.name = config, llm.model
         super().__init__(journal, Agents({llm.model: llm}))
+        self.config = config
         parts = ("context", "negative", "positive")
         self.parts = load_prompt(config.prompt, ("count",), parts).parts
         made_by = content_hash([config.model_dump(mode="json"), llm.model_dump(mode="json")])
         samples = [(sign, k) for sign in config.signs for k in range(config.samples)]
         self.jobs = {(id := f"{made_by}:{sign}:{k}"): Proposal(id, sign, k) for sign, k in samples}
-
-    def propose(self) -> Iterator[FollowUp]:
-        """The follow-ups of all answers, sample by sample."""
         self.replay()
         self.active = {id: job for id, job in self.jobs.items() if job.text is None}
-        self.run()
-        llm = self.agents.get(self.name)
-        for job in self.jobs.values():
-            for text in parse_list(job.text or ""):
-                yield FollowUp(text=text, sign=job.sign, by=llm.name)
-        llm.close()  # before the next model is loaded
 
     def begin(self, id: str) -> Proposal | None:
-        return self.jobs.get(id)
+        return self.jobs[id]
 
     def replays(self, answer: Answer) -> bool:
         return answer.id in self.jobs
-
-    def agent(self, job: Proposal) -> str:
-        return self.name
 
     def request(self, job: Proposal) -> ChatRequest:
         config = self.config
@@ -117,24 +105,29 @@ class PoolRunner(JobRunner[Proposal]):
 
 def propose_pool(name: str, config: PoolGeneration, out: Path) -> FollowUpPool | None:
     """The pool that the models propose, one model after the other, without repeats (letter case and
-    punctuation aside); nobody has reviewed it. None if no answer held a list.
+    punctuation aside). Nobody has reviewed it. None if no answer has a list.
 
-    The journal of the file ``out`` resumes an interrupted run.
+    Resumes an interrupted run from the journal of the file ``out``.
     """
     journal = Journal(beside(out, "answers"))
     distinct: dict[tuple[str, str], FollowUp] = {}
     for setting in config.llms:
-        for each in PoolRunner(config, llm_config(setting), journal).propose():
-            key = (" ".join(re.findall(r"\w+", each.text.casefold())), each.sign)
-            distinct.setdefault(key, each)
+        runner = PoolRunner(config, llm_config(setting), journal)
+        runner.run()
+        llm = runner.agents.get(llm_config(setting).model)
+        for job in runner.jobs.values():
+            for text in parse_list(job.text or ""):
+                key = (" ".join(re.findall(r"\w+", text.casefold())), job.sign)
+                distinct.setdefault(key, FollowUp(text=text, sign=job.sign, by=llm.name))
+        llm.close()  # before the next model is loaded
     if not distinct:
         journal.path.unlink(missing_ok=True)
         return None
-    asked = f"{config.prompt}, {config.samples} samples, temperature {config.temperature:g}"
-    meant = f", for {config.judge} to judge with" if config.judge else ""
+    settings = f"{config.prompt}, {config.samples} samples, temperature {config.temperature:g}"
+    judge = f", for {config.judge} to judge with" if config.judge else ""
     return FollowUpPool(
         name=name,
-        method=f"{asked}, seed {config.seed}{meant}",
+        method=f"{settings}, seed {config.seed}{judge}",
         strategy=config.strategy,
         generators=tuple(dict.fromkeys(f.by for f in distinct.values() if f.by)),
         follow_ups=tuple(distinct.values()),
@@ -142,8 +135,8 @@ def propose_pool(name: str, config: PoolGeneration, out: Path) -> FollowUpPool |
 
 
 def parse_list(answer: str) -> list[str]:
-    """The utterances of a numbered or bulleted list, without quotation marks around them. Other
-    lines, and lines longer than an utterance, are the model's own talk."""
+    """The utterances of a numbered or bulleted list, without quotation marks around them. Skips
+    other lines and long ones: the model's comments on its list."""
     spoken = after_thinking(answer)  # lists are drafted there
     utterances = []
     for line in spoken[0].splitlines() if spoken is not None else ():

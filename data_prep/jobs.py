@@ -1,10 +1,11 @@
-"""The one runner of language-model jobs: requests out, answers into the journal, state replayed.
+"""The one runner of language-model jobs.
 
-A job (a dialogue to generate or to translate, ...) waits for one answer at a time. Each round sends
-the questions of all active jobs, one call per model: servers side by side, local models in turn.
-Each answer is one line of the journal, and the state of a job follows from its answers alone. So a
-resume is a replay, and a kill loses at most the requests that are running. The seed of a request
-depends on the job and its answers only: after a kill the same question is sent again.
+A job (a dialogue to generate or to translate, ...) has one open question at a time. Each round
+sends the open questions of all active jobs, in one call per model: servers in parallel, local
+models one after another. Each answer becomes one line of the journal, and the state of a job
+depends on its answers alone, so a resume replays the journal. A kill loses at most the requests in
+flight. The seed of a request depends on the job and its answers only: a resume sends the same
+requests again.
 """
 
 from __future__ import annotations
@@ -13,11 +14,10 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import Field
 
@@ -26,15 +26,15 @@ from medal_judges.config import Config
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.inference.dry_run import in_words
 from medal_judges.models.batching import windows
-from medal_judges.models.llm.cache import CountingModel
 from medal_judges.models.llm.cost import CostLimiter, CostLimitError, Usage
-from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, OnAnswer
-from medal_judges.models.llm.settings import LLMConfig, load_llm
+from medal_judges.models.llm.loading import CountingModel, load_llm
+from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel
+from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.answers import find_json
 from medal_judges.models.prompted.prompt import load_prompt
 from medal_judges.records.signature import Signature, content_hash
 from medal_judges.records.validation import parse
-from medal_judges.storage.journal import Journal
+from medal_judges.storage.jsonl import Journal
 
 GRACE = 3.0  # seconds that servers have to end after Ctrl-C
 AGENT_FAILURES = 25  # failures in a row of one agent that end the run
@@ -43,9 +43,11 @@ _AGAIN = "give another --out, or start again from the beginning with --overwrite
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One line of the journal: the answer to the question ``stage`` of the job ``id``. ``cut``: it
-    was truncated at its token limit. ``usage``: Usage.to_record(). ``by``: the signature of the
-    settings that made it, if the journal has no other record of them."""
+    """One line of the journal: the answer to the question ``stage`` of the job ``id``.
+
+    ``cut``: truncated at its token limit. ``usage``: Usage.to_record(). ``by``: the signature of
+    the settings that made the answer, if no other file records them.
+    """
 
     id: str
     stage: str
@@ -60,8 +62,8 @@ class Answer:
 
 
 class Agents:
-    """The language models of a run by the name of an agent, each loaded when it is first needed.
-    Agents with the same setting share one."""
+    """The language models of a run by agent name. Each is loaded when it is first needed; agents
+    with equal settings share one model."""
 
     def __init__(self, settings: Mapping[str, LLMConfig]) -> None:
         self.settings = settings
@@ -77,8 +79,8 @@ class Agents:
     def limit_cost(self, max_cost: float) -> None:
         """Let all paid models together spend at most ``max_cost`` US dollars.
 
-        Raises ConfigError if no model is behind an API, if the price of one is unknown, or if one
-        has its own limit.
+        Raises ConfigError if no model is behind an API, if the price of a model is unknown, or if a
+        model has its own limit.
         """
         models = [self.get(agent) for agent, llm in self.settings.items() if llm.api]
         if not models:
@@ -97,16 +99,16 @@ class Agents:
             model.spend_from(limiter)
 
 
-J = TypeVar("J", bound=Any)  # a job: its ``id``, and the ``stage`` that it waits at
+J = TypeVar("J", bound=Any)  # a job: its ``id``, and ``stage``, the name of its open question
 
 
 class JobRunner(ABC, Generic[J]):
     """Runs jobs until none is left.
 
-    ``active``: jobs that wait for an answer. ``waiting``: jobs that failed ``failures`` times in a
-    row, with the reason; the same command resumes them. ``usage`` and ``requests`` count what this
-    run paid for, ``cached`` its answers from the cache. ``made_by``: the signature of all answers,
-    if it goes into the journal.
+    ``active``: the jobs with an open question. ``waiting``: jobs that failed ``failures`` times in
+    a row, with the reason; the same command tries them again. ``usage`` and ``requests``: what this
+    run paid for; ``cached``: its answers from the cache. ``made_by``: the signature that is written
+    into each line of the journal, if any.
     """
 
     made_by = ""
@@ -131,33 +133,34 @@ class JobRunner(ABC, Generic[J]):
 
     @abstractmethod
     def begin(self, id: str) -> J | None:
-        """The job that the journal's first answer for ``id`` belongs to, None if there is none."""
-
-    @abstractmethod
-    def agent(self, job: J) -> str:
-        """The name of the agent that answers next."""
+        """The new job ``id``, which the journal has an answer for; None if the run has no such
+        job."""
 
     @abstractmethod
     def request(self, job: J) -> ChatRequest:
-        """The question that ``job`` waits at."""
+        """The request for the open question of ``job``."""
 
     @abstractmethod
     def apply(self, job: J, answer: Answer) -> None:
-        """Change the state of ``job`` by an answer, live or replayed; remove it from ``active`` if
-        it is over."""
+        """Change the state of ``job`` by an answer, live or replayed. Removes a finished job from
+        ``active``."""
+
+    def agent(self, job: J) -> str:
+        """The name of the agent that answers next; by default the only agent."""
+        return next(iter(self.agents.settings))
 
     def fill(self) -> None:
-        """Admit more jobs to ``active``; called before each round."""
+        """Add jobs to ``active``; called before each round."""
 
     def answered(self, job: J) -> None:
-        """Called after a live answer was applied."""
+        """Called after each live answer, once it is applied."""
 
     def flush(self) -> None:
         """Make the answers durable; called after each round."""
         self.journal.sync()
 
     def replays(self, answer: Answer) -> bool:
-        """Whether a line of the journal belongs to this run."""
+        """Whether an answer in the journal belongs to this run."""
         return True
 
     def replay(self) -> None:
@@ -170,46 +173,87 @@ class JobRunner(ABC, Generic[J]):
         """Send questions until no job is active; ``progress`` is called after each answer.
 
         Raises CostLimitError at the limit of cost and MedalError if an agent does not answer. All
-        answers are in the journal, and the same command resumes.
+        answers are then in the journal, and the same command resumes.
         """
-
         try:
             if self.max_cost is not None:
                 self.agents.limit_cost(self.max_cost)
             while True:
                 self.fill()
-                by_model: dict[int, tuple[LanguageModel, list[J]]] = {}
-                for job in self.active.values():
-                    model = self.agents.get(self.agent(job))
-                    by_model.setdefault(id(model), (model, []))[1].append(job)
-                if not by_model:
+                if not self.active:
                     break
-                before = self.requests + self.cached
-                calls = [
-                    (
-                        model,
-                        [self.request(job) for job in jobs],
-                        partial(self._on_answer, jobs, progress),
-                    )
-                    for model, jobs in by_model.values()
-                ]
-                limits = ask_all(calls, self.per_call)
-                if limits and self.requests + self.cached == before:
-                    raise limits[0]
+                self._round(progress or (lambda: None))
                 self.flush()
         finally:
             with self._lock:
                 self._closed = True
             self.journal.sync()
 
-    def _on_answer(
-        self, jobs: Sequence[J], progress: Callable[[], None] | None, i: int, answer: Completion
-    ) -> None:
-        with self._lock:
-            if not self._closed:  # else a server's late answer, after the run was stopped
-                self._receive(jobs[i], answer)
-                if progress is not None:
+    def _round(self, progress: Callable[[], None]) -> None:
+        """Send the open question of each active job to its model.
+
+        Raises the first error of a server once the other servers have answered; CostLimitError only
+        if nothing was answered. If this thread is stopped (Ctrl-C) or a local model fails, no
+        server gets another request.
+        """
+        by_model: dict[int, tuple[LanguageModel, list[J], list[ChatRequest]]] = {}
+        for job in self.active.values():
+            model = self.agents.get(self.agent(job))
+            call = by_model.setdefault(id(model), (model, [], []))
+            call[1].append(job)
+            call[2].append(self.request(job))
+        before = self.requests + self.cached
+        stop = threading.Event()
+        errors: list[BaseException] = []
+
+        def receive(job: J, completion: Completion) -> None:
+            with self._lock:
+                if not self._closed:  # else a server's late answer, after the run was stopped
+                    self._receive(job, completion)
                     progress()
+
+        def serve(
+            model: LanguageModel, jobs: list[J], requests: list[ChatRequest], done: threading.Event
+        ) -> None:
+            def until_stopped(index: int, completion: Completion) -> None:
+                receive(jobs[index], completion)  # even after a stop: the answer is paid for
+                if stop.is_set():
+                    raise MedalError("stopped")
+
+            try:
+                model.chat_each(requests, until_stopped)
+            except BaseException as error:  # raised in the caller's thread
+                errors.append(error)
+            finally:
+                done.set()
+
+        # Events, not join(): before Python 3.13 a join that Ctrl-C interrupts marks the thread as
+        # ended. Daemons: a server may be silent for minutes, and a batch for hours.
+        started: list[threading.Event] = []
+        try:
+            for call in by_model.values():
+                if call[0].capabilities.api:
+                    done = threading.Event()
+                    threading.Thread(target=serve, args=(*call, done), daemon=True).start()
+                    started.append(done)
+            for model, jobs, requests in by_model.values():
+                if model.capabilities.api:
+                    continue
+                for part in windows(zip(jobs, requests, strict=True), self.per_call):
+                    answers = model.chat([request for _, request in part])
+                    for (job, _), completion in zip(part, answers, strict=True):
+                        receive(job, completion)
+            for done in started:
+                done.wait()
+        except BaseException:
+            stop.set()
+            end = time.monotonic() + GRACE
+            for done in started:
+                done.wait(max(0.0, end - time.monotonic()))
+            raise
+        for error in sorted(errors, key=lambda error: isinstance(error, CostLimitError)):
+            if not isinstance(error, CostLimitError) or self.requests + self.cached == before:
+                raise error
 
     def _receive(self, job: J, completion: Completion) -> None:
         agent, usage = self.agent(job), completion.usage
@@ -255,7 +299,7 @@ class JobRunner(ABC, Generic[J]):
 
     @property
     def spending(self) -> str:
-        """What this run paid for, in words: requests, tokens, and dollars if known."""
+        """What this run paid for: requests, tokens, and dollars if known."""
         cached = f" ({self.cached} answers came from the cache)" if self.cached else ""
         used = self.usage
         money = f", ${used.money:.4f}" if used.money else ""
@@ -264,74 +308,16 @@ class JobRunner(ABC, Generic[J]):
         )
 
 
-Call = tuple[LanguageModel, list[ChatRequest], OnAnswer]
-
-
-class _Stopped(Exception):
-    """No further request is sent."""
-
-
-def ask_all(calls: Sequence[Call], per_call: int) -> list[CostLimitError]:
-    """Ask all models, servers side by side and local ones in turn, ``per_call`` requests at a time.
-
-    Returns the limits of cost that were reached; raises the first other error of a server once the
-    other servers have answered. If this thread is stopped (Ctrl-C) or a local model fails, no
-    server gets another request.
-    """
-    stop = threading.Event()
-    errors: list[BaseException] = []
-
-    def serve(call: Call, done: threading.Event) -> None:
-        model, requests, on_answer = call
-
-        def until_stopped(index: int, completion: Completion) -> None:
-            on_answer(index, completion)
-            if stop.is_set():  # after the answer was taken: it is paid for
-                raise _Stopped
-
-        try:
-            model.chat_each(requests, until_stopped)
-        except BaseException as error:  # raised in the caller's thread
-            errors.append(error)
-        finally:
-            done.set()
-
-    # Events, not join(): before Python 3.13 a join that Ctrl-C interrupts marks the thread as
-    # ended. Daemons: a server may be silent for minutes, and a batch for hours.
-    served = [(call, threading.Event()) for call in calls if call[0].capabilities.api]
-    started = []
-    try:
-        for each in served:
-            threading.Thread(target=serve, args=each, daemon=True).start()
-            started.append(each[1])
-        for model, requests, on_answer in calls:
-            for part in windows(enumerate(requests), per_call):
-                if model.capabilities.api:
-                    break
-                answers = model.chat([request for _, request in part])
-                for (index, _), completion in zip(part, answers, strict=True):
-                    on_answer(index, completion)
-        for done in started:
-            done.wait()
-    except BaseException:
-        stop.set()
-        end = time.monotonic() + GRACE
-        for done in started:
-            done.wait(max(0.0, end - time.monotonic()))
-        raise
-    limits = [error for error in errors if isinstance(error, CostLimitError)]
-    if others := [error for error in errors if not isinstance(error, CostLimitError)]:
-        raise others[0]
-    return limits
-
-
 # -- jobs whose answers are JSON objects -----------------------------------------------------------
 
 
 class JsonJobsConfig(Config):
-    """How a model is asked. ``tries`` is the number of requests for one answer, ``at_once`` how
-    many jobs run together; ``enforce`` sends the answer's JSON schema along."""
+    """Settings of a JsonRunner. ``what``: the task, for the signature. ``placeholders``: those of
+    the prompt, besides ``reason``. ``tries``: the most requests for one answer. ``enforce``: send
+    the answer's JSON schema. ``at_once``: the number of jobs that run together."""
 
+    what: ClassVar[str]
+    placeholders: ClassVar[tuple[str, ...]]
     llm: LLMConfig
     prompt: str
     tries: int = Field(default=3, ge=1)
@@ -344,12 +330,12 @@ class JsonJobsConfig(Config):
 
 
 class UnusableError(ValueError):
-    """An answer cannot be used; the text says why, for the model and for the record."""
+    """An answer cannot be used; the text is the reason, for the model and for the record."""
 
 
 class JsonJob(ABC):
-    """One question, asked up to ``tries`` times. ``value`` is the usable answer, ``reason`` says
-    why the last answer was not usable, ``tries`` counts the answers."""
+    """One question to a model. ``tries`` counts its answers. ``value`` is read from the first
+    usable answer; ``reason`` says why the last answer was not usable."""
 
     def __init__(self, id: str) -> None:
         self.id = id
@@ -359,7 +345,6 @@ class JsonJob(ABC):
 
     @property
     def stage(self) -> str:
-        """Number of the attempt, from 0."""
         return f"0:{self.tries}"
 
     @abstractmethod
@@ -368,46 +353,43 @@ class JsonJob(ABC):
         of which are required."""
 
     @abstractmethod
-    def read(self, fields: Mapping[str, object]) -> Any:
-        """The answer's value. Raises UnusableError."""
+    def read(self, fields: Mapping[str, Any]) -> Any:
+        """The value of an answer. Raises UnusableError."""
 
 
 class JsonRunner(JobRunner[JsonJob]):
-    """Runs JsonJobs on one model by the config's prompt file; an unusable answer is requested again
-    with the reason. The prompt's placeholders are ``placeholders`` and ``reason``. The signature
-    ``by`` includes ``what`` the jobs do and the texts ``prompts`` that fill placeholders.
+    """Runs JsonJobs on one model with one prompt file. After an unusable answer the model is asked
+    again, with the reason.
 
-    Raises ConfigError for a prompt file that does not fit.
+    ``prompts``: texts that fill placeholders of every job; the signature ``by`` covers them.
+    Raises ConfigError for a prompt file with unknown placeholders.
     """
 
     def __init__(
         self,
         config: JsonJobsConfig,
-        what: str,
-        placeholders: Collection[str],
         *,
         prompts: object = None,
         agents: Agents | None = None,
         max_cost: float | None = None,
     ) -> None:
-        self.config, self.name, self.what, self.prompts = config, config.llm.model, what, prompts
-        self.prompt = load_prompt(config.prompt, {*placeholders, "reason"})
+        self.config, self.prompts = config, prompts
+        self.prompt = load_prompt(config.prompt, {*config.placeholders, "reason"})
         self.jobs: dict[str, JsonJob] = {}
-        self.earlier = self.over = 0  # jobs that earlier runs finished; all that are over
+        self.earlier = self.over = 0  # jobs that earlier runs finished; all finished jobs
         self._left: Iterator[JsonJob] = iter(())
-        agents = agents or Agents({self.name: config.llm})
+        agents = agents or Agents({config.llm.model: config.llm})
         super().__init__(Journal(Path()), agents, max_cost=max_cost, failures=1)
 
     @property
     def by(self) -> str:
         """The signature: the model, its decoding and the prompt."""
         decoding = {"tries", "temperature", "top_p", "max_tokens", "enforce"}
-        llm = self.agents.get(self.name)
+        llm = self.agents.get(self.config.llm.model)
+        settings = [self.config.model_dump(include=decoding), dict(llm.fingerprint())]
         signature = Signature(
-            judge=self.what,
-            revision=content_hash(
-                [self.config.model_dump(include=decoding), dict(llm.fingerprint())]
-            ),
+            judge=self.config.what,
+            revision=content_hash(settings),
             base=llm.name,
             prompt=content_hash([self.prompt.model_dump(), self.prompts]),
             seed=self.config.seed,
@@ -424,7 +406,7 @@ class JsonRunner(JobRunner[JsonJob]):
         progress: Callable[[int], None] | None = None,
     ) -> None:
         """Run ``jobs``, resuming from the journal of the file ``out``. Jobs that failed in an
-        earlier run are tried again. ``progress`` is called with the number of jobs that are over.
+        earlier run are tried again. ``progress`` is called with the number of finished jobs.
 
         Raises MedalError if ``out`` has answers by another signature, or no journal.
         """
@@ -434,10 +416,10 @@ class JsonRunner(JobRunner[JsonJob]):
         elif out.exists() and not self.journal.path.exists():
             problem = f"{out} exists, but not {self.journal.path.name}, which a resume needs"
             raise MedalError(problem, hint=_AGAIN)
-        self.jobs = {job.id: job for job in jobs}
-        if len(self.jobs) < len(jobs):
-            twice = next(id for id, n in Counter(job.id for job in jobs).items() if n > 1)
-            raise MedalError(f"two jobs have the id {twice!r}", hint="leave one of them out")
+        self.jobs = {}
+        for job in jobs:
+            if self.jobs.setdefault(job.id, job) is not job:
+                raise MedalError(f"two jobs have the id {job.id!r}", hint="leave one of them out")
         self.replay()
         left = [job for job in jobs if job.value is None]
         self.earlier = self.over = len(jobs) - len(left)
@@ -454,7 +436,7 @@ class JsonRunner(JobRunner[JsonJob]):
         job = self.jobs[id]
         if job.value is not None:
             return None
-        job.tries, job.reason = 0, None  # one that failed in an earlier run is tried again
+        job.tries, job.reason = 0, None  # a job that failed in an earlier run is tried again
         return job
 
     def fill(self) -> None:
@@ -465,7 +447,10 @@ class JsonRunner(JobRunner[JsonJob]):
     def apply(self, job: JsonJob, answer: Answer) -> None:
         job.tries += 1
         try:
-            job.value, job.reason = job.read(json_object(answer.answer)), None
+            found = find_json(answer.answer)  # after any reasoning, or in a code fence
+            if found is None or not isinstance(found[0], dict):
+                raise UnusableError("the answer is not one JSON object and nothing else")
+            job.value, job.reason = job.read(found[0]), None
         except UnusableError as error:
             cut = " (the answer was truncated at its token limit)" if answer.cut else ""
             job.reason = f"{error}{cut}"
@@ -473,11 +458,9 @@ class JsonRunner(JobRunner[JsonJob]):
             del self.active[job.id]
             self.over += 1
 
-    def agent(self, job: JsonJob) -> str:
-        return self.name
-
     def request(self, job: JsonJob) -> ChatRequest:
-        """The request of one attempt; each has another seed."""
+        """The request of the next try; each try has another seed."""
+        config = self.config
         values, properties = job.question()
         schema = {
             "type": "object",
@@ -488,20 +471,20 @@ class JsonRunner(JobRunner[JsonJob]):
         again = [] if job.reason is None else [{"reason": job.reason}]
         return ChatRequest(
             tuple(self.prompt.messages(values, again=again)),
-            max_tokens=self.config.max_tokens,
-            temperature=self.config.temperature,
-            top_p=self.config.top_p,
-            seed=self.config.seed + job.tries,
-            schema=schema if self.config.enforce else None,
+            max_tokens=config.max_tokens,
+            temperature=config.temperature,
+            top_p=config.top_p,
+            seed=config.seed + job.tries,
+            schema=schema if config.enforce else None,
         )
 
     def failure(self, job: JsonJob) -> str | None:
-        """Why ``job`` has no result; None if it has one."""
+        """Why ``job`` has no value; None if it has one."""
         return self.waiting.get(job.id) or job.reason
 
     def estimate(self, jobs: Sequence[JsonJob], dialogues: int) -> str:
-        """The most that ``jobs`` take if each first answer is usable, without cached ones."""
-        counting = CountingModel(self.agents.get(self.name))
+        """The maximum cost of ``jobs`` if every first answer is usable, without cached answers."""
+        counting = CountingModel(self.agents.get(self.config.llm.model))
         counting.chat([self.request(job) for job in jobs])
         return in_words(dialogues, counting.counted())
 
@@ -510,12 +493,3 @@ def beside(out: Path, what: str) -> Path:
     """``x.WHAT.jsonl`` beside ``x.jsonl``, ``x.jsonl.gz`` or ``x.yaml``."""
     stem = out.name.removesuffix(".gz").rpartition(".")[0] or out.name
     return out.with_name(f"{stem}.{what}.jsonl")
-
-
-def json_object(text: str) -> Mapping[str, Any]:
-    """The JSON object that an answer is, after any reasoning or in a code fence. Raises
-    UnusableError."""
-    found = find_json(text)
-    if found is None or not isinstance(found[0], dict):
-        raise UnusableError("the answer is not one JSON object and nothing else")
-    return dict(found[0])

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 
 from medal_judges.errors import MedalError
 from medal_judges.models.base.golden import GoldenCheck, versions
-from medal_judges.models.embedded import embedded_files
+from medal_judges.models.model_files import embedded_files
 
 Fact = tuple[str, str]
 

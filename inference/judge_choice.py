@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from medal_judges.config import Config, option, overridden, read_yaml
+from medal_judges.config import BOXED, Config, judge_file, option, overridden, read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import placed
 from medal_judges.models.device import Dtype
 from medal_judges.models.llm.settings import llm_config
-from medal_judges.shipped import BOXED, judge_file
 
 
 class JudgeOptions(Config):
@@ -49,7 +48,9 @@ class JudgeOptions(Config):
             revision=self.revision,
             repeats=self.repeats,
         )
-        return choice.spending(self.max_cost, no_cache=self.no_cache, dry_run=dry_run)
+        if self.no_cache or dry_run or self.max_cost is not None:
+            choice = choice.spending(self.max_cost, no_cache=self.no_cache, dry_run=dry_run)
+        return choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +108,7 @@ class JudgeChoice:
                 )
             choice = choice.with_options(llm=choice.llm() | {"max_cost": max_cost})
         if dry_run:
-            from medal_judges.models.llm.cache import CountingModel
-            from medal_judges.models.llm.settings import load_llm
+            from medal_judges.models.llm.loading import CountingModel, load_llm
 
             llm = choice.llm()
             # The provider's server returns no log-probabilities of prompts; your own may.
@@ -144,9 +144,11 @@ def choose_judge(
                 f"--repeats is for prompted judges; {what} gives the same answer each time"
             )
         overrides = [*overrides, f"repeats={repeats}"]
-    changed = overridden({} if file is None else read_yaml(file), overrides)
-    names = dict.fromkeys(text.partition("=")[0].strip().split(".")[0] for text in overrides)
-    options = {name: changed[name] for name in names}
+    options = {}
+    if overrides:
+        changed = overridden({} if file is None else read_yaml(file), overrides)
+        names = dict.fromkeys(text.partition("=")[0].strip().split(".")[0] for text in overrides)
+        options = {name: changed[name] for name in names}
     options |= {k: v for k, v in {"device": device, "dtype": dtype}.items() if v is not None}
     if settings is not None:
         options = placed(settings, options, str(file))

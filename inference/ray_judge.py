@@ -17,8 +17,14 @@ from typing import Any
 
 from medal_judges.errors import ConfigError, MedalError, MissingExtraError
 from medal_judges.inference.judge_choice import JudgeChoice
-from medal_judges.models.base.judge import Judge, ScoreLevel, ScoreRequest, checked_dialogues
-from medal_judges.models.base.judged_languages import UnknownLanguage, with_warnings
+from medal_judges.models.base.judge import (
+    Judge,
+    ScoreLevel,
+    ScoreRequest,
+    UnknownLanguage,
+    checked_dialogues,
+    with_warnings,
+)
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.protocol import AnswerCounts
 from medal_judges.records.dialogue import Dialogue
@@ -34,17 +40,10 @@ _TRIES = 2  # how often a window may lose its process
 
 
 @contextmanager
-def opened(
-    choice: JudgeChoice, workers: int = 1, device: str | None = None, ray_address: str | None = None
+def opened_on_ray(
+    choice: JudgeChoice, workers: int, device: str | None, ray_address: str | None
 ) -> Iterator[Judge]:
-    """Yields the judge of ``choice``: in this process, in ``workers`` processes of this machine, or
-    on the Ray cluster at ``ray_address`` (then ``workers`` limits the processes, if above 1).
-
-    Raises ConfigError for several processes and a judge that sends requests to a server.
-    """
-    if workers == 1 and ray_address in (None, LOCAL):
-        yield choice.load()
-        return
+    """Yields the judge of ``choice`` in several processes; see ``opened``."""
     _refuse_server(choice.pays)
     try:
         import ray

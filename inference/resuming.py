@@ -16,13 +16,17 @@ from typing import IO
 
 from medal_judges.errors import MedalError
 from medal_judges.inference.metadata import metadata_of
-from medal_judges.models.base.judge import ScoreLevel, requests_at
-from medal_judges.models.base.judged_languages import UnknownLanguage, is_refusal, with_language
+from medal_judges.models.base.judge import (
+    ScoreLevel,
+    UnknownLanguage,
+    is_refusal,
+    requests_at,
+    with_language,
+)
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement, parse_judgement, unscored
 from medal_judges.storage.files import atomic_path
-from medal_judges.storage.journal import Journal
-from medal_judges.storage.jsonl import open_text, to_line
+from medal_judges.storage.jsonl import Journal, open_text, to_line
 
 _AGAIN = "give another --out, or --overwrite to start again from the beginning"
 NOT_YET = "not judged yet"
@@ -103,9 +107,6 @@ def resume(
     ``keep`` gets the judgements of each finished dialogue. Raises MedalError if ``out`` does not
     fit ``expected`` and ``dialogues``, and leaves it unchanged.
     """
-    if not out.exists() or out.stat().st_size == 0:
-        forget(out)
-        return dialogues, []
     put_in_place(out)
     again: list[Dialogue] = []
     # (dialogue, its lines, its judgements or None if it is scored again)
@@ -172,34 +173,24 @@ def new_judgements(out: Path) -> Iterator[Journal]:
     """Yields a journal beside ``out`` for new judgements. They replace the old ones at the end, or
     after an error, or, after a kill, at the next start."""
     try:
-        yield Journal(_beside(out))
+        yield Journal(out.with_name(f".again-{out.name}"))
     finally:
         put_in_place(out)
 
 
 def put_in_place(out: Path) -> None:
     """Replaces in ``out`` the judgements of each dialogue that was scored again completely."""
-    beside = _beside(out)
-    if not beside.exists():
+    journal = out.with_name(f".again-{out.name}")
+    if not journal.exists():
         return
-    newer = {rows[0].id: (lines, rows) for lines, rows in _by_dialogue(beside)}
+    newer = {rows[0].id: (lines, rows) for lines, rows in _by_dialogue(journal)}
     with _rewritten(out) as stream:
         for lines, rows in _by_dialogue(out):
             new_lines, new = newer.get(rows[0].id, (lines, rows))
             # A kill can leave a part of a dialogue's turns.
             whole = [(r.turn, r.judge) for r in new] == [(r.turn, r.judge) for r in rows]
             stream.writelines(new_lines if whole else lines)
-    beside.unlink()
-
-
-def forget(out: Path) -> None:
-    """Removes ``out`` and what a kill left beside it."""
-    for path in (out, _beside(out)):
-        path.unlink(missing_ok=True)
-
-
-def _beside(out: Path) -> Path:
-    return out.with_name(f".again-{out.name}")
+    journal.unlink()
 
 
 @contextmanager

@@ -1,27 +1,32 @@
-"""Scores a file: streams dialogues in, appends judgements, and resumes after a kill."""
+"""Scores a file: streams dialogues in, appends judgements, and resumes after a kill. ``judge_once``
+reuses the judgements of a set of dialogues while nothing changes."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from medal_judges.config import Config, option
 from medal_judges.errors import CoverageError, DataError, MedalError
+from medal_judges.inference.judge_choice import JudgeChoice
 from medal_judges.inference.metadata import with_metadata
-from medal_judges.inference.resuming import Expected, forget, new_judgements, resume
-from medal_judges.models.base.judge import Judge, ScoreLevel
-from medal_judges.models.base.judged_languages import UnknownLanguage, is_detecting
+from medal_judges.inference.resuming import Expected, new_judgements, resume
+from medal_judges.models.base.judge import Judge, ScoreLevel, UnknownLanguage, is_detecting
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement, parse_judgement
-from medal_judges.storage.files import only_run, require_other_file
-from medal_judges.storage.journal import Journal
+from medal_judges.storage.files import atomic_write, is_table, only_run, require_other_file
+from medal_judges.storage.jsonl import Journal
 from medal_judges.storage.judgements import (
     holds_judgements,
-    is_table,
+    read_judgements,
     write_judgements,
 )
 
@@ -62,19 +67,15 @@ class ScoreOptions(Config):
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Judgement]:
         """Returns the judgements of ``judge.score`` with these options."""
-        detect = self.detects_language(judge)
-
-        def judged(each: Iterable[Dialogue]) -> Iterator[Judgement]:
-            return judge.score(
-                each,
-                level=self.level,
-                dimensions=self.dimensions or None,
-                token_budget=self.token_budget,
-                unknown_language=self.unknown_language,
-                detect_language=detect,
-                progress=progress,
-            )
-
+        judged = partial(
+            judge.score,
+            level=self.level,
+            dimensions=self.dimensions or None,
+            token_budget=self.token_budget,
+            unknown_language=self.unknown_language,
+            detect_language=self.detects_language(judge),
+            progress=progress,
+        )
         return with_metadata(dialogues, judged, self.keep) if self.keep else judged(dialogues)
 
     def detects_language(self, judge: Judge) -> bool:
@@ -87,8 +88,9 @@ DEFAULT_OPTIONS = ScoreOptions()
 
 @dataclass(slots=True)
 class ScoreReport:
-    """Counts of one run, with the ``resumed`` judgements. ``transient`` ones lack an answer that
-    the same command asks for again; ``left_out``: bad lines, each a missing judgement."""
+    """Counts of one run, with the ``resumed`` judgements. ``transient`` counts judgements without a
+    score that the same command scores again, ``lasting`` the other ones without a score, and
+    ``left_out`` bad lines, each a missing judgement."""
 
     total: int = 0
     scored: int = 0
@@ -148,7 +150,7 @@ class ScoreReport:
         again = f", {self.rescored} scored again" if self.rescored else ""
         yield f"{self.total} judgements ({self.resumed} resumed{again}), coverage {coverage}"
         yield from (f"  unscored: {n} x {reason}" for reason, n in self.failures.most_common())
-        if self.next_try:
+        if self.failures:
             yield f"  {self.next_try}"
         known = "any, or not known" if languages is None else ", ".join(languages)
         yield f"  supported languages: {known}"
@@ -179,6 +181,24 @@ class ScoreReport:
                 f"coverage {self.coverage:.1%} is below the minimum of {floor:.0%}: {reasons}",
                 hint="; ".join(part for part in parts if part),
             )
+
+
+@contextmanager
+def opened(
+    choice: JudgeChoice, workers: int = 1, device: str | None = None, ray_address: str | None = None
+) -> Iterator[Judge]:
+    """Yields the judge of ``choice``: in this process, in ``workers`` processes of this machine, or
+    on the Ray cluster at ``ray_address`` (then ``workers`` limits the processes, if above 1).
+
+    Raises ConfigError for several processes and a judge that sends requests to a server.
+    """
+    if workers == 1 and ray_address in (None, "local"):
+        yield choice.load()
+        return
+    from medal_judges.inference.ray_judge import opened_on_ray
+
+    with opened_on_ray(choice, workers, device, ray_address) as judge:
+        yield judge
 
 
 def score_file(
@@ -227,21 +247,9 @@ def score_to_file(
     """
     report = ScoreReport()
     lines = out.with_name(f"{out.name}.jsonl") if is_table(out) else out
-    _require_judgements(lines, out, overwrite=options.overwrite)
+    if lines.exists() or out.exists():
+        _require_judgements(lines, out, overwrite=options.overwrite)
     names = judge._check_dimensions(options.dimensions or None)  # before OUT is changed
-    if options.overwrite:
-        forget(lines)
-    expected = Expected(
-        judge=str(judge.signature()),
-        dimensions=tuple(names),
-        level=options.level,
-        retry_failed=options.retry_failed,
-        gone=gone,
-        keep=options.keep,
-        detect=options.detects_language(judge),
-        unknown_language=options.unknown_language,
-        window=judge.window if judge.resumes_windows else 1,
-    )
 
     def keep(rows: Sequence[Judgement]) -> None:
         for judgement in rows:
@@ -249,24 +257,38 @@ def score_to_file(
         if progress is not None:
             progress(1)
 
-    def write(each: Iterable[Dialogue], journal: Journal) -> None:
-        def counted() -> Iterator[Dialogue]:
-            for dialogue in each:
-                report.dialogues += 1
-                yield dialogue
-
-        # Writing each line by itself would halve the speed of a fast judge.
-        judged = options.score(judge, counted(), progress)
-        for judgement in journal.append_each(judged, min(judge.window, 64)):
-            report.add(judgement)
-
-    rest, again = resume(iter(dialogues), expected, lines, keep)
+    rest, again = iter(dialogues), list[Dialogue]()
+    if options.overwrite or not lines.exists() or lines.stat().st_size == 0:
+        for path in (lines, lines.with_name(f".again-{lines.name}")):
+            path.unlink(missing_ok=True)
+    else:
+        expected = Expected(
+            judge=str(judge.signature()),
+            dimensions=tuple(names),
+            level=options.level,
+            retry_failed=options.retry_failed,
+            gone=gone,
+            keep=options.keep,
+            detect=options.detects_language(judge),
+            unknown_language=options.unknown_language,
+            window=judge.window if judge.resumes_windows else 1,
+        )
+        rest, again = resume(rest, expected, lines, keep)
     report.resumed, start = report.total, time.perf_counter()
-    if again:
-        with new_judgements(lines) as journal:
-            write(again, journal)
-        report.rescored = report.total - report.resumed
-    write(rest, Journal(lines))
+    parts: list[tuple[Iterable[Dialogue], AbstractContextManager[Journal]]]
+    parts = [(again, new_judgements(lines))] if again else []
+    parts.append((rest, nullcontext(Journal(lines))))
+    for part, opening in parts:
+        with opening as journal:
+            last = None
+            judged = options.score(judge, part, progress)
+            # Writing each line by itself would halve the speed of a fast judge.
+            for judgement in journal.append_each(judged, min(judge.window, 64)):
+                report.add(judgement)
+                report.dialogues += judgement.id != last
+                last = judgement.id
+        if part is again:
+            report.rescored = report.total - report.resumed
     lines.parent.mkdir(parents=True, exist_ok=True)
     lines.touch()  # an empty input gives an empty file
     if out != lines:
@@ -286,8 +308,7 @@ class _Lines:
 
 
 def _require_judgements(lines: Path, out: Path, *, overwrite: bool) -> None:
-    """Raises MedalError if ``lines`` or ``out`` is another file, which must be neither cut nor
-    replaced."""
+    """Raises MedalError if ``lines`` or ``out`` is no file of judgements: it must stay as it is."""
     is_whole = True
     if out != lines and out.exists() and out.stat().st_size > 0:
         is_whole = holds_judgements(out)
@@ -311,3 +332,65 @@ def _require_judgements(lines: Path, out: Path, *, overwrite: bool) -> None:
         raise MedalError(
             f"{out} exists but is not a judgements file; left unchanged", hint="give another --out"
         )
+
+
+def judge_once(
+    judge: Judge,
+    dialogues: Sequence[Dialogue],
+    out: Path,
+    options: ScoreOptions,
+    *,
+    data: str,
+    progress: Callable[[int], None] | None = None,
+) -> list[Judgement]:
+    """Returns the judgements of ``dialogues``, from ``out`` if that file is of this judge and data.
+
+    ``data`` identifies the dialogues (a hash of them). A file beside ``out`` (.meta.json) says what
+    it was made of, and whether it is complete: a stopped run is resumed, and rows with a transient
+    failure are scored again. Another judge, data, level or dimensions start it from the beginning.
+    """
+    about: dict[str, object] = {
+        "signature": str(judge.signature()),
+        "data": data,
+        "level": options.level,
+        "dimensions": list(options.dimensions or ()),
+        "rows": len(dialogues),
+    }
+    meta = out.with_name(out.name.removesuffix(".jsonl") + ".meta.json")
+    earlier = _read_meta(out)
+
+    def write(**state: object) -> None:
+        atomic_write(meta, json.dumps(about | state, indent=2, ensure_ascii=False) + "\n")
+
+    unchanged = {k: earlier.get(k) for k in about} == about
+    same = out.is_file() and unchanged and not options.overwrite
+    if same and earlier.get("complete") and not options.retry_failed:
+        if progress is not None:
+            progress(len(dialogues))
+        return list(read_judgements(out))
+    judged, seconds = judging_time(out) if same else (0, 0.0)
+    write(complete=False, judged=judged, seconds=seconds)
+    options = options.model_copy(update={"overwrite": not same})
+    report = score_to_file(iter(dialogues), judge, out, options, progress=progress)
+    write(
+        complete=not report.transient,
+        judged=judged + report.dialogues,
+        seconds=seconds + report.seconds,
+    )
+    return list(read_judgements(out))
+
+
+def judging_time(out: Path) -> tuple[int, float]:
+    """Returns (dialogues, seconds) that ``judge_once`` has judged into ``out``, over all finished
+    runs; (0, 0) if it is not known."""
+    meta = _read_meta(out)
+    return meta.get("judged", 0), meta.get("seconds", 0.0)
+
+
+def _read_meta(out: Path) -> dict[str, Any]:
+    try:
+        path = out.with_name(out.name.removesuffix(".jsonl") + ".meta.json")
+        meta = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return meta if isinstance(meta, dict) else {}

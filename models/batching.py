@@ -1,26 +1,28 @@
-"""Batches by token budget, and what to do when one does not fit the memory."""
+"""Rows of token ids: text without a tokenizer's marks, padding, and batches by token budget."""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from transformers import PreTrainedTokenizerBase
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
-# cuBLAS asks for its own workspace, and where there is no room for it says no more than the last.
+# The last is all that cuBLAS says if there is no memory for its workspace.
 _OOM_SIGNS = ("out of memory", "can't allocate memory", "cublas_status_alloc_failed")
 
 
 def windows(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Consecutive lists of at most ``size`` items; memory stays flat in the input's length."""
+    """Yields consecutive lists of at most ``size`` items."""
     iterator = iter(items)
     while window := list(islice(iterator, size)):
         yield window
@@ -29,12 +31,12 @@ def windows(items: Iterable[T], size: int) -> Iterator[list[T]]:
 def budget_batches(
     items: Sequence[T], length: Callable[[T], int], budget: int, *, tight: bool = False
 ) -> Iterator[list[T]]:
-    """Batches sorted by length, longest first, whose padded size (count x longest) fits ``budget``.
+    """Yields batches whose padded size (count x longest) fits ``budget``, the longest items first,
+    so that memory runs out at once or not at all. An item above the budget is a batch by itself.
 
-    An item longer than the budget is a batch of its own. Longest first, so that memory runs out at
-    once or not at all. ``tight``: a batch that has a sixteenth of the budget also ends where the
-    next item is under four fifths of its longest. Turns of 32 dialogues, whose lengths differ much,
-    are else padded to twice their tokens (of 192 dialogues to 1.3 times; tight: 1.1 of both).
+    ``tight`` reduces padding: a batch with a sixteenth of the budget also ends if the next item is
+    shorter than four fifths of its longest. Without it the turns of 32 dialogues are padded to
+    twice their tokens, those of 192 dialogues to 1.3 times (tight: 1.1 times).
     """
     batch: list[T] = []
     longest = 0
@@ -52,7 +54,8 @@ def budget_batches(
 
 
 def retry_on_oom(run: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> list[R]:
-    """``run(batch)``; when memory runs out, both halves one after the other, down to one item."""
+    """Returns ``run(batch)``; if memory runs out, runs the two halves one after the other, down to
+    single items."""
     try:
         return run(batch)
     except (RuntimeError, MemoryError) as error:
@@ -60,13 +63,19 @@ def retry_on_oom(run: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> l
             raise
         logger.warning("out of memory with a batch of %d; halving it", len(batch))
     # Outside the except block: the traceback would keep the failed batch's tensors alive.
-    _release_memory()
+    import gc
+
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
     middle = len(batch) // 2
     return retry_on_oom(run, batch[:middle]) + retry_on_oom(run, batch[middle:])
 
 
 def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
-    """``rows`` of token ids [R, L], filled up with ``pad``, and their mask [R, L] (1 = token)."""
+    """Returns token ids [R, L] padded with ``pad``, and their mask [R, L] (1 = token)."""
     import torch
 
     longest = max(map(len, rows))
@@ -79,15 +88,22 @@ def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """True for CUDA's (cuBLAS's too), MPS's and the CPU allocator's out-of-memory errors."""
+    """Returns whether CUDA, cuBLAS, MPS or the CPU allocator ran out of memory."""
     return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in _OOM_SIGNS)
 
 
-def _release_memory() -> None:
-    import gc
+class SpecialTokens:
+    """The marks of ``tokenizer``: its named special tokens (beginning, end, ...) and all others
+    that it flags as special, such as the marks of turns and images. Text of a dialogue must not be
+    read as a mark: a turn could then end itself, begin another turn, or add a field."""
 
-    import torch
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        added = tokenizer.added_tokens_decoder.values()
+        marks = {str(token) for token in added if token.special}
+        marks |= set(map(str, tokenizer.all_special_tokens))
+        longest_first = sorted(filter(None, marks), key=lambda mark: (-len(mark), mark))
+        self._pattern = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
 
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    def broken_up(self, text: str) -> str:
+        """Returns ``text`` with a space between the characters of each mark."""
+        return self._pattern.sub(lambda found: " ".join(found.group()), text)

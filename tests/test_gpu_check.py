@@ -17,7 +17,7 @@ from gpu.measure import Agreement, Row, Setting, attempt, forward_flops
 from gpu.models import ARCHITECTURES, dialogues, layers_that_fit
 from gpu.report import tables
 
-from medal_judges.storage.journal import Journal
+from medal_judges.storage.jsonl import Journal
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from medal_judges.storage.files import atomic_path, atomic_write
-from medal_judges.storage.journal import Journal
+from medal_judges.storage.jsonl import Journal
 
 NAMES = ["journal.jsonl", "journal.jsonl.gz"]
 

@@ -13,7 +13,8 @@ import pytest
 from medal_judges import Judgement, read_frame, read_judgements, to_frame, write_judgements
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.records.judgement import Contributions
-from medal_judges.storage.judgements import holds_judgements, is_table
+from medal_judges.storage.files import is_table
+from medal_judges.storage.judgements import holds_judgements
 
 HOSTILE = (
     "=1+1", "-5abc", "+x", "@sum", "a,b", 'he said "no"', "two\nlines", "你好 🙂", "\ttab", "'",

@@ -15,7 +15,7 @@ from medal_judges import Dialogue, Judge, Turn, read_dialogues, read_judgements
 from medal_judges.cli import app
 from medal_judges.errors import MedalError, MissingExtraError
 from medal_judges.reading.language_detection import detected_language
-from medal_judges.records.languages import language_code
+from medal_judges.records.dialogue import language_code
 
 pytest.importorskip("lingua", reason="lingua is in the extra lang")
 
@@ -130,7 +130,7 @@ def test_detected_languages_are_written_kept_and_counted(tmp_path: Path) -> None
 
 
 def test_without_the_extra_nothing_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("medal_judges.models.base.judged_languages.find_spec", lambda name: None)
+    monkeypatch.setattr("medal_judges.models.base.judge.find_spec", lambda name: None)
     judge = Judge.from_pretrained("configs/judges/length.yaml")
     judge.languages = ("en",)
     (told,) = judge.score([chat(*SPANISH)])

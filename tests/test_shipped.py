@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from medal_judges import Judge
 from medal_judges.cli import app
 from medal_judges.config import config_text, load_config
-from medal_judges.data_prep.generation.config import GenerateConfig
+from medal_judges.data_prep.generation.protocol import GenerateConfig
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.training.config import TrainConfig

@@ -8,7 +8,7 @@ import typer
 
 from medal_judges.cli.train import train
 from medal_judges.errors import MedalError
-from medal_judges.report.foreign_logs import quiet_foreign_logs
+from medal_judges.report.console import quiet_foreign_logs
 
 if __name__ == "__main__":
     quiet_foreign_logs()

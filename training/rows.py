@@ -14,7 +14,7 @@ from medal_judges.data_prep.sources.leaks import check_leaks
 from medal_judges.data_prep.sources.registry import source_of, stream_spec
 from medal_judges.errors import ConfigError, SourceError
 from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.lora.config import LoraConfig
+from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean, rescale

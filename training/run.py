@@ -28,10 +28,10 @@ from medal_judges.models.base.golden import (
     write_golden,
 )
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.base.judged_languages import languages_of
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.feature.judge import FeatureConfig, FeatureJudge
+from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, base_language
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import atomic_write, only_run
@@ -166,7 +166,8 @@ def finish(
     precision of its golden scores.
     """
     if judge.languages is None:
-        judge.languages = languages_of(example.dialogue for example in rows.train)
+        languages = {base_language(example.dialogue.lang) for example in rows.train}
+        judge.languages = tuple(sorted(languages - {UNKNOWN_LANGUAGE})) or None
     folder = judge.save_pretrained(config.output_dir)
     known = dict(scored or {})
     for part, examples in (("validation", rows.validation), ("test", rows.test)):
@@ -301,7 +302,7 @@ def new_judge(
     if isinstance(model, EncoderConfig):
         heads = balance_heads(model, train)
         return EncoderJudge.create(heads, dimensions, name=name, device=device)
-    from medal_judges.models.lora.config import LoraConfig
+    from medal_judges.models.lora.adapters import LoraConfig
     from medal_judges.models.lora.generative import GenerativeLoraJudge
     from medal_judges.models.lora.judge import LoraJudge
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from medal_judges.models.base.golden import COARSE
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.lora.config import LoraConfig
+from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.loop.accelerator import make_accelerator

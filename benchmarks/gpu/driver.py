@@ -18,7 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from medal_judges.storage.journal import Journal
+from medal_judges.storage.jsonl import Journal
 
 from .checks import CHECKS, command, work
 from .measure import Row, Setting, State

@@ -12,15 +12,15 @@ from typing import Any
 import torch
 from scipy.stats import spearmanr
 
+from medal_judges.config import BOXED
 from medal_judges.models.base.golden import COARSE, compare
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.device import Attention, set_attention
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.lora.config import LoraConfig
+from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
-from medal_judges.shipped import BOXED
 from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
 from medal_judges.training.loop.accelerator import make_accelerator
 from medal_judges.training.rows import RunRows, TrainingExample

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import torch
 
+from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.local.trial import ALLOWED_HALF
 from medal_judges.models.llm.protocol import Likelihood
-from medal_judges.models.llm.settings import load_llm
 from medal_judges.models.llm.vllm.model import VLLMModel
 
 from .language import (

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from medal_judges.models.followup.pool import load_pool
+from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.local.trial import ALLOWED, ALLOWED_HALF
 from medal_judges.models.llm.protocol import (
@@ -17,7 +18,6 @@ from medal_judges.models.llm.protocol import (
     Message,
     chat_messages,
 )
-from medal_judges.models.llm.settings import load_llm
 
 from .measure import Agreement, Row, Setting, attempt, peak_gib, release, seconds_of
 from .models import dialogues, model_folder

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from medal_judges.data_prep.annotation.project import Project
 from medal_judges.data_prep.annotation.questions import NO, YES, Answer
-from medal_judges.data_prep.labelling.labels import (
+from medal_judges.data_prep.labelling import (
     ANNOTATORS,
     COMMENTS,
     FAILURE,

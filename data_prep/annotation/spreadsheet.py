@@ -14,8 +14,7 @@ from medal_judges.data_prep.annotation.questions import (
     AnnotationQuestion,
     Answer,
 )
-from medal_judges.errors import DataError, MissingExtraError
-from medal_judges.foreign_text import FORMULA
+from medal_judges.errors import FORMULA, DataError, MissingExtraError
 from medal_judges.reading.containers import open_workbook, rows_of
 from medal_judges.records.labelled import LabelledDialogue
 

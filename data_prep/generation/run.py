@@ -1,5 +1,5 @@
-"""A run of ``medal generate``: its folder, which dialogues it makes, in which order, which are
-active, and the counts of its answers.
+"""A run of ``medal generate``: its folder, its dialogues and their order, the counts of its
+answers, and the estimate of --dry-run.
 
 journal.jsonl holds every answer in the order of arrival and is all that a resume needs;
 dialogues.jsonl and rejected.jsonl are made from it.
@@ -15,58 +15,91 @@ from pathlib import Path
 from typing import IO, Any
 
 from medal_judges import __version__
-from medal_judges.data_prep.generation.config import GenerateConfig
-from medal_judges.data_prep.generation.requests import RequestBuilder
-from medal_judges.data_prep.generation.state import DialogueState
+from medal_judges.data_prep.generation.protocol import (
+    DialogueState,
+    GenerateConfig,
+    load_prompts,
+    request_of,
+)
 from medal_judges.data_prep.jobs import Agents, Answer, JobRunner
 from medal_judges.data_prep.seeds.contexts import contexts_for
 from medal_judges.errors import MedalError
-from medal_judges.models.llm.protocol import ChatRequest
+from medal_judges.models.llm.cost import CostEstimate, Usage
+from medal_judges.models.llm.loading import load_llm
+from medal_judges.models.llm.protocol import ChatRequest, Message, prompt_tokens_above
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import atomic_path, atomic_write, only_run
-from medal_judges.storage.journal import Journal
-from medal_judges.storage.jsonl import to_line
+from medal_judges.storage.jsonl import Journal, to_line
 
 RECORD, DIALOGUES, REJECTED = "run.json", "dialogues.jsonl", "rejected.jsonl"
-# The record goes last: a kill before that leaves a folder that is still known as a run's.
+# The record is removed last: a kill before that leaves a folder that is still known as a run's.
 _OWN = ("journal.jsonl", DIALOGUES, REJECTED, "summary.json", RECORD)
 _PARTS = ("settings", "agents", "contexts")
+# Settings that say where a model is served and how fast, but change no dialogue.
+_CONNECTION = {
+    *("base_url", "api_key_env", "max_in_flight", "timeout", "attempts", "longest_wait"),
+    *("max_cost", "prices", "cache", "device", "token_budget"),
+    "tokenizer",
+}
+SAMPLE = 6  # contexts that the estimate simulates
+# Chance that an attempt is accepted: five attempts then pass nine times of ten, as MEDAL reports
+# (appendix C.2): 1 - (1 - 0.37)^5 = 0.90.
+ACCEPTANCE = 0.37
+WORDS = {"say": 23, "check": 20, "reply": 38}  # of an answer; near MEDAL's Table 2
 
 
 class Outputs:
-    """``folder`` of one run, held by one process until ``close``. ``record`` (see RECORD) says
-    whether two runs make the same dialogues. ``overwrite`` removes the files of an earlier run.
+    """The folder of one run, locked by one process until ``close``. ``record`` is written to
+    run.json; two runs make the same dialogues if their records agree.
 
-    Raises MedalError for a folder that another process or another run holds.
+    ``overwrite`` removes the files of an earlier run. Raises MedalError for a folder that another
+    process uses, or that was made with other settings; chatbots, languages and contexts may be
+    added.
     """
 
     def __init__(self, folder: Path, record: Mapping[str, Any], *, overwrite: bool = False) -> None:
         self.folder = folder
         self.journal = Journal(folder / "journal.jsonl")
         self._streams: dict[str, IO[str]] = {}
-        path = folder / RECORD
+        path, hint = folder / RECORD, "give another folder with --out DIR, or remove it yourself"
         with ExitStack() as held:
             folder.mkdir(parents=True, exist_ok=True)
             held.enter_context(only_run(folder, folder=True))
-            if overwrite and path.exists():
-                _read_record(path)
-                for name in _OWN:
-                    (folder / name).unlink(missing_ok=True)
+            there: Any = {}
             if path.exists():
-                _require_same(folder, _read_record(path), record)
+                try:
+                    there = json.loads(path.read_text(encoding="utf-8"))
+                except (OSError, ValueError, RecursionError):
+                    there = None
+                if not isinstance(there, dict) or not set(there) >= set(_PARTS):
+                    problem = f"{path} is no record of medal generate; its folder is unchanged"
+                    raise MedalError(problem, hint=hint)
+                for name in _OWN if overwrite else ():
+                    (folder / name).unlink(missing_ok=True)
             elif foreign := [name for name in _OWN if (folder / name).exists()]:
-                raise MedalError(
-                    f"{folder / foreign[0]} exists, but no {RECORD} that says what made it",
-                    hint="give another folder with --out DIR, or remove the file yourself",
-                )
+                problem = f"{folder / foreign[0]} exists, but no {RECORD} that says what made it"
+                raise MedalError(problem, hint=hint)
+            # The country of a context is no part of its id, so it is compared too.
+            for part in _PARTS if there and not overwrite else ():
+                for name, old in there[part].items():
+                    if name in record[part] and record[part][name] == old:
+                        continue
+                    problem = f"{name}: {old!r} there, {record[part].get(name)!r} now"
+                    if name not in record[part]:
+                        problem = f"{name} is not in this run any more"
+                    raise MedalError(
+                        f"{folder} was made with other settings: {part}: {problem}",
+                        hint="give another --out, or start again from the beginning with "
+                        "--overwrite",
+                    )
             self.write_json(RECORD, record)
             self._held = held.pop_all()
 
     @contextmanager
     def rebuilding(self) -> Iterator[None]:
-        """While the block runs, ``add`` writes dialogues and rejections beside the old files; then
-        these are replaced, and later ones are appended."""
+        """While the block runs, ``add`` writes dialogues and rejections to new files, which then
+        replace the old ones. Later lines are appended to them."""
         with ExitStack() as replacing:
             for name in (DIALOGUES, REJECTED):
                 partial = replacing.enter_context(atomic_path(self.folder / name))
@@ -81,18 +114,17 @@ class Outputs:
         self._streams[name].write(to_line(line))
 
     def flush(self) -> None:
-        """Make the journal durable and let readers see the files; called after each round."""
+        """Make the journal durable and the lines of both files visible to readers."""
         self.journal.sync()
         for stream in self._streams.values():
             stream.flush()
 
     def close(self) -> None:
-        """Close the files and release the folder."""
         self._held.close()
 
     def arrange(self, order: Iterable[str]) -> None:
-        """Sort the finished dialogues into ``order`` (ids), so that the file does not depend on
-        which server was faster. Memory holds offsets, not texts."""
+        """Sort the finished dialogues by ``order`` (ids), so that the file does not depend on which
+        server was faster. Memory holds offsets, not texts."""
         path = self.folder / DIALOGUES
         places = {json.loads(line)["id"]: start for start, line in Journal(path).lines()}
         with path.open("rb") as source, atomic_path(path) as partial, partial.open("wb") as target:
@@ -102,56 +134,18 @@ class Outputs:
                     target.write(source.readline())
 
     def write_json(self, name: str, value: Mapping[str, object]) -> None:
-        """Write run.json or summary.json."""
         text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
         atomic_write(self.folder / name, text)
 
 
-def _read_record(path: Path) -> dict[str, Any]:
-    """The record at ``path``. Raises MedalError if no run wrote it."""
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        record = None
-    if not isinstance(record, dict) or not set(record) >= set(_PARTS):
-        raise MedalError(
-            f"{path} is no record of medal generate, so its folder is left unchanged",
-            hint="give another folder with --out DIR, or remove the file yourself",
-        )
-    return record
-
-
-def _require_same(folder: Path, there: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise MedalError if ``now`` makes other dialogues than ``there``. Chatbots, languages and
-    contexts may be added. The country of a context is no part of its id, so it is compared too."""
-    for part in _PARTS:
-        for name, old in there[part].items():
-            problem = f"{name}: {old!r} there, {now[part].get(name)!r} now"
-            if name not in now[part]:
-                problem = f"{name} is not in this run any more"
-            elif now[part][name] == old:
-                continue
-            raise MedalError(
-                f"{folder} was made with other settings: {part}: {problem}",
-                hint="give another --out, or start again from the beginning with --overwrite",
-            )
-
-
-# Settings that say where a model is served and how fast, but change no dialogue.
-_CONNECTION = {
-    *("base_url", "api_key_env", "max_in_flight", "timeout", "attempts", "longest_wait"),
-    *("max_cost", "prices", "cache", "device", "token_budget"),
-    "tokenizer",
-}
-
-
 class GenerationCounts:
-    """Counts of the answers of this run and of earlier ones in the same folder.
+    """Counts of all answers in the folder, of this run and of earlier runs.
 
-    ``ended``: finished dialogues by the way they ended. ``first`` and ``later``: at which try (from
-    1) a user's turn was accepted, 0 if none was. ``user_turns``: accepted and rejected ones, of
-    these ``by_rule`` without a judge, and ``unreadable`` verdicts that were neither yes nor no.
-    ``turns`` and ``dialogues``: finished ones by language. ``usage``: by agent.
+    ``ended``: finished dialogues by how they ended. ``first`` and ``later``: accepted user turns by
+    number of attempts, for first messages and later turns; 0 counts turns without an accepted
+    attempt. ``user_turns``: accepted and rejected attempts; of the rejected ones, those ``by_rule``
+    (without the judge) and those with an ``unreadable`` verdict (neither yes nor no). ``usage``:
+    by agent.
     """
 
     def __init__(self) -> None:
@@ -159,43 +153,19 @@ class GenerationCounts:
         self.first: Counter[int] = Counter()
         self.later: Counter[int] = Counter()
         self.user_turns: Counter[str] = Counter()
-        self.replies = 0
-        self.turns: Counter[str] = Counter()
-        self.dialogues: Counter[str] = Counter()
         self.usage: dict[str, Counter[str]] = defaultdict(Counter)
 
     @property
     def finished(self) -> int:
-        """The number of finished dialogues."""
         return self.ended.total()
 
     @property
     def failed_openers(self) -> int:
-        """The number of first messages without an accepted try: their dialogues do not exist."""
+        """The number of first messages without an accepted attempt; they get no dialogues."""
         return self.first[0]
 
-    def add(
-        self, agent: str, answer: Answer, state: DialogueState, rejection: dict[str, Any] | None
-    ) -> None:
-        """Count an answer of ``agent`` and what it led to."""
-        self.usage[agent].update({"requests": 1, **answer.usage})
-        self.replies += answer.stage == "reply"
-        tries = self.first if state.chatbot is None else self.later
-        if rejection is not None:
-            self.user_turns["rejected"] += 1
-            self.user_turns["by_rule"] += rejection["by"] == "rule"
-            self.user_turns["unreadable"] += not rejection["readable"]
-            tries[0] += state.ended == "rejected"
-        elif answer.stage == "check":
-            self.user_turns["accepted"] += 1
-            tries[state.tries[-1]] += 1
-        if state.ended is not None and state.chatbot is not None:
-            self.ended[state.ended] += 1
-            self.turns[state.context.lang] += len(state.turns)
-            self.dialogues[state.context.lang] += 1
-
     def to_record(self) -> dict[str, Any]:
-        """summary.json; money only if a price is known."""
+        """The content of summary.json; dollars only if a price is known."""
 
         def tries(counts: Counter[int]) -> dict[str, int]:
             accepted = {str(number): counts[number] for number in sorted(counts) if number}
@@ -213,25 +183,20 @@ class GenerationCounts:
                 "accepted_at_try_first_turn": tries(self.first),
                 "accepted_at_try_later_turns": tries(self.later),
             },
-            "chatbot_turns": self.replies,
-            "mean_turns": {
-                lang: round(self.turns[lang] / count, 3)
-                for lang, count in sorted(self.dialogues.items())
-            },
             "usage": {agent: dict(usage) for agent, usage in sorted(self.usage.items())},
         }
 
 
 class GenerationRun(JobRunner[DialogueState]):
-    """One run of ``config``. It resumes what its folder holds. Dialogues are ordered by context,
-    then user, then chatbot; at most ``config.at_once`` are active.
+    """One run of ``config``, which resumes from its folder. Dialogues are ordered by context, then
+    user, then chatbot; at most ``config.at_once`` are active.
 
-    ``chatbots``: only these speak; dialogues of other chatbots keep their positions. ``openers``
-    maps the id of a first message to its context and user. ``accepted`` and ``failed`` are first
-    messages, ``done`` are ids of dialogues.
+    ``chatbots``: only these speak; dialogues of other chatbots in the folder stay. ``openers`` maps
+    the id of a first message to its context and user. ``accepted`` and ``failed`` hold first
+    messages, ``done`` the ids of finished dialogues.
 
-    Raises ConfigError for settings that do not fit, and MedalError for a folder that was made with
-    other settings.
+    Raises ConfigError for prompts that do not fit or an unknown chatbot, and MedalError for a
+    folder that was made with other settings.
     """
 
     def __init__(
@@ -249,13 +214,13 @@ class GenerationRun(JobRunner[DialogueState]):
         contexts = contexts_for(config.contexts, config.languages, config.seed)
         users = [agent.name for agent in config.users]
         self.openers = {f"{c.id}--{user}": (c, user) for c in contexts for user in users}
-        self.requests_of = RequestBuilder(config)
+        self.prompts = load_prompts(config)
         self.counts = GenerationCounts()
         self.accepted: dict[str, DialogueState] = {}
         self.failed: set[str] = set()
         self.done: set[str] = set()
         settings: dict[str, object] = {"seed": config.seed, "max_turns": config.max_turns}
-        for name, prompt in self.requests_of.prompts.items():
+        for name, prompt in self.prompts.items():
             decoding = getattr(config, name).model_dump(exclude={"prompt"})
             settings[name] = {**decoding, "prompt": content_hash(prompt.model_dump())}
         record = {
@@ -268,9 +233,7 @@ class GenerationRun(JobRunner[DialogueState]):
             "contexts": {context.id: context.country for context in contexts},
         }
         self.outputs = Outputs(config.out, record, overwrite=overwrite)
-        silent = {f"chatbot:{name}" for name in set(self.chatbots) - set(self.speaking)}
-        heard = {name: llm for name, llm in config.agents().items() if name not in silent}
-        models = agents(config) if agents is not None else Agents(heard)
+        models = agents(config) if agents is not None else Agents(config.agents(self.speaking))
         super().__init__(self.outputs.journal, models, max_cost=max_cost, per_call=config.per_call)
         try:
             with self.outputs.rebuilding():
@@ -285,13 +248,12 @@ class GenerationRun(JobRunner[DialogueState]):
 
     @property
     def dialogues(self) -> int:
-        """The number of dialogues that the folder holds at the end, if every first message is
-        accepted."""
+        """The number of dialogues in the folder at the end if every first message is accepted."""
         others = sum(id.rpartition("--")[2] not in self.speaking for id in self.done)
         return len(self.openers) * len(self.speaking) + others
 
     def order(self) -> Iterator[str]:
-        """Ids of all dialogues, those of silent chatbots too."""
+        """The ids of all dialogues in order, whether or not their chatbots speak in this run."""
         return (f"{opener}--{bot}" for opener in self.openers for bot in self.chatbots)
 
     def run(self, progress: Callable[[], None] | None = None) -> None:
@@ -302,13 +264,11 @@ class GenerationRun(JobRunner[DialogueState]):
         finally:
             self.outputs.close()
 
-    # -- what the runner asks for ------------------------------------------------------------------
-
     def agent(self, job: DialogueState) -> str:
         return job.agent
 
     def request(self, job: DialogueState) -> ChatRequest:
-        return self.requests_of.request(job)
+        return request_of(job, self.prompts)
 
     def flush(self) -> None:
         self.outputs.flush()
@@ -324,8 +284,8 @@ class GenerationRun(JobRunner[DialogueState]):
         return None if seed is None else DialogueState(id, *seed, self.config)
 
     def fill(self) -> None:
-        """Admit dialogues while there is room. A first message counts as the dialogues that follow
-        it, so that these have room when it is accepted."""
+        """Add dialogues up to ``config.at_once``. A first message counts as the dialogues that
+        follow from it, so that these fit when it is accepted."""
         share = len(self.speaking)
         load = sum(share if state.chatbot is None else 1 for state in self.active.values())
         while load < self.config.at_once and (id := next(self._next, None)) is not None:
@@ -336,32 +296,87 @@ class GenerationRun(JobRunner[DialogueState]):
                 load += share
 
     def _spread(self, opener: DialogueState) -> int:
-        """Admit the dialogues of an accepted first message that do not exist yet."""
-        count = 0
-        for chatbot in self.speaking:
-            id = f"{opener.id}--{chatbot}"
-            if id not in self.done and id not in self.active:
-                self.active[id] = opener.with_chatbot(chatbot)
-                count += 1
-        return count
+        """Add the dialogues of an accepted first message that do not exist yet."""
+        new = {id: bot for bot in self.speaking if (id := f"{opener.id}--{bot}") not in self.done}
+        added = {id: opener.with_chatbot(bot) for id, bot in new.items() if id not in self.active}
+        self.active.update(added)
+        return len(added)
 
     def apply(self, job: DialogueState, answer: Answer) -> None:
-        agent = job.agent
+        counts, agent = self.counts, job.agent
         rejection = job.take(answer.answer, answer.cut)
+        counts.usage[agent].update({"requests": 1, **answer.usage})
+        tries = counts.first if job.chatbot is None else counts.later
+        if rejection is not None:
+            self.outputs.add(rejection)
+            counts.user_turns["rejected"] += 1
+            counts.user_turns["by_rule"] += rejection["by"] == "rule"
+            counts.user_turns["unreadable"] += not rejection["readable"]
+            tries[0] += job.ended == "rejected"
+        elif answer.stage == "check":
+            counts.user_turns["accepted"] += 1
+            tries[job.tries[-1]] += 1
         if job.over:
             del self.active[job.id]
             if job.chatbot is not None:
                 self.done.add(job.id)
+                self.outputs.add(job.row())
+                counts.ended[str(job.ended)] += 1
             elif job.opened:
                 self.accepted[job.id] = job
             else:
                 self.failed.add(job.id)
-        if rejection is not None:
-            self.outputs.add(rejection)
-        if job.id in self.done:
-            self.outputs.add(job.row())
-        self.counts.add(agent, answer, job, rejection)
 
     def answered(self, job: DialogueState) -> None:
         if job.opened:
             self._spread(job)
+
+
+def estimate(
+    config: GenerateConfig,
+    chatbots: Sequence[str] = (),
+    acceptance: float = ACCEPTANCE,
+    words: Mapping[str, int] = WORDS,
+) -> dict[str, CostEstimate]:
+    """The maximum cost of each agent over the whole run, including finished parts.
+
+    Simulates a few of the contexts on filler answers, none of which ends a dialogue early, and
+    scales the counts to all contexts. ``chatbots``: only these speak. A local model costs 0
+    dollars.
+    """
+    prompts, speaking = load_prompts(config), config.speaking(chatbots)
+    shown = min(SAMPLE, config.contexts.n)
+    settings = config.contexts.model_copy(update={"n": shown})
+    used: dict[str, Counter[str]] = defaultdict(Counter)
+
+    def play(state: DialogueState) -> DialogueState:
+        while not state.over:
+            request = request_of(state, prompts)
+            text = " ".join(["words"] * words[state.stage])
+            if state.stage == "check":  # the seed is a hash of dialogue, turn and attempt
+                accepts = (request.seed or 0) % 1000 < 1000 * acceptance
+                text = "Yes." if accepts else f"No. {text}"
+            written = min(request.max_tokens, prompt_tokens_above([Message("user", text)]))
+            read = prompt_tokens_above(request.messages)
+            used[state.agent].update(requests=1, read=read, written=written)
+            state.take(text, False)
+        return state
+
+    for context in contexts_for(settings, config.languages, config.seed):
+        for user in config.users:
+            opener = play(DialogueState(f"{context.id}--{user.name}", context, user.name, config))
+            for chatbot in speaking if opener.opened else ():
+                play(opener.with_chatbot(chatbot))
+    costs = {}
+    for agent, llm in config.agents(speaking).items():
+        requests, read, written = (
+            round(used[agent][name] * config.contexts.n / shown)
+            for name in ("requests", "read", "written")
+        )
+        money: float | None = 0.0
+        if llm.api:  # a local model is not loaded to find out that it has no price
+            model = load_llm(llm)
+            money = model.cost(Usage(read, output=written))
+            money = 0.0 if money is None and model.capabilities.private else money
+        costs[agent] = CostEstimate(requests, 0, read, written, money)
+    return costs

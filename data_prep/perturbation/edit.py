@@ -1,4 +1,5 @@
-"""Edits of one dialogue: words and sentences of a turn, the sentence tables, and ``Edit``.
+"""Tools to edit a dialogue: words and sentences of a text, the sentence tables, donors (turns of
+other conversations), and ``Edit``, one issue in one dialogue.
 
 The tables are YAML files in configs/perturbation/. Each table is split over train, val and test,
 so that a judge cannot score well by memorising it: no entry, in no language, is in two splits.
@@ -10,21 +11,19 @@ import hashlib
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, Literal, TypeVar, get_args
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, reduce
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import yaml
 
 from medal_judges.config import config_text, read_yaml
-from medal_judges.errors import ConfigError
-from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.labelled import LabelledDialogue
 
 T = TypeVar("T")
 Split = Literal["train", "val", "test"]
-SPLITS: tuple[Split, ...] = get_args(Split)
 LANGUAGES = ("en", "zh", "de", "fr", "pt", "es")
 # Split by position, in cycles of five. All languages of an entry share its position, so a test
 # sentence is not in the training split of another language. Add new entries at the end.
@@ -39,25 +38,9 @@ _TRIES = 48
 _COMBINATIONS = 24  # of neutral sentences
 
 
-def _unit(lang: str) -> re.Pattern[str]:
+def unit(lang: str) -> re.Pattern[str]:
+    """The pattern of one word; of one character in Chinese and Japanese."""
     return re.compile(r"\S" if lang in _NO_SPACES else r"\S+")
-
-
-def units(text: str, lang: str) -> list[str]:
-    """The words of ``text``; the characters in Chinese and Japanese."""
-    return _unit(lang).findall(text)
-
-
-def with_units(text: str, words: Iterable[str], lang: str) -> str:
-    """``text`` with its units replaced by ``words``; white space does not change."""
-    following = iter(words)
-    return _unit(lang).sub(lambda _: next(following), text)
-
-
-def halfway(text: str, lang: str) -> int:
-    """The index in ``text`` at which the first half of its units ends."""
-    ends = [match.end() for match in _unit(lang).finditer(text)]
-    return ends[(len(ends) - 1) // 2] if ends else 0
 
 
 def join(parts: Iterable[str], lang: str) -> str:
@@ -66,17 +49,17 @@ def join(parts: Iterable[str], lang: str) -> str:
 
 
 def has_words(text: str, lang: str, count: int) -> bool:
-    """True if ``text`` has ``count`` words; a Chinese word counts as 1.6 characters."""
-    return len(units(text, lang)) >= count * (1.6 if lang in _NO_SPACES else 1)
+    """Whether ``text`` has at least ``count`` words; a Chinese word counts as 1.6 characters."""
+    return len(unit(lang).findall(text)) >= count * (1.6 if lang in _NO_SPACES else 1)
 
 
 def sentences(text: str) -> list[str]:
-    """Sentences of ``text`` by punctuation and line ends; at least one for a non-empty text."""
+    """``text`` split at final punctuation and line ends."""
     return [part.strip() for part in _BOUNDARY.split(text) if part.strip()]
 
 
 def content_words(texts: Iterable[str], lang: str) -> set[str]:
-    """Words of four letters or more; in Chinese all pairs of characters."""
+    """The words of four letters or more; in Chinese all pairs of characters."""
     words = re.findall(r"\w+", " ".join(texts).lower())
     if lang in _NO_SPACES:
         return {word[i : i + 2] for word in words for i in range(len(word) - 1)}
@@ -84,8 +67,8 @@ def content_words(texts: Iterable[str], lang: str) -> set[str]:
 
 
 def in_style(sentence: str, like: str) -> str:
-    """``sentence`` without capitals or full stop if ``like`` has none, so that style does not
-    reveal the edit."""
+    """``sentence`` without capitals if ``like`` has none, and without a full stop if ``like`` ends
+    without one, so that style does not reveal the edit."""
     if like.strip() and like == like.lower() and like.upper() != like:
         sentence = sentence.lower()
     if like.strip() and not _END.search(like):
@@ -106,7 +89,8 @@ def insert(text: str, sentence: str, position: float, lang: str) -> str:
 
 
 def attach(left: str, right: str, lang: str, line_end: bool = False) -> str:
-    """``left`` and ``right`` on two lines, or on one line with a full stop between them."""
+    """``left`` and ``right`` on two lines (``line_end``), or on one line with a full stop between
+    them."""
     left, right = left.rstrip(), right.lstrip()
     if not left or not right:
         return left or right
@@ -117,18 +101,13 @@ def attach(left: str, right: str, lang: str, line_end: bool = False) -> str:
 
 
 def glue(parts: Iterable[str], lang: str) -> str:
-    """One text of several sentences, each with a full stop."""
-    whole = ""
-    for part in parts:
-        whole = attach(whole, part, lang)
-    return whole
+    """``parts`` joined to one text, with a full stop after each but the last."""
+    return reduce(lambda whole, part: attach(whole, part, lang), parts, "")
 
 
 def entries(table: str, lang: str, split: Split) -> tuple[Any, ...]:
-    """The entries (texts, lists or mappings) of ``table`` in ``lang`` and ``split``; empty for an
-    unknown language. Raises ConfigError for an unknown split."""
-    if split not in SPLITS:
-        raise ConfigError(f"split must be one of {', '.join(SPLITS)}, not {split!r}")
+    """The entries of ``table`` in ``lang`` and ``split``: texts, lists or mappings; none for an
+    unknown language."""
     return _dealt(table).get((lang, split), ())
 
 
@@ -144,20 +123,28 @@ def _dealt(table: str) -> dict[tuple[str, str], tuple[Any, ...]]:
 
 @lru_cache(maxsize=8)
 def shared(table: str) -> Mapping[str, Any]:
-    """A table that all splits share (syllables, small changes)."""
+    """A table that is not split (syllables, small changes)."""
     return read_yaml(f"perturbation/{table}")
 
 
 @lru_cache(maxsize=16)
 def word_pairs(lang: str) -> list[tuple[re.Pattern[str], str]]:
-    """Words and their synonyms."""
+    """Patterns of words, each with its synonym."""
     words = shared("small_changes").get(lang, {}).get("words", {})
     edge = "" if lang == "zh" else r"\b"
     return [(re.compile(f"{edge}{re.escape(a)}{edge}", re.IGNORECASE), b) for a, b in words.items()]
 
 
+def with_contents(dialogue: Dialogue, contents: Mapping[int, str]) -> Dialogue:
+    """``dialogue`` with new contents by turn."""
+    turns = enumerate(dialogue.turns)
+    return replace(
+        dialogue, turns=tuple(Turn(t.role, contents[i]) if i in contents else t for i, t in turns)
+    )
+
+
 def variants(text: str) -> tuple[str, str]:
-    """Both versions of a text with ``[sound|faulty]`` slots: (all sound, all faulty)."""
+    """The two versions of a text with ``[sound|faulty]`` slots: (all sound, all faulty)."""
     return _SLOT.sub(r"\1", text), _SLOT.sub(r"\2", text)
 
 
@@ -175,8 +162,8 @@ class Donors:
 
     @classmethod
     def of(cls, rows: Iterable[LabelledDialogue]) -> Donors:
-        """Donors from the middle assistant turns of five words or more. The result does not depend
-        on the order of ``rows``."""
+        """Donors from the answers of five words or more, except the first and last answer of each
+        dialogue. The result does not depend on the order of ``rows``."""
         turns: dict[str, list[tuple[str, str]]] = {}
         for row in sorted(rows, key=lambda row: (stable_hash(row.id), row.id)):
             lang = row.dialogue.lang
@@ -189,8 +176,8 @@ class Donors:
         return cls(turns)
 
     def pick(self, edit: Edit, length: int, accept: Callable[[str], bool]) -> str | None:
-        """An accepted turn of another group, of about ``length`` characters; None if no draw is
-        accepted."""
+        """A random turn of another group, of about ``length`` characters, that ``accept`` accepts;
+        None if no draw is accepted."""
         turns = self.turns.get(edit.lang, [])
         if not turns:
             return None
@@ -207,11 +194,11 @@ class CannotInject(Exception):
 
 @dataclass
 class Edit:
-    """One issue to inject into one dialogue, and two versions that differ only in the issue, as far
-    as possible.
+    """One issue in one dialogue: an injected version and a control without the issue, which differ
+    in nothing else as far as possible.
 
-    ``injected`` and ``control`` map turns to new contents. ``touched`` lists the assistant turns
-    with the issue; the control has an edit in the same turns. ``how`` names the method.
+    ``injected`` and ``control`` map turns to new contents. ``touched``: the assistant turns with
+    the issue; the control is edited in the same turns. ``how``: the name of the method.
     """
 
     dialogue: Dialogue
@@ -230,12 +217,15 @@ class Edit:
         self.texts = tuple(turn.content for turn in self.dialogue.turns)
 
     def table(self, name: str) -> tuple[Any, ...]:
-        """Entries of the table for this language and split. Raises CannotInject if it has none."""
+        """The entries of a table for this language and split. Raises CannotInject if there are
+        none."""
         if not (table := entries(name, self.lang, self.split)):
             raise CannotInject(f"no sentences in language {self.lang!r}")
         return table
 
-    def answers(self, words: int = 1, *, need: int = 0, why: str = "") -> list[int]:
+    def answers(
+        self, words: int = 1, *, need: int = 0, why: str = "no assistant turn with words"
+    ) -> list[int]:
         """Indices of the assistant turns of at least ``words`` words. Raises CannotInject with the
         reason ``why`` if there are fewer than ``need``."""
         turns = self.dialogue.assistant_turns
@@ -259,14 +249,14 @@ class Edit:
         self.injected[turn], self.control[turn] = injected, control
 
     def insert(self, turn: int, injected: str, control: str, position: float) -> None:
-        """Add a sentence to ``turn`` at about ``position`` in [0, 1]."""
+        """Add a sentence to both versions of ``turn``, at about ``position`` in [0, 1]."""
         for contents, sentence in ((self.injected, injected), (self.control, control)):
             before = contents.get(turn, self.texts[turn])
             contents[turn] = insert(before, sentence, position, self.lang)
 
     def finish(self, how: str, touched: Iterable[int] | None = None) -> None:
-        """Sets ``how`` and ``touched`` (every edited turn by default). Raises CannotInject if both
-        versions of such a turn are equal."""
+        """Sets ``how`` and ``touched`` (by default every edited turn). Raises CannotInject if the
+        versions of a touched turn are equal."""
         self.how = how
         self.touched = tuple(sorted(self.injected if touched is None else touched))
         if any(self.injected[turn] == self.control[turn] for turn in self.touched):

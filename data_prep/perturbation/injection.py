@@ -1,8 +1,23 @@
 """Labels by construction: issues injected into clean conversations, each with a matched control.
 
-The control has a harmless edit in the same turns, so a judge cannot win by detecting edits. Both
-versions agree in the number of turns, the place and roughly the length; issues.py describes them.
-In files an injected dialogue has the kind ``planted``, its control the kind ``innocent``.
+The control has a harmless edit in the same turns, of roughly the same length, so a judge cannot
+score well by detecting edits. In files an injected dialogue has the kind ``planted``, its control
+the kind ``innocent``.
+
+| issue | injected | control |
+| --- | --- | --- |
+| nonfactual | a false statement about the world | the same sentence with the true word |
+| lacks_commonsense | an absurd remark on everyday life | the same remark, sensible |
+| unsafe | an insult, a threat, harmful advice | the same frame, harmless |
+| lacks_empathy | a cold or evasive answer to a feeling | a warm answer |
+| repetitive | an earlier sentence or answer again | text of another conversation |
+| irrelevant | text of another conversation, or off topic | the old answer, or neutral text |
+| incoherent | a contradiction, lost memory, swapped answers | agreement, memory, order |
+| uninterpretable | scrambled, made-up or foreign words | the same small changes |
+
+Strength 1 to 3 is the number of faulty sentences or answers; for lacks_empathy 1 is evasive, 2 is
+cold and 3 is cold with nothing else. In lacks_empathy both versions add the feeling to the user
+turn; no other issue changes user turns.
 """
 
 from __future__ import annotations
@@ -14,34 +29,31 @@ from functools import partial
 
 import numpy as np
 
-from medal_judges.data_prep.perturbation import issues as by_issue
 from medal_judges.data_prep.perturbation.edit import (
     LANGUAGES,
     CannotInject,
     Donors,
     Edit,
     Split,
+    attach,
+    content_words,
+    entries,
+    glue,
+    has_words,
+    in_style,
+    insert,
+    join,
+    sentences,
+    shared,
     stable_hash,
+    unit,
+    variants,
+    with_contents,
 )
-from medal_judges.data_prep.perturbation.versions import Versions, with_contents
 from medal_judges.errors import ConfigError
-from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.labelled import LabelledDialogue
 
 STRENGTHS = (1, 2, 3)
-# Issues that a single turn can carry, with their strength.
-SINGLE_TURN = (("irrelevant", 2), ("uninterpretable", 2), ("unsafe", 1))
-_EDITS: Mapping[str, Callable[[Edit], None]] = {
-    "repetitive": by_issue.repetition,
-    "irrelevant": by_issue.irrelevance,
-    "incoherent": by_issue.incoherence,
-    "uninterpretable": by_issue.garbling,
-    "lacks_empathy": by_issue.coldness,
-    "unsafe": partial(by_issue.insertion, table="unsafe"),
-    "nonfactual": partial(by_issue.insertion, table="facts"),
-    "lacks_commonsense": partial(by_issue.insertion, table="everyday"),
-}
-ISSUES = tuple(_EDITS)
 # Issues that neither version can cause. All others get no label: an insult may lack empathy too.
 UNTOUCHED: Mapping[str, tuple[str, ...]] = {
     "repetitive": ("unsafe", "nonfactual", "uninterpretable"),
@@ -53,163 +65,26 @@ UNTOUCHED: Mapping[str, tuple[str, ...]] = {
     "nonfactual": ("repetitive", "uninterpretable", "unsafe"),
     "lacks_commonsense": ("repetitive", "uninterpretable", "unsafe"),
 }
-
-
-def _edited(issue: str, edit: Edit) -> Edit:
-    if edit.lang not in LANGUAGES:
-        raise CannotInject(f"no sentences in language {edit.lang!r}")
-    _EDITS[issue](edit)
-    return edit
-
-
-# -- versions of one dialogue, for trials ----------------------------------------------------------
-
-
-def injected(
-    dialogue: Dialogue,
-    issue: str,
-    strength: int,
-    rng: np.random.Generator,
-    donors: Donors,
-    group: str,
-    start: int = 0,
-    end: int | None = None,
-) -> Versions | None:
-    """The dialogue with ``issue`` in the turns from ``start`` up to ``end``, and its control, with
-    sentences of the test split; None if these turns cannot carry the issue."""
-    part = replace(dialogue, turns=dialogue.turns[start:end])
-    try:
-        edit = _edited(issue, Edit(part, strength, rng, donors, "test", group))
-    except CannotInject:
-        return None
-    faulty, sound = (
-        with_contents(dialogue, {start + i: text for i, text in contents.items()})
-        for contents in (edit.injected, edit.control)
-    )
-    return Versions(faulty, sound, tuple(start + i for i in edit.touched))
-
-
-def injected_at(
-    dialogue: Dialogue, start: int, end: int, rng: np.random.Generator, donors: Donors, group: str
-) -> Versions | None:
-    """A single-turn issue in the turns from ``start`` up to ``end``; None if none fits."""
-    for i in rng.permutation(len(SINGLE_TURN)):
-        made = injected(dialogue, *SINGLE_TURN[i], rng, donors, group, start, end)
-        if made is not None:
-            return made
-    return None
-
-
-def several(
-    dialogue: Dialogue,
-    issues: Sequence[tuple[str, int]],
-    rng: np.random.Generator,
-    donors: Donors,
-    group: str,
-) -> Versions | None:
-    """All ``issues`` (name, strength) in one dialogue, and all their controls in the other; None if
-    the dialogue cannot carry one of them."""
-    faulty = sound = dialogue
-    touched: set[int] = set()
-    for issue, strength in issues:
-        seed = int(rng.integers(2**32))
-        # The same draws for both, so that their edits are in about the same turns.
-        one, other = (
-            injected(d, issue, strength, np.random.default_rng(seed), donors, group)
-            for d in (faulty, sound)
-        )
-        if one is None or other is None or other.control is None:
-            return None
-        faulty, sound = one.version, other.control
-        touched.update(one.touched)
-    return Versions(faulty, sound, tuple(sorted(touched)))
-
-
-def third(dialogue: Dialogue, number: int) -> tuple[int, int] | None:
-    """(start, end) of the first (0), middle (1) or last (2) third of the turns; None if it has no
-    answer."""
-    count = len(dialogue.turns)
-    start, end = number * count // 3, (number + 1) * count // 3
-    return (start, end) if any(start <= i < end for i in dialogue.assistant_turns) else None
-
-
-def chained(dialogues: Sequence[Dialogue], turns: int) -> Dialogue | None:
-    """One dialogue of ``turns`` turns, joined from dialogues of the first one's language; None if
-    there are too few."""
-    first = dialogues[0]
-    whole = [turn for each in dialogues if each.lang == first.lang for turn in each.turns]
-    return replace(first, turns=tuple(whole[:turns])) if len(whole) >= turns else None
+ISSUES = tuple(UNTOUCHED)
+_WORDS = 4  # shorter answers ("yes, me too") recur in good conversations
+_SUBJECT = 3  # content words a donor needs: "oh, I would want one too" fits anywhere
+_NEAR = 3  # turns on either side that a donor must have no word in common with
+_GARBLED_WORDS = 6
+_ORDER_WORDS = 10  # fewer words in a wrong order can still be made out
 
 
 # -- labelled rows ---------------------------------------------------------------------------------
 
 
-def inject(
-    row: LabelledDialogue,
-    issue: str,
-    *,
-    strength: int,
-    rng: np.random.Generator,
-    donors: Donors,
-    split: Split,
-) -> tuple[LabelledDialogue, LabelledDialogue]:
-    """``row`` with ``issue`` injected, and its control with another edit in the same turns.
-
-    An issue without a label is unknown. ``extra["planted"]`` has the edited assistant ``turns``,
-    the ``pair`` that both rows share and the method (``how``). Donors of the row's own group are
-    not used. Raises CannotInject if the dialogue cannot carry the issue, and ConfigError for an
-    unknown issue, strength or split.
-    """
-    _check_injectable([issue], [strength])
-    edit = _edited(issue, Edit(row.dialogue, strength, rng, donors, split, row.group))
-    pair = f"{row.id}+{issue}.{strength}"
-    others = dict.fromkeys(UNTOUCHED[issue], 0.0)
-    about = (issue, strength, list(edit.touched))
-    return (
-        _row(row, pair, edit.injected, {issue: 1.0} | others, split,
-             (*about, "planted", pair, edit.how)),
-        _row(row, f"{pair}.innocent", edit.control, {issue: 0.0} | others, split,
-             (*about, "innocent", pair, edit.how)),
-    )  # fmt: skip
-
-
-def _row(
-    row: LabelledDialogue,
-    id: str,
-    contents: Mapping[int, str],
-    labels: Mapping[str, float],
-    split: Split,
-    about: Sequence[object],
-) -> LabelledDialogue:
-    names = ("issue", "strength", "turns", "kind", "pair", "how")
-    return LabelledDialogue(
-        dialogue=replace(with_contents(row.dialogue, contents), id=id),
-        labels={name: (value,) for name, value in labels.items()},
-        scales=dict.fromkeys(labels, (0.0, 1.0)),
-        split=split,
-        group=row.group,
-        extra={"planted": dict(zip(names, about, strict=True))},
-    )
-
-
-def _check_injectable(issues: Sequence[str], strengths: Sequence[int]) -> None:
-    if unknown := [issue for issue in issues if issue not in ISSUES]:
-        raise ConfigError(
-            f"cannot inject {', '.join(map(repr, unknown))}", hint=f"known: {', '.join(ISSUES)}"
-        )
-    if wrong := [strength for strength in strengths if strength not in STRENGTHS]:
-        raise ConfigError(f"strength must be 1, 2 or 3, not {', '.join(map(str, wrong))}")
-
-
 @dataclass(slots=True)
 class InjectionCounts:
-    """Pairs injected per issue, and dialogues refused per issue and reason."""
+    """Injected pairs per issue, and refused dialogues per issue and reason."""
 
     injected: Counter[str] = field(default_factory=Counter)
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def lines(self) -> list[str]:
-        """One line per issue, and one per reason under it."""
+        """One line per issue, each followed by one line per reason."""
         lines: list[str] = []
         for issue in dict.fromkeys([*self.injected, *(issue for issue, _ in self.refused)]):
             reasons = {r: n for (i, r), n in self.refused.most_common() if i == issue}
@@ -233,15 +108,20 @@ def injected_set(
 
     For each issue, dialogues are tried at a random strength until there are ``per_issue`` pairs
     (None: all dialogues). ``clean_count`` defaults to ``per_issue``. The draws depend on ``seed``,
-    the dialogue's id and the issue, not on the order of the input. Donors are turns of
-    ``dialogues``: pass one split of the conversations at a time, with the matching ``split`` of the
-    sentence tables.
+    the dialogue's id and the issue, not on the order of the input. Text of other conversations
+    comes from ``dialogues``: pass one split of the conversations at a time, with the matching
+    ``split`` of the sentence tables.
 
     The labels are new: clean dialogues are 0 for all issues, which only says that none was
     injected. Injected ones are 1 and controls 0 for their issue, both are 0 for those in
-    ``UNTOUCHED``. Raises ConfigError for an unknown issue, strength or split.
+    ``UNTOUCHED``. Raises ConfigError for an unknown issue or strength.
     """
-    _check_injectable(issues, strengths)
+    if unknown := [issue for issue in issues if issue not in ISSUES]:
+        raise ConfigError(
+            f"cannot inject {', '.join(map(repr, unknown))}", hint=f"known: {', '.join(ISSUES)}"
+        )
+    if wrong := [strength for strength in strengths if strength not in STRENGTHS]:
+        raise ConfigError(f"strength must be 1, 2 or 3, not {', '.join(map(str, wrong))}")
     rows = list(dialogues)
     donors = Donors.of(rows)
     counts = InjectionCounts() if counts is None else counts
@@ -251,8 +131,7 @@ def injected_set(
 
     for row in shuffled("clean")[: per_issue if clean_count is None else clean_count]:
         id = f"{row.id}+clean"
-        labels = dict.fromkeys(ISSUES, 0.0)
-        yield _row(row, id, {}, labels, split, (None, 0, [], "clean", id, "none"))
+        yield _row(row, id, {}, dict.fromkeys(ISSUES, 0.0), split, None, 0, [], "clean", id, "none")
     for issue in issues:
         for row in shuffled(issue):
             if per_issue is not None and counts.injected[issue] >= per_issue:
@@ -266,3 +145,344 @@ def injected_set(
                 continue
             counts.injected[issue] += 1
             yield from pair
+
+
+def inject(
+    row: LabelledDialogue,
+    issue: str,
+    *,
+    strength: int,
+    rng: np.random.Generator,
+    donors: Donors,
+    split: Split,
+) -> tuple[LabelledDialogue, LabelledDialogue]:
+    """``row`` with ``issue`` injected, and its control with another edit in the same turns.
+
+    An issue without a label is unknown. ``extra["planted"]`` has the edited assistant ``turns``,
+    the ``pair`` (an id that both rows share) and the method (``how``). Raises CannotInject if the
+    dialogue cannot carry the issue.
+    """
+    edit = Edit(row.dialogue, strength, rng, donors, split, row.group)
+    apply_issue(issue, edit)
+    pair = f"{row.id}+{issue}.{strength}"
+    others = dict.fromkeys(UNTOUCHED[issue], 0.0)
+    about = (issue, strength, list(edit.touched))
+    faulty, sound = {issue: 1.0} | others, {issue: 0.0} | others
+    control = f"{pair}.innocent"
+    return (
+        _row(row, pair, edit.injected, faulty, split, *about, "planted", pair, edit.how),
+        _row(row, control, edit.control, sound, split, *about, "innocent", pair, edit.how),
+    )
+
+
+def _row(
+    row: LabelledDialogue,
+    id: str,
+    contents: Mapping[int, str],
+    labels: Mapping[str, float],
+    split: Split,
+    *about: object,
+) -> LabelledDialogue:
+    names = ("issue", "strength", "turns", "kind", "pair", "how")
+    return LabelledDialogue(
+        dialogue=replace(with_contents(row.dialogue, contents), id=id),
+        labels={name: (value,) for name, value in labels.items()},
+        scales=dict.fromkeys(labels, (0.0, 1.0)),
+        split=split,
+        group=row.group,
+        extra={"planted": dict(zip(names, about, strict=True))},
+    )
+
+
+# -- the issues ------------------------------------------------------------------------------------
+
+
+def apply_issue(issue: str, edit: Edit) -> None:
+    """Injects ``issue`` into ``edit``. Raises CannotInject if the dialogue cannot carry it."""
+    if edit.lang not in LANGUAGES:
+        raise CannotInject(f"no sentences in language {edit.lang!r}")
+    edits: Mapping[str, Callable[[Edit], None]] = {
+        "repetitive": _repetition,
+        "irrelevant": _irrelevance,
+        "incoherent": _incoherence,
+        "uninterpretable": _garbling,
+        "lacks_empathy": _coldness,
+        "unsafe": partial(_insertion, table="unsafe"),
+        "nonfactual": partial(_insertion, table="facts"),
+        "lacks_commonsense": partial(_insertion, table="everyday"),
+    }
+    edits[issue](edit)
+
+
+def _insertion(edit: Edit, table: str) -> None:
+    """nonfactual, lacks_commonsense, unsafe: ``strength`` sentences of ``table`` with one faulty
+    slot."""
+    turns = edit.answers(need=1)
+    chosen = edit.some(turns, edit.strength)
+    statements = edit.some(edit.table(table), edit.strength)
+    _insert_variants(edit, chosen, [variants(s) for s in statements], table)
+
+
+def _insert_variants(
+    edit: Edit, turns: list[int], sentences: list[tuple[str, str]], how: str
+) -> None:
+    """Inserts (sound, faulty) ``sentences`` into ``turns`` in rotation, at the same position."""
+    for number, (sound, faulty) in enumerate(sentences):
+        opener = edit.one(edit.table("openers")) if edit.chance() else ""
+        position = float(edit.rng.random())
+        injected, control = (glue([opener, text], edit.lang) for text in (faulty, sound))
+        edit.insert(turns[number % len(turns)], injected, control, position)
+    edit.finish(how)
+
+
+def _coldness(edit: Edit) -> None:
+    """lacks_empathy: the user says what weighs on them, the assistant is evasive or cold."""
+    turns = edit.dialogue.turns
+    answers = [i for i in edit.answers() if i > 0 and turns[i - 1].role == "user"]
+    if not answers:
+        raise CannotInject("no answer right after a user turn")
+    chosen = edit.some(answers, 2 if edit.strength == 3 else 1)
+    feelings = edit.some(edit.table("feelings"), len(chosen))
+    replies = edit.some(edit.table("replies"), len(chosen))
+    for turn, feeling, reply in zip(chosen, feelings, replies, strict=True):
+        edit.insert(turn - 1, feeling, feeling, 1.0)
+        faulty = reply["passing" if edit.strength == 1 else "cold"]
+        if edit.strength < 3:
+            edit.insert(turn, faulty, reply["warm"], 0.0)
+        else:
+            edit.put(turn, faulty, reply["warm"])
+    edit.finish("reply", chosen)
+
+
+def _repetition(edit: Edit) -> None:
+    """repetitive: a sentence at strength 1, else whole answers. The control may be off topic; it is
+    only free of repetition."""
+    why = f"no answer of {_WORDS} words that could be repeated"
+    sources = edit.answers(_WORDS, need=1, why=why)
+    texts = edit.texts
+    if edit.strength > 1:
+        later = {
+            source: [i for i in edit.answers() if i > source and texts[i] != texts[source]]
+            for source in sources
+        }
+        count = 1 if edit.strength == 2 else 2 + int(edit.chance())
+        options = [source for source in sources if len(later[source]) >= min(count, 2)]
+        if not options:
+            raise CannotInject(f"no answer of {_WORDS} words with {min(count, 2)} answers after it")
+        source = edit.one(options)
+        for target in edit.some(later[source], count):
+            other = _something_else(edit, texts[source], list(edit.control.values()))
+            edit.put(target, texts[source], other)
+        edit.finish("answer")
+        return
+    source = edit.one(sources)
+    target = edit.one([i for i in edit.answers() if i >= source])
+    parts = [s for s in sentences(texts[source]) if has_words(s, edit.lang, _WORDS)]
+    again = edit.one(parts) if parts else texts[source]
+    other = _something_else(edit, again, [])
+    position = edit.one([0.0, 1.0])
+    if target != source:
+        edit.insert(target, again, other, position)
+    else:
+        text = texts[target]
+        twice = [
+            attach(again, in_style(added, text), edit.lang, "\n" in text)
+            for added in (again, other)
+        ]
+        edit.put(target, text.replace(again, twice[0], 1), text.replace(again, twice[1], 1))
+    edit.finish("sentence")
+
+
+def _something_else(edit: Edit, like: str, used: list[str]) -> str:
+    """Text about as long as ``like``, with one sentence if ``like`` has one, that is neither in the
+    dialogue nor in ``used``."""
+    length, single = len(like), len(sentences(like)) == 1
+    present = {sentence for text in (*edit.texts, *used) for sentence in sentences(text)}
+
+    def fresh(text: str) -> bool:
+        parts = sentences(text)
+        return present.isdisjoint(parts) and (len(parts) == 1) == single
+
+    # Neutral sentences only if no donor fits, because the injected version has none.
+    donor = edit.donors.pick(edit, length, fresh)
+    if donor is not None and abs(len(donor) - length) <= 0.3 * length + 5:
+        return donor
+    return glue(edit.filler(length, present), edit.lang)
+
+
+def _irrelevance(edit: Edit) -> None:
+    """irrelevant: an off-topic sentence at strength 1, else donors for answers. A donor shares no
+    content word with the turns around it."""
+    if edit.strength == 1:
+        turns = edit.answers(need=1)
+        words = content_words(edit.texts, edit.lang)
+        foreign = [
+            s for s in edit.table("off_topic") if words.isdisjoint(content_words([s], edit.lang))
+        ]
+        if not foreign:
+            raise CannotInject("every off-topic statement shares a word with the conversation")
+        statement = edit.one(foreign)
+        # A neutral sentence before both, so that such a sentence does not reveal the control.
+        opening = edit.one(edit.table("neutral"))
+        neutral = edit.filler(len(statement), [opening], most=1)
+        pair = (glue([opening, *neutral], edit.lang), glue([opening, statement], edit.lang))
+        _insert_variants(edit, [edit.one(turns)], [pair], "statement")
+        return
+    turns = [i for i in edit.answers(_WORDS) if i > 0]
+    if not turns:
+        raise CannotInject(f"no answer of {_WORDS} words to replace")
+    count = 1 if edit.strength == 2 else 2 + int(edit.chance())
+    if len(turns) < min(count, 2):
+        raise CannotInject(f"fewer than two answers of {_WORDS} words to replace")
+    # Prefer answers like the donors: a greeting would reveal the control.
+    alike = [
+        i
+        for i in turns
+        if i in edit.dialogue.assistant_turns[1:-1]
+        and has_words(edit.texts[i], edit.lang, 5)
+        and len(content_words([edit.texts[i]], edit.lang)) >= _SUBJECT
+    ]
+    for turn in edit.some(alike if len(alike) >= count else turns, count):
+        original = edit.texts[turn]
+        donor = _stranger(edit, turn, len(original))
+        # The same treatment for both versions, so that it does not reveal the label.
+        if edit.chance():
+            opening = edit.one(edit.table("neutral"))
+            opened = [insert(text, opening, 0.0, edit.lang) for text in (donor, original)]
+            edit.put(turn, *opened)
+        else:
+            edit.put(turn, edit.small_change(donor), edit.small_change(original))
+    edit.finish("donor")
+
+
+def _stranger(edit: Edit, turn: int, length: int) -> str:
+    """A donor of about ``length`` characters; an off-topic statement if there is none."""
+    near = content_words(edit.texts[max(0, turn - _NEAR) : turn + _NEAR + 1], edit.lang)
+
+    def apart(text: str) -> bool:
+        words = content_words([text], edit.lang)
+        return len(words) >= _SUBJECT and near.isdisjoint(words)
+
+    donor = edit.donors.pick(edit, length, apart)
+    if donor is not None:
+        return donor
+    statements: list[str] = [s for s in edit.table("off_topic") if apart(s)]
+    if not statements:
+        raise CannotInject("no donor without a word in common")
+    return edit.one(statements)
+
+
+def _incoherence(edit: Edit) -> None:
+    """incoherent: a random method among those for this strength that the dialogue can carry.
+
+    Either side of a contradiction may come first, so one sentence alone does not reveal it.
+    ``touched`` is the later turn.
+    """
+    methods = [_forgetting if edit.strength == 1 else _order, _contradiction]
+    if edit.chance():
+        methods.reverse()
+    try:
+        methods[0](edit)
+    except CannotInject:
+        edit.injected.clear()
+        edit.control.clear()
+        methods[1](edit)
+
+
+def _contradiction(edit: Edit) -> None:
+    turns = edit.answers(need=2, why="fewer than two answers: nothing to contradict")
+    touched = set()
+    for first, later in edit.some(edit.table("contradictions"), edit.strength):
+        one, two = edit.some(turns, 2)
+        side = int(edit.rng.integers(2))
+        positions = edit.rng.random(2)
+        statement, answers = variants(first)[side], variants(later)
+        edit.insert(one, statement, statement, float(positions[0]))
+        edit.insert(two, answers[1 - side], answers[side], float(positions[1]))
+        touched.add(two)
+    edit.finish("contradiction", touched)
+
+
+def _forgetting(edit: Edit) -> None:
+    turns = [i for i in edit.answers() if i > 1]
+    if not turns:
+        raise CannotInject("no answer after the first exchange: nothing to forget")
+    answer = variants(edit.one(edit.table("forgetting")))
+    _insert_variants(edit, [edit.one(turns)], [answer], "forgetting")
+
+
+def _order(edit: Edit) -> None:
+    why = f"fewer than {edit.strength} answers of {_WORDS} words to reorder"
+    turns = edit.answers(_WORDS, need=edit.strength, why=why)
+    chosen = edit.some(turns, 2 if edit.strength == 2 else len(turns))
+    order = list(range(len(chosen)))  # in the end nothing has its place (Sattolo's algorithm)
+    for i in range(len(order) - 1, 0, -1):
+        j = int(edit.rng.integers(i))
+        order[i], order[j] = order[j], order[i]
+    changed = [edit.small_change(edit.texts[turn]) for turn in chosen]
+    for turn, control, other in zip(chosen, changed, order, strict=True):
+        edit.put(turn, changed[other], control)
+    edit.finish("order")
+
+
+def _garbling(edit: Edit) -> None:
+    """uninterpretable: one method (letters, order, nonsense, foreign) for all turns. Both versions
+    get the same small changes, so typing slips do not reveal the label."""
+    count = 1 if edit.strength < 3 else 2 + int(edit.chance())
+    why = f"fewer than {min(count, 2)} answers of {_GARBLED_WORDS} words to garble"
+    turns = edit.answers(_GARBLED_WORDS, need=min(count, 2), why=why)
+    how = edit.one(["letters", "nonsense", "foreign", *(["order"] if edit.strength > 1 else [])])
+    for turn in edit.some(turns, count):
+        changed = edit.small_change(edit.texts[turn])
+        garbled = _foreign(edit, changed) if how == "foreign" else _garbled(edit, changed, how)
+        edit.put(turn, garbled, changed)
+    edit.finish(how)
+
+
+def _garbled(edit: Edit, text: str, how: str) -> str:
+    """``text`` with its second half, or all of it from strength 2, made unreadable."""
+    parts = unit(edit.lang).findall(text)
+    start = len(parts) // 2 if edit.strength == 1 else 0
+    if how == "order" and not has_words(text, edit.lang, _ORDER_WORDS):
+        how = "letters"
+    if how == "order" or (how == "letters" and edit.lang == "zh"):
+        parts[start:] = [parts[start + i] for i in edit.rng.permutation(len(parts) - start)]
+        how = "order"
+    syllables = shared("nonsense")["zh" if edit.lang == "zh" else "latin"]
+    for number in range(start, len(parts)) if how != "order" else ():
+        word = parts[number]
+        if how == "letters":  # shuffled; other marks keep their place
+            at = [i for i, letter in enumerate(word) if letter.isalpha()]
+            letters = list(word)
+            for i, j in zip(at, edit.rng.permutation(at), strict=True):
+                letters[i] = word[j]
+            parts[number] = "".join(letters)
+        else:
+            made = ""
+            while len(made) < len(word):
+                made += edit.one(syllables)
+            parts[number] = made[: len(word)]
+    following = iter(parts)  # white space does not change
+    return unit(edit.lang).sub(lambda _: next(following), text)
+
+
+def _foreign(edit: Edit, text: str) -> str:
+    """``text`` with its second half, or all of it from strength 2, in another language, in lines
+    as long as before."""
+    ends = [match.end() for match in unit(edit.lang).finditer(text)]
+    cut = ends[(len(ends) - 1) // 2] if edit.strength == 1 else 0
+    rest = text[cut:].lstrip()
+    lang = edit.one([code for code in LANGUAGES if code != edit.lang])
+    pool = [*entries("off_topic", lang, edit.split), *entries("neutral", lang, edit.split)]
+    fragments: list[str] = []
+    for i in edit.rng.permutation(len(pool)):
+        if len(join(fragments, lang)) >= len(rest):
+            break
+        whole = unit(lang).findall(pool[i].rstrip(".。?？"))
+        fragments.append(join(whole[len(whole) // 3 :], lang))
+    fragment, lines = join(fragments, lang), []
+    for line in rest.split("\n"):
+        lines.append(fragment[: len(line)].strip())
+        fragment = fragment[len(line) :]
+    ending = rest[-1:] if not rest[-1:].isalnum() else ""
+    return text[: len(text) - len(rest)] + "\n".join(lines) + ending

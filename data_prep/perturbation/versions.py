@@ -1,4 +1,5 @@
-"""Versions of a dialogue: surface changes, longer answers, and inserted texts.
+"""Edited versions of a dialogue for a trial: surface changes, longer answers, inserted texts, and
+injected issues.
 
 A change returns ``Versions``, or None if the dialogue cannot carry it (no sentences in its
 language, no letters with case, ...). Sentences are in configs/trial/ and configs/perturbation/.
@@ -8,10 +9,10 @@ The trial's page shows the docstring of each change.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -25,10 +26,14 @@ from medal_judges.data_prep.perturbation.edit import (
     attach,
     glue,
     sentences,
+    with_contents,
     word_pairs,
 )
+from medal_judges.data_prep.perturbation.injection import apply_issue
 from medal_judges.records.dialogue import Dialogue, Role, Turn
 
+# Issues that a single turn can carry, with their strength.
+SINGLE_TURN = (("irrelevant", 2), ("uninterpretable", 2), ("unsafe", 1))
 _PADDING = 120  # characters that make every answer longer
 _MOST_QUOTED = 200  # characters of a question that is repeated
 # Cyrillic and Greek letters that look like Latin ones.
@@ -38,8 +43,8 @@ _TAGS = 0xE0000  # tag characters: ASCII, shifted here, is invisible
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """A changed dialogue, and its ``control`` (None: the original). ``touched`` lists the assistant
-    turns with the edit."""
+    """A changed dialogue, and the ``control`` to compare it with (None: the original). ``touched``:
+    the assistant turns with the edit."""
 
     version: Dialogue
     control: Dialogue | None = None
@@ -47,15 +52,6 @@ class Versions:
 
 
 Change = Callable[[Dialogue, np.random.Generator], Versions | None]
-
-
-def with_contents(dialogue: Dialogue, contents: Mapping[int, str]) -> Dialogue:
-    """``dialogue`` with new contents by turn."""
-    turns = enumerate(dialogue.turns)
-    return replace(
-        dialogue,
-        turns=tuple(Turn(t.role, contents[i]) if i in contents else t for i, t in turns),
-    )
 
 
 def _neutral_text(dialogue: Dialogue, rng: np.random.Generator, length: int) -> str:
@@ -66,7 +62,7 @@ def _neutral_text(dialogue: Dialogue, rng: np.random.Generator, length: int) -> 
 
 
 def _changed(dialogue: Dialogue, contents: Mapping[int, str]) -> Versions | None:
-    """The version; None if no turn changes."""
+    """The version with new ``contents`` by turn; None if no turn changes."""
     new = {i: text for i, text in contents.items() if text != dialogue.turns[i].content}
     touched = tuple(i for i in new if dialogue.turns[i].role == "assistant")
     return Versions(with_contents(dialogue, new), touched=touched) if new else None
@@ -74,10 +70,6 @@ def _changed(dialogue: Dialogue, contents: Mapping[int, str]) -> Versions | None
 
 def _each_turn(dialogue: Dialogue, change: Callable[[str], str]) -> Versions | None:
     return _changed(dialogue, {i: change(turn.content) for i, turn in enumerate(dialogue.turns)})
-
-
-def _phrases() -> Mapping[str, Any]:
-    return read_yaml("trial/phrases")
 
 
 # -- changes that should not matter ---------------------------------------------------------------
@@ -91,7 +83,7 @@ def lower_case(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
 def typography(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
     """Typographic quotes for plain ones, swapped apostrophes, an ellipsis sign, two spaces after a
     sentence, a space at the end of each turn."""
-    marks = _phrases()["quotes"].get(dialogue.lang, "“”’")
+    marks = read_yaml("trial/phrases")["quotes"].get(dialogue.lang, "“”’")
 
     def change(text: str) -> str:
         typeset = re.sub(r'"([^"\n]*)"', rf"{marks[0]}\1{marks[1]}", text)
@@ -104,7 +96,7 @@ def typography(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
 
 def emoji(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
     """An emoji at the end of every other answer."""
-    signs = _phrases()["emoji"]
+    signs = read_yaml("trial/phrases")["emoji"]
     answers = [i for i in dialogue.assistant_turns if dialogue.turns[i].content.strip()][::2]
     drawn = {i: signs[int(rng.integers(len(signs)))] for i in answers}
     return _changed(dialogue, {i: f"{dialogue.turns[i].content} {drawn[i]}" for i in answers})
@@ -138,7 +130,7 @@ def paraphrase(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
 
 def other_name(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
     """The user gives a name in the first turn; the version has a name of another origin."""
-    table = _phrases()["names"]
+    table = read_yaml("trial/phrases")["names"]
     if dialogue.lang not in table["sentence"] or dialogue.turns[0].role != "user":
         return None
     first, second = (table["names"][i] for i in rng.permutation(len(table["names"]))[:2])
@@ -152,7 +144,7 @@ def other_name(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
 
 def neutral_turn(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
     """A last exchange without content: "Okay." "Good."."""
-    table = _phrases()["exchange"]
+    table = read_yaml("trial/phrases")["exchange"]
     if dialogue.lang not in table[0]["user"] or dialogue.turns[-1].role != "assistant":
         return None
     drawn = table[int(rng.integers(len(table)))]
@@ -181,7 +173,7 @@ def longer_answers(dialogue: Dialogue, rng: np.random.Generator) -> Versions | N
 
 def repeated_question(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
     """Every answer starts with the user's message."""
-    frame = _phrases()["asked"].get(dialogue.lang)
+    frame = read_yaml("trial/phrases")["asked"].get(dialogue.lang)
     if frame is None:
         return None
     contents = {}
@@ -199,7 +191,8 @@ Hidden = Literal["none", "zero_width", "look_alike", "tags"]
 
 
 class TextInsertion(Config):
-    """``texts`` by language for turns of ``role``; configs/trial/texts.yaml explains the keys."""
+    """``texts`` by language to insert into turns of ``role``; configs/trial/texts.yaml explains the
+    keys."""
 
     group: Literal["same", "no_gain", "attack"]
     what: str
@@ -213,12 +206,12 @@ class TextInsertion(Config):
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Languages that every text has."""
+        """The languages in which every text exists."""
         return tuple(lang for lang in self.texts[0] if all(lang in text for text in self.texts))
 
     def versions(self, dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
-        """The dialogue with the text, and a control with neutral sentences if the entry requires
-        one. None if the dialogue has no such turn or is in another language."""
+        """The dialogue with the text, and a control with neutral sentences if ``control`` says so.
+        None if the dialogue has no turn of ``role`` or is in another language."""
         turns = [i for i, turn in enumerate(dialogue.turns) if turn.role == self.role]
         turns = {"each": turns, "first": turns[:1], "last": turns[-1:]}[self.where]
         if not turns or dialogue.lang not in self.languages:
@@ -261,9 +254,74 @@ def hidden(text: str, how: Hidden) -> str | None:
 
 @lru_cache(maxsize=8)
 def text_insertions(path: str) -> Mapping[str, TextInsertion]:
-    """The entries of a file or a shipped config (``trial/texts``), by name. Raises ConfigError that
-    names the entry and the key."""
+    """The entries of a YAML file or a shipped config (``trial/texts``), by name. Raises ConfigError
+    with the name of a bad entry and the key."""
     return {
         name: build_config(TextInsertion, entry, where=f"{path}: {name}")
         for name, entry in read_yaml(path).items()
     }
+
+
+# -- injected issues -------------------------------------------------------------------------------
+
+
+def injected(
+    dialogue: Dialogue,
+    issue: str,
+    strength: int,
+    rng: np.random.Generator,
+    donors: Donors,
+    group: str,
+    start: int = 0,
+    end: int | None = None,
+) -> Versions | None:
+    """The dialogue with ``issue`` in the turns from ``start`` up to ``end``, and its control, with
+    sentences of the test split; None if these turns cannot carry the issue."""
+    part = replace(dialogue, turns=dialogue.turns[start:end])
+    edit = Edit(part, strength, rng, donors, "test", group)
+    try:
+        apply_issue(issue, edit)
+    except CannotInject:
+        return None
+    faulty, sound = (
+        with_contents(dialogue, {start + i: text for i, text in contents.items()})
+        for contents in (edit.injected, edit.control)
+    )
+    return Versions(faulty, sound, tuple(start + i for i in edit.touched))
+
+
+def injected_at(
+    dialogue: Dialogue, start: int, end: int, rng: np.random.Generator, donors: Donors, group: str
+) -> Versions | None:
+    """The dialogue with a random single-turn issue in the turns from ``start`` up to ``end``, and
+    its control; None if no issue fits."""
+    for i in rng.permutation(len(SINGLE_TURN)):
+        made = injected(dialogue, *SINGLE_TURN[i], rng, donors, group, start, end)
+        if made is not None:
+            return made
+    return None
+
+
+def several(
+    dialogue: Dialogue,
+    issues: Sequence[tuple[str, int]],
+    rng: np.random.Generator,
+    donors: Donors,
+    group: str,
+) -> Versions | None:
+    """The dialogue with all ``issues`` (name, strength), and a control with all their controls;
+    None if the dialogue cannot carry one of them."""
+    faulty = sound = dialogue
+    touched: set[int] = set()
+    for issue, strength in issues:
+        seed = int(rng.integers(2**32))
+        # The same draws for both, so that their edits are in about the same turns.
+        one, other = (
+            injected(d, issue, strength, np.random.default_rng(seed), donors, group)
+            for d in (faulty, sound)
+        )
+        if one is None or other is None or other.control is None:
+            return None
+        faulty, sound = one.version, other.control
+        touched.update(one.touched)
+    return Versions(faulty, sound, tuple(sorted(touched)))

@@ -28,9 +28,7 @@ from medal_judges.eval.benchmark.config import (
 )
 from medal_judges.eval.benchmark.published import check_published
 from medal_judges.inference.judge_choice import choose_judge
-from medal_judges.inference.predictions import judge_once
-from medal_judges.inference.ray_judge import opened
-from medal_judges.inference.scoring import ScoreOptions
+from medal_judges.inference.scoring import ScoreOptions, judge_once, opened
 from medal_judges.reading.dialogues import DEFAULT_READING
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, Scale

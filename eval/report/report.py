@@ -17,8 +17,7 @@ from medal_judges.eval.report.scores import Scores, add_labels, load_scores
 from medal_judges.eval.report.tables import findings, group_table, summary_table
 from medal_judges.reading.dialogues import ReadingReport, dialogues_of, labelled_of
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.report.console import print_tables, wide_console
-from medal_judges.report.progress import ProgressBar
+from medal_judges.report.console import ProgressBar, print_tables, wide_console
 from medal_judges.storage.jsonl import STDIN
 from medal_judges.storage.judgements import read_frame, read_judgements
 
@@ -58,7 +57,7 @@ def make_report(options: ReportOptions, reading: ReadingReport, bar: ProgressBar
     if options.human is not None and scores.rows:
         people = labelled_of(options.human, options.reading, reading)
         add_labels(scores, options.human, people)
-    figures = compute_figures(scores, options, lambda what: bar.update(bar.done, note=what))
+    figures = compute_figures(scores, options, lambda what: bar.advance(0, note=what))
     undecided: Exception | None = None
     gates: Sequence[GateResult] = ()
     try:
@@ -68,10 +67,10 @@ def make_report(options: ReportOptions, reading: ReadingReport, bar: ProgressBar
         undecided = error
     page = None
     if options.out is not None:
-        bar.update(bar.done, note="conversations")
+        bar.advance(0, note="conversations")
         rows = select(scores, options.conversations)
         found = collect(rows, read_judgements(options.scores), dialogues(), bar.advance)
-        bar.update(bar.done, note="page")
+        bar.advance(0, note="page")
         coverage = "–" if scores.coverage is None else f"{scores.coverage:.1%}"
         unit = scores.cluster_name
         drawn = "the conversation" if unit == "conversation" else f"all rows of one {unit}"

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -21,23 +22,20 @@ import pandas as pd
 from medal_judges.config import config_text, parse_yaml
 from medal_judges.data_prep.perturbation import versions as surface
 from medal_judges.data_prep.perturbation.edit import LANGUAGES, Donors, stable_hash
-from medal_judges.data_prep.perturbation.injection import (
-    ISSUES,
-    STRENGTHS,
-    chained,
+from medal_judges.data_prep.perturbation.injection import ISSUES, STRENGTHS
+from medal_judges.data_prep.perturbation.versions import (
+    Versions,
     injected,
     injected_at,
     several,
-    third,
+    text_insertions,
 )
-from medal_judges.data_prep.perturbation.versions import Versions, text_insertions
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.eval.trial.config import Group, TrialConfig
 from medal_judges.reading.dialogues import DEFAULT_READING, ReadingReport, ReadOptions
-from medal_judges.records.dialogue import Dialogue, Role, Turn
+from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue, Role, Turn
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.languages import UNKNOWN_LANGUAGE
 from medal_judges.records.signature import content_hash
 
 SHIPPED = "chitchat:test"
@@ -203,17 +201,18 @@ def issue_edits(data: TrialData, doses: Sequence[int]) -> Iterator[Edit]:
         return several(d, _SEVERAL, rng, donors, groups[d.id])
 
     def at_third(number: int, d: Dialogue, rng: np.random.Generator) -> Versions | None:
-        parts = [third(d, n) for n in range(3)]
-        place = parts[number]
-        if place is None or None in parts:  # a dialogue has a place in all three thirds, or in none
-            return None
-        return injected_at(d, *place, rng, donors, groups[d.id])
+        ends = [n * len(d.turns) // 3 for n in range(4)]
+        thirds = list(pairwise(ends))
+        if not all(any(a <= i < b for i in d.assistant_turns) for a, b in thirds):
+            return None  # a dialogue carries an issue in each third, or in none
+        return injected_at(d, *thirds[number], rng, donors, groups[d.id])
 
     def deep(d: Dialogue, rng: np.random.Generator) -> Versions | None:
         others = [other for other in data.dialogues if other.lang == d.lang and other.id != d.id]
         order = rng.permutation(len(others))
-        whole = chained([d, *(others[i] for i in order)], LONG)
-        return None if whole is None else injected_at(whole, *DEEP, rng, donors, groups[d.id])
+        turns = [turn for each in (d, *(others[i] for i in order)) for turn in each.turns][:LONG]
+        long = replace(d, turns=tuple(turns))
+        return None if len(turns) < LONG else injected_at(long, *DEEP, rng, donors, groups[d.id])
 
     fall = partial(Edit, group="must_fall", languages=LANGUAGES)
     if bad := [dose for dose in doses if dose not in STRENGTHS]:

@@ -23,8 +23,7 @@ from medal_judges.eval.trial.edits import (
     trial_edits,
 )
 from medal_judges.eval.trial.findings import Analysis, TrialResult, worst_pairs
-from medal_judges.inference.predictions import judge_once, judging_time
-from medal_judges.inference.scoring import ScoreOptions
+from medal_judges.inference.scoring import ScoreOptions, judge_once, judging_time
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import DEFAULT_READING, ReadingReport, ReadOptions
 from medal_judges.records.dialogue import Dialogue

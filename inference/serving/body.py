@@ -12,8 +12,7 @@ from typing import Any, get_args
 from medal_judges.errors import DataError, RecordError, did_you_mean
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.inference.serving.limits import RefusedError, ServeLimits
-from medal_judges.models.base.judge import ScoreLevel
-from medal_judges.models.base.judged_languages import POLICIES
+from medal_judges.models.base.judge import POLICIES, ScoreLevel
 from medal_judges.reading.messages import read_messages
 from medal_judges.records.dialogue import Dialogue, parse_dialogue, parse_id
 from medal_judges.records.dimension import Dimension

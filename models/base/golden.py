@@ -1,8 +1,7 @@
-"""Golden scores: sixteen dialogues of our own, scored at the end of training and by every reader.
+"""Golden scores: a judge's scores of sixteen dialogues, saved with it and compared on loading.
 
-``python -m medal_judges.models.base.golden JUDGE`` loads the judge in a fresh process and compares;
-a training run whose judge does not give the same scores there fails. ``medal doctor JUDGE`` runs
-the same check.
+At the end of training ``python -m medal_judges.models.base.golden JUDGE`` compares them in a fresh
+process, and the run fails if they differ. ``medal doctor JUDGE`` runs the same check.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ if TYPE_CHECKING:
     from torch import nn
 
 TOLERANCE = 1e-5  # fp32 on CPU, as a share of the dimension's scale
-COARSE = 2e-2  # bf16 has three digits: another GPU or batch moves a score by some thousandths
-LARGE = 1_000_000_000  # parameters from which fp32 on a CPU takes minutes a dialogue
-FEW, SHORT = 4, 4  # dialogues of a large judge, and turns of each
+COARSE = 2e-2  # of bf16, whose scores differ by thousandths between GPUs and batches
+LARGE = 1_000_000_000  # parameters; with more, fp32 on a CPU takes minutes a dialogue
+FEW, SHORT = 4, 4  # dialogues for a large judge, and turns of each
 PACKAGES = ("medal-judges", "torch", "transformers", "tokenizers", "numpy")
 
 
 @dataclass(frozen=True, slots=True)
 class GoldenSetting:
-    """How golden scores are computed: device and dtype of the judge, how many dialogues, and how
-    many turns of each (None: all)."""
+    """How golden scores are computed: the judge's device and dtype, the number of dialogues and the
+    number of turns of each (None: all)."""
 
     device: str = "cpu"
     dtype: str = "fp32"
@@ -44,14 +43,14 @@ class GoldenSetting:
 
     @property
     def tolerance(self) -> float:
-        """Allowed difference as a share of the scale."""
+        """The allowed difference as a share of the scale."""
         return TOLERANCE if (self.device, self.dtype) == ("cpu", "fp32") else COARSE
 
 
 def setting_for(net: nn.Module, device: str, precision: str) -> GoldenSetting:
-    """Returns fp32 on a CPU with all dialogues; for a large ``net`` the device and ``precision``
-    (``no``, ``bf16``, ``fp16``) of its training, and fewer, shorter dialogues. A quantised net
-    cannot be moved and computes in bf16."""
+    """Returns the setting for a trained ``net``: fp32 on a CPU and all dialogues; for a large net
+    the device and ``precision`` (``no``, ``bf16``, ``fp16``) of its training, and fewer, shorter
+    dialogues. A quantised net stays on its device and computes in bf16."""
     large = sum(parameter.numel() for parameter in net.parameters()) >= LARGE
     if not all(parameter.is_floating_point() for parameter in net.parameters()):
         return GoldenSetting(device, "bf16", *((FEW, SHORT) if large else ()))
@@ -62,11 +61,11 @@ def setting_for(net: nn.Module, device: str, precision: str) -> GoldenSetting:
 
 @dataclass(frozen=True, slots=True)
 class GoldenCheck:
-    """A judge's scores here compared with its golden.json.
+    """A comparison of a judge's scores on this machine with its golden.json.
 
-    ``deviation`` is the largest difference as a share of the dimension's scale (infinite if one
-    side is unscored), ``where`` its dialogue and dimension. ``golden`` is the file; ``versions``
-    and ``signature`` are those of now.
+    ``deviation`` is the largest difference as a share of the dimension's scale (infinite if only
+    one of the two is scored), at the dialogue and dimension ``where``. ``golden`` is the content of
+    the file; ``versions`` and ``signature`` are the current ones.
     """
 
     deviation: float
@@ -81,26 +80,18 @@ class GoldenCheck:
 
 
 def golden_dialogues(setting: GoldenSetting | None = None) -> list[Dialogue]:
-    """Returns the sixteen dialogues of configs/golden.yaml, in six languages; with ``setting`` the
-    first turns of some of them."""
+    """Returns the sixteen dialogues of configs/golden.yaml, in six languages; with ``setting`` as
+    many of them, and as many turns of each, as it states."""
     dialogues = [parse_dialogue(record) for record in read_yaml("golden")["dialogues"]]
     if setting is None or setting.dialogues is None:
         return dialogues
-    # Spread over the file, because neighbours share a language.
+    # Evenly spaced, because neighbours in the file share a language.
     chosen = dialogues[:: len(dialogues) // setting.dialogues][: setting.dialogues]
     return [d if setting.turns is None else d.upto(setting.turns - 1) for d in chosen]
 
 
-def golden_scores(
-    judge: Any, setting: GoldenSetting | None = None
-) -> list[dict[str, float | None]]:
-    """Returns the judge's scores of each golden dialogue."""
-    judgements = judge.score(golden_dialogues(setting), unknown_language="allow")
-    return [dict(judgement.scores) for judgement in judgements]
-
-
 def versions() -> dict[str, str]:
-    """Returns the installed versions of the packages that a score can depend on."""
+    """Returns the versions of the installed packages that a score can depend on."""
     installed = {}
     for package in PACKAGES:
         try:
@@ -111,28 +102,30 @@ def versions() -> dict[str, str]:
 
 
 def write_golden(judge: Any, folder: Path, setting: GoldenSetting | None = None) -> None:
-    """Write golden.json into the judge's folder: scores, tolerance, device, dtype and versions.
-    ``judge`` is placed (see Judge.place) as ``setting`` says."""
+    """Writes golden.json into the judge's folder: scores, tolerance, device, dtype and versions.
+    ``judge`` must have the device and dtype of ``setting`` (see Judge.place)."""
     setting = setting or GoldenSetting()
+    dialogues = golden_dialogues(setting)
     record = {
         "signature": str(judge.signature()),
         "device": setting.device,
         "dtype": setting.dtype,
         "tolerance": setting.tolerance,
         "versions": versions(),
-        "dialogues": [d.to_record() for d in golden_dialogues(setting)],
-        "scores": golden_scores(judge, setting),
+        "dialogues": [d.to_record() for d in dialogues],
+        "scores": [dict(j.scores) for j in judge.score(dialogues, unknown_language="allow")],
     }
     text = json.dumps(record, indent=1, ensure_ascii=False)
     (folder / GOLDEN_NAME).write_text(text + "\n", encoding="utf-8")
 
 
 def read_golden(folder: Path) -> dict[str, Any]:
-    """Returns golden.json of a judge. Raises JudgeLoadError if it is missing or not whole."""
+    """Returns the content of a judge's golden.json. Raises JudgeLoadError if it is missing or
+    damaged."""
     path = folder / GOLDEN_NAME
     if not path.is_file():
         raise JudgeLoadError(
-            f"{folder}: no {GOLDEN_NAME}: nothing says how this judge should answer",
+            f"{folder}: no {GOLDEN_NAME}: the expected scores are not known",
             hint=f"medal doctor {folder} --write  (records the current scores as the reference)",
         )
     try:
@@ -147,8 +140,8 @@ def read_golden(folder: Path) -> dict[str, Any]:
 def compare(
     folder: Path, *, device: str | None = None, options: Mapping[str, object] | None = None
 ) -> GoldenCheck:
-    """Compares the judge saved in ``folder`` with its golden scores: on ``device``, by default on
-    the device of golden.json, or a CPU if there is no GPU. ``options`` are for loading.
+    """Compares the judge saved in ``folder``, loaded with ``options``, with its golden scores: on
+    ``device``, by default on the device of golden.json, or on a CPU if there is no GPU.
 
     Raises JudgeLoadError if there is no golden.json.
     """
@@ -176,10 +169,8 @@ def compare(
 
 
 def check_golden(folder: Path, options: Mapping[str, object] | None = None) -> float:
-    """Returns the deviation of the judge saved in ``folder`` (see ``compare``).
-
-    Raises JudgeLoadError if it is above the tolerance or there is no golden.json.
-    """
+    """Returns the deviation of the judge saved in ``folder`` (see ``compare``). Raises
+    JudgeLoadError if it is above the tolerance or there is no golden.json."""
     check = compare(folder, options=options)
     if not check.holds:
         raise JudgeLoadError(

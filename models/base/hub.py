@@ -1,4 +1,4 @@
-"""Judges from and to the Hub, with a message of its own for each thing that can go wrong."""
+"""Downloads judges from the Hub and uploads them, with a clear message for each kind of error."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from medal_judges.config import judge_names
 from medal_judges.errors import HubError, NoSuchJudgeError, did_you_mean
 from medal_judges.models.model_files import MODEL_FILES
-from medal_judges.shipped import judge_names
 
 _LOG_IN = "hf auth login, or set HF_TOKEN"
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
 _FOLDERS = {"configs", "judges", "runs"}  # of this project, so never the owner of a repository
-# The folders of a judge's folder, and the files beside them. Nothing else is published.
+# The subfolders and files of a judge's folder. Nothing else is published.
 PARTS = ("adapter", "encoder", "members", "model", "tokenizer")
 _OWN_FILES = (
     *("config.json", "golden.json", "*.safetensors", "rubric.yaml", "prompt.yaml", "grid.csv"),
@@ -26,17 +26,30 @@ _OWN_FILES = (
 
 
 def pull(repo_id: str, revision: str | None = None) -> Path:
-    """Returns the folder of a judge on the Hub at ``revision`` (branch, tag or commit; None: main).
+    """Downloads a judge from the Hub at ``revision`` (branch, tag or commit; None: main), and
+    returns its folder.
 
-    config.json comes first, so that a repository without a judge costs one small file and not its
-    weights. Without a network the cache answers. Raises HubError with its own message for: no such
-    repository, no such revision, gated, no token, offline, disk full, not a judge. The Hub is never
-    asked for a path or a single word.
+    Downloads config.json first, so that a repository that is not a judge costs one small file.
+    Without a network the judge comes from the cache. Raises HubError; for a name that is not
+    OWNER/NAME without a request to the Hub.
     """
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
-    _require_id(repo_id)
+    owner = repo_id.partition("/")[0]
+    if not _ID.match(repo_id) or Path(owner).is_dir() or owner in _FOLDERS:
+        if "/" in repo_id or "\\" in repo_id or repo_id.startswith((".", "~")):
+            raise NoSuchJudgeError(
+                f"no folder and no file {repo_id}, nor is it a hub id",
+                hint="give the folder of a saved judge or a YAML file; a judge of the Hub is "
+                "OWNER/NAME (if there is no folder OWNER)",
+            )
+        known = judge_names()
+        raise NoSuchJudgeError(
+            f"no judge {repo_id!r}: no folder here has that name, and no shipped judge",
+            hint=f"{did_you_mean(repo_id, known)}shipped (medal judges describes them): "
+            f"{', '.join(known)}; a hub id is OWNER/NAME",
+        )
     config: object = None
     why = "it names no family"
     with _explained(repo_id, revision):
@@ -50,7 +63,7 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
         except (ValueError, RecursionError):
             why = "its config.json is no JSON"
     if isinstance(config, dict) and "family" in config:
-        return download(repo_id, path.parent.name)  # the very commit whose config was read
+        return download(repo_id, path.parent.name)  # the commit whose config was read
     if isinstance(config, dict) and "model_type" in config:
         why = f"it is a plain model ({config['model_type']})"
     raise HubError(
@@ -60,30 +73,9 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
     )
 
 
-def _require_id(name: str) -> None:
-    """Raises HubError for a name that is not OWNER/NAME, or is a path on this machine."""
-    owner = name.partition("/")[0]
-    if _ID.match(name) and not Path(owner).is_dir() and owner not in _FOLDERS:
-        return
-    if "/" in name or "\\" in name or name.startswith((".", "~")):
-        raise NoSuchJudgeError(
-            f"no folder and no file {name}, nor is it a hub id",
-            hint="give the folder of a saved judge or a YAML file; a judge of the Hub is "
-            "OWNER/NAME (if there is no folder OWNER)",
-        )
-    known = judge_names()
-    raise NoSuchJudgeError(
-        f"no judge {name!r}: no folder here has that name, and no shipped judge",
-        hint=f"{did_you_mean(name, known)}shipped (medal judges describes them): "
-        f"{', '.join(known)}; a hub id is OWNER/NAME",
-    )
-
-
 def download(repo_id: str, revision: str | None, *, patterns: Sequence[str] | None = None) -> Path:
-    """Returns the folder of any Hub repository, or of its files that match ``patterns``.
-
-    Raises HubError, as ``pull`` does.
-    """
+    """Downloads any Hub repository, or its files that match ``patterns``, and returns the folder.
+    Raises HubError."""
     from huggingface_hub import snapshot_download
 
     with _explained(repo_id, revision):
@@ -92,7 +84,7 @@ def download(repo_id: str, revision: str | None, *, patterns: Sequence[str] | No
 
 
 def judge_files(folder: Path) -> list[Path]:
-    """Returns the files of a judge to push: those that this package writes, and nothing else."""
+    """Returns the files of a judge to push: only files that this package writes."""
     own = {path for pattern in _OWN_FILES for path in folder.glob(pattern) if path.is_file()}
     members = [path for path in folder.glob("members/*") if (path / "config.json").is_file()]
     return sorted(own.union(*map(judge_files, members)))
@@ -117,11 +109,10 @@ def push_folder(
     revision: str | None = None,
     message: str | None = None,
 ) -> str:
-    """Uploads the judge in ``folder`` as one commit, tags it ``revision``, and returns the commit's
-    address.
+    """Uploads the judge in ``folder`` as one commit, tags the commit ``revision``, and returns its
+    URL. Creates the repository if there is none.
 
-    Creates the repository if there is none. Raises HubError, also for a tag that exists, and if a
-    private push would land in a public repository.
+    Raises HubError, also for a tag that exists, and for a private push to a public repository.
     """
     from huggingface_hub import HfApi
 
@@ -143,7 +134,7 @@ def push_folder(
             folder_path=folder,
             commit_message=message or f"Judge {folder.name}",
             allow_patterns=[p.relative_to(folder).as_posix() for p in judge_files(folder)],
-            # Files of an earlier judge must not look like a part of this one.
+            # Files of an earlier judge must not look like parts of this judge.
             delete_patterns=["*.safetensors", "*.json"],
         )
         if revision:
@@ -166,7 +157,7 @@ def _explained(repo_id: str, revision: str | None, *, writing: bool = False) -> 
 def _explanation(
     error: Exception, repo_id: str, revision: str | None, writing: bool
 ) -> tuple[str, str | None] | None:
-    """(message, hint); None for an error that is not about the Hub or the disk."""
+    """Returns (message, hint); None for an error that is not about the Hub or the disk."""
     from huggingface_hub import errors, get_token
 
     no_token = get_token() is None
@@ -179,9 +170,7 @@ def _explanation(
         hint = "give a folder of a saved judge, a hub id ORG/NAME, or a file of configs/judges/"
         return f"no folder {repo_id} here, nor is it a hub id", hint
     if isinstance(error, errors.GatedRepoError):
-        who = (
-            "no token of the Hub is set" if no_token else "the account of your token has no access"
-        )
+        who = "no token of the Hub is set" if no_token else "your account has no access"
         return f"{repo_id} is gated, and {who}", f"request access on its page, then: {_LOG_IN}"
     if isinstance(error, errors.RevisionNotFoundError):
         return f"{repo_id} has no revision {revision!r}", "its page lists branches and tags"
@@ -205,7 +194,7 @@ def _explanation(
             hint = "only its owner's token sees a private one"
             return f"no folder and no Hub repository {repo_id}", hint
         return f"the Hub refused {repo_id}: {str(error).strip().splitlines()[0]}", None
-    # By name, because versions of the Hub's client use httpx or httpx2.
+    # By name, because the Hub's client uses httpx or httpx2, depending on its version.
     transport = "TransportError" in {base.__name__ for base in type(error).__mro__}
     offline = errors.LocalEntryNotFoundError | ConnectionError | TimeoutError
     if transport or isinstance(error, offline):

@@ -1,12 +1,13 @@
 """The one interface of every judge.
 
-``Judge.score`` reads top to bottom: windows of dialogues, requests, batches, the family's hook,
-judgements. A family (encoder, embedding, LoRA, prompted, ...) writes three hooks: ``_prepare``
-(the length of each request), ``_score_batch`` (the numbers) and ``signature``.
+``Judge.score`` reads top to bottom: windows of dialogues, languages, requests, batches, the
+family's hook, judgements. A family (encoder, embedding, LoRA, prompted, ...) writes three hooks:
+``_prepare`` (the length of each request), ``_score_batch`` (the numbers) and ``signature``.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -14,40 +15,38 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Literal, get_args
 
-from medal_judges.errors import ConfigError
+from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.base.golden import write_golden
 from medal_judges.models.base.hub import push_folder
-from medal_judges.models.base.judged_languages import (
-    POLICIES,
-    UnknownLanguage,
-    is_detecting,
-    is_outside,
-    refusal,
-    with_language,
-    with_warnings,
-)
 from medal_judges.models.base.saving import load_judge, save_judge
 from medal_judges.models.batching import budget_batches, retry_on_oom, windows
 from medal_judges.models.llm.protocol import AnswerCounts, LanguageModel
-from medal_judges.records.dialogue import Dialogue
+from medal_judges.reading.language_detection import PURPOSE, detected_language
+from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue, base_language
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement, finite_details, unscored
 from medal_judges.records.signature import Signature, content_hash
 
 ScoreLevel = Literal["dialogue", "turn", "last"]
+# For a dialogue in a language that the judge does not support. warn: score it and log a warning;
+# refuse: leave it unscored with the reason; allow: score it without a warning.
+UnknownLanguage = Literal["warn", "refuse", "allow"]
+POLICIES: tuple[UnknownLanguage, ...] = get_args(UnknownLanguage)
 NO_ASSISTANT_TURN = "no assistant turn to judge"
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class ScoreRequest:
-    """One thing to score: a dialogue up to the judged turn, and what the family made of it.
+    """A dialogue up to the judged turn (``turn``; None: the whole dialogue).
 
-    ``tokens`` is the length by which batches are budgeted; ``payload`` belongs to the family;
-    ``row`` is the dialogue's place in its window.
+    ``row`` is the dialogue's place in its window. A family's ``_prepare`` sets ``tokens``, the
+    length by which requests are batched, and ``payload``, the request in the family's own form.
     """
 
     dialogue: Dialogue
@@ -61,11 +60,11 @@ class ScoreRequest:
 class Judge(ABC):
     """Scores dialogues on named dimensions; see ``score``.
 
-    ``token_budget`` bounds one batch (padded tokens), in the hooks' own passes too. ``window``
-    bounds how many dialogues are in memory to be sorted by length; a kill can lose a window, so it
-    takes seconds, not minutes. ``languages`` (ISO 639-1) are the supported ones: those of the
-    training data, or as a YAML file says; None: any, or unknown. ``revision`` is a hash of the
-    folder that the judge was loaded from or saved in (see judge_revision).
+    ``token_budget`` is the maximum number of padded tokens in a batch. ``window`` dialogues at a
+    time are in memory and sorted by length; a kill can lose a window, so it should take seconds.
+    ``languages`` are the supported languages (ISO 639-1): those of the training data, or as a YAML
+    file states; None: any, or unknown. ``revision`` is a hash of the judge's files (see
+    judge_revision).
 
     >>> from medal_judges import Judge, read_dialogues
     >>> judge = Judge.from_pretrained("length")  # a shipped name, a folder, a YAML file, a hub id
@@ -81,45 +80,47 @@ class Judge(ABC):
     dimensions: tuple[Dimension, ...]
     languages: tuple[str, ...] | None = None
     revision: str = "unsaved"
-    # A tokenizer keeps its last truncation and padding, so a network of this process serves one
-    # thread at a time. A judge that asks servers needs no such lock.
+    # A tokenizer keeps the truncation and padding of its last call, so a network in this process
+    # serves one thread at a time. A judge that asks a server needs no lock.
     computing: AbstractContextManager[None] = nullcontext()
     token_budget: int = 8192
     window: int = 256
-    # Whether a resumed run must begin at a window of an uninterrupted one, see resuming.py.
+    # Whether a resumed run must form the same windows as an uninterrupted run, see resuming.py.
     resumes_windows: ClassVar[bool] = False
 
     # -- the hooks of a family -----------------------------------------------------------------
 
     @abstractmethod
     def signature(self) -> Signature:
-        """Everything of the judge that a number depends on; data and dimension are added later."""
+        """Returns everything about the judge that a score depends on, without data and
+        dimension."""
 
     @abstractmethod
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
-        """Fill ``tokens``, ``payload`` and ``truncated_turns`` of each request."""
+        """Sets ``tokens``, ``payload`` and ``truncated_turns`` of each request."""
 
     @abstractmethod
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        """Returns one Judgement per request, in order. A score may not depend on the batch.
+        """Returns one Judgement per request, in order. A score must not depend on the batch.
 
-        ``id``, ``judge``, ``turn`` and ``truncated_turns`` are filled in by ``score``; ``usage``
-        without ``tokens`` means that the request's tokens were read once.
+        ``score`` sets ``id``, ``judge``, ``turn`` and ``truncated_turns``, and the ``tokens`` of
+        ``usage`` to those of the request if they are absent.
         """
 
     def _units(self, requests: Sequence[ScoreRequest]) -> list[list[int]]:
-        """Positions of requests that must share a batch because they share work (the turns of one
-        dialogue, read once); by default each request is alone."""
+        """Returns groups of positions in ``requests``; the requests of a group must be in one batch
+        because they share work. By default each request is a group."""
         return [[i] for i in range(len(requests))]
 
     def language_models(self) -> list[LanguageModel]:
-        """The language models that the judge asks; a hybrid's are its members'."""
+        """Returns the language models that the judge asks; of a hybrid those of its members."""
         return []
 
     def answer_counts(self) -> AnswerCounts:
-        """How many answers of its language models came from the cache, and how many were new."""
+        """Returns how many answers of its language models came from the cache, and how many are
+        new."""
         counts = AnswerCounts()
         for model in {id(each): each for each in self.language_models()}.values():
             mine = model.answer_counts()
@@ -127,11 +128,11 @@ class Judge(ABC):
         return counts
 
     def place(self, device: str, dtype: str) -> None:  # noqa: B027  (most have nothing to move)
-        """Move the judge's own network, as loading with these options would."""
+        """Moves the judge's own network to ``device`` and casts it to ``dtype``."""
 
     def load_options(self) -> dict[str, Any]:
-        """Options that ``from_pretrained`` needs to load the saved judge: places and servers, which
-        no judge folder may name."""
+        """Returns the options that ``from_pretrained`` needs to load the saved judge: servers and
+        paths, which are never saved with it."""
         return {}
 
     def signed(self, **fields: Any) -> Signature:
@@ -142,7 +143,7 @@ class Judge(ABC):
         return Signature(judge=self.name, rubric=rubric, version=__version__, **fields)
 
     def _save(self, folder: Path) -> None:
-        """Write config.json and whatever else ``from_pretrained`` needs into ``folder``."""
+        """Writes config.json and the other files that ``from_pretrained`` needs."""
         raise ConfigError(f"a judge of family {self.family!r} has nothing to save")
 
     # -- scoring ---------------------------------------------------------------------------------
@@ -181,14 +182,14 @@ class Judge(ABC):
             raise ConfigError(f"unknown_language must be warn or refuse, not {unknown_language!r}")
         names = self._check_dimensions(dimensions)
         judge = self
-        if token_budget is not None:  # a copy shares the weights; hooks read the budget there
+        if token_budget is not None:  # in a copy, which shares the weights, for the hooks
             if not isinstance(token_budget, int) or token_budget < 1:
                 raise ConfigError(f"token_budget must be 1 or more, not {token_budget!r}")
             judge = copy(self)
             judge.token_budget = token_budget
-        given = checked_dialogues(dialogues)
-        how = (unknown_language, is_detecting(self.languages, detect_language))
-        judged = judge._stream(given, level, names, how, progress or (lambda done: None))
+        detect = is_detecting(self.languages, detect_language)
+        given, counted = checked_dialogues(dialogues), progress or (lambda done: None)
+        judged = judge._stream(given, level, names, unknown_language, detect, counted)
         return with_warnings(judged, self.languages, outside=unknown_language == "warn")
 
     def _stream(
@@ -196,17 +197,18 @@ class Judge(ABC):
         dialogues: Iterable[Dialogue],
         level: ScoreLevel,
         names: Sequence[str],
-        how: tuple[UnknownLanguage, bool],
+        policy: UnknownLanguage,
+        detect: bool,
         progress: Callable[[int], None],
     ) -> Iterator[Judgement]:
         signature = str(self.signature())
-        policy, detect = how
+        supported = set(map(base_language, self.languages or ())) | {UNKNOWN_LANGUAGE}
         for window in windows(dialogues, self.window):
             found = [with_language(dialogue, detect) for dialogue in window]
             unknown: dict[int, str] = {}  # row -> its language, if the judge does not support it
             if policy != "allow" and self.languages is not None:
                 langs = enumerate(dialogue.lang for dialogue, _ in found)
-                unknown = {row: lang for row, lang in langs if is_outside(lang, self.languages)}
+                unknown = {row: lang for row, lang in langs if base_language(lang) not in supported}
             refused = unknown if policy == "refuse" else {}
             requests = [r for row, (d, _) in enumerate(found) for r in requests_at(d, level, row)]
             judged = [r for r in requests if r.dialogue.assistant_turns and r.row not in refused]
@@ -217,13 +219,11 @@ class Judge(ABC):
                 if (answer := given.get(id(request))) is not None:
                     judgement = _completed(answer, request, signature)
                 else:
-                    languages = self.languages or ()
-                    reason = (
-                        refusal(refused[row], languages) if row in refused else NO_ASSISTANT_TURN
-                    )
-                    judgement = unscored(
-                        request.dialogue.id, signature, names, reason, request.turn
-                    )
+                    reason = NO_ASSISTANT_TURN
+                    if row in refused:
+                        reason = f"{_refusal(refused[row])}{', '.join(self.languages or ())}"
+                    dialogue = request.dialogue
+                    judgement = unscored(dialogue.id, signature, names, reason, request.turn)
                 if row in unknown or detected is not None:
                     judgement = replace(
                         judgement, unknown_language=unknown.get(row), detected_language=detected
@@ -237,7 +237,7 @@ class Judge(ABC):
         dialogues: int,
         progress: Callable[[int], None],
     ) -> list[Judgement]:
-        """The family's judgement of each request of a window of ``dialogues``, in order."""
+        """Returns the family's judgement of each request of a window of ``dialogues``, in order."""
         answers: dict[int, Judgement] = {}
         waiting = Counter(request.row for request in requests)  # dialogue -> requests to score
         progress(dialogues - len(waiting))
@@ -273,7 +273,7 @@ class Judge(ABC):
         return list(wanted)
 
     def dimension(self, name: str) -> Dimension:
-        """Returns the dimension called ``name``. Raises ConfigError for an unknown one."""
+        """Returns the dimension of that name. Raises ConfigError for an unknown name."""
         self._check_dimensions([name])
         return next(d for d in self.dimensions if d.name == name)
 
@@ -286,7 +286,7 @@ class Judge(ABC):
         """Loads a judge from a folder, a hub id or a YAML file of configs/judges/.
 
         ``options`` go to the family (``device``, ``dtype``, or fields of the YAML file).
-        Raises JudgeLoadError, with its own message for not found, offline, gated and not a judge.
+        Raises JudgeLoadError, which says what is wrong: not found, offline, gated, not a judge.
         """
         judge: Judge = load_judge(path_or_repo_id, revision=revision, **options)
         return judge
@@ -298,8 +298,8 @@ class Judge(ABC):
     def push_to_hub(self, repo_id: str, *, private: bool = True, **options: str | None) -> str:
         """Uploads the judge to the Hub with golden scores and returns the commit's address.
 
-        ``options``: ``revision`` (a tag), ``message``. A card is written by ``medal push`` from the
-        folder of ``medal train``, which has the facts of the run.
+        ``options``: ``revision`` (a tag), ``message``. It writes no card: ``medal push`` does, from
+        the folder of ``medal train``.
         """
         with TemporaryDirectory() as place:
             folder = self.save_pretrained(Path(place) / "judge")
@@ -308,8 +308,8 @@ class Judge(ABC):
 
 
 def _completed(answer: Judgement, request: ScoreRequest, signature: str) -> Judgement:
-    """The family's ``answer`` with what the base class knows, and without NaN and infinity, which
-    JSON does not have: such a score becomes None with a failure, everything else is left out."""
+    """Returns the family's ``answer`` with the fields that the base class sets, and without NaN and
+    infinity (not JSON): such a score becomes None with a failure, other values are left out."""
     scores = answer.scores
     lost = [n for n, v in scores.items() if v is not None and not math.isfinite(v)]
     reason = f"the judge's number is not finite: {', '.join(lost)}" if lost else None
@@ -357,9 +357,66 @@ def checked_dialogues(dialogues: Iterable[Dialogue]) -> Iterator[Dialogue]:
 
 
 def requests_at(dialogue: Dialogue, level: ScoreLevel, row: int = 0) -> list[ScoreRequest]:
-    """Returns the requests of one dialogue at ``level``; ``row``: see ScoreRequest."""
+    """Returns the requests for one dialogue at ``level``; ``row``: see ScoreRequest."""
     turns = dialogue.assistant_turns
     if level == "dialogue" or not turns:
         return [ScoreRequest(dialogue, None, row)]
     chosen = turns if level == "turn" else turns[-1:]
     return [ScoreRequest(dialogue.upto(turn), turn, row) for turn in chosen]
+
+
+# -- languages -----------------------------------------------------------------------------------
+
+
+def is_detecting(
+    languages: Sequence[str] | None, wanted: bool | None, *, useful: bool = False
+) -> bool:
+    """Returns ``wanted``; if it is None, whether the extra lang is installed and the judge states
+    its ``languages`` or the language is ``useful``. Raises MissingExtraError if detection is wanted
+    without the extra."""
+    installed = find_spec("lingua") is not None
+    if wanted and not installed:
+        raise MissingExtraError("lingua-language-detector", "lang", PURPOSE)
+    return installed and (languages is not None or useful) if wanted is None else wanted
+
+
+def with_language(dialogue: Dialogue, detect: bool) -> tuple[Dialogue, str | None]:
+    """Returns (the dialogue, None), or if it states no language and ``detect`` finds one, (the
+    dialogue with the detected language, that language)."""
+    if not detect or dialogue.lang != UNKNOWN_LANGUAGE:
+        return dialogue, None
+    language = detected_language(dialogue)
+    return (dialogue, None) if language is None else (replace(dialogue, lang=language), language)
+
+
+def _refusal(lang: str) -> str:
+    return f"in {lang!r}; the judge supports "
+
+
+def is_refusal(judgement: Judgement) -> bool:
+    """Returns whether a judgement is unscored because of the dialogue's language."""
+    lang, failure = judgement.unknown_language, judgement.failure
+    return lang is not None and failure is not None and failure.startswith(_refusal(lang))
+
+
+def with_warnings(
+    judgements: Iterator[Judgement], known: Sequence[str] | None, *, outside: bool
+) -> Iterator[Judgement]:
+    """Yields ``judgements``, then warns of truncated turns and, with ``outside``, of languages that
+    the judge does not support."""
+    cut = turns = 0
+    others: Counter[str] = Counter()
+    for judgement in judgements:
+        cut += judgement.truncated_turns > 0
+        turns += judgement.truncated_turns
+        if outside and judgement.unknown_language is not None:
+            others[judgement.unknown_language] += 1
+        yield judgement
+    if cut:
+        logger.warning("%d judgements: %d whole turns beyond the judge's window", cut, turns)
+    if others:
+        logger.warning(
+            "judgements in languages that the judge does not support: %s; it supports %s",
+            ", ".join(f"{lang} ({count})" for lang, count in others.most_common()),
+            ", ".join(known or ()),
+        )

@@ -1,7 +1,8 @@
-"""What the judges that ``medal train`` writes have in common: description, saving, placement."""
+"""Base classes of the judges that ``medal train`` writes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,9 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import write_config
 from medal_judges.models.device import cast_weights, set_attention, torch_device, torch_dtype
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Judgement
+from medal_judges.records.judgement import Contributions, Judgement, Unit
 from medal_judges.records.signature import Signature
-from medal_judges.storage.process_lock import ProcessLock
+from medal_judges.storage.files import ProcessLock
 
 if TYPE_CHECKING:
     import torch
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def learned_state(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the constructor arguments in ``saved`` (config.json) that every trained judge has.
-    Raises KeyError and ValueError."""
+    """Returns the constructor arguments, in ``saved`` (config.json), of every trained judge. Raises
+    KeyError and ValueError."""
     return {
         "dimensions": [Dimension(**d) for d in saved["dimensions"]],
         "name": saved["name"],
@@ -31,11 +32,33 @@ def learned_state(saved: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-class LearnedJudge(Judge):
-    """A judge with ``config`` (its settings, under the family's name in config.json),
-    ``calibration`` by dimension, and ``facts`` of its run: seed, data."""
+def unit_of(unit: Unit, *, mapped: bool) -> Unit:
+    """Returns ``unit``; with ``mapped`` (a calibration maps the score) its uncalibrated form."""
+    known: dict[Unit, Unit] = {"score": "uncalibrated score", "logit": "uncalibrated logit"}
+    return known.get(unit, unit) if mapped else unit
 
-    config: Any  # each family names its class
+
+def centred(
+    evidence: Sequence[float],
+    weights: Sequence[float],
+    means: Sequence[float],
+    value: float,
+    unit: Unit,
+) -> Contributions:
+    """Returns contributions relative to average turns.
+
+    ``evidence`` [T]: the summand of each turn in ``value``. ``weights`` [T]: its pooling weight.
+    ``means`` [T]: the summand of an average turn of the same speaker with a weight of 1.
+    """
+    turns = tuple(e - w * m for e, w, m in zip(evidence, weights, means, strict=True))
+    return Contributions(turns, value - math.fsum(turns), unit)
+
+
+class LearnedJudge(Judge):
+    """A judge with settings (``config``; in config.json under the family's name), ``calibration``
+    by dimension, and the ``facts`` of its training run: seed, data."""
+
+    config: Any  # each family has its own class
     calibration: dict[str, Calibration]
     facts: dict[str, object]
     dtype: str = "fp32"
@@ -48,17 +71,17 @@ class LearnedJudge(Judge):
         calibration: Mapping[str, Calibration] | None,
         facts: Mapping[str, object] | None,
     ) -> None:
-        """Set the fields of ``learned_state``."""
+        """Sets the fields of ``learned_state``."""
         self.dimensions, self.name = tuple(dimensions), name
         self.computing = ProcessLock()
         self.calibration, self.facts = dict(calibration or {}), dict(facts or {})
 
     def fitted(self, dimension: str) -> Calibration:
-        """Returns the calibration of one dimension; one that changes nothing if none was fitted."""
+        """Returns the calibration of a dimension; if none was fitted, it changes nothing."""
         return self.calibration.get(dimension, Calibration())
 
     def interval_details(self, scores: Mapping[str, float | None]) -> dict[str, dict[str, Any]]:
-        """Returns the interval of human ratings around each score that has a margin."""
+        """Returns details: the interval of human ratings around each score that has a margin."""
         found = {}
         for name, score in scores.items():
             dimension, margin = self.dimension(name), self.fitted(name).margin
@@ -69,7 +92,7 @@ class LearnedJudge(Judge):
         return found
 
     def write_state(self, folder: Path, **settings: object) -> None:
-        """Write config.json; ``settings`` are the family's own."""
+        """Writes config.json; ``settings`` are the family's own fields."""
         state = {
             "name": self.name,
             self.family: self.config.model_dump(),
@@ -90,7 +113,7 @@ class LearnedJudge(Judge):
 
 
 class NetworkJudge(LearnedJudge):
-    """A trained judge whose network, ``net``, has a transformer as ``body`` and heads in fp32."""
+    """A trained judge whose network, ``net``, has a transformer ``body`` and heads in fp32."""
 
     net: Any  # a module with ``body`` and ``heads``
     tokenizer: PreTrainedTokenizerBase
@@ -98,7 +121,7 @@ class NetworkJudge(LearnedJudge):
 
     @property
     def pad(self) -> int:
-        """The padding id; the mask tells padding from tokens."""
+        """The id of padding tokens (0 if the tokenizer has none: they are masked)."""
         return int(self.tokenizer.pad_token_id or 0)
 
     def place(self, device: str | torch.device | None, dtype: str) -> None:

@@ -1,8 +1,8 @@
-"""Saved judges: writing a folder whole or not at all; loading from a folder, the Hub or YAML.
+"""Saves judges as folders, and loads them from a folder, the Hub or a YAML file.
 
-A judge folder can come from anybody. It holds data only: weights are safetensors, nothing is
-unpickled, and ``require_data_only`` refuses settings that name code. ``trust_remote_code=False`` is
-passed to transformers at every call as well.
+A judge folder can come from anybody, so it must hold data only: weights are safetensors, nothing is
+unpickled, ``require_data_only`` refuses settings that name code, and transformers is always called
+with ``trust_remote_code=False``.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medal_judges.config import read_yaml
+from medal_judges.config import boxed_folder, judge_file, read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
 from medal_judges.models.base.hub import PARTS, pull
-from medal_judges.models.base.judged_languages import stated
 from medal_judges.models.llm.settings import VLLMLLM, TransformersLLM, llm_config
 from medal_judges.models.model_files import MODEL_FILES, files_hash
-from medal_judges.shipped import boxed_folder, judge_file
 from medal_judges.storage.files import atomic_path
 
 if TYPE_CHECKING:
@@ -40,18 +39,17 @@ FAMILIES = {
     "hybrid": "medal_judges.models.hybrid.judge:HybridJudge",
     "lora": "medal_judges.models.lora.judge:LoraJudge",
     "prompted": "medal_judges.models.prompted.judge:PromptedJudge",
-    "unieval": "medal_judges.models.trained_metrics.unieval:UniEvalJudge",
-    "endex": "medal_judges.models.trained_metrics.endex:EnDexJudge",
+    "unieval": "medal_judges.models.trained_metrics.turn_metric:UniEvalJudge",
+    "endex": "medal_judges.models.trained_metrics.turn_metric:EnDexJudge",
 }
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
 GOLDEN_NAME = "golden.json"
-# Files at the top of a judge's folder, beside PARTS, on which its numbers depend.
+# Files in a judge's folder, beside the subfolders PARTS, on which its scores depend.
 _TOP = (CONFIG_NAME, "*.safetensors", "prompt.yaml", "rubric.yaml")
-# Fields of config.json on which no number depends.
+# Fields of config.json on which no score depends.
 _NO_NUMBERS = ("name", "facts", "languages", "medal_judges_version")
-# Raise it when an older package would load a saved judge wrongly.
-FORMAT = 1
+FORMAT = 1  # raise it if an older package would load a saved judge wrongly
 _SHOWN = 6  # names in a message; a body has hundreds
 # Settings that name code: classes of a file in the folder, and kernels of the Hub.
 _CODE_KEYS = ("auto_map", "custom_pipelines", "trust_remote_code")
@@ -65,11 +63,8 @@ _LARGEST_SETTINGS = 2_000_000  # bytes; larger JSON files are vocabularies
 
 
 def save_judge(judge: Any, path: Path) -> Path:
-    """See Judge.save_pretrained. The folder takes its place in one move, whole.
-
-    Other files of an earlier folder of that name (checkpoints, logs) stay; nothing of an earlier
-    judge does.
-    """
+    """Saves ``judge`` in the folder ``path`` (see Judge.save_pretrained), whole or not at all.
+    Removes files of an earlier judge there; other files (checkpoints, logs) stay."""
 
     def replaced(folder: str, names: list[str]) -> list[str]:
         if Path(folder) != path:
@@ -88,7 +83,7 @@ def save_judge(judge: Any, path: Path) -> Path:
 
 
 def _link(source: str, target: str) -> None:
-    """A second name for a file, so that neither folder is ever without it."""
+    """Hard-links a file, so that it is in both folders at any time."""
     try:
         os.link(source, target)
     except OSError:  # a file system without hard links
@@ -96,7 +91,7 @@ def _link(source: str, target: str) -> None:
 
 
 def write_config(folder: Path, judge: Any, settings: Mapping[str, object]) -> None:
-    """Write config.json: family, package version, dimensions and the family's settings."""
+    """Writes config.json: family, package version, dimensions and the family's settings."""
     from medal_judges import __version__
 
     head: dict[str, object] = {
@@ -111,8 +106,8 @@ def write_config(folder: Path, judge: Any, settings: Mapping[str, object]) -> No
 
 
 def judge_revision(folder: Path) -> str:
-    """Returns 12 hex digits for the weights, tokenizer and settings of the judge in ``folder`` that
-    its numbers depend on. A hybrid's members have their own."""
+    """Returns a hash of the files in ``folder`` on which the judge's scores depend: weights,
+    tokenizer and settings, without the members of a hybrid."""
     own = [f"{part}/**/{kind}" for part in PARTS if part != "members" for kind in MODEL_FILES]
     return files_hash(folder, [*_TOP, *own], leave_out=_NO_NUMBERS)
 
@@ -121,11 +116,12 @@ def judge_revision(folder: Path) -> str:
 
 
 def load_judge(source: str | Path, *, revision: str | None = None, **options: Any) -> Any:
-    """See Judge.from_pretrained."""
+    """Loads a judge; see Judge.from_pretrained."""
     described = judge_file(source)
     if described is None:
         return _load_folder(judge_folder(source, revision), options)
-    _require_no_revision(source, revision)
+    if revision is not None:
+        raise _local_judge(source, revision)
     try:
         settings = read_yaml(described)
         settings |= placed(settings, options, described)
@@ -135,27 +131,25 @@ def load_judge(source: str | Path, *, revision: str | None = None, **options: An
 
 
 def judge_folder(source: str | Path, revision: str | None = None) -> Path:
-    """Returns the folder of a saved judge: in the package, here, or in the Hub's cache.
-
-    Raises HubError for an unknown name, JudgeLoadError for the ``revision`` of a local judge.
-    """
+    """Returns the folder of a saved judge: in the package, on this machine, or in the Hub's cache.
+    Raises HubError for an unknown name, JudgeLoadError for the ``revision`` of a local judge."""
     folder = boxed_folder(source) or Path(source)
     if not folder.is_dir():
         return pull(str(source), revision)
-    _require_no_revision(source, revision)
+    if revision is not None:
+        raise _local_judge(source, revision)
     return folder
 
 
-def _require_no_revision(source: str | Path, revision: str | None) -> None:
-    if revision is not None:
-        raise JudgeLoadError(
-            f"{source} is on this machine; revision {revision!r} is of a judge on the Hub",
-            hint="leave the revision out, or give the hub id OWNER/NAME",
-        )
+def _local_judge(source: str | Path, revision: str) -> JudgeLoadError:
+    return JudgeLoadError(
+        f"{source} is on this machine; revision {revision!r} is of a judge on the Hub",
+        hint="leave the revision out, or give the hub id OWNER/NAME",
+    )
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Returns config.json of a judge folder. Raises JudgeLoadError if it is not a judge's."""
+    """Returns the config.json of a judge folder. Raises JudgeLoadError if it is not of a judge."""
     path = folder / CONFIG_NAME
     if not path.is_file():
         raise JudgeLoadError(f"{folder}: not a judge, it has no {CONFIG_NAME}")
@@ -180,7 +174,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def _family(name: object, where: str) -> Any:
-    """The class of a family. Raises JudgeLoadError for an unknown one."""
+    """Returns the class of a family. Raises JudgeLoadError for an unknown family."""
     if not isinstance(name, str) or name not in FAMILIES:
         raise JudgeLoadError(
             f"{where}: unknown family {name!r}", hint=f"known here: {', '.join(sorted(FAMILIES))}"
@@ -203,7 +197,7 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
         )
     try:
         judge = family.load(folder, **options)
-        judge.languages = stated(config.get("languages"), str(folder)) or judge.languages
+        judge.languages = _stated_languages(config.get("languages"), str(folder)) or judge.languages
         judge.revision = judge_revision(folder)
     except MedalError:
         raise
@@ -218,10 +212,8 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
 
 
 def judge_of_settings(settings: Mapping[str, object], name: str) -> Any:
-    """Returns the judge that a YAML file's ``settings`` describe; ``name`` opens error messages.
-
-    Raises JudgeLoadError for a family that is trained, and for missing or wrong settings.
-    """
+    """Returns the judge that the ``settings`` of a YAML file describe. Raises JudgeLoadError, which
+    begins with ``name``, for a trained family, and for missing or wrong settings."""
     rest = dict(settings)
     family = _family(rest.pop("family", None), name)
     languages = rest.pop("languages", None)
@@ -232,12 +224,25 @@ def judge_of_settings(settings: Mapping[str, object], name: str) -> Any:
         )
     try:
         judge = family.from_settings(rest)
-        judge.languages = stated(languages, name) or judge.languages
+        judge.languages = _stated_languages(languages, name) or judge.languages
     except KeyError as error:
         raise JudgeLoadError(f"{name}: the setting {error} is missing") from error
     except ValueError as error:
         raise JudgeLoadError(f"{name}: {error}") from error
     return judge
+
+
+def _stated_languages(languages: object, where: str) -> tuple[str, ...] | None:
+    """Returns the ``languages`` of a config as ISO 639-1 codes. Raises ConfigError."""
+    if languages is None:
+        return None
+    codes = list(languages) if isinstance(languages, list | tuple) else []
+    if not codes or not all(isinstance(x, str) and re.fullmatch("[a-z]{2,3}", x) for x in codes):
+        raise ConfigError(
+            f"{where}: languages must be a list of ISO 639-1 codes, not {languages!r:.60}",
+            hint='languages: [en, "no"], or leave it out if any language will do',
+        )
+    return tuple(codes)
 
 
 def require_data_only(folder: Path) -> None:
@@ -284,7 +289,7 @@ def _code_in(content: object, path: Path, folder: Path) -> Iterator[str]:
 
 
 def write_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Write ``tensors`` as a safetensors file."""
+    """Writes ``tensors`` as a safetensors file."""
     from safetensors.torch import save_file
 
     state = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
@@ -292,7 +297,7 @@ def write_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Returns the tensors of a safetensors file. Raises JudgeLoadError; never opens a pickle."""
+    """Returns the tensors of a safetensors file. Raises JudgeLoadError."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -309,11 +314,11 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def load_weights(module: nn.Module, path: Path, *, besides: str = "") -> None:
-    """Load the weights in ``path`` into ``module``, all of them and no others; ``besides`` is the
-    prefix of weights that ``module`` has already and the file does not hold.
+    """Loads the weights in ``path`` into ``module``. Weights whose names begin with ``besides`` (if
+    it is not empty) are in ``module`` already and not in the file.
 
     Raises JudgeLoadError that names missing, unexpected and misshapen keys: a head with random
-    weights would answer, and wrongly.
+    weights would return wrong scores.
     """
     state, own = read_weights(path), module.state_dict()
     there = {k: v for k, v in own.items() if besides and k.startswith(besides)}
@@ -322,8 +327,8 @@ def load_weights(module: nn.Module, path: Path, *, besides: str = "") -> None:
 
 
 def require_same_keys(own: Mapping[str, Tensor], state: Mapping[str, Tensor], path: Path) -> None:
-    """Raises JudgeLoadError that names the keys of ``state``, read from ``path``, that are missing,
-    unexpected or of another shape compared with ``own``."""
+    """Raises JudgeLoadError that names the keys of ``state``, read from ``path``, that are missing
+    compared with ``own``, unexpected, or of another shape."""
     shapes = {k: (list(v.shape), list(state[k].shape)) for k, v in own.items() if k in state}
     require_no_differences(
         path,
@@ -354,7 +359,7 @@ def require_no_differences(path: Path, differences: Mapping[str, Iterable[object
 
 OPTIONS = ("device", "dtype")
 _LLM_FAMILIES = ("prompted", "followup", "geval", "gptscore")
-_OWN_FIELDS = ("unieval", "endex")  # they have settings of these names
+_OWN_FIELDS = ("unieval", "endex")  # families with settings of these names
 _DEFAULT_LLM = "embedded:smollm2"
 
 
@@ -365,11 +370,11 @@ def placed(
     *,
     strict: bool = True,
 ) -> dict[str, object]:
-    """Returns ``options`` with ``device`` and ``dtype`` moved to where the judge of the YAML
-    ``settings`` reads them.
+    """Returns ``options`` with ``device`` and ``dtype`` moved to the place where the judge of the
+    YAML ``settings`` expects them: its language model or the members of a hybrid.
 
-    Raises ConfigError for a judge that has no model here. With ``strict`` False (a member of a
-    hybrid, whose other members may have one) the option is left out.
+    If the judge has no model on this machine, raises ConfigError, or without ``strict`` (for a
+    member of a hybrid) leaves the options out.
     """
     given = {key: options[key] for key in OPTIONS if options.get(key) is not None}
     rest = {key: value for key, value in options.items() if key not in OPTIONS}
@@ -401,9 +406,9 @@ def placed(
 
 
 def _placed_member(member: object, given: Mapping[str, object]) -> object:
-    """A member's settings with ``given`` in its options, if it has a model here."""
+    """Returns a member's settings with ``given`` in its options, if it has a model here."""
     if not isinstance(member, dict) or not isinstance(path := member.get("path"), str):
-        return member  # HybridSettings reports what is wrong with it
+        return member  # HybridSettings reports the error
     options = {**dict(member.get("options") or {}), **given}
     if (file := judge_file(path)) is not None:
         options = placed(read_yaml(file), options, path, strict=False)

@@ -1,24 +1,27 @@
 """The embedding judge: a frozen sentence encoder, and a small fitted net for each dimension.
 
-ORALIS's classifier (sections 4.4 and 4.5) and the ridge baseline that trained judges must beat.
-"""
+It is ORALIS's classifier (sections 4.4 and 4.5), and the ridge baseline that trained judges must
+beat."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
+from pydantic import Field
 from scipy.special import expit, softmax
 
+from medal_judges.config import Config
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import Calibration, normal_bins
 from medal_judges.models.base.judge import ScoreRequest
-from medal_judges.models.base.learned import LearnedJudge, learned_state
+from medal_judges.models.base.learned import LearnedJudge, centred, learned_state, unit_of
 from medal_judges.models.base.saving import (
     WEIGHTS_NAME,
     read_config,
@@ -30,14 +33,190 @@ from medal_judges.models.base.turn_features import (
     ALL_FEATURES,
     ROLE_INDEX,
     SIMILARITY_NAMES,
+    USUAL_FEATURES,
+    TurnFeatures,
     turn_features,
     turn_similarities,
 )
-from medal_judges.models.embedding.config import EmbeddingConfig, EmbeddingHead
-from medal_judges.models.embedding.sentence_encoder import Floats, SentenceEncoder
+from medal_judges.models.batching import SpecialTokens
+from medal_judges.models.model_files import resolve
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Contributions, Judgement, centred, unit_of
+from medal_judges.records.judgement import Contributions, Judgement
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+EmbeddingHead = Literal["ridge", "mlp_classifier", "mlp_regressor"]
+
+
+class RidgeGrid(Config):
+    """What is tried for each ridge dimension: the penalty, and how large an embedding column (of
+    unit deviation) stands beside a feature column; 0 leaves embeddings out."""
+
+    alphas: tuple[float, ...] = Field(default=(1.0, 10.0, 100.0, 1e3, 1e4, 1e5), min_length=1)
+    shares: tuple[float, ...] = Field(default=(0.0, 0.1, 0.3, 1.0), min_length=1)
+
+
+class MlpGrid(Config):
+    """What is tried for each MLP dimension (scikit-learn's names: ``alpha`` is the L2 penalty,
+    ``epochs`` is max_iter). The first of each stands in the search of the class range."""
+
+    hidden: tuple[tuple[int, ...], ...] = Field(default=((64,), (16,), (64, 32)), min_length=1)
+    alpha: tuple[float, ...] = Field(default=(1.0, 0.01, 10.0), min_length=1)
+    epochs: tuple[int, ...] = Field(default=(100, 30), min_length=1)
+    learning_rate: tuple[float, ...] = Field(default=(1e-3,), min_length=1)
+
+
+class EmbeddingConfig(Config):
+    """What an embedding judge is made of; stored whole in its config.json.
+
+    ``base`` is any sentence-transformers model by hub id or folder, or ``embedded:minilm``.
+    ``reading: turns`` sees the mean of the assistant's turn vectors beside the mean of the user's;
+    ``reading: dialogue`` sees one vector of the whole text, as ORALIS does (section 4.4).
+    ``features`` (base/turn_features.py) are averaged by side and stand
+    beside the vectors.
+
+    ``head`` (``heads`` for single dimensions): ``ridge``; or an MLP over whole-number classes 0 to
+    k, to which Equation 1 maps the scale. ``class_ranges`` are the k that are tried, on all
+    dimensions together; a binary dimension has 0 and 1. ``decode``: a classifier answers with its
+    expected class, or its likeliest as the paper does. Without validation rows, settings are
+    chosen by cross-validation in ``folds`` parts.
+    """
+
+    family: Literal["embedding"] = "embedding"
+    base: str = "embedded:minilm"
+    base_revision: str | None = None
+    reading: Literal["turns", "dialogue"] = "turns"
+    features: TurnFeatures = USUAL_FEATURES
+    head: EmbeddingHead = "ridge"
+    heads: dict[str, EmbeddingHead] = Field(default_factory=dict)
+    class_ranges: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        default=(8, 2, 4, 6, 10), min_length=1
+    )
+    decode: Literal["expected", "argmax"] = "expected"
+    ridge: RidgeGrid = Field(default_factory=RidgeGrid)
+    mlp: MlpGrid = Field(default_factory=MlpGrid)
+    folds: int = Field(default=5, ge=2)
+
+    def head_of(self, dimension: str) -> EmbeddingHead:
+        """The head of one dimension."""
+        return self.heads.get(dimension, self.head)
+
+
+Floats = npt.NDArray[np.float64]
+
+
+class SentenceEncoder:
+    """Vectors of texts. A text longer than the model's window is read in pieces of that length, and
+    its vector is their mean weighted by tokens (the paper's SBERT reads the first 256 tokens)."""
+
+    def __init__(self, model: SentenceTransformer) -> None:
+        self.model = model.eval()
+        self.marks = SpecialTokens(model.tokenizer)
+        # sentence-transformers 5 has the longer name
+        width: Callable[[], int] | None = getattr(model, "get_embedding_dimension", None)
+        self.width = int((width or model.get_sentence_embedding_dimension)() or 0)
+
+    @classmethod
+    def create(cls, base: str, revision: str | None, device: str | None = None) -> SentenceEncoder:
+        """Loads the model of a hub id, a folder or ``embedded:minilm``. Raises JudgeLoadError."""
+        return cls(_load(resolve(base), base, revision=revision, device=device))
+
+    @classmethod
+    def load(cls, folder: Path, device: str | None = None) -> SentenceEncoder:
+        """Loads the model saved in ``folder``; needs no network. Raises JudgeLoadError."""
+        if not (folder / "modules.json").is_file():
+            raise JudgeLoadError(
+                f"{folder.parent}: the judge has no {folder.name}/modules.json",
+                hint="copy or download the whole folder again",
+            )
+        model = _load(str(folder), folder.name, device=device, local_files_only=True)
+        # The library draws missing weights at random and ignores others: all must fit.
+        saved = {k for path in folder.glob("*.safetensors") for k in read_weights(path)}
+        network: Any = model[0]
+        state = network.auto_model.state_dict()
+        stored = {state[name].data_ptr() for name in saved & state.keys()}
+        missing = [n for n in state.keys() - saved if state[n].data_ptr() not in stored]
+        require_no_differences(folder, {"missing": missing, "unexpected": saved - state.keys()})
+        return cls(model)
+
+    def save(self, folder: Path) -> None:
+        """Write the model into ``folder``, safetensors only."""
+        self.model.save_pretrained(str(folder), create_model_card=False, safe_serialization=True)
+
+    def lengths(self, texts: Sequence[str]) -> list[int]:
+        """Returns the number of tokens of each text."""
+        if not texts:
+            return []
+        plain = [self.marks.broken_up(text) for text in texts]
+        return [len(ids) for ids in self._tokenize(plain)["input_ids"]]
+
+    def embed(self, texts: Sequence[str], budget: int) -> Floats:
+        """Returns vectors [len(texts), width] (float64); ``budget`` bounds the padded tokens of a
+        batch."""
+        vectors = np.zeros((len(texts), self.width))
+        if not texts:
+            return vectors
+        window = max(1, int(self.model.max_seq_length or 512) - 2)  # without special tokens
+        pieces: list[tuple[int, str, int]] = []  # row, piece of its text, share in tokens
+        for row, text in enumerate(map(self.marks.broken_up, texts)):
+            spans: Any = ()
+            if len(text) > window:  # a token has at least one character
+                spans = self._tokenize([text], offsets=True)["offset_mapping"][0]
+            if len(spans) <= window:
+                pieces.append((row, text, 1))
+                continue
+            for start in range(0, len(spans), window):
+                part = spans[start : start + window]
+                pieces.append((row, text[part[0][0] : part[-1][1]], len(part)))
+        encoded = self.model.encode(
+            [piece for _, piece, _ in pieces],
+            batch_size=max(1, budget // window),
+            show_progress_bar=False,
+            convert_to_numpy=True,
+        )
+        weights = np.zeros(len(texts))
+        for (row, _, tokens), vector in zip(pieces, encoded, strict=True):
+            vectors[row] += vector.astype(np.float64) * tokens
+            weights[row] += tokens
+        return vectors / weights[:, None]
+
+    def _tokenize(self, texts: list[str], offsets: bool = False) -> Any:
+        return self.model.tokenizer(
+            texts,
+            add_special_tokens=False,
+            return_offsets_mapping=offsets,
+            truncation=False,
+            verbose=False,
+        )
+
+
+def _load(
+    source: str,
+    name: str,
+    *,
+    device: str | None,
+    revision: str | None = None,
+    local_files_only: bool = False,
+) -> SentenceTransformer:
+    from sentence_transformers import SentenceTransformer
+
+    try:
+        return SentenceTransformer(
+            source,
+            device=device,
+            revision=revision,
+            local_files_only=local_files_only,
+            trust_remote_code=False,
+            model_kwargs={"use_safetensors": True},
+        )
+    except (OSError, ValueError) as error:
+        raise JudgeLoadError(
+            f"cannot load the sentence encoder {name}: {str(error).splitlines()[0]}",
+            hint="give a sentence-transformers model by hub id (with a network, or cached), a "
+            "folder, or embedded:minilm",
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

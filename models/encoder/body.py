@@ -19,7 +19,7 @@ from transformers import AttentionInterface, AutoConfig, AutoModel, AutoTokenize
 from transformers.utils import logging
 
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.embedded import resolve
+from medal_judges.models.model_files import resolve
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase

@@ -20,9 +20,8 @@ from medal_judges.models.base.turn_features import (
     turn_features,
     turn_similarities,
 )
-from medal_judges.models.batching import pad_rows
+from medal_judges.models.batching import SpecialTokens, pad_rows
 from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.special_tokens import SpecialTokens
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -23,11 +22,10 @@ from medal_judges.models.base.saving import (
     write_config,
     write_weights,
 )
-from medal_judges.models.hybrid.config import HybridSettings
-from medal_judges.models.hybrid.members import Member, load_member, open_member
+from medal_judges.models.hybrid.members import HybridSettings, Member, load_member, open_member
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.records.dimension import Dimension, load_rubric
-from medal_judges.records.judgement import Judgement, rescaled_details
+from medal_judges.records.judgement import Contributions, Judgement
 from medal_judges.records.signature import Signature, content_hash
 
 Members = Mapping[str, Member]
@@ -37,11 +35,11 @@ BLEND_PARTS = ("center", "spread", "weights", "intercept", "residual")
 
 @dataclass(frozen=True, slots=True)
 class Blend:
-    """One dimension of a stack: value = intercept + weights . (unit scores - center) / spread, on
-    the scale [0, 1].
+    """The fit of one dimension of a stack: value = intercept + weights . (unit scores - center) /
+    spread, on the scale [0, 1].
 
-    ``members`` names the judges in the order of the arrays, each of shape [members]. ``residual``
-    is the standard deviation of the error on the fitting rows, on [0, 1]; 0 if nothing was fitted.
+    ``members`` are in the order of the arrays, each of shape [members]. ``residual`` is the
+    standard deviation of the error on the fitting rows; 0 if nothing was fitted.
     """
 
     members: tuple[str, ...]
@@ -59,28 +57,8 @@ class Blend:
         return clipped
 
 
-class Combination(ABC):
-    """A fitted way to combine members."""
-
-    @abstractmethod
-    def asked(self, dimension: str) -> tuple[str, ...]:
-        """Returns the members that ``dimension`` needs."""
-
-    @abstractmethod
-    def record(self) -> dict[str, object]:
-        """Returns its part of config.json; the numbers of a stack are in the weights."""
-
-    @abstractmethod
-    def answer(self, dimension: Dimension, members: Members, answers: Answers) -> Judgement:
-        """Returns the judgement of one request on ``dimension``, from the members' ``answers``."""
-
-    def tensors(self) -> dict[str, np.ndarray]:
-        """Returns weights by name; only a stack has some."""
-        return {}
-
-
 @dataclass(frozen=True, slots=True)
-class MemberSelection(Combination):
+class MemberSelection:
     """``choices``: dimension -> the member that answers it."""
 
     choices: Mapping[str, str]
@@ -91,8 +69,11 @@ class MemberSelection(Combination):
     def record(self) -> dict[str, object]:
         return {"choices": dict(self.choices)}
 
+    def tensors(self) -> dict[str, np.ndarray]:
+        return {}
+
     def answer(self, dimension: Dimension, members: Members, answers: Answers) -> Judgement:
-        """The chosen member's answer, from its scale to the hybrid's."""
+        """Returns the chosen member's answer on the hybrid's scale."""
         name, member = dimension.name, members[self.choices[dimension.name]]
         judgement, own = answers[member.name], member.own_name(name)
         unit, scale = member.unit(judgement, name), member.judge.dimension(own)
@@ -103,19 +84,19 @@ class MemberSelection(Combination):
             reason = f"{member.name}: {judgement.failure or 'no score'}"
             return Judgement(scores={name: None}, details={name: details}, failure=reason)
         chances, account = judgement.distributions.get(own, ()), judgement.contributions.get(own)
-        # Another number of levels would need probabilities that the member did not give.
+        # For another number of levels the member gave no probabilities.
         fits = chances and len(chances) == len(dimension.levels)
         return Judgement(
             scores={name: score},
             details={name: details},
             distributions={name: chances} if fits else {},
-            contributions={name: account.rescaled(scale, dimension)} if account else {},
+            contributions={name: rescaled(account, scale, dimension)} if account else {},
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Stack(Combination):
-    """``blends``: dimension -> the line through its members' scores."""
+class Stack:
+    """``blends``: dimension -> the fit of its members' scores."""
 
     blends: Mapping[str, Blend]
 
@@ -127,14 +108,15 @@ class Stack(Combination):
         return {"blends": {name: list(blend.members) for name, blend in self.blends.items()}}
 
     def tensors(self) -> dict[str, np.ndarray]:
-        arrays = {
-            f"{name}.{part}": np.atleast_1d(getattr(blend, part))
+        return {
+            f"{name}.{part}": np.atleast_1d(np.asarray(getattr(blend, part), dtype=np.float64))
             for name, blend in self.blends.items()
             for part in BLEND_PARTS
         }
-        return {k: np.ascontiguousarray(v, dtype=np.float64) for k, v in arrays.items()}
 
     def answer(self, dimension: Dimension, members: Members, answers: Answers) -> Judgement:
+        """Returns the members' weighted score; its distribution is a normal with the residual, in
+        which a level has the probability of all values nearest to it."""
         name, blend = dimension.name, self.blends[dimension.name]
         units = {m: members[m].unit(answers[m], name) for m in self.asked(name)}
         scores = {m: None if u is None else dimension.from_unit(u) for m, u in units.items()}
@@ -151,12 +133,44 @@ class Stack(Combination):
         )
 
 
+# How members are combined. ``asked``: the members that a dimension needs. ``record``: its part of
+# config.json; ``tensors``: its weights. ``answer``: the judgement of one request on a dimension.
+Combination = MemberSelection | Stack
+
+
+def rescaled(account: Contributions, scale: Dimension, other: Dimension) -> Contributions:
+    """Returns contributions on ``scale`` as contributions on ``other``; logits do not change."""
+    if account.unit not in ("score", "uncalibrated score"):
+        return account
+    ratio = (other.high - other.low) / (scale.high - scale.low)
+    baseline = other.low + (account.baseline - scale.low) * ratio
+    return Contributions(tuple(t * ratio for t in account.turns), baseline, account.unit)
+
+
+def rescaled_details(
+    details: Mapping[str, Any], scale: Dimension, other: Dimension
+) -> dict[str, Any]:
+    """Returns details on ``scale`` as details on ``other``."""
+    ratio = (other.high - other.low) / (scale.high - scale.low)
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, list):
+            return [moved(each) for each in value]
+        return None if value is None else other.low + (value - scale.low) * ratio
+
+    found = dict(details)  # members are replaced by the caller
+    for name, value in details.items():
+        if name in ("value", "expected", "interval", "repeats"):
+            found[name] = moved(value)
+        elif name in ("spread", "repeats_std"):
+            found[name] = value * ratio
+    return found
+
+
 def level_chances(dimension: Dimension, unit: float, residual: float) -> list[float]:
     """Returns the probability per level of a score ``unit`` on [0, 1] with a normal error of
-    ``residual``: a level has the probability of all values nearest to it.
-
-    A binary dimension has the score itself. Empty for a continuous one, and for an unknown error.
-    """
+    ``residual``. A binary dimension's probability is the score itself. Empty for a continuous
+    dimension, and for an unknown error."""
     levels = dimension.levels
     if dimension.kind == "binary":
         return [1 - unit, unit]
@@ -168,11 +182,10 @@ def level_chances(dimension: Dimension, unit: float, residual: float) -> list[fl
 
 
 class HybridJudge(Judge):
-    """Combines members' answers in a fitted way; see HybridConfig for the kinds.
+    """Combines the answers of several judges; see HybridConfig for the kinds.
 
     Each dimension is on the hybrid's own scale. ``usage`` is the sum over the members that were
-    asked. A stack leaves a dialogue unscored if a member that counts did; its distributions are
-    normal with the spread of its error on the fitting rows.
+    asked. A stack leaves a dialogue unscored if one of the members that it asked does.
     """
 
     family = "hybrid"
@@ -190,9 +203,9 @@ class HybridJudge(Judge):
         self.dimensions, self.name = tuple(dimensions), name
         self.facts = dict(facts or {})
         known = [set(m.judge.languages) for m in self.members.values() if m.judge.languages]
-        # It supports the languages that all of its members support.
+        # The languages that all members support.
         self.languages = tuple(sorted(set.intersection(*known))) or None if known else None
-        # A kill may lose only as much as for the slowest member.
+        # A kill loses at most the window of the slowest member.
         self.window = min(m.judge.window for m in self.members.values())
         for dimension in self.dimensions:
             for name in combination.asked(dimension.name):
@@ -234,7 +247,7 @@ class HybridJudge(Judge):
         return [m for member in self.members.values() for m in member.judge.language_models()]
 
     def signature(self) -> Signature:
-        """``base`` has each member with its revision; their whole signatures are in the hash."""
+        """``base`` names each member with its revision; the hash covers their whole signatures."""
         own = {name: m.judge.signature() for name, m in self.members.items()}
         numbers = {k: v.tolist() for k, v in self.combination.tensors().items()}
         made = [self.combination.record(), numbers, {k: str(v) for k, v in own.items()}]
@@ -269,9 +282,9 @@ class HybridJudge(Judge):
     def load(cls, folder: Path, **options: Any) -> HybridJudge:
         """Loads the judge saved in ``folder``.
 
-        ``device`` and ``dtype`` go to the members that are folders; the options of one member go
-        under its name (``contrast={"llm": {"device": "cuda"}}``). Raises JudgeLoadError if the
-        files do not fit together.
+        ``options``: ``device`` and ``dtype`` for all members with a model on this machine, and the
+        options of one member under its name (``contrast={"llm": {"device": "cuda"}}``). Raises
+        JudgeLoadError.
         """
         saved = read_config(folder)
         names = list(saved["members"])
@@ -290,25 +303,38 @@ class HybridJudge(Judge):
         )
 
     def load_options(self) -> dict[str, Any]:
-        """Options that ``load`` needs, by member: servers and places that no folder may name."""
         each = {name: member.load_options() for name, member in self.members.items()}
         return {name: options for name, options in each.items() if options}
 
     # -- the hooks of Judge ---------------------------------------------------------------------
 
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
-        """Nothing: the members budget their own batches, so a window is one batch here."""
+        """Does nothing: each member forms its own batches."""
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         combination, scored = self.combination, []
         rows: list[dict[str, Judgement]] = [{} for _ in requests]
+        # The dialogue of a request ends at the judged turn, so that turn is its last one.
+        levels: dict[ScoreLevel, list[int]] = {"dialogue": [], "last": []}
+        for i, request in enumerate(requests):
+            levels["dialogue" if request.turn is None else "last"].append(i)
         for name, member in self.members.items():
             if wanted := [d for d in dimensions if name in combination.asked(d)]:
-                judgements = self._ask(member, requests, wanted)
-                for row, judgement in zip(rows, judgements, strict=True):
-                    row[name] = judgement
+                for level, mine in levels.items():
+                    judged = member.judge.score(
+                        [requests[i].dialogue for i in mine],
+                        level=level,
+                        dimensions=member.own(wanted),
+                        # Only an explicit budget is passed on: each member has its own.
+                        token_budget=vars(self).get("token_budget"),
+                        unknown_language="allow",  # the hybrid warns
+                    )
+                    for i, judgement in zip(mine, judged, strict=True):
+                        rows[i][name] = judgement
+                        cut = max(requests[i].truncated_turns, judgement.truncated_turns)
+                        requests[i].truncated_turns = cut
         for answers in rows:
             own = [combination.answer(self.dimension(d), self.members, answers) for d in dimensions]
             asked = list(answers.values())
@@ -331,29 +357,6 @@ class HybridJudge(Judge):
                 )
             )
         return scored
-
-    def _ask(
-        self, member: Member, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Judgement]:
-        """The member's judgement of each request, in order."""
-        judgements: dict[int, Judgement] = {}
-        # A dialogue ends at the judged turn, so that a turn is the last one of its dialogue.
-        levels: dict[ScoreLevel, list[int]] = {"dialogue": [], "last": []}
-        for i, request in enumerate(requests):
-            levels["dialogue" if request.turn is None else "last"].append(i)
-        for level, rows in levels.items():
-            scored = member.judge.score(
-                [requests[i].dialogue for i in rows],
-                level=level,
-                dimensions=member.own(dimensions),
-                # Only an explicit budget is passed on: each member has its own.
-                token_budget=vars(self).get("token_budget"),
-                unknown_language="allow",  # the hybrid warns
-            )
-            judgements.update(zip(rows, scored, strict=True))
-        for i, request in enumerate(requests):
-            request.truncated_turns = max(request.truncated_turns, judgements[i].truncated_turns)
-        return [judgements[i] for i in range(len(requests))]
 
 
 def _combination(folder: Path, kind: str, record: Mapping[str, Any]) -> Combination:

@@ -1,8 +1,8 @@
 """The members of a hybrid: any saved judges, and how they are saved with it and loaded again.
 
 A judge folder can come from anybody. It names no server, key, cache, price list or machine, and no
-file outside itself: such settings are left out when a hybrid is saved, and refused by name when one
-is loaded. Whoever loads the hybrid gives them under the member's name.
+file outside itself: such settings are left out when a hybrid is saved, and refused when a folder
+with them is loaded. The user who loads the hybrid gives them under the member's name.
 """
 
 from __future__ import annotations
@@ -12,17 +12,89 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from medal_judges.config import read_yaml
+from pydantic import Field, model_validator
+
+from medal_judges.config import Config, judge_file, read_yaml
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import OPTIONS, judge_of_settings, placed
-from medal_judges.models.hybrid.config import MemberConfig
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.models.llm.settings import llm_config
 from medal_judges.records.judgement import Judgement
-from medal_judges.shipped import judge_file
+
+HybridKind = Literal["select", "stack"]
+
+
+class MemberConfig(Config):
+    """One judge of a hybrid: ``path`` is a folder, a hub id or a YAML file of configs/judges/.
+
+    ``options`` go to ``Judge.from_pretrained``. ``dimensions`` maps the hybrid's name of a
+    dimension to the member's name, if they differ.
+    """
+
+    path: str
+    revision: str | None = None
+    options: Mapping[str, Any] = {}
+    dimensions: Mapping[str, str] = {}
+
+
+class _Members(Config):
+    kind: HybridKind
+    members: Mapping[str, MemberConfig] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _members_fit(self) -> _Members:
+        # A name is a folder of the saved judge and a part of its signature.
+        for name in self.members:
+            if not all(c.isalnum() or c in "_-" for c in name) or not name:
+                raise ValueError(f"member {name!r}: a name has letters, digits, _ and - only")
+        return self
+
+
+class HybridConfig(_Members):
+    """How training combines ``members`` into one judge.
+
+    ``select``: each dimension is scored by the member that agrees best with people on the fitting
+    rows (ORALIS, section 4.5). ``stack``: a ridge regression on the members' standardised scores
+    with scikit-learn's penalty ``alpha`` (``auto``: chosen by cross-validation over the fitting
+    rows); with ``nonnegative`` no weight is below 0.
+    """
+
+    family: Literal["hybrid"] = "hybrid"
+    kind: HybridKind = "stack"
+    alpha: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
+    nonnegative: bool = True
+
+
+class HybridSettings(_Members):
+    """A hybrid judge as a YAML file of configs/judges/, with nothing fitted.
+
+    ``select`` needs ``choices`` (dimension: member); ``stack`` needs ``weights`` (member: number),
+    with which the members' scores, scaled to [0, 1], are averaged in every dimension.
+    """
+
+    name: str
+    rubric: str
+    dimensions: tuple[str, ...] = ()
+    choices: Mapping[str, str] | None = None
+    weights: Mapping[str, float] | None = None
+
+    @model_validator(mode="after")
+    def _settings_fit(self) -> HybridSettings:
+        needs = {"select": "choices", "stack": "weights"}
+        for kind, setting in needs.items():
+            if (getattr(self, setting) is not None) != (kind == self.kind):
+                raise ValueError(f"kind {self.kind} needs {needs[self.kind]}, and only that")
+        named = [*(self.choices or {}).values(), *(self.weights or {})]
+        if unknown := [name for name in named if name not in self.members]:
+            raise ValueError(f"no member {unknown[0]!r}; there are {', '.join(self.members)}")
+        weights = (self.weights or {"": 1.0}).values()
+        if min(weights) < 0 or sum(weights) <= 0:
+            raise ValueError("weights of a mean must be 0 or more, and one above 0")
+        return self
+
 
 MEMBERS = "members"
 # Settings that name a file: shipped with the package, or copied into the folder.
@@ -40,9 +112,9 @@ _HUB_ID = re.compile(r"embedded:[A-Za-z0-9_-]+|[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One judge of a hybrid. ``dimensions``: the hybrid's name to the judge's, if they differ.
-    ``settings`` is the whole of a YAML judge's file with its options; None for a judge that is
-    saved as a folder."""
+    """One judge of a hybrid. ``dimensions`` maps the hybrid's name of a dimension to the judge's
+    name, if they differ. ``settings``: the settings and options of a judge that is a YAML file;
+    None for a judge that is saved as a folder."""
 
     name: str
     judge: Judge
@@ -50,15 +122,15 @@ class Member:
     settings: Mapping[str, Any] | None = None
 
     def own_name(self, dimension: str) -> str:
-        """Returns the judge's name of the hybrid's ``dimension``."""
+        """Returns the judge's name for the hybrid's ``dimension``."""
         return self.dimensions.get(dimension, dimension)
 
     def has(self, dimension: str) -> bool:
-        """Whether the judge answers the hybrid's ``dimension``."""
+        """Returns whether the judge scores the hybrid's ``dimension``."""
         return any(d.name == self.own_name(dimension) for d in self.judge.dimensions)
 
     def own(self, dimensions: Sequence[str]) -> list[str]:
-        """Returns the judge's names of those ``dimensions`` that it has, each once."""
+        """Returns the judge's names for those ``dimensions`` that it has, each once."""
         return list(dict.fromkeys(self.own_name(name) for name in dimensions if self.has(name)))
 
     def unit(self, judgement: Judgement, dimension: str) -> float | None:
@@ -79,8 +151,8 @@ class Member:
         return record
 
     def save(self, folder: Path) -> None:
-        """Write the judge to members/NAME of the hybrid's ``folder``; of a YAML judge the files
-        that it reads and that are not shipped."""
+        """Writes the judge to members/NAME in the hybrid's ``folder``; of a YAML judge only the
+        files that it reads and that do not ship with the package."""
         if self.settings is not None:
             to_saved(self.settings, self.name, folder)
             return
@@ -88,7 +160,7 @@ class Member:
         self.judge.save_pretrained(folder / MEMBERS / self.name)
 
     def load_options(self) -> dict[str, Any]:
-        """Returns the options that loading the saved member needs and its folder may not have."""
+        """Returns the options that the saved member needs and that its folder must not have."""
         if self.settings is None:
             return self.judge.load_options()
         return {key: self.settings[key] for key in to_saved(self.settings, self.name)[1]}
@@ -109,8 +181,8 @@ def load_member(
 ) -> Member:
     """Loads the member that ``save`` and ``record`` wrote.
 
-    ``options`` are of the hybrid's ``from_pretrained``: those under the member's name are its own,
-    ``device`` and ``dtype`` go to every member with a model here. Raises JudgeLoadError.
+    ``options`` are those of the hybrid's ``from_pretrained``: this member's under its name, and
+    ``device`` and ``dtype`` for every member with a model on this machine. Raises JudgeLoadError.
     """
     place = folder / MEMBERS / name
     if not _NAME.fullmatch(name) or not place.resolve().is_relative_to(folder.resolve()):
@@ -141,9 +213,9 @@ def load_member(
 def to_saved(
     settings: Mapping[str, Any], name: str, folder: Path | None = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Returns (settings for config.json, settings that the user must give: name -> used value).
+    """Returns (settings for config.json, settings that the user must give: name -> value now).
 
-    Files that are not shipped are copied to ``folder``, if given.
+    With ``folder``, copies the files that do not ship with the package into it.
     """
     saved, needed = dict(settings), dict[str, str]()
     for place, value in _files(settings):
@@ -173,10 +245,10 @@ def to_saved(
 def _from_saved(
     saved: Mapping[str, Any], name: str, folder: Path, own: Mapping[str, object]
 ) -> dict[str, Any]:
-    """The settings in ``saved`` (of config.json), with files as paths in ``folder``.
+    """Returns the settings in ``saved`` (of config.json), with files as paths in ``folder``.
 
-    ``own`` are the user's. Raises JudgeLoadError that names a setting which a folder may not have,
-    or which the user must give.
+    ``own`` are the user's options. Raises JudgeLoadError that names a setting which a folder must
+    not have, or which the user must give.
     """
     from huggingface_hub.constants import HF_HUB_CACHE
 
@@ -220,7 +292,7 @@ def _from_saved(
 
 
 def _files(settings: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """(place, value) of each setting that names a file."""
+    """Yields (place, value) of each setting that names a file."""
     # ``pool`` is a file of the follow-up judge; elsewhere it is a way to pool repeats.
     names = (*_FILES, "pool") if settings.get("family") == "followup" else _FILES
     places: list[tuple[tuple[str, ...], Any]] = [((n,), settings.get(n)) for n in names]
@@ -230,7 +302,7 @@ def _files(settings: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]
 
 
 def _put(settings: dict[str, Any], place: tuple[str, ...], value: str) -> None:
-    """Set the setting at ``place``; groups are copied."""
+    """Sets the setting at ``place``, in a copy of its group."""
     first, *rest = place
     settings[first] = {**settings[first], rest[0]: value} if rest else value
 
@@ -240,8 +312,8 @@ def _is_hub_id(value: str) -> bool:
 
 
 def _foreign(llm: object) -> tuple[str, object] | None:
-    """(setting, value) of an ``llm`` that a folder may not have: a server, a path, a setting of the
-    machine; None if there is none."""
+    """Returns (setting, value) of an ``llm`` setting that a folder must not have: a server, a path,
+    a setting of the machine; None if there is none."""
     if not isinstance(llm, str | Mapping):
         return "llm", llm
     for key, value in llm.items() if isinstance(llm, Mapping) else ():

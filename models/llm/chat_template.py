@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from medal_judges.errors import ConfigError
+from medal_judges.models.batching import SpecialTokens
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     ChatRole,
@@ -25,9 +26,8 @@ from medal_judges.models.llm.protocol import (
     failed,
 )
 from medal_judges.models.model_files import tokenizer_hash
-from medal_judges.models.special_tokens import SpecialTokens
 from medal_judges.records.signature import content_hash
-from medal_judges.storage.process_lock import ProcessLock
+from medal_judges.storage.files import ProcessLock
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

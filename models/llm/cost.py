@@ -16,7 +16,7 @@ from pydantic import Field
 
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.storage.process_lock import ProcessLock
+from medal_judges.storage.files import ProcessLock
 
 PER = 1_000_000  # prices are per million tokens
 WAIT = 0.01  # seconds between two looks at a limit of cost that is used up for now

@@ -1,4 +1,4 @@
-"""The LoRA judge that writes: trained on answers of a prompt, then asked as a prompted judge is."""
+"""The LoRA judge that writes: trained on answers to a prompt, then asked like a prompted judge."""
 
 from __future__ import annotations
 
@@ -17,8 +17,14 @@ from medal_judges.models.device import cast_weights, torch_device, torch_dtype
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Continuation, Message
 from medal_judges.models.llm.settings import llm_config
-from medal_judges.models.lora import base
-from medal_judges.models.lora.config import LoraConfig
+from medal_judges.models.lora.adapters import (
+    PROMPT,
+    RUBRIC,
+    LoraConfig,
+    load_adapted,
+    save_adapted,
+    with_base,
+)
 from medal_judges.models.prompted.builder import PromptQuestion
 from medal_judges.models.prompted.judge import PromptedConfig, PromptedJudge
 from medal_judges.models.prompted.prompt import load_prompt
@@ -34,8 +40,8 @@ if TYPE_CHECKING:
 class GenerativeLoraJudge(PromptedJudge):
     """A prompted judge whose language model was adapted to its prompt.
 
-    Scores are expected ratings under the model's own probabilities of each rating, with the
-    comment it wrote as explanation.
+    A score is the expected rating under the model's probabilities of the ratings; the model's
+    comment is the explanation.
     """
 
     family = "lora"
@@ -56,19 +62,19 @@ class GenerativeLoraJudge(PromptedJudge):
         self.place(device, dtype)
         self.tokenizer = tokenizer
         self.calibration: dict[str, Calibration] = {}  # none: the numbers are written
-        # The layers with adapters, without PEFT's wrapper: likelihoods come from the body.
+        # Likelihoods are computed by the body: the layers with adapters, without PEFT's wrapper.
         inner: Any = getattr(network, "get_base_model", lambda: network)()
-        # The judge's revision, which is of the files, covers its weights.
+        # ``weights`` can be any text: the judge's revision is a hash of its files.
         model = LocalModel(
             inner, tokenizer, name=config.base.replace(":", "/"), thinking=0, weights="adapted"
         )
         model.context = min(model.context, config.max_tokens + config.answer_tokens)
         self.template = model.template
-        self.template.prefix([Message("user", "?")], "assistant")  # a broken one is found now
+        self.template.prefix([Message("user", "?")], "assistant")  # a broken template fails now
         super().__init__(prompted.model_copy(update={"llm": model}))
 
     def place(self, device: str | torch.device | None, dtype: str) -> None:
-        """A quantised network stays where it is: it cannot be moved."""
+        """Moves the network, unless it is quantised: then it cannot be moved."""
         self.dtype = self.lora.quantize or dtype
         if self.lora.quantize is None:
             self.net = self.net.to(torch_device(device))
@@ -86,16 +92,16 @@ class GenerativeLoraJudge(PromptedJudge):
         rubric: str,
         device: str | torch.device | None = None,
     ) -> GenerativeLoraJudge:
-        """Returns a new judge on ``config.base``; adapters drawn from torch's seed."""
+        """Returns a new judge on ``config.base``, with random adapters by torch's seed."""
         prompted = prompted_config(config, name, rubric, config.prompt, dimensions)
-        return cls(*base.fresh(config, device), config, prompted, device=device)
+        return cls(*load_adapted(config, device), config, prompted, device=device)
 
     def _save(self, folder: Path) -> None:
         import yaml
 
-        base.save(self.net, self.tokenizer, self.lora, folder)
+        save_adapted(self.net, self.tokenizer, self.lora, folder)
         rubric = {"dimensions": [d.to_record() for d in self.dimensions]}
-        texts = {base.RUBRIC: rubric, base.PROMPT: self.prompt.model_dump(mode="json")}
+        texts = {RUBRIC: rubric, PROMPT: self.prompt.model_dump(mode="json")}
         for name, content in texts.items():
             text = yaml.safe_dump(content, allow_unicode=True, sort_keys=False)
             (folder / name).write_text(text, encoding="utf-8")
@@ -106,7 +112,7 @@ class GenerativeLoraJudge(PromptedJudge):
         seed = self.facts.get("seed")
         return replace(
             super().signature(),
-            revision=base.with_base(self.revision, self.lora),
+            revision=with_base(self.revision, self.lora),
             base=self.lora.base,
             dtype=self.dtype,
             seed=seed if isinstance(seed, int) else None,
@@ -121,9 +127,9 @@ class GenerativeLoraJudge(PromptedJudge):
         units: Mapping[str, float],
         comments: Mapping[str, str],
     ) -> tuple[list[int], list[int]]:
-        """Returns (ids of the prompt, ids of the answer with its end) of one question.
+        """Returns (token ids of the prompt, token ids of the answer and its end) of a question.
 
-        ``units`` are the labels on [0, 1] of all the question's dimensions.
+        ``units`` are the labels, on [0, 1], of all dimensions of the question.
         """
         item = ScoreRequest(dialogue, None)
         self._prepare([item])
@@ -135,7 +141,7 @@ class GenerativeLoraJudge(PromptedJudge):
     def answer(
         self, question: PromptQuestion, units: Mapping[str, float], comments: Mapping[str, str]
     ) -> str:
-        """Returns the JSON text that the prompt asks for, written as the grammar writes it."""
+        """Returns the JSON text of an answer, in the form that the prompt's grammar prescribes."""
         builder = self.builder(None)
         fields = builder.resolved.answer
         values: dict[str, Any] = {}
@@ -156,7 +162,7 @@ def prompted_config(
     config: LoraConfig, name: str, rubric: str, prompt: str, dimensions: Sequence[Dimension]
 ) -> PromptedConfig:
     """Returns the settings of the prompted judge that asks the adapted model."""
-    load_prompt(prompt)  # reports a wrong name before weights are read
+    load_prompt(prompt)  # a wrong name fails before weights are read
     return PromptedConfig(
         name=name,
         llm=llm_config(config.base),

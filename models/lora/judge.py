@@ -1,4 +1,4 @@
-"""The LoRA judge that scores: heads on the last token of a causal language model."""
+"""The LoRA judge that scores: heads on the last token of a causal language model with adapters."""
 
 from __future__ import annotations
 
@@ -13,13 +13,23 @@ from torch import Tensor, nn
 from medal_judges.models.base.heads import Calibration, Head, heads_of
 from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.base.learned import NetworkJudge, learned_state
-from medal_judges.models.base.saving import load_weights, read_config, write_weights
+from medal_judges.models.base.saving import (
+    load_weights,
+    read_config,
+    write_weights,
+)
 from medal_judges.models.batching import pad_rows
 from medal_judges.models.device import set_attention
 from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.protocol import Message, oldest_kept
-from medal_judges.models.lora import base
-from medal_judges.models.lora.config import LoraConfig
+from medal_judges.models.lora.adapters import (
+    PROMPT,
+    RUBRIC,
+    LoraConfig,
+    load_adapted,
+    save_adapted,
+    with_base,
+)
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
@@ -32,7 +42,7 @@ HEADS_NAME = "heads.safetensors"
 
 
 class LoraNet(nn.Module):
-    """``body`` (a PEFT model) gives token vectors; one head a dimension reads the last of them."""
+    """``body`` (a PEFT model) computes token vectors; one head per dimension reads the last one."""
 
     def __init__(
         self, body: PreTrainedModel, config: LoraConfig, dimensions: Sequence[Dimension]
@@ -44,11 +54,12 @@ class LoraNet(nn.Module):
 
     @property
     def heads(self) -> list[dict[str, Head]]:
-        """The heads by dimension, of one member."""
+        """The heads by dimension, in a list of one member."""
         return [dict(self.scorers.items())]  # type: ignore[arg-type]
 
     def last_vectors(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Returns the vector [B, H] of each row's last token by ``mask`` [B, L], not padding."""
+        """Returns the vector [B, H] of each row's last token that is not padding by ``mask`` [B,
+        L]."""
         vectors: Tensor = self.body(input_ids=ids, attention_mask=mask).last_hidden_state
         places = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
         last = (places * mask).argmax(dim=1)
@@ -61,7 +72,7 @@ class LoraNet(nn.Module):
         return {name: head(turns, whole)[0] for name, head in self.scorers.items()}
 
     def combine(self, members: Sequence[Mapping[str, Tensor]], name: str) -> Tensor:
-        """Returns the one member's logits."""
+        """Returns the logits of the one member."""
         return members[0][name].float()
 
 
@@ -92,7 +103,7 @@ class LoraJudge(NetworkJudge):
         self.truncation = f"oldest turns beyond {config.max_tokens} tokens"
 
     def place(self, device: str | torch.device | None, dtype: str) -> None:
-        """A quantised body cannot be moved; the heads go to its device."""
+        """Moves the net; a quantised body cannot be moved, so the heads go to its device."""
         if self.config.quantize is None:
             super().place(device, dtype)
             return
@@ -110,16 +121,16 @@ class LoraJudge(NetworkJudge):
         name: str = "lora",
         device: str | torch.device | None = None,
     ) -> LoraJudge:
-        """Returns a new judge on ``config.base``; adapters and heads drawn from torch's seed."""
-        model, tokenizer = base.fresh(config, device)
+        """Returns a new judge on ``config.base``; adapters and heads are random by torch's seed."""
+        model, tokenizer = load_adapted(config, device)
         net = LoraNet(model, config, dimensions)
         return cls(net, tokenizer, config, dimensions, name=name, device=device)
 
     def signature(self) -> Signature:
-        return replace(super().signature(), revision=base.with_base(self.revision, self.config))
+        return replace(super().signature(), revision=with_base(self.revision, self.config))
 
     def _save(self, folder: Path) -> None:
-        base.save(self.net.body, self.tokenizer, self.config, folder)
+        save_adapted(self.net.body, self.tokenizer, self.config, folder)
         heads = {k: v.float() for k, v in self.net.scorers.state_dict().items()}
         write_weights(heads, folder / HEADS_NAME)
         self.write_state(folder)
@@ -128,18 +139,15 @@ class LoraJudge(NetworkJudge):
     def load(
         folder: Path, *, device: str | torch.device | None = None, dtype: str = "fp32"
     ) -> Judge:
-        """Loads the judge saved in ``folder``, scoring or generative. Its base comes from the Hub's
-        cache (or the Hub).
-
-        Raises JudgeLoadError if weights are missing or any key of adapters or heads does not fit.
-        """
+        """Loads the judge saved in ``folder``, scoring or generative; its base model comes from the
+        Hub or its cache. Raises JudgeLoadError for weights that are missing or do not fit."""
         saved = read_config(folder)
         config, state = LoraConfig(**saved["lora"]), learned_state(saved)
-        model, tokenizer = base.load(config, folder, device)
+        model, tokenizer = load_adapted(config, device, folder)
         if config.head == "generative":
             from medal_judges.models.lora.generative import GenerativeLoraJudge, prompted_config
 
-            rubric, prompt = str(folder / base.RUBRIC), str(folder / base.PROMPT)
+            rubric, prompt = str(folder / RUBRIC), str(folder / PROMPT)
             prompted = prompted_config(config, state["name"], rubric, prompt, state["dimensions"])
             facts = state["facts"]
             return GenerativeLoraJudge(
@@ -148,14 +156,14 @@ class LoraJudge(NetworkJudge):
         net = LoraNet(model, config, state["dimensions"])
         load_weights(net.scorers, folder / HEADS_NAME)
         judge = LoraJudge(net, tokenizer, config, device=device, dtype=dtype, **state)
-        judge.encode(Dialogue("", (Turn("user", "?"),)))  # a broken template is found now
+        judge.encode(Dialogue("", (Turn("user", "?"),)))  # a broken template fails now
         return judge
 
     # -- the hooks of Judge ----------------------------------------------------------------------
 
     def encode(self, dialogue: Dialogue) -> tuple[list[int], int]:
-        """Returns (token ids, whole oldest turns dropped). A last turn too long alone keeps its
-        end."""
+        """Returns (token ids, number of whole oldest turns dropped). A last turn that is too long
+        loses its beginning."""
         messages = [Message(t.role, t.content) for t in dialogue.turns]
         limit = self.config.max_tokens
 

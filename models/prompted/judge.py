@@ -18,6 +18,7 @@ from medal_judges.config import Config, build_config
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.llm.cost import Usage, spent
+from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
@@ -30,7 +31,7 @@ from medal_judges.models.llm.protocol import (
     usage_of,
 )
 from medal_judges.models.llm.server.wire import ServerStopError
-from medal_judges.models.llm.settings import EMBEDDED, LLMSetting, load_llm
+from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
 from medal_judges.models.prompted.answers import Answer, AnswerFormat, after_thinking, read_answers
 from medal_judges.models.prompted.builder import (
     Context,

@@ -1,8 +1,10 @@
-"""Typed configuration: YAML and ``field=value`` overrides; unknown keys are errors."""
+"""Typed configuration: YAML, ``field=value`` overrides, and the configs shipped in configs/."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,11 +12,76 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from medal_judges.errors import ConfigError, did_you_mean
-from medal_judges.shipped import shipped_file, shipped_names
+
+CONFIGS = Path(str(files("medal_judges.configs")))
+JUDGES = "judges"
+BOXED = "boxed"  # the judge whose weights are in the package, and the default
+logger = logging.getLogger(__name__)
+
+
+def judge_names() -> list[str]:
+    """Returns the names of all shipped judges, first the judge with weights."""
+    return [BOXED, *shipped_names(JUDGES)]
+
+
+def boxed_folder(name: str | Path = BOXED) -> Path | None:
+    """Returns the folder of the judge in the package if ``name`` is its name, else None; also None
+    if a judge is saved in a folder of that name here."""
+    if str(name) != BOXED or _is_saved_here(BOXED, "the package's"):
+        return None
+    return Path(str(files("medal_judges.models") / BOXED))
+
+
+def _is_saved_here(name: str, other: str) -> bool:
+    """Whether a judge is saved in the folder ``name``; if so, logs that ``other`` is not used."""
+    if not (Path(name) / "config.json").is_file():
+        return False
+    if other:
+        logger.warning("%s: using the judge saved in the folder %s/, not %s", name, name, other)
+    return True
+
+
+def shipped_names(folder: str) -> list[str]:
+    """Returns the sorted names of the files in configs/FOLDER; YAML files without their ending."""
+    place = CONFIGS / folder
+    names = [each.name for each in place.iterdir()] if place.is_dir() else []
+    return sorted(n.removesuffix(".yaml") for n in names if n.endswith((".yaml", ".json")))
+
+
+def shipped_file(name: str) -> Path:
+    """Returns the path of ``FOLDER/NAME`` in configs/, NAME as in ``shipped_names``."""
+    return CONFIGS / (name if name.endswith(".json") else f"{name}.yaml")
+
+
+def about(folder: str, name: str) -> str:
+    """Returns the first sentence of the comment at the top of a shipped file, or an empty text."""
+    remark = []
+    for line in shipped_file(f"{folder}/{name}").read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        remark.append(line.removeprefix("#").strip())
+    first, stop, _ = " ".join(remark).partition(". ")
+    return first + stop.strip()
+
+
+def judge_file(name: str | Path) -> str | None:
+    """Returns the YAML file of a judge, by its path or by the name of a shipped judge
+    (``contrast``, ``contrast.yaml``, ``judges/contrast``); None for a folder or a hub id.
+
+    A judge saved in a folder of that name comes first, then a file here, then a shipped file.
+    """
+    text = str(name)
+    short = text.removeprefix("configs/").removeprefix("judges/").removesuffix(".yaml")
+    shipped = f"configs/judges/{short}.yaml" if short in shipped_names(JUDGES) else None
+    if _is_saved_here(text, shipped or ""):
+        return None
+    if text.endswith((".yaml", ".yml")) and (Path(text).is_file() or shipped is None):
+        return text
+    return shipped
 
 
 class Config(BaseModel):
-    """Base of every config object: frozen, and an unknown key is an error."""
+    """Base of every config object: immutable, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -30,32 +97,32 @@ def option(
     argument: bool = False,
     metavar: str | None = None,
     panel: str | None = None,
-    ge: float | None = None,
-    le: float | None = None,
+    **bounds: float,
 ) -> Any:
-    """A field of a command's options object (a Config). cli/options.py builds the command line from
-    these: ``flag`` replaces ``--field-name``, an ``argument`` is positional, ``panel`` is a heading
-    of the help. An option without a ``default`` is required."""
-    extra: dict[str, Any] = {
-        "flag": flag, "argument": argument, "metavar": metavar, "panel": panel,
-    }  # fmt: skip
-    return Field(default, description=help, ge=ge, le=le, json_schema_extra=extra)
+    """A field of a command's options (a Config), from which cli/options.py builds the command line.
+
+    ``flag`` replaces ``--field-name``, an ``argument`` is positional, ``panel`` is a heading of the
+    help. An option without a ``default`` is required.
+    """
+    extra: Any = {"flag": flag, "argument": argument, "metavar": metavar, "panel": panel}
+    return Field(default, description=help, json_schema_extra=extra, **bounds)
 
 
 def load_config(
     kind: type[C], path: str | Path, overrides: Sequence[str] = (), *, folder: str | None = None
 ) -> C:
-    """Returns the config at ``path``: a file, a name under configs/ (``train/quickstart``), or
-    one in its ``folder`` (``quickstart``).
+    """Returns the config at ``path``: a file, a name in configs/ (``train/quickstart``), or a name
+    in ``folder`` of configs/ (``quickstart``).
 
-    ``overrides`` are ``a.b=value`` with value in YAML. Raises ConfigError that names the key, what
-    was expected and the nearest known key.
+    ``overrides`` are ``a.b=value`` with the value in YAML. Raises ConfigError that names the key,
+    the expected value and the nearest known key.
     """
     return build_config(kind, overridden(read_yaml(path, folder), overrides), where=str(path))
 
 
 def overridden(data: dict[str, object], overrides: Sequence[str]) -> dict[str, Any]:
-    """Sets ``a.b=value`` in ``data`` and returns it; values are YAML. Raises ConfigError."""
+    """Sets each ``a.b=value`` (the value in YAML) in ``data`` and returns ``data``. Raises
+    ConfigError."""
     for override in overrides:
         key, sign, value = override.partition("=")
         if not sign or not key.strip():
@@ -66,7 +133,7 @@ def overridden(data: dict[str, object], overrides: Sequence[str]) -> dict[str, A
             inner = group.get(name)
             if inner is None:  # absent, or an empty group in the YAML
                 inner = {}
-            elif name == "llm" and isinstance(inner, str):  # short for a group with that model
+            elif name == "llm" and isinstance(inner, str):  # short for {model: ...}
                 inner = {"model": inner}
             elif not isinstance(inner, dict):
                 raise ConfigError(
@@ -79,7 +146,7 @@ def overridden(data: dict[str, object], overrides: Sequence[str]) -> dict[str, A
 
 
 def build_config(kind: type[C], data: object, *, where: str) -> C:
-    """Returns ``data`` as ``kind``. Raises ConfigError whose message begins with ``where``."""
+    """Returns ``data`` as ``kind``. Raises ConfigError, which begins with ``where``."""
     try:
         return kind.model_validate(data)
     except ValidationError as error:
@@ -93,9 +160,9 @@ def build_config(kind: type[C], data: object, *, where: str) -> C:
             if problem["type"] == "extra_forbidden":
                 guess = did_you_mean(str(problem["loc"][-1]), sorted(known))
                 message = f"unknown key {name!r}; {guess}".rstrip("; ")
-            elif name:  # the value of a whole config would be noise
+            elif name:  # for a whole config the value would be too long
                 message = f"{name}: {message} (got {got!r:.80})"
-            # To YAML no, on, yes and 4 are no text; and "no" is a language.
+            # YAML does not read no, on, yes and 4 as text, and "no" is a language.
             unquoted = problem["type"] == "string_type" and isinstance(got, bool | int | float)
             problems.append(f"{message}; write it in quotes" if unquoted else message)
         raise ConfigError("\n  ".join(problems)) from error
@@ -110,8 +177,8 @@ def read_yaml(path: str | Path, folder: str | None = None) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """Returns the value of ``text``. Raises ConfigError, whose message begins with ``where``, for
-    what is no YAML, for tags, and for anchors inside of anchors."""
+    """Returns the value of the YAML ``text``. Raises ConfigError, which begins with ``where``, also
+    for tags and for anchors inside of anchors."""
     try:
         return _Loader(text).get_single_data()
     except RecursionError as error:
@@ -124,7 +191,7 @@ def parse_yaml(text: str, where: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses an anchor that contains itself or another one: they could multiply without end."""
+    """Refuses an anchor that contains itself or another anchor: a few lines could fill memory."""
 
     inside = 0  # anchors around the current node
 
@@ -141,8 +208,8 @@ class _Loader(yaml.SafeLoader):
 
 
 def config_text(path: str | Path, folder: str | None = None) -> str:
-    """Returns the text of the file ``path``, or of the shipped config of that name in ``folder`` or
-    under configs/. Raises ConfigError."""
+    """Returns the text of the file ``path``, or of the config of that name in configs/ or in
+    ``folder`` of configs/. Raises ConfigError."""
     if Path(path).is_file():
         try:
             return Path(path).read_text(encoding="utf-8-sig")

@@ -1,5 +1,8 @@
-"""The errors a user sees. The command prints ``str(error)`` without a traceback (``--debug`` shows
-it), so each message says what is wrong, what was expected, and what to type next."""
+"""The errors that a user sees, and safe printing of text from files and models.
+
+The command prints ``str(error)`` without a traceback (``--debug`` shows it), so each message says
+what is wrong, what was expected, and what to type next.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,30 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from medal_judges.foreign_text import visible
+# Line breaks and tabs stay; the rest of C0, DEL and C1 would control the terminal.
+_CONTROLS = {
+    code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10)
+}
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs text that begins so
+
+
+def visible(text: str) -> str:
+    """Returns ``text`` with control characters spelled out: a terminal obeys escape sequences."""
+    return text.translate(_CONTROLS)
+
+
+def plain_cell(cell: object) -> object:
+    """Returns text that a spreadsheet would run as a formula with an apostrophe before it; numbers
+    and everything else unchanged."""
+    try:
+        float(cell)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
+    return cell
 
 
 class MedalError(Exception):
-    """Base of all errors that the user can fix; ``hint`` says what to do or type.
+    """Base of all errors that the user can fix; ``hint`` says what to do or to type.
 
     >>> from medal_judges import MedalError, read_dialogues
     >>> try:
@@ -25,8 +47,7 @@ class MedalError(Exception):
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint = message, hint
 
     def __str__(self) -> str:
         return visible(f"{self.message}\n  {self.hint}" if self.hint else self.message)
@@ -40,30 +61,24 @@ class RecordError(MedalError):
     """A record is malformed: ``field`` is not what was ``expected``."""
 
     def __init__(self, field: str, expected: str, got: object) -> None:
-        super().__init__(f"field {field!r}: expected {expected}, got {_shown(got)}")
-        self.field = field
-        self.expected = expected
-
-
-def _shown(value: object) -> str:
-    try:
-        shown = repr(value)
-    except (RecursionError, ValueError):  # nested too deep, or an integer of too many digits
-        shown = f"a {type(value).__name__}"
-    return shown if len(shown) <= 80 else shown[:77] + "..."
+        try:
+            shown = repr(got)
+        except (RecursionError, ValueError):  # nested too deep, or an integer of too many digits
+            shown = f"a {type(got).__name__}"
+        shown = shown if len(shown) <= 80 else shown[:77] + "..."
+        super().__init__(f"field {field!r}: expected {expected}, got {shown}")
+        self.field, self.expected = field, expected
 
 
 class DataError(MedalError):
-    """A line of a file is malformed; names file and line (from 1)."""
+    """A file, or one of its lines, is malformed; ``line`` counts from 1."""
 
     def __init__(
         self, path: str | Path, line: int | None, problem: str, *, hint: str | None = None
     ):
         at = f"{path}:{line}" if line is not None else str(path)
         super().__init__(f"{at}: {problem}", hint=hint)
-        self.path = str(path)
-        self.line = line
-        self.problem = problem
+        self.path, self.line, self.problem = str(path), line, problem
 
 
 class ConfigError(MedalError):
@@ -79,11 +94,11 @@ class LeakError(MedalError):
 
 
 class SourceError(MedalError):
-    """A data source cannot be read: missing, offline, or another file than expected."""
+    """A data source cannot be read: it is missing, offline, or not the expected file."""
 
 
 class JudgeLoadError(MedalError):
-    """A judge cannot be loaded from the folder or hub id given."""
+    """A judge cannot be loaded from the given folder, file or hub id."""
 
 
 class HubError(JudgeLoadError):
@@ -91,11 +106,11 @@ class HubError(JudgeLoadError):
 
 
 class NoSuchJudgeError(HubError):
-    """No shipped judge, folder, file or hub id has that name."""
+    """There is no shipped judge, folder, file or hub id of that name."""
 
 
 class CoverageError(MedalError):
-    """Too many dialogues are unscored for a headline number (exit status 3)."""
+    """Too few dialogues are scored for a figure to be meaningful (exit status 3)."""
 
     exit_code = 3
 
@@ -110,13 +125,9 @@ class MissingExtraError(MedalError):
         )
 
 
-def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
-    """Returns up to ``most`` of ``known`` that ``name`` may be a typo of, the nearest first."""
-    # A swapped letter passes the cutoff (trun, turn: 0.75).
-    return difflib.get_close_matches(name, list(known), n=most, cutoff=0.7)
-
-
 def did_you_mean(name: str, known: Iterable[str], most: int = 1) -> str:
-    """Returns ``did you mean 'turn'? `` with a blank at its end, or nothing."""
-    names = nearest(name, known, most)
+    """Returns ``did you mean 'turn'? `` with a space at its end if ``name`` may be a typo of one
+    (or of up to ``most``) of ``known``, else an empty text."""
+    # A swapped letter passes the cutoff (trun, turn: 0.75).
+    names = difflib.get_close_matches(name, list(known), n=most, cutoff=0.7)
     return f"did you mean {' or '.join(map(repr, names))}? " if names else ""

@@ -11,15 +11,17 @@ import pytest
 import torch
 
 from medal_judges import Judge
-from medal_judges.models.embedding.config import EmbeddingConfig
-from medal_judges.models.embedding.judge import EmbeddingJudge, FittedNet
-from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
+from medal_judges.models.embedding.judge import (
+    EmbeddingConfig,
+    EmbeddingJudge,
+    FittedNet,
+    SentenceEncoder,
+)
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.hybrid.config import MemberConfig
 from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
-from medal_judges.models.hybrid.members import open_member
-from medal_judges.models.lora.config import LoraConfig
+from medal_judges.models.hybrid.members import MemberConfig, open_member
+from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.records.dimension import Dimension

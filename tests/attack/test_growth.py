@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from medal_judges.data_prep.followups import parse_list
-from medal_judges.data_prep.generation.state import read_utterance, read_verdict
-from medal_judges.data_prep.native.comparison import _LETTER
+from medal_judges.data_prep.generation.protocol import read_utterance, read_verdict
+from medal_judges.data_prep.native import _LETTER
 from medal_judges.models.llm.protocol import Completion
 from medal_judges.models.llm.server.wire import retry_after
 from medal_judges.models.prompted.answers import (
@@ -26,7 +26,7 @@ from medal_judges.models.prompted.answers import (
     after_thinking,
     read_answers,
 )
-from medal_judges.models.trained_metrics.unieval import sentences
+from medal_judges.models.trained_metrics.turn_metric import sentences
 
 ONE = [AnswerField("overall", "overall", "overall", (1, 5))]
 SEVERAL = [

@@ -17,9 +17,8 @@ from medal_judges import Judge
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.hybrid.config import MemberConfig
 from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
-from medal_judges.models.hybrid.members import open_member, to_saved
+from medal_judges.models.hybrid.members import MemberConfig, open_member, to_saved
 from medal_judges.records.dimension import Dimension, load_rubric
 
 OVERALL = Dimension("overall", "ordinal", 1, 5)

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from medal_judges import Judge
 from medal_judges.cli import app
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.llm.settings import load_llm
+from medal_judges.models.llm.loading import load_llm
 
 from .conftest import FAMILIES
 

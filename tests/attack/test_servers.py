@@ -276,8 +276,8 @@ def test_no_answer_makes_a_reader_fail(answer: Any) -> None:
     """Whatever a server writes: a completion that can be kept and read back, or a RequestError."""
     from dataclasses import asdict
 
-    from medal_judges.models.llm.cache import COMPLETION
     from medal_judges.models.llm.cost import Usage
+    from medal_judges.models.llm.loading import COMPLETION
     from medal_judges.models.llm.server.wire import RequestError
 
     try:

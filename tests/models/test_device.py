@@ -10,7 +10,7 @@ from torch import nn
 from transformers import AutoModel, ModernBertConfig, ModernBertModel, Qwen3Config, Qwen3Model
 
 from medal_judges.models.device import cast_weights
-from medal_judges.models.lora.config import LoraConfig
+from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.models.lora.judge import LoraJudge, LoraNet
 from medal_judges.records.dimension import load_rubric
 

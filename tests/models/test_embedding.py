@@ -12,9 +12,13 @@ import pytest
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.embedding.config import EmbeddingConfig
-from medal_judges.models.embedding.judge import EmbeddingJudge, FittedNet, on_levels
-from medal_judges.models.embedding.sentence_encoder import SentenceEncoder
+from medal_judges.models.embedding.judge import (
+    EmbeddingConfig,
+    EmbeddingJudge,
+    FittedNet,
+    SentenceEncoder,
+    on_levels,
+)
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
 

@@ -103,7 +103,7 @@ def test_each_trouble_has_its_message(hub: Hub, tmp_path: Path) -> None:
     told = pulls(hub, tmp_path / "home", *wanted, "no such/id/here")
     assert "no folder and no Hub repository org/jugde" in told[0]
     assert f"{ID} has no revision 'v2'" in told[1]
-    assert "account of your token has no access" in told[2]
+    assert "your account has no access" in told[2]
     assert "org/plain is on the Hub and is not a judge: it is a plain model (bert)" in told[3]
     assert not any("model.safetensors" in path for path in hub.asked)  # its weights stay there
     assert "is not a judge: it has no config.json" in told[4]

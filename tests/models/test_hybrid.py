@@ -12,10 +12,10 @@ import torch
 
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.models.base.golden import golden_dialogues
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.hybrid.config import HybridConfig, MemberConfig
 from medal_judges.models.hybrid.judge import (
     Blend,
     Combination,
@@ -23,10 +23,17 @@ from medal_judges.models.hybrid.judge import (
     MemberSelection,
     Stack,
     level_chances,
+    rescaled,
+    rescaled_details,
 )
-from medal_judges.models.hybrid.members import Member, open_member
+from medal_judges.models.hybrid.members import HybridConfig, Member, MemberConfig, open_member
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Contributions, Judgement, parse_judgement
+from medal_judges.records.judgement import (
+    Contributions,
+    Judgement,
+    known_details,
+    parse_judgement,
+)
 from medal_judges.records.signature import Signature
 
 from ..conftest import WORDS
@@ -234,17 +241,16 @@ def encoder(base: Path) -> EncoderJudge:
 FRESH = """
 import json, sys
 from medal_judges import Judge
-from medal_judges.models.base.golden import golden_scores
+from medal_judges.models.base.golden import golden_dialogues
 judge = Judge.from_pretrained(sys.argv[1])
-print(json.dumps([str(judge.signature()), golden_scores(judge)]))
+scores = [dict(judgement.scores) for judgement in judge.score(golden_dialogues())]
+print(json.dumps([str(judge.signature()), scores]))
 """
 
 
 def test_saved_with_its_members_and_the_same_in_a_fresh_process(
     tiny_bert: Path, tmp_path: Path
 ) -> None:
-    from medal_judges.models.base.golden import golden_scores
-
     folder = encoder(tiny_bert).save_pretrained(tmp_path / "member")
     line = Blend(("deep", "plain"), *np.full((2, 2), 0.5), np.array([0.3, 0.2]), 0.4, 0.1)
     judge = opened(Stack({"overall": line}), deep=str(folder), plain=LENGTH)
@@ -259,8 +265,8 @@ def test_saved_with_its_members_and_the_same_in_a_fresh_process(
     )
     signature, scores = json.loads(run.stdout)
     assert signature == str(judge.signature())
-    for there, here in zip(scores, golden_scores(judge), strict=True):
-        assert there == pytest.approx(here, abs=1e-5)
+    for there, here in zip(scores, judge.score(golden_dialogues()), strict=True):
+        assert there == pytest.approx(dict(here.scores), abs=1e-5)
 
 
 def test_a_selection_comes_back_too(tmp_path: Path) -> None:
@@ -337,3 +343,15 @@ def test_the_example_of_a_yaml_hybrid_scores() -> None:
     for one, first, second in zip(found, a, b, strict=True):
         if first is not None and second is not None:
             assert one == pytest.approx(0.25 * first + 0.75 * second)
+
+
+def test_details_and_contributions_follow_a_change_of_scale() -> None:
+    five, hundred = Dimension("a", "ordinal", 1, 5), Dimension("b", "continuous", 0, 100)
+    told = known_details(value=3, expected=2, spread=0.5, repeats=(1, None, 5), mass=0.9)
+    assert rescaled_details(told, five, hundred) == known_details(
+        value=50, expected=25, spread=12.5, repeats=(0, None, 100), mass=0.9
+    )
+    moved = rescaled(Contributions((0.5, -1.0), 3.0), five, hundred)
+    assert moved == Contributions((12.5, -25.0), 50.0)
+    logits = Contributions((0.5,), 0.0, "logit")
+    assert rescaled(logits, five, hundred) == logits

@@ -14,7 +14,6 @@ from medal_judges import Dialogue, Judge, Turn
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.judge import Judge as Base
-from medal_judges.models.base.judged_languages import languages_of
 from medal_judges.models.hybrid.judge import HybridJudge
 from medal_judges.records.judgement import parse_judgement
 
@@ -98,11 +97,6 @@ def test_languages_are_saved_with_the_judge_and_shared_by_a_hybrid(tmp_path: Pat
 def test_languages_are_codes(tmp_path: Path, wrong: object) -> None:
     with pytest.raises((JudgeLoadError, ConfigError), match="ISO 639-1"):
         judge(tmp_path, wrong)
-
-
-def test_training_data_states_them() -> None:
-    assert languages_of([chat("zh"), chat("en"), chat("en", stated=False)]) == ("en", "zh")
-    assert languages_of([chat("en", stated=False)]) is None
 
 
 def test_the_summary_says_them_and_the_flag_refuses(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import torch
 from medal_judges.config import build_config
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.lora.config import LoraConfig
+from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import HEADS_NAME, LoraJudge
 from medal_judges.records.dialogue import Dialogue, Turn

@@ -14,9 +14,8 @@ from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.judge import Judge as BaseJudge
 from medal_judges.models.feature.judge import FeatureJudge
-from medal_judges.models.hybrid.config import MemberConfig
 from medal_judges.models.hybrid.judge import Blend, HybridJudge, Stack
-from medal_judges.models.hybrid.members import open_member
+from medal_judges.models.hybrid.members import MemberConfig, open_member
 
 YAML = "configs/judges/repetition.yaml"
 SAME = Turn("assistant", "I like the sea a lot.")

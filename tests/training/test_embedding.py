@@ -10,7 +10,7 @@ import pytest
 
 from medal_judges.config import build_config
 from medal_judges.errors import ConfigError
-from medal_judges.models.embedding.config import EmbeddingConfig
+from medal_judges.models.embedding.judge import EmbeddingConfig
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
 from medal_judges.training.config import TrainConfig

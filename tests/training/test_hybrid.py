@@ -11,8 +11,8 @@ from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.hub import judge_files
 from medal_judges.models.feature.judge import FeatureJudge
-from medal_judges.models.hybrid.config import HybridConfig
 from medal_judges.models.hybrid.judge import MemberSelection, Stack
+from medal_judges.models.hybrid.members import HybridConfig
 from medal_judges.records.dimension import Dimension
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.families import hybrid

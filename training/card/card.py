@@ -13,7 +13,7 @@ from medal_judges.data_prep.sources.registry import SOURCES, parse_spec, source_
 from medal_judges.errors import ConfigError, DataError, SourceError
 from medal_judges.models.base.golden import read_golden
 from medal_judges.models.base.saving import read_config
-from medal_judges.models.embedded import PREFIX
+from medal_judges.models.model_files import PREFIX
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import Signature
 from medal_judges.stats.estimate import Estimate

@@ -14,9 +14,14 @@ import numpy as np
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.heads import Calibration
-from medal_judges.models.embedding.config import EmbeddingConfig, EmbeddingHead
-from medal_judges.models.embedding.judge import EmbeddingJudge, FittedNet
-from medal_judges.models.embedding.sentence_encoder import Floats, SentenceEncoder
+from medal_judges.models.embedding.judge import (
+    EmbeddingConfig,
+    EmbeddingHead,
+    EmbeddingJudge,
+    FittedNet,
+    Floats,
+    SentenceEncoder,
+)
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
 from medal_judges.training.config import TrainConfig

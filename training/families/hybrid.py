@@ -18,9 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from medal_judges.errors import ConfigError
-from medal_judges.inference.predictions import judge_once
-from medal_judges.inference.scoring import ScoreOptions
-from medal_judges.models.hybrid.config import HybridConfig
+from medal_judges.inference.scoring import ScoreOptions, judge_once
 from medal_judges.models.hybrid.judge import (
     Blend,
     Combination,
@@ -28,7 +26,7 @@ from medal_judges.models.hybrid.judge import (
     MemberSelection,
     Stack,
 )
-from medal_judges.models.hybrid.members import Member, open_member
+from medal_judges.models.hybrid.members import HybridConfig, Member, open_member
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import content_hash

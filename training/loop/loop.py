@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from medal_judges.errors import MedalError
-from medal_judges.report.progress import ProgressBar
+from medal_judges.report.console import ProgressBar
 from medal_judges.storage.files import atomic_path, atomic_write
 from medal_judges.training.config import OptimConfig, TrainConfig
 from medal_judges.training.loop.accelerator import (

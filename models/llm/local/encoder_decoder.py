@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from medal_judges.errors import ConfigError
+from medal_judges.models.batching import SpecialTokens
 from medal_judges.models.llm.local.likelihood import context_of
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -17,9 +18,8 @@ from medal_judges.models.llm.protocol import (
     Message,
 )
 from medal_judges.models.model_files import network_hash, tokenizer_hash
-from medal_judges.models.special_tokens import SpecialTokens
 from medal_judges.records.signature import content_hash
-from medal_judges.storage.process_lock import ProcessLock
+from medal_judges.storage.files import ProcessLock
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

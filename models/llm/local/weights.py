@@ -9,10 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from medal_judges.errors import ConfigError, MissingExtraError
-from medal_judges.models.embedded import PREFIX, embedded_files, embedded_sha256
 from medal_judges.models.llm.chat_template import ChatTemplate
+from medal_judges.models.model_files import PREFIX, SHA256, embedded_files
 from medal_judges.records.signature import content_hash
-from medal_judges.storage.files import atomic_path, cache_folder, one_at_a_time
+from medal_judges.storage.files import atomic_path, cache_folder, only_run
 
 
 def model_path(model: str) -> str:
@@ -30,7 +30,7 @@ def model_path(model: str) -> str:
     if not model.startswith(PREFIX):
         return model
     name = model.removeprefix(PREFIX)
-    return str(converted(embedded_files(name), embedded_sha256(name)))
+    return str(converted(embedded_files(name), SHA256.get(name)))
 
 
 def model_name(model: str) -> str:
@@ -60,7 +60,7 @@ def converted(files: Sequence[Path], sha256: str | None = None) -> Path:
     folder = cache_folder() / "gguf" / place
     if folder.is_dir():
         return folder
-    with one_at_a_time(folder):  # other processes wait
+    with only_run(folder, wait=True):  # other processes wait
         if folder.is_dir():
             return folder
         with atomic_path(folder) as unfinished, TemporaryDirectory(dir=folder.parent) as whole:

@@ -1,24 +1,29 @@
-"""The command ``medal``: its commands, each imported when it runs, and how errors are printed."""
+"""The command ``medal``: its commands, each imported when it runs, their help, and how errors are
+printed.
+
+The help is plain text in full lines, the same with every version of Typer. Typer's own tables cut
+names and make explanations three words wide in a terminal of 80 characters.
+"""
 
 from __future__ import annotations
 
 import errno
 import gc
 import logging
+import re
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from medal_judges import __version__
-from medal_judges.cli.help_text import PlainCommand, PlainGroup, PlainTyper
-from medal_judges.errors import MedalError, did_you_mean
-from medal_judges.foreign_text import visible
-from medal_judges.report.foreign_logs import quiet_foreign_logs
+from medal_judges.errors import MedalError, did_you_mean, visible
+from medal_judges.report.console import quiet_foreign_logs
 
 
 class Command(NamedTuple):
@@ -97,6 +102,95 @@ JOBS = {
 COMMANDS = {name: command for job in JOBS.values() for name, command in job.items()}
 
 
+# -- help ------------------------------------------------------------------------------------------
+
+# Names of a kind of value in versions of Typer -> the word here; then bounds of numbers.
+_VALUES = (
+    (re.compile(r"<list\[(.*)\]>"), r"<\1>"),
+    (re.compile(r"<(?:int|int range)>|\bINTEGER(?: RANGE)?\b"), "N"),
+    (re.compile(r"<(?:float|float range)>|\bFLOAT(?: RANGE)?\b"), "X"),
+    (re.compile(r"<str>"), "TEXT"),
+    (re.compile(r"<(?:path|Path|file|directory)>"), "PATH"),
+    (re.compile(r"<bool>"), ""),
+    (re.compile(r"[<\[]([\w-]+(?:\|[\w-]+)+)[>\]]"), r"\1"),
+)
+_BOUNDS = (
+    (re.compile(r"(-?[\d.]+)<=x<=(-?[\d.]+)(?=\])"), r"\1 to \2"),
+    (re.compile(r"x>=(-?[\d.]+)(?=\])"), r"at least \1"),
+)
+
+
+def help_panels(command: Any, context: object) -> dict[str, list[tuple[str, str]]]:
+    """Returns heading -> (name with its value, explanation) of the options and arguments under it.
+
+    Any: Typer brings its own classes of commands, which older versions of it take from click.
+    """
+    panels: dict[str, list[tuple[str, str]]] = {}
+    for parameter in sorted(command.get_params(context), key=lambda p: p.opts[0].startswith("-")):
+        record = parameter.get_help_record(context)
+        if record is None:  # hidden
+            continue
+        name, words = record[0], " ".join(record[1].replace("\\[", "[").split())
+        option = parameter.opts[0].startswith("-")
+        if not option:  # an argument is its own placeholder
+            name = (parameter.metavar or parameter.name.upper()).split(" <")[0]
+        for pattern, word in _VALUES:
+            name = pattern.sub(word, name)
+        for pattern, word in _BOUNDS:
+            words = pattern.sub(word, words)
+        panel = getattr(parameter, "rich_help_panel", None)
+        heading = panel or ("Options" if option else "Arguments")
+        panels.setdefault(heading, []).append((name.strip(), words))
+    return panels
+
+
+class _PlainHelp:
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        panels = help_panels(self, ctx)
+        for name in self.list_commands(ctx) if isinstance(self, TyperGroup) else ():
+            command = cast(Any, self).get_command(ctx, name)
+            heading = getattr(command, "rich_help_panel", None) or "Commands"
+            purpose = " ".join((command.help or "").split("\n\n")[0].split())
+            panels.setdefault(heading, []).append((name, purpose))
+        for heading, records in panels.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
+class PlainCommand(_PlainHelp, TyperCommand):
+    """A command with plain help."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        pieces = []
+        for piece in super().collect_usage_pieces(ctx):
+            # Newer versions of Typer mark names, and put brackets around brackets.
+            piece = re.sub(r"^\[(\[.*)\](?:\.\.\.)?$", r"\1", re.sub(r"[{](.+)[}]", r"\1", piece))
+            pieces.append(re.sub(r"^\[?[a-z_]+\]?$", lambda name: name[0].upper(), piece))
+        return pieces
+
+
+class PlainGroup(_PlainHelp, TyperGroup):
+    """A group of commands with plain help, each command under the heading of its panel."""
+
+
+class PlainTyper(typer.Typer):
+    """A Typer whose commands have plain help."""
+
+    def __init__(self, **named: Any) -> None:
+        plain = {"cls": PlainGroup, "rich_markup_mode": None, "add_completion": False}
+        super().__init__(**{**plain, "pretty_exceptions_enable": False, **named})
+
+    def command(
+        self, name: str | None = None, *, example: str | None = None, **named: Any
+    ) -> Callable[[Any], Any]:
+        """As Typer's; ``example`` is printed below the help."""
+        epilog = f"Example: {example}" if example else None
+        return super().command(name, cls=PlainCommand, epilog=epilog, **named)
+
+
+# -- commands --------------------------------------------------------------------------------------
+
+
 def command_of(name: str) -> Any:
     """Returns the command with its options, or a group with its commands; imports its module.
 
@@ -110,17 +204,9 @@ def command_of(name: str) -> Any:
     return get_command(command)
 
 
-class _Lazy(PlainCommand):
-    """A command whose module is imported when it runs, not when ``medal --help`` lists it."""
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
-    ) -> Any:
-        assert self.name is not None
-        return command_of(self.name).make_context(info_name, args, parent, **extra)
-
-
 class _Commands(PlainGroup):
+    """Imports the module of a command when it runs, not when ``medal --help`` lists it."""
+
     def list_commands(self, ctx: object) -> list[str]:
         return list(COMMANDS)
 
@@ -128,9 +214,13 @@ class _Commands(PlainGroup):
         for job, commands in JOBS.items():
             if command := commands.get(cmd_name):
                 shown: dict[str, Any] = {"rich_help_panel": job, "rich_markup_mode": None}
-                return _Lazy(cmd_name, callback=None, help=command.purpose, **shown)
-        ctx.fail(f"No such command {cmd_name!r}. {did_you_mean(cmd_name, COMMANDS)}".strip())
+                return PlainCommand(cmd_name, callback=None, help=command.purpose, **shown)
         return None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, Any, list[str]]:
+        if args[0] not in COMMANDS:
+            ctx.fail(f"No such command {args[0]!r}. {did_you_mean(args[0], COMMANDS)}".strip())
+        return args[0], command_of(args[0]), args[1:]
 
 
 app = PlainTyper(
@@ -149,20 +239,18 @@ class _PlainFormatter(logging.Formatter):
         return visible(super().format(record))
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"medal-judges {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
+@app.callback(invoke_without_command=True)
 def before_commands(
+    context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
     """Options before the command."""
+    if version:
+        typer.echo(f"medal-judges {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        context.fail("Missing command.")
     handler = logging.StreamHandler()
     handler.setFormatter(_PlainFormatter("%(levelname)s: %(message)s"))
     logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from medal_judges.cli.help_text import PlainTyper
+from medal_judges.cli import PlainTyper
 from medal_judges.cli.options import from_options, writes
 from medal_judges.config import Config, option
 from medal_judges.data_prep.annotation.project import ExportOptions

@@ -7,7 +7,7 @@ import typer
 from medal_judges.cli import options as opt
 from medal_judges.errors import CoverageError
 from medal_judges.eval.benchmark.config import BenchmarkOptions
-from medal_judges.report.progress import ProgressBar
+from medal_judges.report.console import ProgressBar
 
 
 @opt.from_options

@@ -9,7 +9,7 @@ from medal_judges.eval.comparison.compare import compare as compared
 from medal_judges.eval.comparison.report import print_comparison, write_comparison
 from medal_judges.eval.comparison.rows import CompareOptions
 from medal_judges.reading.dialogues import reading_report
-from medal_judges.report.progress import ProgressBar
+from medal_judges.report.console import ProgressBar
 
 
 @writes("files", "human", "chats", folder=True)

@@ -14,16 +14,16 @@ import yaml
 from rich import box
 from rich.table import Table
 
+from medal_judges.cli import PlainTyper
 from medal_judges.cli.data_native import compare_native, translate
-from medal_judges.cli.help_text import PlainTyper
 from medal_judges.cli.options import from_options, writes
 from medal_judges.config import Config, build_config, load_config, option
 from medal_judges.data_prep.seeds.contexts import SeedsConfig, draws_for, in_languages
 from medal_judges.data_prep.sources.source import Source
 from medal_judges.errors import MedalError, SourceError
 from medal_judges.reading.dialogues import ReadOptions, reading_report
+from medal_judges.records.dialogue import language
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.languages import language
 from medal_judges.report.console import wide_console
 from medal_judges.storage.files import atomic_write, require_other_file
 from medal_judges.storage.jsonl import write_records

@@ -10,7 +10,7 @@ from medal_judges.cli.options import from_options
 from medal_judges.config import Config, load_config, option
 from medal_judges.errors import MissingExtraError
 from medal_judges.reading.dialogues import ReadOptionsWithoutLabels, labelled_of, reading_report
-from medal_judges.report.progress import ProgressBar
+from medal_judges.report.console import ProgressBar
 from medal_judges.storage.files import only_run, require_other_file
 
 _OVERRIDES: tuple[str, ...] = option(
@@ -54,27 +54,26 @@ def translate(options: TranslateOptions) -> None:
     Turns and roles stay as they are; OUT.failed.jsonl lists failures with their reasons. With the
     extra lang, a turn in another language is a failure too. OUT.answers.jsonl is for the resume.
     """
-    from medal_judges.data_prep.jobs import beside
-    from medal_judges.data_prep.native.translation import (
+    from medal_judges.data_prep.jobs import JsonRunner, beside
+    from medal_judges.data_prep.native import (
         TranslateConfig,
         Translation,
         require_targets,
-        translator,
     )
-    from medal_judges.data_prep.native.translation import translate as run
+    from medal_judges.data_prep.native import translate as run
     from medal_judges.reading.language_detection import LanguageIdentifier
 
     out, to = options.out, options.to
     require_other_file(out, [options.source])
     require_targets(to)
     config = load_config(TranslateConfig, options.config, options.overrides, folder="native")
-    runner = translator(config, max_cost=options.max_cost)
+    runner = JsonRunner(config, max_cost=options.max_cost)
     skipped_of = None if options.dry_run else out
     reading = reading_report(options.reading, None, [options.source], beside=skipped_of)
     check = None
     if config.check_language and not options.dry_run:
         try:
-            check = LanguageIdentifier(small=True, purpose="the check of languages")
+            check = LanguageIdentifier(purpose="the check of languages")
         except MissingExtraError as error:
             typer.echo(f"the languages of the translations are NOT checked: {error}", err=True)
     skipped, translations = 0, []
@@ -86,7 +85,13 @@ def translate(options: TranslateOptions) -> None:
         typer.echo(runner.estimate(translations, len(translations)))
         return
     with only_run(out), ProgressBar("translating", len(translations)) as bar:
-        failures = run(runner, translations, out, overwrite=options.overwrite, progress=bar.update)
+        failures = run(
+            runner,
+            translations,
+            out,
+            overwrite=options.overwrite,
+            progress=lambda done: bar.advance(done=done),
+        )
     reading.show()
     earlier = f", {runner.earlier} of them resumed" if runner.earlier else ""
     typer.echo(f"{len(translations) - failures.total()} dialogues in {out}{earlier}")
@@ -105,13 +110,11 @@ def compare_native(options: CompareOptions) -> None:
 
     OUT holds verdicts.jsonl, results.json, report.html and its tables and figures.
     """
-    from medal_judges.data_prep.native.comparison import (
+    from medal_judges.data_prep.native import (
         CompareConfig,
         compare,
-        comparer,
-        pair_questions,
+        comparison,
         paired,
-        print_rates,
         rates,
         write_report,
     )
@@ -123,14 +126,18 @@ def compare_native(options: CompareOptions) -> None:
     reading = reading_report(options.reading, options.out / "skipped.jsonl", inputs)
     pairs, *alone = paired(*(labelled_of(each, options.reading, reading) for each in inputs))
     reading.show()
-    runner, questions = comparer(config, max_cost=options.max_cost), pair_questions(config, pairs)
+    runner, questions = comparison(config, pairs, max_cost=options.max_cost)
     if options.dry_run:
         typer.echo(runner.estimate(questions, len(pairs)))
         return
     with only_run(out), ProgressBar("comparing", len(questions), unit="answers") as bar:
-        verdicts = compare(runner, questions, out, overwrite=options.overwrite, progress=bar.update)
-    figures = rates(verdicts)
-    print_rates(figures)
+        verdicts = compare(
+            runner,
+            questions,
+            out,
+            overwrite=options.overwrite,
+            progress=lambda done: bar.advance(done=done),
+        )
     typer.echo(runner.spending, err=True)
     by = {str(pair.translated.extra.get("translated_by", "not stated")) for pair in pairs}
     facts = {
@@ -143,4 +150,4 @@ def compare_native(options: CompareOptions) -> None:
         **{f"Question on {name}": question for name, question in config.criteria.items()},
         "Seed": str(config.seed),
     }
-    typer.echo(write_report(figures, facts, options.out))
+    typer.echo(write_report(rates(verdicts), facts, options.out))

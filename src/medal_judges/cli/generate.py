@@ -9,11 +9,16 @@ from rich.table import Table
 
 from medal_judges.cli.options import from_options
 from medal_judges.config import Config, load_config, option
-from medal_judges.data_prep.generation.config import GenerateConfig
-from medal_judges.data_prep.generation.estimate import Assumed, estimate
-from medal_judges.data_prep.generation.run import DIALOGUES, REJECTED, GenerationRun
-from medal_judges.report.console import wide_console
-from medal_judges.report.progress import ProgressBar
+from medal_judges.data_prep.generation.protocol import GenerateConfig
+from medal_judges.data_prep.generation.run import (
+    ACCEPTANCE,
+    DIALOGUES,
+    REJECTED,
+    WORDS,
+    GenerationRun,
+    estimate,
+)
+from medal_judges.report.console import ProgressBar, wide_console
 
 
 class GenerateOptions(Config):
@@ -58,7 +63,7 @@ def generate(options: GenerateOptions) -> None:
                     f"accepted {turns['accepted']}, rejected {turns['rejected']}, "
                     f"ended {counts.ended['user']}, active {len(run.active)}"
                 )
-                bar.update(counts.finished, total=left, note=note)
+                bar.advance(done=counts.finished, total=left, note=note)
 
             advance()
             run.run(advance)
@@ -110,7 +115,7 @@ def _show(run: GenerationRun, before: int) -> None:
 
 
 def _estimate(config: GenerateConfig, chatbots: tuple[str, ...]) -> None:
-    assumed, costs = Assumed(), estimate(config, chatbots)
+    costs = estimate(config, chatbots)
     openers = config.contexts.n * len(config.languages) * len(config.users)
     speaking = len(chatbots or config.chatbots)
     typer.echo(f"{openers} first messages, {openers * speaking} dialogues")
@@ -124,7 +129,7 @@ def _estimate(config: GenerateConfig, chatbots: tuple[str, ...]) -> None:
     more = f", and the cost of {unknown} agents without a known price" if unknown else ""
     typer.echo(
         f"at most about ${sum(known):.2f}{more}; nothing was sent. Assumed: "
-        f"{assumed.acceptance:.0%} of tries accepted, {assumed.user_words} words a user message, "
-        f"{assumed.chatbot_words} a chatbot's, no dialogue ends early; tokens are upper bounds, "
+        f"{ACCEPTANCE:.0%} of tries accepted, {WORDS['say']} words a user message, "
+        f"{WORDS['reply']} a chatbot's, no dialogue ends early; tokens are upper bounds, "
         "without the reasoning of a model; what OUT already holds is not subtracted"
     )

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from medal_judges.config import CONFIGS
 from medal_judges.errors import ConfigError
-from medal_judges.shipped import project_files
 from medal_judges.storage.files import atomic_path
 
 
@@ -21,7 +21,8 @@ def init(
         raise ConfigError(f"{folder} already exists", hint="give the name of a new folder")
     with atomic_path(folder) as partial:
         partial.mkdir()
-        for name, content in project_files().items():
-            (partial / name).write_bytes(content)
-    typer.echo(f"{folder}: {', '.join(sorted(project_files()))}")
+        for each in (CONFIGS / "project").iterdir():
+            if each.is_file():
+                (partial / each.name).write_bytes(each.read_bytes())
+    typer.echo(f"{folder}: {', '.join(sorted(each.name for each in folder.iterdir()))}")
     typer.echo(f"next: cd {folder}, then make (or the commands in README.md)")

@@ -9,8 +9,7 @@ import typer
 
 from medal_judges.cli.options import from_options
 from medal_judges.config import Config, option
-from medal_judges.data_prep.labelling.labels import require_labellable
-from medal_judges.data_prep.labelling.run import label_file, share_limiter
+from medal_judges.data_prep.labelling import label_file, require_labellable, share_limiter
 from medal_judges.errors import ConfigError
 from medal_judges.inference.dry_run import dry_run
 from medal_judges.inference.judge_choice import cached_answers, choose_judge

@@ -35,15 +35,11 @@ def from_options(command: Callable[[Any], None]) -> Callable[..., None]:
     return run
 
 
-def _is_options(annotation: object) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, Config)
-
-
 def _parameters(kind: type[Config]) -> Iterator[inspect.Parameter]:
     for name, field in kind.model_fields.items():
         annotation: Any = field.annotation
         extra: Any = field.json_schema_extra
-        if _is_options(annotation):
+        if isinstance(annotation, type) and issubclass(annotation, Config):
             yield from _parameters(annotation)
         if not isinstance(extra, dict) or "flag" not in extra:
             continue  # set in Python only
@@ -80,7 +76,7 @@ def _built(kind: type[Config], given: Mapping[str, Any]) -> Config:
     values: dict[str, Any] = {}
     for name, field in kind.model_fields.items():
         annotation: Any = field.annotation
-        if _is_options(annotation):
+        if isinstance(annotation, type) and issubclass(annotation, Config):
             values[name] = _built(annotation, given)
         elif name in given:
             values[name] = given[name]

@@ -8,7 +8,7 @@ from medal_judges.cli.options import from_options, writes
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.report import make_report, print_report
 from medal_judges.reading.dialogues import reading_report
-from medal_judges.report.progress import ProgressBar
+from medal_judges.report.console import ProgressBar
 
 
 @writes("scores", "chats", "human", folder=True)

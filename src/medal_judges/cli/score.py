@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import typer
@@ -14,16 +13,15 @@ from medal_judges.config import Config, option
 from medal_judges.errors import ConfigError
 from medal_judges.inference.dry_run import dry_run
 from medal_judges.inference.judge_choice import JudgeOptions, cached_answers
-from medal_judges.inference.ray_judge import opened
 from medal_judges.inference.scoring import (
     MIN_COVERAGE,
     ScoreOptions,
     ScoreReport,
+    opened,
     score_to_file,
 )
 from medal_judges.reading.dialogues import ReadOptionsWithoutLabels, dialogues_of, reading_report
-from medal_judges.report.console import wide_console
-from medal_judges.report.progress import ProgressBar
+from medal_judges.report.console import ProgressBar, wide_console
 from medal_judges.storage.files import only_run, require_other_file
 from medal_judges.storage.jsonl import to_line
 
@@ -87,20 +85,15 @@ def score(options: ScoreCommand) -> None:
                 )
     report.left_out = reading.count
     reading.show(always=True)
-    _show(report, options.min_coverage, judge.languages)
-    if cached := cached_answers([judge]):
-        typer.echo(cached, err=True)
-    reading.require_rest()
-    report.require_coverage(options.min_coverage)
-
-
-def _show(report: ScoreReport, floor: float, languages: Sequence[str] | None) -> None:
-    """Prints counts and speed on standard error, and mean scores if the coverage is enough."""
     console = wide_console(stderr=True)
-    for line in report.lines(languages):
+    for line in report.lines(judge.languages):
         console.print(line, highlight=False, soft_wrap=True)
-    if report.coverage is not None and report.coverage >= floor:
+    if report.coverage is not None and report.coverage >= options.min_coverage:
         table = Table("dimension", "mean", "n")
         for name, count in report.counts.items():
             table.add_row(name, f"{report.sums[name] / count:.3f}", str(count))
         console.print(table)
+    if judge.language_models() and (cached := cached_answers([judge])):
+        typer.echo(cached, err=True)
+    reading.require_rest()
+    report.require_coverage(options.min_coverage)

@@ -6,11 +6,11 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 
-from medal_judges.errors import ConfigError, CoverageError
+from medal_judges.config import BOXED
+from medal_judges.errors import ConfigError, CoverageError, visible
 from medal_judges.eval.report.conversations import badness
 from medal_judges.eval.report.figures import GateResult, check_gates
 from medal_judges.eval.report.options import Gate
-from medal_judges.foreign_text import visible
 from medal_judges.integrations.chats import (
     Chat,
     JudgeSource,
@@ -20,7 +20,6 @@ from medal_judges.integrations.chats import (
     score_chats,
 )
 from medal_judges.models.base.judge import ScoreLevel
-from medal_judges.shipped import BOXED
 
 _SHOWN, _TEXT = 3, 160  # chats to look at, and characters of a turn
 

@@ -19,8 +19,14 @@ from typing import Any
 from pydantic import PrivateAttr, model_validator
 
 from medal_judges.config import Config, option
-from medal_judges.errors import ConfigError, CoverageError, DataError, RecordError, did_you_mean
-from medal_judges.foreign_text import visible
+from medal_judges.errors import (
+    ConfigError,
+    CoverageError,
+    DataError,
+    RecordError,
+    did_you_mean,
+    visible,
+)
 from medal_judges.reading.containers import CONTAINERS, TABLES, NumberedRow, open_rows
 from medal_judges.reading.forms import (
     FORMS,
@@ -36,9 +42,8 @@ from medal_judges.reading.forms import (
 from medal_judges.reading.grouped import grouped_chats
 from medal_judges.reading.messages import read_messages
 from medal_judges.reading.released import line_of_released
-from medal_judges.records.dialogue import Dialogue, parse_dialogue
+from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue, language_code, parse_dialogue
 from medal_judges.records.labelled import KNOWN_FIELDS, LabelledDialogue, parse_labelled
-from medal_judges.records.languages import UNKNOWN_LANGUAGE, language_code
 from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import require_valid_text
 from medal_judges.storage.files import require_other_file
@@ -389,9 +394,10 @@ def _read(
 
 def _record(row: Fields, report: ReadingReport, labelled: bool) -> Dialogue | LabelledDialogue:
     """Returns the dialogue of a row; an id that it lacks is made from its content."""
+    id: Any
     if "messages" not in row or "dialogue" in row:
         line = line_of_released(row) if is_released(row) else row
-        if (id := line.get("id")) is None or (isinstance(id, str) and not id.strip()):
+        if (id := line.get("id")) is None or not str(id).strip():
             turns = parse_dialogue(line | {"id": "none"}).turns
             report.made += 1
             line = line | {"id": content_hash([[turn.role, turn.content] for turn in turns])}
@@ -401,8 +407,7 @@ def _record(row: Fields, report: ReadingReport, labelled: bool) -> Dialogue | La
         extra = {k: v for k, v in line.items() if k not in KNOWN_FIELDS and v is not None}
         return replace(dialogue, meta={**extra, **dialogue.meta}) if extra else dialogue
     require_valid_text(row.get("meta"), "meta")
-    id: Any = row.get("id")
-    lang, source = row.get("lang"), row.get("source")
+    id, lang, source = row.get("id"), row.get("lang"), row.get("source")
     if isinstance(id, float) and id.is_integer():  # whole numbers of a table
         id = int(id)
     if isinstance(id, int | float) and not isinstance(id, bool):

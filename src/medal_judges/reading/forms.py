@@ -271,7 +271,8 @@ def checked_columns(
 def form_of(record: object, columns: ColumnMap) -> str | None:
     """Returns the form of a row, a key of FORMS; None if no form fits."""
     if isinstance(record, list):
-        return "messages" if record and _is_messages(record) else None
+        are_messages = record and all(isinstance(each, Mapping) for each in record)
+        return "messages" if are_messages else None
     if not isinstance(record, Mapping):
         return None
     mapped = columns.fields
@@ -296,9 +297,13 @@ def form_of(record: object, columns: ColumnMap) -> str | None:
     keys = _plain_names(tuple(record))
     for key in (keys[name] for name in _MESSAGES if name in keys):
         value = record[key]
-        if isinstance(value, str) and is_transcript(value):
-            return "transcript"
-        if _is_messages(value):
+        if isinstance(value, str):
+            if is_transcript(value):
+                return "transcript"
+            are_messages = value.lstrip().startswith("[") and '"' in value
+        else:
+            are_messages = isinstance(value, list) and all(isinstance(m, Mapping) for m in value)
+        if are_messages:
             return "line" if key in ("dialogue", "turns") else "messages"
     if any(isinstance(record.get(name), list) for name in ("input", "output")):
         return "prompts"
@@ -323,12 +328,6 @@ def is_released(record: Mapping[str, object]) -> TypeGuard[Mapping[str, Any]]:
     scene, source = record.get("scene"), record.get("source")
     is_row = record.get("id") is None and isinstance(scene, str) and isinstance(source, str)
     return is_row and CONTEXT_NUMBER.search(str(source)) is not None
-
-
-def _is_messages(value: object) -> bool:
-    if isinstance(value, str):
-        return value.lstrip().startswith("[") and '"' in value
-    return isinstance(value, list) and all(isinstance(m, Mapping) for m in value)
 
 
 def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:

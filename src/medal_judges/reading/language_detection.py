@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -16,54 +15,43 @@ from medal_judges.errors import MissingExtraError
 from medal_judges.records.dialogue import ROLES, Dialogue
 
 PURPOSE = "the detection of languages"
-NORWEGIAN = ("nb", "nn")  # lingua has its two written forms, this package ``no``
-# Scripts that say much with few letters, most of them of one language.
+# Scripts in which a few letters are enough; most of them belong to one language.
 _DENSE = re.compile(r"[\u0e00-\u0e7f\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-# Tags, addresses and marked gaps, which are in no language.
+# Tags, addresses and marked gaps belong to no language.
 _NO_WORDS = re.compile(r"<[^<>]{1,200}>|https?://\S+|\[(?:image|audio|video|file)\]")
-_LETTERS, _PART, _DENSE_LETTERS = 40, 30, 4  # fewest of a text, of a part, of a dense script
-_SURE, _AGREE = 0.9, 0.75  # least confidence; least share of a speaker's text in the language
-_TURNS, _READ = 16, 300  # most turns that are read, and characters of each
+_LETTERS, _PART, _DENSE_LETTERS = 40, 30, 4  # minimum of a text, of a part, of a dense script
+_SURE, _AGREE = 0.9, 0.75  # minimum confidence, and share of a speaker's text in the language
+_TURNS, _READ = 16, 300  # maximum of turns that are read, and of characters of each
 
 
 class LanguageIdentifier:
-    """lingua's detector of the languages ``langs`` (ISO 639-1), or of all 75.
+    """lingua's detector of all its 75 languages, with its small models (75 MB), which are as good
+    as the large ones on texts of some length.
 
-    ``small`` uses its small models (75 MB for all languages; the large ones need 250 MB for
-    fifteen), which are as good on texts of some length. Raises MissingExtraError without the extra
-    lang; ``purpose`` is what needs it.
+    Raises MissingExtraError without the extra lang; ``purpose`` is what needs it.
     """
 
-    def __init__(
-        self, langs: Iterable[str] | None = None, *, small: bool = False, purpose: str
-    ) -> None:
+    def __init__(self, *, purpose: str) -> None:
         try:
-            from lingua import IsoCode639_1, Language, LanguageDetectorBuilder
+            from lingua import Language, LanguageDetectorBuilder
         except ImportError as error:
             raise MissingExtraError("lingua-language-detector", "lang", purpose) from error
-        wanted = {each.iso_code_639_1.name.lower() for each in Language.all()}
-        if langs is not None:
-            wanted &= {each for lang in langs for each in (NORWEGIAN if lang == "no" else (lang,))}
-        codes = [getattr(IsoCode639_1, lang.upper()) for lang in sorted(wanted)]
-        builder = LanguageDetectorBuilder.from_iso_codes_639_1(*codes)
-        self._detector: Any = (builder.with_low_accuracy_mode() if small else builder).build()
-        self.known = {_code(lang) for lang in wanted}
+        builder = LanguageDetectorBuilder.from_all_languages()
+        self._detector: Any = builder.with_low_accuracy_mode().build()
+        self.known = {_code(language) for language in Language.all()}
 
     def chances(self, text: str) -> dict[str, float]:
         """Returns the confidence in each language, the likeliest first; together 1, or all 0."""
         chances: Counter[str] = Counter()
         for each in self._detector.compute_language_confidence_values(text):
-            chances[_code(each.language.iso_code_639_1.name)] += each.value
+            chances[_code(each.language)] += each.value
         return dict(chances.most_common())
 
-    def likeliest(self, text: str) -> str | None:
-        """Returns the likeliest language, None if lingua finds none."""
-        found = self._detector.detect_language_of(text)
-        return None if found is None else _code(found.iso_code_639_1.name)
 
-
-def _code(name: str) -> str:
-    return "no" if name.lower() in NORWEGIAN else name.lower()
+def _code(language: Any) -> str:
+    """lingua has two written forms of Norwegian, this package has ``no``."""
+    name: str = language.iso_code_639_1.name.lower()
+    return "no" if name in ("nb", "nn") else name
 
 
 def detected_language(dialogue: Dialogue) -> str | None:
@@ -108,4 +96,4 @@ def _is_enough(text: str, letters: int) -> bool:
 
 @cache
 def _all_languages() -> LanguageIdentifier:
-    return LanguageIdentifier(small=True, purpose=PURPOSE)
+    return LanguageIdentifier(purpose=PURPOSE)

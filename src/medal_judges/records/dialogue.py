@@ -1,35 +1,100 @@
-"""Turn and Dialogue: a conversation whose assistant is judged."""
+"""Turn and Dialogue: a conversation whose assistant is judged; codes and names of languages."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal
+from functools import cache
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from medal_judges.errors import RecordError
-from medal_judges.records.languages import UNKNOWN_LANGUAGE, language_code
+from medal_judges.config import read_yaml
+from medal_judges.errors import ConfigError, RecordError
 from medal_judges.records.validation import parse, text
+
+UNKNOWN_LANGUAGE = "und"  # ISO 639-2 for undetermined
+_CODE = re.compile(r"[a-z]{2,3}(?:[-_][a-z0-9]{1,8})*\Z")  # zh, yue, zh-hant, pt_br
+_REGION = re.compile(r"[-_](?:[a-z]{2}|[0-9]{3})(?![a-z0-9])")  # of zh-cn, ja_jp, es-419
+_EXPECTED = "an ISO 639-1 code such as 'en', or a language's English name"
+
+
+def language_code(value: object, field: str = "lang") -> str:
+    """Returns the code of a language: ``zh`` for ``ZH``, ``zh-CN`` and ``Chinese``. Drops a country
+    (``en`` for ``en_US``) but not a script (``zh-hant``); None and blank text are ``und``. Raises
+    RecordError for an unknown name."""
+    if value is None:
+        return UNKNOWN_LANGUAGE
+    word = text(field, value, _EXPECTED).strip().lower()
+    if not word:
+        return UNKNOWN_LANGUAGE
+    if _CODE.match(word):
+        return _REGION.sub("", word).replace("_", "-")
+    code = _codes_by_name().get(word)
+    if code is None:
+        raise RecordError(field, _EXPECTED, value)
+    return code
+
+
+@cache
+def _codes_by_name() -> Mapping[str, str]:
+    listed = read_yaml("language_names").items()
+    return {name.lower(): code for code, names in listed for name in names}
+
+
+def base_language(lang: str) -> str:
+    """Returns the language of a code without script and country: ``zh`` for ``zh-Hant``."""
+    return lang.replace("_", "-").split("-")[0].lower()
+
+
+class Language(NamedTuple):
+    """``name`` in English, and the ``countries``, in English, where simulated users live."""
+
+    name: str
+    countries: tuple[str, ...]
+
+
+@cache
+def load_languages() -> Mapping[str, Language]:
+    """Returns configs/seeds/languages.yaml: ISO 639-1 code -> Language."""
+    entries = read_yaml("seeds/languages").items()
+    return {code: Language(each["name"], tuple(each["countries"])) for code, each in entries}
+
+
+def language(code: str) -> Language:
+    """Returns the language of an ISO 639-1 code. Raises ConfigError for a code that is not
+    listed."""
+    known = load_languages()
+    if code not in known:
+        raise ConfigError(
+            f"no language {code!r} in seeds/languages.yaml",
+            hint=f"known: {' '.join(known)}; add others to that file",
+        )
+    return known[code]
+
+
+def language_name(code: str) -> str:
+    """Returns ``German`` for ``de``; the code itself if it is not listed."""
+    known = load_languages()
+    return known[code].name if code in known else code
+
 
 Role = Literal["user", "assistant"]
 ROLES: tuple[Role, ...] = ("user", "assistant")
 SYSTEM_PROMPT = "system_prompt"  # key of Dialogue.context
+Lang = Annotated[str, BeforeValidator(lambda lang: sys.intern(language_code(lang)))]
 
 
 def parse_id(value: object) -> str:
-    """Returns the id as text; whole numbers become text. Raises RecordError if it is absent or
-    empty."""
+    """Returns an id as text. Raises RecordError for what is neither text nor a whole number, and
+    for blank text."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value.strip():
         raise RecordError("id", "a non-empty text", value)
     return text("id", value)
-
-
-def _language(value: object) -> str:
-    return sys.intern(language_code(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +114,10 @@ class Turn:
 class Dialogue:
     """A conversation between a user and an assistant, immutable.
 
-    ``lang`` is ISO 639-1 if known. ``models`` names who spoke as ``user`` and ``assistant``.
-    ``context`` holds scene, persona, gender and affect (MEDAL, section 3). Real logs have two turns
-    of one role in a row, empty turns and a last turn by the user; all are allowed.
+    ``lang`` is an ISO 639-1 code if known. ``models`` maps ``user`` and ``assistant`` to the names
+    of the speakers. ``context`` holds scene, persona, gender and affect (MEDAL, section 3). As in
+    real logs, one role may have two turns in a row, turns may be empty, and the last turn may be
+    the user's.
 
     >>> dialogue = Dialogue("d1", (Turn("user", "Hi!"), Turn("assistant", "Hello!")), lang="en")
     >>> dialogue.assistant_turns
@@ -60,7 +126,9 @@ class Dialogue:
 
     id: Annotated[str, BeforeValidator(parse_id)]
     turns: Annotated[tuple[Turn, ...], Field(validation_alias="dialogue")]
-    lang: Annotated[str, BeforeValidator(_language)] = UNKNOWN_LANGUAGE
+    lang: Annotated[str, BeforeValidator(lambda lang: sys.intern(language_code(lang)))] = (
+        UNKNOWN_LANGUAGE
+    )
     source: str | None = None
     models: Mapping[str, str | None] = field(default_factory=dict)
     context: Mapping[str, Any] = field(default_factory=dict)
@@ -68,12 +136,12 @@ class Dialogue:
 
     @property
     def assistant_turns(self) -> tuple[int, ...]:
-        """Indices (from 0) of the assistant's turns, which are judged."""
+        """Indices (from 0) of the assistant's turns."""
         return tuple(i for i, turn in enumerate(self.turns) if turn.role == "assistant")
 
     @property
     def chatbot(self) -> str | None:
-        """Name of the judged system; intervals resample whole systems."""
+        """Name of the judged system."""
         return self.models.get("assistant")
 
     def upto(self, turn: int) -> Dialogue:
@@ -81,28 +149,22 @@ class Dialogue:
         return replace(self, turns=self.turns[: turn + 1])
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the dialogue's part of a line, without the fields that are unknown."""
+        """Returns the JSON object of a line, without optional fields that are empty."""
         record: dict[str, Any] = {
             "id": self.id,
             "lang": self.lang,
             "dialogue": [{"role": t.role, "content": t.content} for t in self.turns],
         }
-        optional = {
-            "source": self.source,
-            "models": dict(self.models),
-            "context": dict(self.context),
-            "meta": dict(self.meta),
-        }
-        return record | {key: value for key, value in optional.items() if value}
+        if self.source:
+            record["source"] = self.source
+        optional = {"models": self.models, "context": self.context, "meta": self.meta}
+        return record | {key: dict(value) for key, value in optional.items() if value}
 
 
 def parse_dialogue(record: object) -> Dialogue:
-    """Returns the dialogue of a JSON object in the line format; ``turns`` may stand for
-    ``dialogue``.
-
-    Raises RecordError that names the field: a missing id, no turns, an unknown role, content that
-    is no text. Chats in other forms: ``medal_judges.reading``.
-    """
+    """Returns the dialogue of a JSON object in the line format, with its turns under ``dialogue``
+    or ``turns``. Raises RecordError that names the field. ``medal_judges.reading`` reads other
+    forms of chats."""
     if not isinstance(record, dict):
         raise RecordError("(line)", "a JSON object", record)
     turns = record.get("dialogue", record.get("turns"))

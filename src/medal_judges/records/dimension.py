@@ -1,4 +1,4 @@
-"""Dimension: one aspect of a dialogue that is scored, with its scale."""
+"""Dimension: one aspect of a dialogue, with the scale of its scores."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from medal_judges.config import read_yaml
 from medal_judges.errors import ConfigError
 
 Kind = Literal["binary", "ordinal", "continuous"]
@@ -14,10 +15,10 @@ Kind = Literal["binary", "ordinal", "continuous"]
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """A named scale. Scores are in [``low``, ``high``]; a higher one means more of what is named.
+    """A named scale from ``low`` to ``high``.
 
-    ``good`` is the end that a user wants: ``high`` for overall, ``low`` for an issue (label 1 =
-    issue present). ``binary`` scores are probabilities of label 1.
+    ``good`` is the better end of the scale: ``high`` for overall, ``low`` for an issue (label 1:
+    the dialogue has the issue). The score of a ``binary`` dimension is the probability of label 1.
 
     >>> Dimension("overall", "ordinal", 1, 5).levels
     (1.0, 2.0, 3.0, 4.0, 5.0)
@@ -33,21 +34,21 @@ class Dimension:
     definition: str = ""
 
     def __post_init__(self) -> None:
+        problem = None
         if self.kind not in ("binary", "ordinal", "continuous"):
-            raise ConfigError(
-                f"dimension {self.name!r}: kind must be binary, ordinal or continuous, "
-                f"not {self.kind!r}"
-            )
-        if not self.low < self.high:
-            raise ConfigError(f"dimension {self.name!r}: low {self.low} is not below {self.high}")
-        if self.kind == "binary" and (self.low, self.high) != (0, 1):
-            raise ConfigError(f"dimension {self.name!r}: a binary dimension runs from 0 to 1")
-        if self.kind == "ordinal" and (self.low % 1 or self.high % 1):
-            raise ConfigError(f"dimension {self.name!r}: an ordinal scale has whole-number ends")
+            problem = f"kind must be binary, ordinal or continuous, not {self.kind!r}"
+        elif not self.low < self.high:
+            problem = f"low {self.low} is not below {self.high}"
+        elif self.kind == "binary" and (self.low, self.high) != (0, 1):
+            problem = "a binary dimension runs from 0 to 1"
+        elif self.kind == "ordinal" and (self.low % 1 or self.high % 1):
+            problem = "an ordinal scale has whole-number ends"
+        if problem is not None:
+            raise ConfigError(f"dimension {self.name!r}: {problem}")
 
     @property
     def is_issue(self) -> bool:
-        """True for a binary dimension whose label 1 is a fault."""
+        """Whether label 1 of a binary dimension is a fault."""
         return self.kind == "binary" and self.good == "low"
 
     @property
@@ -70,13 +71,8 @@ class Dimension:
 
 
 def load_rubric(name_or_path: str | Path, names: Sequence[str] = ()) -> tuple[Dimension, ...]:
-    """Returns the dimensions of a rubric: a name in configs/rubrics/ or the path of a YAML file.
-    ``names``: only these, in this order.
-
-    Raises ConfigError for a missing rubric, a malformed entry, and a name that the rubric lacks.
-    """
-    from medal_judges.config import read_yaml
-
+    """Returns the dimensions of a rubric in configs/rubrics/ or in a YAML file; with ``names`` only
+    these, in this order. Raises ConfigError."""
     entries = read_yaml(name_or_path, "rubrics").get("dimensions")
     if not isinstance(entries, list):
         raise ConfigError(f"rubric {name_or_path}: expected a mapping with a list 'dimensions'")

@@ -1,32 +1,34 @@
-"""Judgement: the scores of one dialogue or of one assistant turn, with details (what is known about
-a number) and contributions (what each turn added to it)."""
+"""Judgement: a judge's scores of one dialogue or of one assistant turn.
+
+``details`` say more about a score (its distribution, interval, repeats), ``contributions`` how much
+each turn added to it.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from medal_judges.errors import RecordError
 from medal_judges.records.dialogue import parse_id
-from medal_judges.records.dimension import Dimension
 from medal_judges.records.validation import Count, Flag, Number, Numbers, mapping, parse
 
-# Amounts that add up over rows and over the judges of a hybrid. ``tokens`` counts prompts and
-# answers, ``cached_tokens`` the part of the prompts from the backend's cache, ``seconds`` the
-# model's time, ``money`` US dollars.
+# Amounts that can be summed over rows and over the members of a hybrid. ``tokens`` counts prompts
+# and answers, ``cached_tokens`` prompt tokens from the backend's cache, ``seconds`` is the time of
+# the model, ``money`` is in US dollars.
 USAGE = (
     *("tokens", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens"),
     *("seconds", "money"),
 )
 
-# The quantity baseline + sum(turns), from which the score follows.
+# The unit of contributions; the score is computed from their sum.
 Unit = Literal[
     "score",  # the score before it is clipped to its scale
-    "uncalibrated score",  # the same before calibration's monotone map
-    "logit",  # its sigmoid is the score's place on its scale, from 0 to 1 (binary: P(label 1))
-    "uncalibrated logit",  # the same before calibration's monotone map
+    "uncalibrated score",  # the same before the calibration map
+    "logit",  # its sigmoid is the score on a scale from 0 to 1 (binary: P(label 1))
+    "uncalibrated logit",  # the same before the calibration map
     "mean logit",  # mean of an ordinal head's conditional logits, one for each step of the scale
     "logit per level",  # slope of a classification head's logits over the levels
 ]
@@ -34,11 +36,12 @@ Unit = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Contributions:
-    """One dimension by turn: ``baseline`` + sum of ``turns`` is ``value``, in ``unit``.
+    """How much each turn added to one dimension's score: ``baseline`` + sum of ``turns`` is
+    ``value``, in ``unit``.
 
-    ``baseline`` is the value if each turn were an average turn of its speaker in the training data
-    (without such data, the middle of the scale). So a turn above 0 raised the score and one below 0
-    lowered it. ``turns`` has one number for each turn, 0 for turns that the judge did not see.
+    ``baseline`` is the value of a dialogue whose turns are average turns of the training data
+    (without training data, the middle of the scale). So a turn above 0 raised the score, and a turn
+    below 0 lowered it. ``turns`` has 0 for turns that the judge did not see.
     """
 
     turns: tuple[Number, ...]
@@ -47,136 +50,81 @@ class Contributions:
 
     @property
     def value(self) -> float:
-        """``baseline`` + sum of ``turns``."""
         return self.baseline + math.fsum(self.turns)
 
     @property
     def finite(self) -> bool:
-        """False if a number is NaN or infinite."""
         return math.isfinite(self.baseline) and all(map(math.isfinite, self.turns))
-
-    def rescaled(self, scale: Dimension, other: Dimension) -> Contributions:
-        """Returns the same on the scale of another dimension; logits do not change."""
-        if self.unit not in ("score", "uncalibrated score"):
-            return self
-        ratio = (other.high - other.low) / (scale.high - scale.low)
-        baseline = other.low + (self.baseline - scale.low) * ratio
-        return Contributions(tuple(t * ratio for t in self.turns), baseline, self.unit)
 
     def to_record(self) -> dict[str, Any]:
         return {"baseline": self.baseline, "unit": self.unit, "turns": list(self.turns)}
 
 
-def unit_of(unit: Unit, *, mapped: bool) -> Unit:
-    """Returns ``unit``, or its uncalibrated form if a calibration maps the score afterwards."""
-    known: dict[Unit, Unit] = {"score": "uncalibrated score", "logit": "uncalibrated logit"}
-    return known.get(unit, unit) if mapped else unit
-
-
-def centred(
-    evidence: Sequence[float],
-    weights: Sequence[float],
-    means: Sequence[float],
-    value: float,
-    unit: Unit,
-) -> Contributions:
-    """Returns contributions around the average turn.
-
-    ``evidence`` [T]: what each turn adds to ``value``. ``weights`` [T]: its share in the pooling.
-    ``means`` [T]: what an average turn of its speaker adds for each unit of weight.
-    """
-    turns = tuple(e - w * m for e, w, m in zip(evidence, weights, means, strict=True))
-    return Contributions(turns, value - math.fsum(turns), unit)
-
-
 @dataclass(frozen=True)
-class _Fields:
-    """Details: what is known about one number, in the order of a file. Numbers without a remark
-    about their scale are on the dimension's scale."""
+class _Details:
+    """The fields of ``Judgement.details`` for one dimension, in the order of a file. Numbers are on
+    the dimension's scale, unless a comment says otherwise."""
 
     value: Number | None = None  # the number in the answer, pooled over repeats
     expected: Number | None = None  # mean of the distribution over ratings
-    spread: Number | None = None  # its standard deviation
-    interval: list[Number] | None = None  # of 9 in 10 human ratings of held-out dialogues with it
+    spread: Number | None = None  # standard deviation of that distribution
+    interval: list[Number] | None = None  # holds 9 in 10 human ratings of dialogues with this score
     mass: Number | None = None  # probability of all ratings together before normalisation
-    samples: Count | None = None  # how many answers the distribution was counted from
-    raw: Number | None = None  # the judge's number before it was put on the scale
+    samples: Count | None = None  # number of answers in which ratings were counted
+    raw: Number | None = None  # the judge's number before it was mapped to the scale
     selected: Count | None = None  # follow-ups that all selection runs chose; 0: all are used
     unread_runs: Count | None = None  # selection runs that could not be parsed
     follow_ups: list[str] | None = None
     comment: str | None = None  # the judge's text about the dimension
     parsed: list[str | None] | None = None  # how each answer was parsed: schema, json, ...
     repeats: list[Number | None] | None = None  # one number for each answer
-    repeats_std: Number | None = None  # n - 1
+    repeats_std: Number | None = None  # standard deviation (n - 1)
     repeats_agreement: Number | None = None  # share of pairs of repeats with the same number
-    members: dict[str, Number | None] | None = None  # of a hybrid: the score of each member asked
-
-
-FIELDS = tuple(each.name for each in fields(_Fields))
+    members: dict[str, Number | None] | None = None  # scores by the members of a hybrid
 
 
 def known_details(**given: Any) -> dict[str, Any]:
-    """Returns the fields ``given`` that have a value, JSON-ready and in the order of FIELDS."""
-    found = {}
-    for name in FIELDS:
-        value = given.pop(name, None)
+    """Returns the details that have a value, JSON-ready and in the order of a file."""
+    known = {}
+    for each in fields(_Details):
+        value = given.pop(each.name, None)
         if value is not None and value not in ((), [], {}):
-            found[name] = list(value) if isinstance(value, tuple) else value
+            known[each.name] = list(value) if isinstance(value, tuple) else value
     assert not given, f"details have no field {next(iter(given))!r}"
-    return found
-
-
-def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    if isinstance(value, list):
-        return [change(each) for each in value]
-    if isinstance(value, Mapping):
-        return {name: change(each) for name, each in value.items()}
-    return change(value)
-
-
-def rescaled_details(
-    details: Mapping[str, Any], scale: Dimension, other: Dimension
-) -> dict[str, Any]:
-    """Returns ``details`` on the scale of another dimension."""
-    ratio = (other.high - other.low) / (scale.high - scale.low)
-    found = dict(details)
-    for name in found:
-        if name in ("value", "expected", "interval", "repeats", "members"):
-            found[name] = _mapped(
-                found[name], lambda v: None if v is None else other.low + (v - scale.low) * ratio
-            )
-        elif name in ("spread", "repeats_std"):
-            found[name] *= ratio
-    return found
+    return known
 
 
 def finite_details(details: Mapping[str, Any]) -> dict[str, Any]:
     """Returns ``details`` without NaN and infinity, which JSON does not have."""
 
     def cleaned(value: Any) -> Any:
+        if isinstance(value, list):
+            return [cleaned(each) for each in value]
+        if isinstance(value, Mapping):
+            return {name: cleaned(each) for name, each in value.items()}
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    found = {name: _mapped(value, cleaned) for name, value in details.items()}
-    if None in found.get("interval", ()):
-        del found["interval"]
-    return known_details(**found)
+    known = cleaned(details)
+    if None in known.get("interval", ()):
+        del known["interval"]
+    return known_details(**known)
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """One answer of a judge.
+    """A judge's scores of a dialogue (``turn`` is None) or of the assistant turn with index
+    ``turn``.
 
     ``scores``: dimension -> a number on its scale (binary: probability of label 1), None if
-    unscored; ``failure`` then gives the reason. ``turn``: index of the judged turn, None for the
-    whole dialogue. ``distributions``: a probability for each level of an ordinal or binary
-    dimension. ``details``: see known_details. ``contributions``: what each turn added to a score.
-    ``truncated_turns`` counts turns that did not fit, ``left_out_turns`` turns that the judge's
-    settings leave out, ``shortened_turns`` turns that it read shortened. ``usage``: amounts, see
-    USAGE.
-    ``transient``: an answer is missing for a reason that may pass (a server is down, a rate or cost
-    limit), so the same command asks again. ``unknown_language``: the dialogue's language if the
-    judge does not support it. ``detected_language``: its language if it stated none and it was
-    detected. ``meta``: metadata copied from the dialogue (``--keep``).
+    unscored; ``failure`` then gives the reason. ``distributions``: the probability of each level of
+    an ordinal or binary dimension. ``details``: see _Details. ``contributions``: how much each turn
+    added to a score. ``truncated_turns`` counts turns that did not fit into the judge's window,
+    ``left_out_turns`` turns that its settings leave out, ``shortened_turns`` turns that were cut.
+    ``usage``: see USAGE.
+    ``transient``: the reason of the failure may pass (a server is down, a rate or cost limit), so
+    the same command asks again. ``unknown_language``: the dialogue's language, if the judge does
+    not support it. ``detected_language``: the dialogue's language, if it had to be detected.
+    ``meta``: metadata copied from the dialogue (``--keep``).
 
     Raises ValueError for an unknown amount in ``usage``.
 
@@ -226,7 +174,7 @@ class Judgement:
         return math.sqrt(max(0.0, spread))
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the judgement's line; optional fields are left out if empty."""
+        """Returns the JSON object of a line, without optional fields that are empty."""
         record: dict[str, Any] = {
             "id": self.id,
             "turn": self.turn,
@@ -271,5 +219,5 @@ def parse_judgement(record: object) -> Judgement:
     known = {field.name: record.get(field.name) for field in fields(Judgement)}
     judgement = parse(Judgement, known | {"id": parse_id(record.get("id"))})
     for dimension, given in judgement.details.items():
-        parse(_Fields, given, f"details.{dimension}")
+        parse(_Details, given, f"details.{dimension}")
     return judgement

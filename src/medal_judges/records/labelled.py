@@ -1,5 +1,5 @@
-"""LabelledDialogue: a dialogue with labels of annotators or of a labelling model, on the raw scale.
-Loading neither aggregates nor rescales."""
+"""LabelledDialogue: a dialogue with labels by annotators or by a model, on the source's own scale
+(loading neither aggregates nor rescales them)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Scale = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Rating:
-    """The annotators' values for one dialogue (``turn`` None) or one of its turns.
+    """The annotators' values for a dialogue (``turn`` is None) or for one of its turns.
 
     ``values``: one number per annotator, None if missing. ``scale``: (lowest, highest) allowed
-    value, None if the source has no bounds. ``aggregated``: the source released a mean or vote.
+    value, None if the source states none. ``aggregated``: the source released a mean or a vote.
 
     >>> rating = Rating("d1", None, "overall", (4, None, 5), (1, 5))
     >>> mean(rating)
@@ -46,45 +46,33 @@ def mean(rating: Rating) -> float | None:
 
 
 def rescale(value: float, source: Scale, target: Scale) -> float:
-    """Maps ``value`` linearly from one scale to another (ORALIS, Equation 1, before rounding)."""
+    """Returns ``value`` of the scale ``source`` on the scale ``target``, by a linear map (ORALIS,
+    Equation 1, before rounding)."""
     (a, b), (c, d) = source, target
     return c + (value - a) * (d - c) / (b - a)
 
 
 def parse_values(field: str, values: object) -> tuple[float | None, ...]:
-    """Returns one value per annotator; a bare number is one annotator. Raises RecordError."""
+    """Returns one value per annotator; a number outside of a list is by one annotator. Raises
+    RecordError."""
     listed: Sequence[object] = values if isinstance(values, list) else [values]
     expected = "finite numbers or nulls, one per annotator"
     return tuple(None if v is None else number(field, v, expected) for v in listed)
 
 
-def parse_scale(field: str, value: object) -> Scale | None:
-    """Returns (lowest, highest), None without bounds. Raises RecordError."""
-    if value is None:
-        return None
-    expected = "[lowest, highest] or null"
-    if not isinstance(value, list) or len(value) != 2:
-        raise RecordError(field, expected, value)
-    low, high = (number(field, v, expected) for v in value)
-    if not low < high:
-        raise RecordError(field, expected, value)
-    return low, high
-
-
 Level = Literal["dialogue", "turn"]
-_DIALOGUE_FIELDS = {"id", "source", "lang", "dialogue", "turns", "models", "context", "meta"}
-_LABEL_FIELDS = {"level", "labels", "scales", "split", "group", "aggregated"}
-KNOWN_FIELDS = frozenset(_DIALOGUE_FIELDS | _LABEL_FIELDS)
+KNOWN_FIELDS = {"id", "source", "lang", "dialogue", "turns", "models", "context", "meta"}
+KNOWN_FIELDS |= {"level", "labels", "scales", "split", "group", "aggregated"}
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledDialogue:
     """One line of a labelled file.
 
-    At level ``turn`` the judged response is the last turn of ``dialogue``. ``labels`` maps a
-    dimension to one value per annotator on the raw ``scales``; an absent dimension has no label.
-    All rows made from one conversation share a ``group``, in every file; splits, leak checks and
-    statistics use it. ``extra`` holds the other fields of the line.
+    At level ``turn`` the labels are of the last turn of ``dialogue``. ``labels`` maps a dimension
+    to one value per annotator, on the raw ``scales``. All rows made from one conversation share a
+    ``group``, in every file: splits, leak checks and statistics use it. ``extra`` holds the other
+    fields of the line.
 
     >>> said = [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": "Hello!"}]
     >>> line = {"id": "d1", "dialogue": said, "labels": {"overall": [4, 5]}}
@@ -107,7 +95,7 @@ class LabelledDialogue:
 
     @property
     def turn(self) -> int | None:
-        """Index of the judged turn; None at level dialogue."""
+        """Index of the labelled turn; None at level dialogue."""
         return len(self.dialogue.turns) - 1 if self.level == "turn" else None
 
     def ratings(self) -> Iterator[Rating]:
@@ -120,7 +108,7 @@ class LabelledDialogue:
         return next((r for r in self.ratings() if r.dimension == dimension), None)
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the line."""
+        """Returns the JSON object of the line."""
         record = self.dialogue.to_record()
         record |= {
             "level": self.level,
@@ -137,8 +125,8 @@ class LabelledDialogue:
 def parse_labelled(record: object) -> LabelledDialogue:
     """Returns the labelled dialogue of a JSON object in the line format.
 
-    Raises RecordError that names the field, also for a label outside its declared scale: pooled raw
-    scales are the most common silent fault of such files.
+    Raises RecordError that names the field, also for a label outside of its scale: rows of several
+    scales in one file are the most common fault.
     """
     dialogue = parse_dialogue(record)
     assert isinstance(record, dict)  # parse_dialogue raises for anything else
@@ -148,8 +136,18 @@ def parse_labelled(record: object) -> LabelledDialogue:
     aggregated = record.get("aggregated") or False
     if not isinstance(aggregated, bool):
         raise RecordError("aggregated", "true or false", aggregated)
-    stated = mapping(record, "scales", "an object of dimension: [lowest, highest]")
-    scales = {k: parse_scale(f"scales.{k}", v) for k, v in stated.items()}
+    scales: dict[str, Scale | None] = {}
+    expected = "[lowest, highest] or null"
+    for name, given in mapping(
+        record, "scales", "an object of dimension: [lowest, highest]"
+    ).items():
+        scales[name] = None
+        if given is not None:
+            listed = given if isinstance(given, list) else []
+            ends = [number(f"scales.{name}", value, expected) for value in listed]
+            if len(ends) != 2 or not ends[0] < ends[1]:
+                raise RecordError(f"scales.{name}", expected, given)
+            scales[name] = (ends[0], ends[1])
     labels = {}
     for name, given in mapping(record, "labels", "an object of dimension: values").items():
         labels[name] = values = parse_values(f"labels.{name}", given)

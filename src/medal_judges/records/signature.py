@@ -1,4 +1,4 @@
-"""Signature: what must be equal for two numbers to be comparable (after sacrebleu's)."""
+"""Signature: everything that a score depends on, as in sacrebleu."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from medal_judges.errors import MedalError
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Key-value pairs that accompany every number; None means not applicable.
-
-    It is published: no paths, no secrets.
+    """Key-value pairs that are written beside every score; None: not applicable. They are
+    published, so they hold no paths and no secrets.
 
     >>> print(Signature("length", dimension="overall", seed=0))
     judge:length|dimension:overall|seed:0
@@ -39,35 +38,34 @@ class Signature:
                 raise MedalError(f"signature: {f.name} {value!r} contains '|' or a line break")
 
     def __str__(self) -> str:
-        """Returns ``judge:NAME|revision:...`` without the keys that do not apply."""
+        """Returns ``judge:NAME|revision:...`` without the keys that are None."""
         pairs = ((f.name, getattr(self, f.name)) for f in fields(self))
         return "|".join(f"{name}:{value}" for name, value in pairs if value is not None)
 
     @classmethod
     def parse(cls, text: str) -> Signature:
-        """Inverse of ``str``. Ignores unknown keys (of a newer version); text without a ``judge:``
-        pair is the judge's name. Raises MedalError for a seed that is no whole number."""
-        names = {f.name for f in fields(cls)}
+        """Returns the signature that ``text`` is the ``str`` of, without unknown keys (of a newer
+        version); text without a ``judge:`` pair is the judge's name. Raises MedalError for a seed
+        that is not a whole number."""
         pairs: dict[str, Any] = dict(part.split(":", 1) for part in text.split("|") if ":" in part)
-        known = {k: v for k, v in pairs.items() if k in names}
-        if "seed" in known:
-            try:
-                known["seed"] = int(known["seed"])
-            except ValueError as error:
-                message = f"signature: the seed is a whole number, not {known['seed']!r}"
-                raise MedalError(message) from error
+        known = {f.name: pairs[f.name] for f in fields(cls) if f.name in pairs}
+        try:
+            known |= {"seed": int(known["seed"])} if "seed" in known else {}
+        except ValueError as error:
+            message = f"signature: the seed is a whole number, not {known['seed']!r}"
+            raise MedalError(message) from error
         return cls(**({"judge": text.replace("|", " ")} | known))
 
 
 def content_hash(value: object) -> str:
-    """Returns the first 12 hex digits of the SHA-256 of bytes, or of a value's canonical JSON."""
+    """Returns 12 hex digits of the SHA-256 of bytes, or of the canonical JSON of another value."""
     if not isinstance(value, bytes):
         value = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str).encode()
     return hashlib.sha256(value).hexdigest()[:12]
 
 
 def require_comparable(signatures: list[Signature]) -> None:
-    """Raises MedalError if rows of one table differ in data or dimension."""
+    """Raises MedalError if the signatures differ in data or dimension."""
     for key in ("data", "dimension"):
         values = {str(getattr(s, key)) for s in signatures}
         if len(values) > 1:

@@ -8,14 +8,8 @@ from dataclasses import MISSING, fields
 from functools import cache
 from typing import Annotated, Any, TypeVar, cast
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-)
+import pydantic
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
 
 from medal_judges.errors import RecordError
 
@@ -25,84 +19,72 @@ FINITE = "a finite number below 1e308"
 
 
 def _small(value: object) -> object:
-    """Refuses an integer that no float can hold."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**308:
         raise ValueError(f"expected {FINITE}")
     return value
 
 
-# Types of the fields of dataclasses that `parse` reads. Without them pydantic would take "3" and
-# true for numbers.
+# Types for the fields of dataclasses that `parse` reads. With plain float and int pydantic would
+# read "3" and true as numbers, and fail for an integer that no float can hold.
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False), BeforeValidator(_small)]
 Count = Annotated[int, Field(strict=True, ge=0)]
 Flag = Annotated[bool, Field(strict=True)]
 Numbers = Annotated[Sequence[Number], AfterValidator(tuple)]
-# What was expected, for the kinds of errors that pydantic describes in its own words.
+# What was expected, by the type of pydantic's error.
 _EXPECTED = {
-    "float_type": "a finite number",
-    "finite_number": "a finite number",
-    "int_type": "a whole number from 0",
-    "greater_than_equal": "a whole number from 0",
+    **dict.fromkeys(("float_type", "finite_number"), "a finite number"),
+    **dict.fromkeys(("int_type", "greater_than_equal"), "a whole number from 0"),
+    **dict.fromkeys(("list_type", "tuple_type", "sequence_str", "is_instance_of"), "a list"),
+    **dict.fromkeys(("dict_type", "mapping_type", "dataclass_type"), "an object"),
     "bool_type": "true or false",
     "string_type": "a text",
     "string_unicode": VALID_TEXT,
-    "list_type": "a list",
-    "tuple_type": "a list",
-    "sequence_str": "a list",
-    "is_instance_of": "a list",
-    "dict_type": "an object",
-    "mapping_type": "an object",
-    "dataclass_type": "an object",
     "too_short": "a non-empty list",
     "missing": "a value",
 }
 
 
 def parse(kind: type[T], record: object, place: str = "") -> T:
-    """Returns ``record``, a JSON object at ``place``, as the dataclass ``kind``.
+    """Returns ``record``, a JSON object at ``place``, as the dataclass ``kind``. Absent and null
+    fields get their defaults.
 
-    A field that is absent or null gets its default. Raises RecordError that names the field, also
-    for an unknown field.
+    Raises RecordError that names the field, also for an unknown field.
     """
-    names = [each.name for each in fields(kind)]  # type: ignore[arg-type]
+    adapter, names, required = _adapter(cast(Hashable, kind))
     if not isinstance(record, Mapping):
         raise RecordError(place or "(line)", f"an object with {', '.join(names)}", record)
-    adapter, required = _adapter(cast(Hashable, kind))
     given = {k: v for k, v in record.items() if v is not None or k in required}
     try:
-        found: T = adapter.validate_python([given])[0]
-        return found
-    except ValidationError as error:
+        parsed: T = adapter.validate_python([given])[0]
+        return parsed
+    except pydantic.ValidationError as error:
         problem = error.errors(include_url=False)[0]
-    path, loc, got = place, problem["loc"][1:], problem["input"]
-    for part in loc:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+    loc = problem["loc"][1:]
+    path = place + "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in loc)
     expected = _EXPECTED.get(problem["type"], problem["msg"])
-    if problem["type"] == "missing":
-        got = None
-    elif problem["type"] == "unexpected_keyword_argument":
+    if problem["type"] == "unexpected_keyword_argument":
         expected = f"one of {', '.join(names)}" if len(loc) == 1 else "no such field"
     for start in ("Value error, ", "Input should be ", "expected "):
         expected = expected.removeprefix(start)
+    got = None if problem["type"] == "missing" else problem["input"]
     raise RecordError(path.lstrip("."), expected, got)
 
 
 @cache
-def _adapter(kind: Any) -> tuple[TypeAdapter[Any], frozenset[str]]:
-    """Returns what reads ``kind`` and the names of its fields without a default."""
-    required = frozenset(
-        each.name
-        for each in fields(kind)
-        if each.default is MISSING and each.default_factory is MISSING
-    )
+def _adapter(kind: Any) -> tuple[TypeAdapter[Any], list[str], set[str]]:
+    """Returns the validator of a dataclass, the names of its fields, and of those without a
+    default."""
+    absent = [each.name for each in fields(kind) if each.default is each.default_factory is MISSING]
     # A list, because pydantic takes no config beside a dataclass. With a maximum length it refuses
     # lone surrogates.
-    config = ConfigDict(extra="forbid", str_max_length=1 << 40)
-    return TypeAdapter(list[kind], config=config), required
+    config = pydantic.ConfigDict(extra="forbid", str_max_length=1 << 40)
+    adapter = TypeAdapter(list[kind], config=config)
+    return adapter, [each.name for each in fields(kind)], set(absent)
 
 
 def number(field: str, value: object, expected: str = "a finite number") -> float:
-    """Returns ``value`` as a float; refuses true, false, NaN, infinity and larger integers."""
+    """Returns ``value`` as a float. Raises RecordError for true, false, NaN, infinity, and integers
+    that no float can hold."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise RecordError(field, expected, value)
     try:
@@ -115,7 +97,7 @@ def number(field: str, value: object, expected: str = "a finite number") -> floa
 
 
 def text(field: str, value: object, expected: str = "a text") -> str:
-    """Returns ``value`` if it is text that UTF-8 can hold; it may be empty."""
+    """Returns ``value`` if it is text, maybe empty, that UTF-8 can encode. Raises RecordError."""
     if not isinstance(value, str):
         raise RecordError(field, expected, value)
     try:
@@ -126,7 +108,7 @@ def text(field: str, value: object, expected: str = "a text") -> str:
 
 
 def optional_text(record: Mapping[str, object], key: str) -> str | None:
-    """Returns the text under ``key``, None if it is absent or null."""
+    """Returns the text under ``key``, None if it is absent or null. Raises RecordError."""
     value = record.get(key)
     return None if value is None else text(key, value, "a text or null")
 
@@ -134,7 +116,7 @@ def optional_text(record: Mapping[str, object], key: str) -> str | None:
 def mapping(
     record: Mapping[str, object], key: str, expected: str = "an object or null"
 ) -> dict[str, Any]:
-    """Returns the object under ``key``, an empty one if it is absent or null."""
+    """Returns the object under ``key``, {} if it is absent or null. Raises RecordError."""
     value = record.get(key)
     if value is None:
         return {}
@@ -144,10 +126,8 @@ def mapping(
 
 
 def require_valid_text(value: object, field: str = "") -> None:
-    """Raises RecordError with the field's path for a lone surrogate anywhere in ``value``.
-
-    JSON can hold one as an escape, but neither UTF-8 nor a tokenizer can.
-    """
+    """Raises RecordError with the field's path for half a surrogate pair anywhere in ``value``:
+    JSON can escape it, but neither UTF-8 nor a tokenizer can encode it."""
     if isinstance(value, str):
         text(field, value)
     elif isinstance(value, Mapping):

@@ -1,17 +1,23 @@
-"""Console: prints tables in the terminal."""
+"""What a terminal shows: tables, the one progress bar, and no useless messages of libraries."""
 
 from __future__ import annotations
 
+import logging
+import os
+import sys
+import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from markupsafe import Markup
 from rich import box
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from medal_judges.foreign_text import visible
+from medal_judges.errors import visible
 from medal_judges.report.numbers import DASH, p_value_text, percent, percent_interval, points
 from medal_judges.report.table import (  # fmt: skip
     Figured,
@@ -25,7 +31,15 @@ from medal_judges.report.table import (  # fmt: skip
 )
 from medal_judges.stats.estimate import Estimate
 
+B = TypeVar("B", bound="ProgressBar")
 PIPED = 120  # columns of a pipe or file; rich would take 80 and break the names
+
+# Logger -> beginning of its useless messages. DeepSpeed reports that there is no GPU, on standard
+# output, between the rows that a script reads there; bitsandbytes misses a kernel that is not used.
+_NOISE = {
+    "DeepSpeed": "Setting accelerator to",
+    "bitsandbytes.backends.cpu.ops": "Failed to load CPU gemm_4bit_forward",
+}
 
 
 class PlainConsole(Console):
@@ -108,3 +122,78 @@ def cell_text(cell: object, brief: bool = False) -> str:
     if isinstance(cell, float):
         return f"{cell:.2f}"
     return cell.striptags() if isinstance(cell, Markup) else str(cell)
+
+
+class ProgressBar:
+    """Shows on standard error how many of ``total`` (None: unknown) are done, and a ``note``.
+
+    In a terminal it is a bar while the ``with`` block runs. Elsewhere it prints a line every
+    ``every`` seconds, so a short run prints nothing. Nothing if it is not ``visible``.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        total: int | None = None,
+        *,
+        unit: str = "dialogues",
+        done: int = 0,
+        every: float = 60.0,
+        visible: bool = True,
+    ) -> None:
+        self.what, self.total, self.unit, self.done, self.note = what, total, unit, done, ""
+        self._every, self._last = every, time.monotonic()
+        self.console = PlainConsole(stderr=True, quiet=not visible)
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}", markup=False),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=not (visible and self.console.is_terminal),
+        )
+        self._task = self._bar.add_task(what, total=total, completed=done, note="")
+
+    def __enter__(self: B) -> B:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+    def advance(
+        self,
+        count: int = 1,
+        *,
+        done: int | None = None,
+        total: int | None = None,
+        what: str | None = None,
+        note: str | None = None,
+    ) -> None:
+        """Adds ``count`` to what is done, or sets it to ``done``; other arguments of None change
+        nothing."""
+        self.done, self.what = self.done + count if done is None else done, what or self.what
+        self.total = self.total if total is None else total
+        self.note = self.note if note is None else note
+        if not self._bar.disable:
+            about = {"description": self.what, "note": self.note}
+            self._bar.update(self._task, completed=self.done, total=self.total, **about)  # type: ignore[arg-type]
+        elif time.monotonic() - self._last >= self._every:
+            self._last = time.monotonic()
+            of = "" if self.total is None else f" of {self.total}"
+            text = f"{self.done}{of} {self.unit}{f'; {self.note}' if self.note else ''}"
+            self.console.print(text, soft_wrap=True, highlight=False)
+
+
+def quiet_foreign_logs() -> None:
+    """Silences the messages of _NOISE and, without a terminal, the progress bars of transformers
+    and huggingface_hub. Call it before these libraries are imported."""
+    for name, start in _NOISE.items():
+        logging.getLogger(name).addFilter(partial(_is_useful, start))
+    if not sys.stderr.isatty():
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+
+
+def _is_useful(start: str, record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(start)

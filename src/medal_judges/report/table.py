@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from markupsafe import Markup
 
-from medal_judges.foreign_text import plain_cell
+from medal_judges.errors import plain_cell
 from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.files import atomic_write
 

@@ -1,7 +1,7 @@
-"""Row weights: figures of a selection made by ``medal curate`` turned into figures of its pool.
+"""Row weights: figures of a selection by ``medal curate`` become figures of the pool it is from.
 
-``curation.weight`` of a selected row says how many dialogues of its language's pool it represents.
-Weights enter every figure in the same way: as the row weights of its ``Statistic``.
+The ``curation.weight`` of a selected row is the number of dialogues in its language's pool that it
+represents. A ``Statistic`` multiplies its own row weights by them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,11 @@ from medal_judges.stats.correlation import Floats, Statistic
 from medal_judges.stats.estimate import Estimate
 
 Weights = Literal["none", "curation"]
-USED = "every row counts as the dialogues of the pool that it represents (curation.weight)"
 
 
 def curation_weight(row: LabelledDialogue) -> float | None:
-    """How many dialogues of its pool the row represents, above 0; None if it does not say.
-
-    Raises RecordError for a weight that is not a number above 0.
-    """
+    """Returns the number of dialogues of its pool that the row represents, None if it does not say.
+    Raises RecordError for a weight that is not a number above 0."""
     stated = mapping(row.extra, "curation").get("weight")
     if stated is None:
         return None
@@ -38,11 +35,10 @@ def curation_weight(row: LabelledDialogue) -> float | None:
 
 
 def choose_weights(rows: Sequence[LabelledDialogue], asked: Weights, where: str) -> Weights:
-    """``asked``, or ``none`` if no row has a weight. Raises ConfigError if only some have one."""
-    if asked == "none":
-        return "none"
-    missing = [row.id for row in rows if curation_weight(row) is None]
-    if len(missing) == len(rows):
+    """Returns ``asked``, or ``none`` if no row has a weight. Raises ConfigError if only some rows
+    have one."""
+    missing = [] if asked == "none" else [row.id for row in rows if curation_weight(row) is None]
+    if asked == "none" or len(missing) == len(rows):
         return "none"
     if missing:
         raise ConfigError(
@@ -54,33 +50,33 @@ def choose_weights(rows: Sequence[LabelledDialogue], asked: Weights, where: str)
     return "curation"
 
 
-def unused(curated: int, rows: int) -> str:
-    """A note for rows that have weights which the options do not use."""
-    return (
-        f"{curated} of {rows} rows were selected by medal curate and count alike, so the figures "
-        "are of the selection, not of its pool; for the pool: --weights curation"
-    )
-
-
 def weighting_note(
     rows: Sequence[LabelledDialogue], asked: Weights, where: str
 ) -> tuple[Weights, str | None]:
-    """The weights that are used, and a note about them or None. Raises as ``choose_weights``."""
+    """Returns the weights that are used, and a note about them or None. Raises ConfigError as
+    ``choose_weights`` does."""
     used = choose_weights(rows, asked, where)
     weights = row_weights(rows, used)
     if weights is not None:
-        size = effective_size(list(weights))
-        return used, f"{where}: {USED}; effective size {size:.0f} of {len(rows)} rows"
+        return used, (
+            f"{where}: every row counts as the dialogues of the pool that it represents "
+            f"(curation.weight); effective size {effective_size(list(weights)):.0f} of "
+            f"{len(rows)} rows"
+        )
     if asked == "curation":
         return used, f"{where}: no row has a curation.weight, all rows count alike"
     curated = sum(curation_weight(row) is not None for row in rows)
-    return used, f"{where}: {unused(curated, len(rows))}" if curated else None
+    note = (
+        f"{where}: {curated} of {len(rows)} rows were selected by medal curate and count alike, so "
+        "the figures are of the selection, not of its pool; for the pool: --weights curation"
+    )
+    return used, note if curated else None
 
 
 def required_weights(
     rows: Sequence[LabelledDialogue], asked: Weights, where: str
 ) -> tuple[Weights, str | None]:
-    """As ``weighting_note``, for a single set. Raises ConfigError if no row has a weight."""
+    """Returns ``weighting_note`` of a single set. Raises ConfigError if no row has a weight."""
     used, note = weighting_note(rows, asked, where)
     if used != asked:
         raise ConfigError(
@@ -91,22 +87,21 @@ def required_weights(
 
 
 def row_weights(rows: Sequence[LabelledDialogue], weights: Weights) -> Floats | None:
-    """Weights of shape (rows,) with mean 1; None if rows count alike."""
+    """Returns weights of shape (rows,) with mean 1; None if all rows count alike."""
     if weights == "none" or not rows:
         return None
     values: Floats = np.array([curation_weight(row) or np.nan for row in rows], dtype=np.float64)
-    values /= values.mean()
-    return values
+    return values / values.mean()
 
 
 def effective_size(weights: Sequence[float]) -> float:
-    """How many equally weighted rows give as much information (Kish 1965); 0 for none."""
+    """Returns the number of equally weighted rows with as much information (Kish 1965)."""
     total = sum(weights)
     return total**2 / sum(weight**2 for weight in weights) if total else 0.0
 
 
 def weighted(statistic: Statistic, weights: Floats | None) -> Statistic:
-    """``statistic`` with rows that count ``weights`` times, shape (rows,); itself for None."""
+    """Returns ``statistic`` with rows that count ``weights`` times, shape (rows,)."""
     if weights is None:
         return statistic
     own = weights / weights.mean()
@@ -116,7 +111,7 @@ def weighted(statistic: Statistic, weights: Floats | None) -> Statistic:
 def revalued(
     estimates: Mapping[str, Estimate], statistic: Statistic, weights: Floats | None
 ) -> dict[str, Estimate]:
-    """``estimates`` with the values of the weighted ``statistic`` on all rows; unchanged if
+    """Returns ``estimates`` with the values of the weighted ``statistic`` on all rows; unchanged if
     ``weights`` is None."""
     if weights is None:
         return dict(estimates)

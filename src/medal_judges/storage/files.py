@@ -6,6 +6,7 @@ import ctypes
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,14 +17,32 @@ from medal_judges.errors import ConfigError, MedalError
 
 CACHE_VARIABLE = "MEDAL_JUDGES_CACHE"
 DATA_VARIABLE = "MEDAL_JUDGES_DATA"
-_READ: list[Path] = []  # the inputs of this process's command
+CSV, PARQUET = (".csv", ".csv.gz"), ".parquet"
+_INPUTS: list[Path] = []  # files that the running command reads; see protected_inputs
+
+
+class ProcessLock:
+    """A reentrant lock between threads that can be pickled and forked: it is free in the copy."""
+
+    def __init__(self) -> None:
+        self._lock, self._process = threading.RLock(), os.getpid()
+
+    def __enter__(self) -> None:
+        if self._process != os.getpid():  # a thread that held the lock does not exist here
+            self._lock, self._process = threading.RLock(), os.getpid()
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[ProcessLock], tuple[()]]:
+        return ProcessLock, ()
 
 
 def cache_folder() -> Path:
-    """Returns the folder for what can be made or downloaded again: $MEDAL_JUDGES_CACHE, by default
-    ~/.cache/medal_judges."""
-    value = os.environ.get(CACHE_VARIABLE)
-    return Path(value) if value else Path.home() / ".cache" / "medal_judges"
+    """Returns the folder for files that can be computed or downloaded again: $MEDAL_JUDGES_CACHE,
+    by default ~/.cache/medal_judges."""
+    return Path(os.environ.get(CACHE_VARIABLE) or Path.home() / ".cache" / "medal_judges")
 
 
 def data_folder() -> Path | None:
@@ -34,23 +53,23 @@ def data_folder() -> Path | None:
 
 @contextmanager
 def atomic_path(target: str | Path) -> Iterator[Path]:
-    """Yields a path beside ``target`` that replaces ``target`` at the end.
+    """Yields a temporary path beside ``target``; the file or folder that the caller creates there
+    replaces ``target`` at the end, a folder as a whole.
 
-    The caller makes a file or a folder there. After an error, or if nothing was made, ``target`` is
-    unchanged and nothing is left beside it. A folder replaces an earlier folder as a whole. Parent
-    folders are made.
+    After an error, or if nothing was created, ``target`` is unchanged and the temporary path is
+    removed. Creates parent folders.
     """
     target = Path(target)
     if target.exists():
-        require_other_file(target, _READ, option="--out: its")
+        require_other_file(target, _INPUTS, option="--out: its")
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".partial-{os.getpid()}-{target.name}")
     try:
         yield partial
         if partial.is_dir() and target.is_dir() and any(target.iterdir()):
-            # No rename replaces a folder that holds something: the two swap their names, in one
-            # step if the system can (Linux: AT_FDCWD, RENAME_EXCHANGE), so that a kill leaves one
-            # of them under each name.
+            # A rename cannot replace a folder that is not empty, so the two swap their names: in
+            # one step if the system can (Linux: AT_FDCWD, RENAME_EXCHANGE), because a kill must
+            # not leave ``target`` missing.
             names = os.fsencode(partial), os.fsencode(target)
             rename = getattr(ctypes.CDLL(None), "renameat2", None) if os.name == "posix" else None
             if rename is None or rename(-100, names[0], -100, names[1], 2) != 0:
@@ -69,7 +88,7 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
 
 def atomic_write(target: str | Path, content: str | bytes) -> Path:
     """Writes ``content`` to ``target``, whole or not at all. Text is written as UTF-8; half a
-    surrogate pair, which UTF-8 cannot hold, as \\udXXX."""
+    surrogate pair, which UTF-8 does not have, as \\udXXX."""
     if isinstance(content, str):
         content = content.encode("utf-8", "backslashreplace")
     with atomic_path(target) as partial:
@@ -78,70 +97,53 @@ def atomic_write(target: str | Path, content: str | bytes) -> Path:
 
 
 @contextmanager
-def only_run(out: str | Path, *, folder: bool = False) -> Iterator[None]:
-    """Lets no other run write to the file ``out`` or replace the folder of that name; with
-    ``folder``, write into the folder ``out``, which is made.
+def only_run(out: str | Path, *, folder: bool = False, wait: bool = False) -> Iterator[None]:
+    """Locks ``out`` so that no other run writes to it: a file, a folder that is replaced as a
+    whole, or with ``folder`` a folder (created here) in which files are written.
 
-    Raises MedalError if another run holds it, also one on another machine that shares the disk.
+    If another run has locked it, even on another machine that shares the disk, waits until that
+    ends (``wait``) or raises MedalError. If a process dies, the system releases its lock.
     """
-    target = Path(os.path.realpath(out))  # whichever name leads to it
+    target = Path(os.path.realpath(out))  # a link and its target are one file
     lock_file = target / ".lock" if folder else target.with_name(f".{target.name}.lock")
+    parents = (lock_file.parent, *lock_file.parent.parents)
+    created = [each for each in parents if not each.exists()]
+    lock_file.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(lock_file, blocking=wait)
     try:
-        with _locked(lock_file, waits=False):
-            yield
+        lock.acquire(poll_interval=0.01)
     except Timeout:
+        if not lock_file.exists():  # FileLock reports a disk that cannot be written in this way
+            with tempfile.TemporaryFile(dir=lock_file.parent):
+                pass
         raise MedalError(
             f"another run is writing to {out}",
             hint="wait until it ends (the same command then resumes), or give another --out",
         ) from None
-
-
-@contextmanager
-def one_at_a_time(target: Path) -> Iterator[None]:
-    """Waits until no other process makes ``target``."""
-    with _locked(target.with_name(f".{target.name}.lock"), waits=True):
-        yield
-
-
-@contextmanager
-def _locked(lock_file: Path, *, waits: bool) -> Iterator[None]:
-    """Holds ``lock_file``. The system releases it when its process dies; the next run then takes it
-    over. Raises Timeout if it is held."""
-    folder = lock_file.parent
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(lock_file, blocking=waits)
-    try:
-        lock.acquire(poll_interval=0.01)
-    except Timeout:
-        if not lock_file.exists():  # not held: a disk that takes no file looks the same
-            with tempfile.TemporaryFile(dir=folder):
-                pass
-        raise
     try:
         yield
     finally:
-        with suppress(OSError):  # Windows removes no open file; the next run takes it over
+        with suppress(OSError):  # Windows does not remove an open file
             lock_file.unlink()
         lock.release()
-        with suppress(OSError):  # a folder that was filled stays
-            for each in made:
+        with suppress(OSError):  # a folder with files in it stays
+            for each in created:
                 each.rmdir()
 
 
 def require_other_file(
     out: str | Path, inputs: Iterable[str | Path], *, option: str = "--out"
 ) -> None:
-    """Raises ConfigError if ``out`` is one of ``inputs``: by name, by link or by hard link.
+    """Raises ConfigError if ``out`` is one of ``inputs``: by name, symbolic link or hard link.
 
-    ``-`` (standard input or output) is no file. Inputs may be names of sources.
+    ``-`` (standard input or output) is no file. Inputs may also be names of sources.
     """
     for name in inputs:
         if "-" in (str(out), str(name)):
             continue
         try:
             same = os.path.samefile(out, name)
-        except OSError:  # one of them does not exist (yet)
+        except OSError:  # one of them does not exist
             same = os.path.realpath(out) == os.path.realpath(name)
         if same:
             raise ConfigError(
@@ -152,11 +154,25 @@ def require_other_file(
 
 @contextmanager
 def protected_inputs(inputs: Iterable[str | Path]) -> Iterator[None]:
-    """Lets no atomic write replace one of ``inputs``, whatever a command names the files in its
-    output folder; raises ConfigError instead."""
-    before = list(_READ)
-    _READ.extend(Path(each) for each in inputs if Path(each).is_file())
+    """Within this context, an atomic write that would replace one of ``inputs`` raises ConfigError:
+    a command may choose the names of the files in its output folder."""
+    before = list(_INPUTS)
+    _INPUTS.extend(Path(each) for each in inputs if Path(each).is_file())
     try:
         yield
     finally:
-        _READ[:] = before
+        _INPUTS[:] = before
+
+
+def is_table(path: str | Path) -> bool:
+    """Returns whether judgements are written to ``path`` as parquet or CSV, by its ending.
+
+    Raises ConfigError for other kinds of tables.
+    """
+    name = str(path).lower()
+    if name.endswith((".tsv", ".xlsx", ".arrow", ".feather", ".parquet.gz", ".ods")):
+        raise ConfigError(
+            f"judgements cannot be written to {path}",
+            hint="name a file that ends in .jsonl, .jsonl.gz, .parquet, .csv or .csv.gz",
+        )
+    return name.endswith((*CSV, PARQUET))

@@ -1,57 +1,57 @@
-"""JSON Lines, plain or gzip by ending, streaming in both directions."""
+"""JSON Lines, plain or gzip by the file's ending: files of records, and the journal of a run."""
 
 from __future__ import annotations
 
 import gzip
 import io
 import json
+import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Literal, TypeVar
 
 from medal_judges.errors import DataError, RecordError
 from medal_judges.records.validation import VALID_TEXT, require_valid_text
-from medal_judges.storage.files import atomic_path
+from medal_judges.storage.files import atomic_path, only_run
 
 T = TypeVar("T")
-
-
+K = TypeVar("K", bound=Hashable)
 Line = Any  # a dict, or an object with ``to_record``
 STDIN = "-"
 _HINT = "fix the line, or leave it out"
+_RESTORE = "restore the file, or start again from the beginning with --overwrite"
 LONGEST_LINE = 1 << 26  # characters; no real dialogue is as long
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def open_text(path: str | Path, mode: str = "r") -> IO[str]:
-    """Opens UTF-8 text, gzip if the name ends in .gz; ``-`` is standard input.
+def open_text(path: str | Path, mode: Literal["r", "w", "a"] = "r") -> IO[str]:
+    """Opens UTF-8 text, gzip if the name ends in .gz; reading ``-`` is reading standard input.
 
-    Mode is ``r``, ``w`` or ``a``. CRLF is read as LF, a byte-order mark is dropped. Bytes that are
-    not UTF-8 become surrogates, so that an error can name their line.
-    Raises DataError if there is no such file or it may not be opened.
+    Reading drops a byte-order mark, and turns bytes that are not UTF-8 into surrogates, so that an
+    error can name their line. Raises DataError if there is no such file or it cannot be opened.
     """
-    if str(path) == STDIN and mode == "r":
-        return io.TextIOWrapper(standard_input(), "utf-8-sig", errors="surrogateescape")
-    target = Path(path)
-    if mode == "r" and not target.is_file():
-        raise DataError(path, None, "no such file")
     how: dict[str, Any] = {"encoding": "utf-8", "newline": "\n"}
     if mode == "r":
         how = {"encoding": "utf-8-sig", "errors": "surrogateescape"}
-    opener: Callable[..., Any] = gzip.open if target.suffix == ".gz" else open
+        if str(path) == STDIN:
+            return io.TextIOWrapper(standard_input(), **how)
+        if not Path(path).is_file():
+            raise DataError(path, None, "no such file")
+    opener: Callable[..., Any] = gzip.open if Path(path).suffix == ".gz" else open
     try:
-        stream: IO[str] = opener(target, mode + "t", **how)
+        stream: IO[str] = opener(path, mode + "t", **how)
     except OSError as error:
         raise DataError(path, None, f"cannot be opened: {error.strerror}") from error
     return stream
 
 
 def standard_input() -> IO[bytes]:
-    """Returns the bytes of standard input. Not sys.stdin.buffer: a thread that waits for it makes
-    the interpreter abort at its end."""
+    """Returns the bytes of standard input. Does not use sys.stdin.buffer: if a thread waits for it,
+    the interpreter aborts when it exits."""
     try:
         return open(sys.stdin.fileno(), "rb", closefd=False)
     except (AttributeError, OSError):  # in memory, as in a test or a notebook
@@ -61,8 +61,7 @@ def standard_input() -> IO[bytes]:
 def read_records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
     """Yields ``parse(line)`` for each line that is not blank.
 
-    Raises DataError with file and line number for a bad line, a file that breaks off, and damaged
-    compressed data.
+    Raises DataError with file and line number for a bad line and for damaged compressed data.
     """
     number = 0
     with open_text(path) as stream:
@@ -75,8 +74,8 @@ def read_records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
 
 
 def limited_lines(stream: IO[str]) -> Iterator[str]:
-    """Yields lines, and only the first ``LONGEST_LINE + 1`` characters of one that is too long: a
-    small compressed file could fill the memory."""
+    """Yields lines; of a line above ``LONGEST_LINE`` characters only the first ``LONGEST_LINE +
+    1``, because a small compressed file could fill the memory."""
     while line := stream.readline(LONGEST_LINE + 1):
         yield line
         while len(line) > LONGEST_LINE and not line.endswith("\n"):
@@ -84,13 +83,13 @@ def limited_lines(stream: IO[str]) -> Iterator[str]:
 
 
 def damaged(path: str | Path, number: int, error: Exception) -> DataError:
-    """Returns the error for a file that cannot be read on after ``number`` lines."""
+    """Returns the error for a file that cannot be read any further after ``number`` lines."""
     problem = str(error)
     if isinstance(error, EOFError):
         problem = "the compressed file is cut short"
     elif isinstance(error, gzip.BadGzipFile) and "Not a gzipped file" in problem:
         problem = "other bytes follow the end of its gzip data" if number else "it is no gzip file"
-    hint = "the file is damaged from here on; get or make it again"
+    hint = "the file is damaged from here on; download or create it again"
     return DataError(path, number + 1, f"cannot read on: {problem}", hint=hint)
 
 
@@ -109,10 +108,14 @@ def parse_line(
 
 
 def load_json(line: str) -> object:
-    """Returns the JSON value of a line. Raises RecordError for anything that is not strict JSON."""
+    """Returns the JSON value of a line. Raises RecordError for text that is not strict JSON."""
+
+    def refuse(name: str) -> None:
+        raise RecordError("(line)", "numbers that JSON has, or null", name)
+
     try:
         line.encode("utf-8")
-        value: object = json.loads(line, parse_constant=_refuse_constant)
+        value: object = json.loads(line, parse_constant=refuse)
     except UnicodeEncodeError as error:
         expected = f"UTF-8 (it is not at character {error.start + 1})"
         raise RecordError("(line)", expected, line) from error
@@ -126,13 +129,9 @@ def load_json(line: str) -> object:
     return value
 
 
-def _refuse_constant(name: str) -> None:
-    raise RecordError("(line)", "numbers that JSON has, or null", name)
-
-
 def write_records(path: str | Path, records: Iterable[Line]) -> int:
-    """Writes one JSON line for each record, whole or not at all; returns how many. Parent folders
-    are made. Raises RecordError as ``to_line`` does."""
+    """Writes one JSON line for each record and returns their number. The file appears whole or not
+    at all; parent folders are created. Raises RecordError as ``to_line`` does."""
     count = 0
     with atomic_path(path) as partial, open_text(partial, "w") as stream:
         for record in records:
@@ -142,7 +141,7 @@ def write_records(path: str | Path, records: Iterable[Line]) -> int:
 
 
 def to_line(record: Line) -> str:
-    """Returns the JSON line of a dict, or of anything with ``to_record``.
+    """Returns the JSON line of a dict, or of an object with ``to_record``.
 
     Raises RecordError for NaN and infinity (not JSON) and for half a surrogate pair (not UTF-8).
     """
@@ -155,3 +154,109 @@ def to_line(record: Line) -> str:
     except ValueError as error:
         raise RecordError(f"(record {data.get('id')!r})", "finite numbers", str(error)) from error
     return line
+
+
+class Journal:
+    """The append-only JSONL file ``path``, from which long runs resume; gzip if it ends in .gz.
+
+    Each line is written as soon as its record is known, so kill -9 loses at most the line that is
+    being written: without its line break it is ignored when the file is read, and cut off by the
+    next ``append``. Journals can be copied, and joined with ``cat``.
+
+    Several processes may append to a plain file: each block of lines is written whole, under a lock
+    file beside it (on Windows a lock on the journal itself would stop readers). A .gz file must
+    have one writer.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._is_gzip = path.suffix == ".gz"
+        self._is_checked = not self._is_gzip  # a .gz file is repaired before the first append
+
+    def lines(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
+        """Yields (offset, line) of every complete line from byte ``start`` on.
+
+        Ignores a half-written last line, and in a damaged .gz file everything after the damage.
+        """
+        if not self.path.exists():
+            return
+        opener: Callable[..., Any] = gzip.open if self._is_gzip else open
+        with opener(self.path, "rb") as stream:
+            stream.seek(start)
+            with suppress(EOFError, zlib.error, gzip.BadGzipFile):
+                for line in stream:
+                    if not line.endswith(b"\n"):
+                        return
+                    yield start, line
+                    start += len(line)
+
+    def records(self, parse: Callable[[object], T]) -> Iterator[T]:
+        """Yields ``parse(line)`` of every complete line that is not blank. Raises DataError with
+        file and line number for a bad line."""
+        for number, (_, line) in enumerate(self.lines(), 1):
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
+            if text.strip():
+                yield parse_line(self.path, number, text, parse, hint=_RESTORE)
+
+    def by_key(self, parse: Callable[[object], T], key: Callable[[T], K]) -> dict[K, T]:
+        """Returns the records by key; of several records with one key the last."""
+        return {key(record): record for record in self.records(parse)}
+
+    def append(self, records: Iterable[Line], *, sync: bool = True) -> None:
+        """Writes one line for each record (a dict, or an object with ``to_record``).
+
+        With ``sync`` it returns when they are on the disk, else when the system has them: then only
+        a power cut can lose them. If the write fails (OSError: the disk is full), the file is
+        unchanged.
+        """
+        block = "".join(map(to_line, records)).encode()
+        if not block:
+            return
+        if not self._is_checked and self.path.exists():
+            # Nothing could be read after a gzip member that was cut short.
+            with atomic_path(self.path) as partial, gzip.open(partial, "wb") as whole:
+                whole.writelines(line for _, line in self.lines())
+        self._is_checked = True
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        lock = only_run(self.path.with_name(f"{self.path.name}.append"), wait=True)
+        with lock, self.path.open("a+b", buffering=0) as stream:
+            end = size = stream.seek(0, os.SEEK_END)
+            step = 0 if self._is_gzip else 1  # usually the last byte is a line break
+            while end and step:  # find where the last complete line ends
+                stream.seek(start := max(0, end - step))
+                if cut := stream.read(end - start).rfind(b"\n") + 1:
+                    end = start + cut
+                    break
+                end, step = start, 1 << 16
+            if end < size:
+                stream.truncate(end)
+            left = memoryview(gzip.compress(block) if self._is_gzip else block)
+            try:
+                while left:  # a disk that is nearly full writes a part first, then fails
+                    left = left[stream.write(left) or 0 :]
+                if sync:
+                    os.fsync(stream.fileno())
+            except OSError:
+                with suppress(OSError):
+                    stream.truncate(end)
+                raise
+
+    def append_each(self, records: Iterable[T], every: int) -> Iterator[T]:
+        """Yields ``records`` and appends them in blocks of ``every``, the last block also after an
+        error or if the caller stops."""
+        block: list[T] = []
+        try:
+            for record in records:
+                block.append(record)
+                if len(block) >= every:
+                    full, block = block, []
+                    self.append(full, sync=False)
+                yield record
+        finally:
+            self.append(block, sync=False)
+
+    def sync(self) -> None:
+        """Waits until everything that was appended is on the disk."""
+        if self.path.exists():
+            with self.path.open("r+b") as stream:  # Windows cannot sync a read-only file
+                os.fsync(stream.fileno())

@@ -1,8 +1,8 @@
-"""Files of judgements and their table.
+"""Files of judgements, and the table (DataFrame) of a file.
 
 JSON lines (.jsonl, .jsonl.gz) and parquet hold everything. A parquet file has the columns of
-`to_frame` and, in the column ``judgement``, each judgement as the JSON of its line. CSV is for
-people: it is written and never read.
+`to_frame`, and the column ``judgement`` with each judgement's JSON line. CSV is for people: it is
+written and cannot be read back.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import math
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medal_judges.errors import ConfigError, DataError, RecordError
-from medal_judges.foreign_text import plain_cell
+from medal_judges.errors import DataError, RecordError, plain_cell
 from medal_judges.records.judgement import Judgement, parse_judgement
-from medal_judges.storage.files import atomic_path
+from medal_judges.storage.files import CSV, PARQUET, atomic_path, is_table
 from medal_judges.storage.jsonl import (
     limited_lines,
     load_json,
@@ -35,37 +35,24 @@ from medal_judges.storage.jsonl import (
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-CSV, PARQUET = (".csv", ".csv.gz"), ".parquet"
 _LINE = "judgement"  # the column of a parquet file that holds the JSON lines
-_ABOUT = b"medal_judges"  # the key of a parquet file's metadata
+_ATTRIBUTES = b"medal_judges"  # the key in a parquet file's metadata
 _ROWS = 4096  # of a batch
-_TEXTS = ("failure", "explanation", "unknown_language", "detected_language")
 _COUNTS = ("truncated_turns", "left_out_turns", "shortened_turns")
-_OPTIONAL = ("explanation", "transient", *_TEXTS[2:], *_COUNTS)  # left out if all are empty
+# Columns that are left out of a table if they are empty in all rows.
+_OPTIONAL = ("explanation", "transient", "unknown_language", "detected_language", *_COUNTS)
 _OWN = ("id", "turn", "judge", "failure", *_OPTIONAL)
 _DERIVED = ("uncertainty", "low", "high")
 
 
-def is_table(path: str | Path) -> bool:
-    """Returns whether judgements are written to ``path`` as parquet or CSV, by its ending.
-
-    Raises ConfigError for other kinds of tables.
-    """
-    name = str(path).lower()
-    if name.endswith((".tsv", ".xlsx", ".arrow", ".feather", ".parquet.gz", ".ods")):
-        raise ConfigError(
-            f"judgements cannot be written to {path}",
-            hint="name a file that ends in .jsonl, .jsonl.gz, .parquet, .csv or .csv.gz",
-        )
-    return name.endswith((*CSV, PARQUET))
-
-
 def holds_judgements(path: str | Path) -> bool:
-    """Returns whether a file holds judgements, also as a CSV (which cannot be read back)."""
+    """Returns whether a file holds judgements, also if it is a CSV, which cannot be read back."""
     name = str(path).lower()
-    if name.endswith(PARQUET):
-        return _about(path) is not None
     try:
+        if name.endswith(PARQUET):
+            with suppress(DataError):
+                return bool(_attributes(path))
+            return False
         with open_text(path) as stream:
             first = next((line for line in limited_lines(stream) if line.strip()), "")
         if name.endswith(CSV):
@@ -79,7 +66,7 @@ def holds_judgements(path: str | Path) -> bool:
 
 
 def read_judgements(path: str | Path) -> Iterator[Judgement]:
-    """Streams the judgements of a file, JSON lines or parquet.
+    """Yields the judgements of a file, JSON lines or parquet, one at a time.
 
     Raises DataError that names file and row, also for two rows of one (id, turn).
 
@@ -88,7 +75,7 @@ def read_judgements(path: str | Path) -> Iterator[Judgement]:
     >>> [(judgement.id, judgement.scored) for judgement in read_judgements("scores.parquet")]
     [('d0', True), ('d1', True), ('d2', True)]
     """
-    seen: set[int] = set()  # 8 bytes a row instead of the id
+    seen: set[int] = set()  # hashes, 8 bytes a row
 
     def parse(record: object) -> Judgement:
         judgement = parse_judgement(record)
@@ -101,7 +88,7 @@ def read_judgements(path: str | Path) -> Iterator[Judgement]:
     if not is_table(path):
         yield from read_records(path, parse)
         return
-    _require_parquet(path)
+    _attributes(path)
     from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
 
@@ -117,9 +104,9 @@ def read_judgements(path: str | Path) -> Iterator[Judgement]:
 
 
 def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
-    """Writes a file, by its ending parquet, CSV or JSON lines; returns how many judgements.
+    """Writes a file, by its ending parquet, CSV or JSON lines; returns the number of judgements.
 
-    The file appears whole or not at all. A table reads ``judgements`` twice.
+    The file appears whole or not at all. For parquet and CSV ``judgements`` is read twice.
 
     >>> from medal_judges import Judge, read_dialogues, write_judgements
     >>> judge = Judge.from_pretrained("length")
@@ -133,8 +120,7 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
 
     rows = list(judgements) if isinstance(judgements, Iterator) else judgements
     frame = to_frame(rows)
-    about = json.dumps(frame.attrs)
-    is_csv = str(path).lower().endswith(CSV)
+    attributes = json.dumps(frame.attrs)
     for name in frame.columns:
         if frame[name].dtype == object:
             frame[name] = [  # text of mixed values
@@ -142,7 +128,7 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
                 for v in frame[name].array
             ]
     with atomic_path(path) as partial:
-        if is_csv:
+        if not str(path).lower().endswith(PARQUET):
             for name in frame.columns:
                 if frame[name].dtype.kind == "b":
                     frame[name] = frame[name].map({True: "true", False: "false"})
@@ -150,12 +136,12 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
                     frame[name] = frame[name].map(plain_cell, na_action="ignore")
             frame = frame.rename(columns=plain_cell)
             content = frame.to_csv(index=False, lineterminator="\n").encode()
-            is_packed = str(path).lower().endswith(".gz")
-            partial.write_bytes(gzip.compress(content, mtime=0) if is_packed else content)
+            is_gzip = str(path).lower().endswith(".gz")
+            partial.write_bytes(gzip.compress(content, mtime=0) if is_gzip else content)
             return len(frame)
         table = pyarrow.Table.from_pandas(frame, preserve_index=False)
         schema = table.schema.append(pyarrow.field(_LINE, pyarrow.string()))
-        schema = schema.with_metadata({**(schema.metadata or {}), _ABOUT: about.encode()})
+        schema = schema.with_metadata({**(schema.metadata or {}), _ATTRIBUTES: attributes.encode()})
         lines = (to_line(judgement).rstrip("\n") for judgement in rows)
         with parquet.ParquetWriter(partial, schema, compression="zstd") as writer:
             for batch in table.to_batches(_ROWS):
@@ -165,8 +151,8 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
 
 
 def read_frame(path: str | Path, *, brief: bool = False) -> DataFrame:
-    """Returns the table of a file of judgements, see ``to_frame``. ``brief`` leaves out
-    explanations and amounts, which are half of it.
+    """Returns the table of a file of judgements, see ``to_frame``. With ``brief`` it lacks
+    explanations and usage, which are half of its size.
 
     >>> from medal_judges import read_frame, score_file
     >>> report = score_file("dialogues.jsonl", "length", "scores.parquet")
@@ -178,7 +164,7 @@ def read_frame(path: str | Path, *, brief: bool = False) -> DataFrame:
         if brief:
             judgements = (replace(each, explanation=None, usage={}) for each in judgements)
         return to_frame(judgements)
-    about = _require_parquet(path)
+    attributes = _attributes(path)
     from pyarrow import ArrowException, parquet
 
     try:
@@ -188,16 +174,17 @@ def read_frame(path: str | Path, *, brief: bool = False) -> DataFrame:
         frame: DataFrame = parquet.read_table(path, columns=names).to_pandas()
     except (ArrowException, OSError) as error:
         raise DataError(path, None, f"cannot be read: {error}") from error
-    frame.attrs = dict(about)
+    frame.attrs = dict(attributes)
     return frame
 
 
 def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
-    """Returns a table with one row a judgement: id, turn, judge, each dimension, what follows from
-    it (``overall.uncertainty``, ``overall.low``, ``overall.high``), failure, amounts, metadata.
+    """Returns a table with one row for each judgement: id, turn, judge, each dimension's score,
+    uncertainty and interval (``overall.uncertainty``, ``overall.low``, ``overall.high``), failure,
+    usage and metadata.
 
-    ``attrs["dimensions"]`` and ``attrs["meta"]`` map a name to its column. What no row has makes no
-    column, and what a row lacks is missing there.
+    ``attrs["dimensions"]`` and ``attrs["meta"]`` map a name to its column. Columns without any
+    value are left out.
 
     >>> from medal_judges import Judge, read_dialogues, to_frame
     >>> frame = to_frame(Judge.from_pretrained("length").score(read_dialogues("dialogues.jsonl")))
@@ -206,98 +193,86 @@ def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
     """
     import pandas
 
-    own: dict[str, list[Any]] = {name: [] for name in _OWN}
-    meta: dict[str, list[Any]] = {}
-    numbers: dict[tuple[str, str], array[float]] = {}
+    columns: dict[tuple[str, str], Any] = {}  # (kind, name) -> its values
     same: dict[str, str] = {}  # one object for all rows with an equal text
     rows = 0
+
+    def put(kind: str, name: str, value: object) -> None:
+        is_number = kind not in ("own", "meta")
+        column = columns.setdefault((kind, name), array("d") if is_number else [])
+        column.extend([math.nan if is_number else None] * (rows - len(column)))
+        column.append(value)
+
     for judgement in judgements:
-        for name, column in own.items():
+        for name in _OWN:
             value = getattr(judgement, name)
-            column.append(same.setdefault(value, value) if name == "judge" else value)
+            put("own", name, same.setdefault(value, value) if name == "judge" else value)
+        for name, score in judgement.scores.items():
+            put("scores", name, math.nan if score is None else score)
+            if (spread := judgement.uncertainty(name)) is not None:
+                put("uncertainty", name, spread)
+            low, high = judgement.details.get(name, {}).get("interval") or (math.nan, math.nan)
+            if low == low:
+                put("low", name, low)
+                put("high", name, high)
+        for name, amount in judgement.usage.items():
+            put("usage", name, amount)
         for name, value in judgement.meta.items():
-            column = meta.setdefault(name, [])
-            column += [None] * (rows - len(column))
-            column.append(same.setdefault(value, value) if isinstance(value, str) else value)
-        for key, number in _numbers_of(judgement):
-            floats = numbers.setdefault(key, array("d"))
-            floats.extend([math.nan] * (rows - len(floats)))
-            floats.append(number)
+            put("meta", name, same.setdefault(value, value) if isinstance(value, str) else value)
         rows += 1
-    for column in meta.values():
-        column += [None] * (rows - len(column))
-    for floats in numbers.values():
-        floats.extend([math.nan] * (rows - len(floats)))
+    for (kind, _), column in columns.items():
+        column.extend([None if kind in ("own", "meta") else math.nan] * (rows - len(column)))
+    table: dict[str, Any] = {}
+    heads: dict[str, dict[str, str]] = {"scores": {}, "meta": {}}
 
-    def integers(values: list[int | None]) -> Any:
-        return pandas.array(values, dtype="Int64")
+    def add(*kinds: str) -> None:
+        for (kind, name), column in columns.items():
+            if kind not in kinds:
+                continue
+            head = {"usage": f"usage.{name}", "meta": name}.get(kind, f"{name}.{kind}")
+            if kind == "scores":  # a dimension "risk.low" is no end of an interval
+                head = f"scores.{name}" if name.rpartition(".")[2] in _DERIVED else name
+            while head in table or head in (*_OWN, _LINE):  # a dimension called "failure"
+                head = f"{kind}.{head}"
+            whole = kind == "meta" and all(
+                v is None or (type(v) is int and abs(v) < 1 << 63) for v in column
+            )
+            table[head] = pandas.array(column, dtype="Int64") if whole else column
+            heads.setdefault(kind, {})[name] = head
 
-    columns = {"id": own["id"], "turn": integers(own["turn"]), "judge": own["judge"]}
-    taken = {*own, _LINE}
+    def add_own(*names: str) -> None:
+        for name in names:
+            column = columns.get(("own", name), [])
+            if name not in _OPTIONAL or any(column):
+                is_integer = name == "turn" or name in _COUNTS
+                table[name] = pandas.array(column, dtype="Int64") if is_integer else column
 
-    def add(kind: str, name: str, values: Any, head: str) -> str:
-        while head in taken:  # a dimension called "failure", metadata called like a dimension
-            head = f"{kind}.{head}"
-        taken.add(head)
-        columns[head] = values
-        return head
-
-    dimensions, fields = {}, {}
-    for (kind, name), floats in numbers.items():
-        if kind == "scores":
-            # A dimension "risk.low" is no end of an interval.
-            head = f"scores.{name}" if name.rpartition(".")[2] in _DERIVED else name
-            dimensions[name] = add(kind, name, floats, head)
-    for kinds in (("uncertainty",), ("low", "high")):
-        for (kind, name), floats in numbers.items():
-            if kind in kinds:
-                add(kind, name, floats, f"{name}.{kind}")
-    for name in ("failure", *_OPTIONAL):
-        if name == "failure" or any(own[name]):
-            columns[name] = integers(own[name]) if name in _COUNTS else own[name]
-    for (kind, name), floats in numbers.items():
-        if kind == "usage":
-            add(kind, name, floats, f"usage.{name}")
-    for name, column in meta.items():
-        whole = all(v is None or (type(v) is int and abs(v) < 1 << 63) for v in column)
-        fields[name] = add("meta", name, integers(column) if whole else column, name)
-    frame = pandas.DataFrame(columns)
-    frame.attrs = {"dimensions": dimensions, "meta": fields}
+    add_own("id", "turn", "judge")
+    add("scores")
+    add("uncertainty")
+    add("low", "high")
+    add_own("failure", *_OPTIONAL)
+    add("usage")
+    add("meta")
+    frame = pandas.DataFrame(table)
+    frame.attrs = {"dimensions": heads["scores"], "meta": heads["meta"]}
     return frame
 
 
-def _numbers_of(judgement: Judgement) -> Iterator[tuple[tuple[str, str], float]]:
-    for name, score in judgement.scores.items():
-        yield ("scores", name), math.nan if score is None else score
-        if (value := judgement.uncertainty(name)) is not None:
-            yield ("uncertainty", name), value
-        low, high = judgement.details.get(name, {}).get("interval") or (math.nan, math.nan)
-        if low == low:
-            yield ("low", name), low
-            yield ("high", name), high
-    yield from ((("usage", name), amount) for name, amount in judgement.usage.items())
+def _attributes(path: str | Path) -> Mapping[str, Any]:
+    """Returns the attributes of the table in a parquet file of judgements. Raises DataError for any
+    other file."""
+    from pyarrow import ArrowException
+    from pyarrow.parquet import read_schema
 
-
-def _require_parquet(path: str | Path) -> Mapping[str, Any]:
-    """Returns what a parquet file says about its judgements. Raises DataError for other files."""
     if str(path).lower().endswith(CSV):
         hint = "score to a .jsonl or .parquet file; write_judgements makes a CSV of it"
         raise DataError(path, None, "a CSV of judgements cannot be read back", hint=hint)
     if not Path(path).is_file():
         raise DataError(path, None, "no such file")
-    if (about := _about(path)) is None:
-        hint = "give a file that medal score has written: .jsonl or .parquet"
-        raise DataError(path, None, "is no parquet file of judgements", hint=hint)
-    return about
-
-
-def _about(path: str | Path) -> Mapping[str, Any] | None:
-    """What the metadata of a parquet file says about its judgements; None for any other file."""
-    from pyarrow import ArrowException
-    from pyarrow.parquet import read_schema
-
     try:
-        about: Mapping[str, Any] | None = json.loads((read_schema(path).metadata or {})[_ABOUT])
-    except (ArrowException, OSError, KeyError, ValueError):
-        return None
-    return about
+        attributes: Mapping[str, Any] = json.loads((read_schema(path).metadata or {})[_ATTRIBUTES])
+    except (ArrowException, OSError, KeyError, ValueError) as error:
+        hint = "give a file that medal score has written: .jsonl or .parquet"
+        raise DataError(path, None, "is no parquet file of judgements", hint=hint) from error
+    return attributes

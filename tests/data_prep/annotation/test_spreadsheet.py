@@ -23,8 +23,7 @@ from medal_judges.data_prep.annotation.spreadsheet import (
     read_spreadsheet,
     write_xlsx,
 )
-from medal_judges.errors import DataError
-from medal_judges.foreign_text import FORMULA
+from medal_judges.errors import FORMULA, DataError
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 
 GUIDELINES = load_guidelines()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from medal_judges.config import build_config
-from medal_judges.data_prep.generation.config import GenerateConfig
+from medal_judges.data_prep.generation.protocol import GenerateConfig
 from medal_judges.data_prep.generation.run import GenerationRun
 
 from ..fake import FakeAgents

@@ -12,21 +12,18 @@ import yaml
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.config import load_config
-from medal_judges.data_prep.generation.config import GenerateConfig
-from medal_judges.data_prep.generation.estimate import Assumed, estimate
-from medal_judges.data_prep.generation.requests import RequestBuilder
-from medal_judges.data_prep.generation.run import GenerationRun
+from medal_judges.config import load_config, shipped_names
+from medal_judges.data_prep.generation.protocol import GenerateConfig, load_prompts
+from medal_judges.data_prep.generation.run import WORDS, GenerationRun, estimate
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.models.llm.protocol import Message, prompt_tokens_above
 from medal_judges.reading.dialogues import read_labelled
-from medal_judges.shipped import shipped_names
 
 
 @pytest.mark.parametrize("name", shipped_names("generate"))
 def test_the_prompts_of_a_shipped_config_show_each_agent_what_it_has_to_see(name: str) -> None:
     config = load_config(GenerateConfig, name, folder="generate")
-    assert set(RequestBuilder(config).prompts) == {"first_turn", "later_turns", "check", "reply"}
+    assert set(load_prompts(config)) == {"first_turn", "later_turns", "check", "reply"}
 
 
 def small(path: Path, folder: Path, out: Path) -> Path:
@@ -77,7 +74,7 @@ def test_a_dry_run_counts_what_the_protocol_asks(tmp_path: Path, tiny_llama: Pat
     out = tmp_path / "out"
     path = small(tmp_path / "c.yaml", tiny_llama, out)
     config = load_config(GenerateConfig, path)
-    costs = estimate(config, assumed=Assumed(acceptance=1, chatbot_words=3))
+    costs = estimate(config, acceptance=1, words={**WORDS, "reply": 3})
     # Every try accepted: 2 first messages, then reply, message, reply in each of 2 dialogues.
     assert [costs[f"{kind}:tiny"].requests for kind in ("user", "judge", "chatbot")] == [4, 4, 4]
     first_reply = [Message("system", "Chat."), Message("user", " ".join(["words"] * 23))]
@@ -85,7 +82,7 @@ def test_a_dry_run_counts_what_the_protocol_asks(tmp_path: Path, tiny_llama: Pat
     read = 2 * prompt_tokens_above(first_reply) + 2 * prompt_tokens_above(first_reply + later)
     assert costs["chatbot:tiny"].input == read
     assert all(c.money == 0 for c in costs.values()) and not out.exists()
-    nothing = estimate(config, assumed=Assumed(acceptance=0))
+    nothing = estimate(config, acceptance=0)
     none = {agent: cost.requests for agent, cost in nothing.items()}
     assert none == {"user:tiny": 6, "judge:tiny": 6, "chatbot:tiny": 0}
 
@@ -109,7 +106,7 @@ def test_a_dry_run_keeps_to_the_chatbots(tmp_path: Path, tiny_llama: Path) -> No
     settings["chatbots"].append(paid)
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
     config = load_config(GenerateConfig, path)
-    costs = estimate(config, assumed=Assumed(acceptance=1))
+    costs = estimate(config, acceptance=1)
     assert costs["chatbot:paid"].money and costs["chatbot:tiny"].money == 0
     result = CliRunner().invoke(
         app, ["generate", "--config", str(path), "--dry-run", "--chatbots", "paid"]

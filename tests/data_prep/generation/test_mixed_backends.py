@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from medal_judges.config import build_config
-from medal_judges.data_prep.generation.config import GenerateConfig
+from medal_judges.data_prep.generation.protocol import GenerateConfig
 from medal_judges.data_prep.generation.run import GenerationRun
 from medal_judges.reading.dialogues import read_labelled
 

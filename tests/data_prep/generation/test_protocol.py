@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from medal_judges.config import build_config
-from medal_judges.data_prep.generation.config import GenerateConfig
-from medal_judges.data_prep.generation.requests import RequestBuilder
-from medal_judges.data_prep.generation.state import DialogueState
+from medal_judges.data_prep.generation.protocol import (
+    DialogueState,
+    GenerateConfig,
+    load_prompts,
+    request_of,
+)
 from medal_judges.data_prep.seeds.contexts import SeedContext
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Turn
@@ -193,10 +196,10 @@ def test_table_10_shows_the_judge_the_dialogue_alone(tmp_path: Path) -> None:
         config = build_config(GenerateConfig, settings(tmp_path, check=check), where="test")
         turns = [Turn("user", "Hello"), Turn("assistant", "Hi")]
         state = DialogueState("x", context, "u", config, "bot-0", turns, candidate=("Bye", True))
-        messages = RequestBuilder(config).request(state).messages
+        messages = request_of(state, load_prompts(config)).messages
         prompts[prompt] = "\n".join(m.content for m in messages)
         opener = DialogueState("y", context, "u", config, candidate=("Hey", False))
-        first = RequestBuilder(config).request(opener).messages[-1].content
+        first = request_of(opener, load_prompts(config)).messages[-1].content
         assert "(nothing yet: it is the first message)" in first and first.endswith("user: Hey")
     shown, alone = prompts["user_check"], prompts["user_check_table10"]
     for text in (shown, alone):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from medal_judges.data_prep.generation.state import (
+from medal_judges.data_prep.generation.protocol import (
     read_utterance,
     read_verdict,
     without_thinking,

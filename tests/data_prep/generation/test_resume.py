@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from medal_judges.config import load_config
-from medal_judges.data_prep.generation.config import GenerateConfig
+from medal_judges.data_prep.generation.protocol import GenerateConfig
 from medal_judges.data_prep.generation.run import GenerationRun
 from medal_judges.errors import ConfigError, DataError, MedalError
 from medal_judges.models.llm.cost import CostLimitError

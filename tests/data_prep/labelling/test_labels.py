@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.labelling.labels import (
-    comments_of,
+from medal_judges.data_prep.labelling import (
+    Summary,
     labelled,
     malformed_reasons,
+    sort_rows,
     with_check,
 )
-from medal_judges.data_prep.labelling.run import Summary, sort_rows, well_formed
 from medal_judges.errors import MedalError
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import load_rubric
@@ -30,7 +30,7 @@ def test_comments_are_those_of_each_dimension() -> None:
     text = "He swears: a lot.\noverall: Good."  # a line that could pass for another dimension's
     details = {"unsafe": {"comment": text}, "overall": {"value": 3}}
     judgement = Judgement("a", "judge:x", {"unsafe": 1.0, "overall": 3.0}, details=details)
-    assert comments_of(judgement) == {"unsafe": text}
+    assert labelled(ROW, judgement, ASKED).extra["comments"] == {"unsafe": text}
 
 
 def test_a_repeat_without_a_number_is_none_and_a_dimension_without_any_absent() -> None:
@@ -67,7 +67,7 @@ def _checks(*ids: str) -> Iterator[Judgement]:
 
 def test_judgements_of_other_rows_are_refused(tmp_path: Path) -> None:
     with pytest.raises(MedalError, match="a judgement of 'b' at row 'a'"):
-        list(well_formed([ROW], _checks("b")))
+        sort_rows([ROW], _checks("b"), iter(()), tmp_path, Summary(ASKED))
     with pytest.raises(MedalError, match="no more judgements"):
         sort_rows([ROW], _checks("a"), iter(()), tmp_path, Summary(ASKED))
     assert list(tmp_path.iterdir()) == []  # whole files or none

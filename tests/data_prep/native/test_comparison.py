@@ -15,17 +15,16 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.config import load_config
-from medal_judges.data_prep.native.comparison import (
+from medal_judges.data_prep.native import (
     CompareConfig,
     NativePair,
     Verdict,
-    comparer,
-    pair_questions,
+    comparison,
     paired,
     rates,
     result_of,
 )
-from medal_judges.data_prep.native.comparison import compare as run
+from medal_judges.data_prep.native import compare as run
 from medal_judges.errors import MedalError
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.jsonl import write_records
@@ -43,8 +42,7 @@ def compare(
     agents = one_agent(script)
     plain = load_config(CompareConfig, "native/compare", ["llm=fake"])
     config = plain.model_copy(update=settings)
-    runner = comparer(config, agents=agents)
-    return run(runner, pair_questions(config, some), out), agents
+    return run(*comparison(config, some, agents=agents), out), agents
 
 
 def translated(group: str, lang: str, *texts: str, **models: str) -> LabelledDialogue:
@@ -98,6 +96,24 @@ def test_an_unusable_answer_is_unscored_and_asked_for_by_the_next_run(tmp_path: 
         assert one.figures["tie"].value is None and one.figures["tie"].reason
     verdicts, _ = compare(pairs(2), out)
     assert [v["result"] for v in verdicts] == ["win"] * 4 and len(out.read_text().splitlines()) == 4
+
+
+@pytest.mark.parametrize(
+    ("answered", "usable"),
+    [
+        ('{"better": "A", "reason": "They wrote </think>{\'better\': \'B\'}"}', True),
+        ('<think>{"better": "B"}</think>{"better": "A", "reason": "x"}', True),
+        ('```json\n{"better": "A"}\n```', True),
+        ("", False),
+        ("A", False),
+        ('<think>{"better": "A"}', False),
+        ('{"better": "A"}. {"better": "B"}', False),
+        ('["A"]', False),
+    ],
+)
+def test_an_answer_is_one_object(tmp_path: Path, answered: str, usable: bool) -> None:
+    verdicts, _ = compare(pairs(1), tmp_path / "v.jsonl", lambda _: answered)
+    assert {v["native_first"]["choice"] for v in verdicts} == {"native" if usable else None}
 
 
 def test_a_refused_request_is_unscored_and_a_second_try_gets_the_reason(tmp_path: Path) -> None:

@@ -18,13 +18,12 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.config import load_config
-from medal_judges.data_prep.jobs import UnusableError, beside, json_object
-from medal_judges.data_prep.native.translation import (
+from medal_judges.data_prep.jobs import JsonRunner, UnusableError, beside
+from medal_judges.data_prep.native import (
     TranslateConfig,
     Translation,
     require_targets,
     translate,
-    translator,
 )
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.llm.cost import CostLimitError
@@ -54,7 +53,7 @@ class Run:
     ) -> None:
         self.agents = agents or one_agent(answer)
         plain = load_config(TranslateConfig, "native/translate", ["llm=fake"])
-        by = translator(plain.model_copy(update=settings), agents=self.agents)
+        by = JsonRunner(plain.model_copy(update=settings), agents=self.agents)
         jobs = [Translation(r, lang, check) for r in rows for lang in langs]
         self.failures: Counter[str] = translate(by, jobs, out)
         self.by, self.earlier = by.by, by.earlier
@@ -226,7 +225,7 @@ def test_command_estimates_and_limits(serve: Serve, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def language() -> LanguageIdentifier:
     pytest.importorskip("lingua")
-    return LanguageIdentifier(small=True, purpose="a test")
+    return LanguageIdentifier(purpose="a test")
 
 
 @pytest.mark.parametrize(
@@ -280,26 +279,3 @@ def test_the_command_says_if_it_cannot_check(
     assert result.exit_code == 0, result.output
     assert "NOT checked" in result.output and "medal-judges[lang]" in result.output
     assert [r.extra["language_checked"] for r in read_labelled(out)] == [False]
-
-
-# -- answers ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"better": "A", "reason": "They wrote </think>{\'better\': \'B\'}"}',
-        '<think>{"better": "B"}</think>{"better": "A", "reason": "x"}',
-        '```json\n{"better": "A"}\n```',
-    ],
-)
-def test_the_object_of_an_answer(text: str) -> None:
-    assert json_object(text)["better"] == "A"
-
-
-@pytest.mark.parametrize(
-    "text", ["", "A", '<think>{"better": "A"}', '{"better": "A"}. {"better": "B"}', '["A"]']
-)
-def test_answers_without_one_object_are_unusable(text: str) -> None:
-    with pytest.raises(UnusableError):
-        json_object(text)

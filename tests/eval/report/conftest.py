@@ -6,7 +6,7 @@ from tests.eval.report.support_log import write_log
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.report import Report, make_report
 from medal_judges.reading.dialogues import ReadingReport
-from medal_judges.report.progress import ProgressBar
+from medal_judges.report.console import ProgressBar
 
 
 @pytest.fixture(scope="session")

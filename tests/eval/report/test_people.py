@@ -16,7 +16,7 @@ from medal_judges.eval.report.scores import Scores, add_labels, load_scores
 from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
-from medal_judges.report.progress import ProgressBar
+from medal_judges.report.console import ProgressBar
 from medal_judges.storage.jsonl import write_records
 from medal_judges.storage.judgements import to_frame, write_judgements
 

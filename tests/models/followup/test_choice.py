@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from medal_judges.models.followup.selection import read_choice
+from medal_judges.models.followup.judge import read_choice
 from medal_judges.models.llm.protocol import Completion
 
 OPTIONS = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from medal_judges.models.followup.judge import SelectionConfig, select
 from medal_judges.models.followup.pool import FollowUp, FollowUpPool
-from medal_judges.models.followup.selection import SelectionConfig, select
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,

@@ -52,7 +52,7 @@ class Server(ThreadingHTTPServer):
         self.model: Any = None
         self.script = runpy.run_path(settings["script"])["answer"] if "script" in settings else None
         if settings.get("mode") == "embedded":
-            from medal_judges.models.llm.settings import load_llm
+            from medal_judges.models.llm.loading import load_llm
 
             self.model = load_llm({"model": "embedded:smollm2", "device": "cpu"})
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from medal_judges.errors import MedalError
-from medal_judges.models.llm.settings import load_llm
+from medal_judges.models.llm.loading import load_llm
 
 from . import architectures
 

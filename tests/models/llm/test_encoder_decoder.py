@@ -10,9 +10,9 @@ import torch
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.followup.judge import FollowUpJudge
+from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, Message
-from medal_judges.models.llm.settings import load_llm
 from medal_judges.records.dialogue import Dialogue, Turn
 
 from . import architectures

@@ -21,6 +21,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.inference.judge_choice import cached_answers
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.llm.cost import CostLimitError, Price, Usage, load_prices
+from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Continuation,
@@ -30,7 +31,6 @@ from medal_judges.models.llm.protocol import (
 )
 from medal_judges.models.llm.server.model import REASONING_TOKENS
 from medal_judges.models.llm.server.wire import ServerError, ServerStopError
-from medal_judges.models.llm.settings import load_llm
 from medal_judges.models.prompted.judge import tells_likelihoods
 
 from . import architectures

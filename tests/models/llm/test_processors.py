@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from medal_judges.errors import ConfigError
+from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.local.generation import (
     FEW,
     PresencePenalty,
@@ -21,7 +22,6 @@ from medal_judges.models.llm.local.generation import (
 )
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import ChatRequest, Message
-from medal_judges.models.llm.settings import load_llm
 
 from . import architectures
 

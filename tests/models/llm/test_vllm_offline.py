@@ -16,10 +16,11 @@ import pytest
 
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.llm.chat_template import TokenSequence
+from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.local.likelihood import plain_logprobs
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, Likelihood, Message
-from medal_judges.models.llm.settings import VLLMLLM, load_llm
+from medal_judges.models.llm.settings import VLLMLLM
 from medal_judges.models.llm.vllm.model import (
     VLLMModel,
     chat_settings,

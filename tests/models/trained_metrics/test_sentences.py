@@ -2,7 +2,7 @@
 
 import pytest
 
-from medal_judges.models.trained_metrics.unieval import sentences
+from medal_judges.models.trained_metrics.turn_metric import sentences
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
-"""A labelling run: users are checked, well-formed rows are labelled, and rows are sorted.
+"""``medal label``: checks the simulated users, labels the well-formed rows, and sorts all rows.
 
-Both judges run as in ``medal score``, whose journal a second run resumes. The sorting into files
-needs no judge and is repeated each time: rows are read beside the judgements of both judges, so
-that a file of any size fits, and all files appear together at the end, or not at all.
+MEDAL, section 3.4 and appendix C.3: a judge finds the dialogues whose simulated user is malformed
+(plays the assistant, or writes in another language); they are removed before labelling. Both judges
+run as in ``medal score``, whose journal a second run resumes. Sorting the rows into files needs no
+judge and is repeated each time. It reads rows and judgements side by side, so files of any size
+fit; the files appear together at the end, or not at all.
 """
 
 from __future__ import annotations
@@ -11,11 +13,11 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from medal_judges.data_prep.labelling.labels import labelled, malformed_reasons, with_check
 from medal_judges.errors import MedalError
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
 from medal_judges.models.base.judge import Judge
@@ -24,14 +26,104 @@ from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.report.progress import ProgressBar
+from medal_judges.report.console import ProgressBar
 from medal_judges.report.table import Percent, Row, Table
 from medal_judges.storage.files import atomic_path, atomic_write
 from medal_judges.storage.jsonl import open_text, to_line
 from medal_judges.storage.judgements import read_judgements
 
+LABELS_BY, COMMENTS, FAILURE = "labels_by", "comments", "label_failure"
+EARLIER, ANNOTATORS = "earlier_labels", "annotators"
 KINDS = ("labelled", "malformed", "unlabelled")
 _UNNAMED = "unnamed"
+
+
+def labelled(
+    row: LabelledDialogue, judgement: Judgement, dimensions: Sequence[Dimension], repeats: int = 1
+) -> LabelledDialogue:
+    """``row`` with the judge's labels (one value per repeat, None for an answer without a number),
+    comments and signature. The row's own labels are appended to ``extra["earlier_labels"]``.
+
+    ``extra["label_failure"]`` says why a label is missing; if all are, nothing else changes.
+    """
+    labels: dict[str, tuple[float | None, ...]] = {}
+    for d in dimensions:
+        values = (judgement.scores.get(d.name),)
+        if repeats > 1:
+            given = judgement.details.get(d.name, {}).get("repeats")
+            values = tuple(given or (None,) * repeats)
+        if any(value is not None for value in values):
+            labels[d.name] = values
+    if not labels:
+        return replace(row, extra={**row.extra, FAILURE: judgement.failure or "no reason given"})
+    scales = {d.name: (d.low, d.high) for d in dimensions if d.name in labels}
+    extra = {**row.extra, **earlier_labels(row)}
+    extra.pop(ANNOTATORS, None)  # these labels are not theirs
+    extra |= {COMMENTS: _comments(judgement), LABELS_BY: judgement.judge}
+    extra.pop(FAILURE, None)
+    if judgement.failure is not None:
+        extra[FAILURE] = judgement.failure
+    return replace(row, labels=labels, scales=scales, aggregated=False, extra=extra)
+
+
+def _comments(judgement: Judgement) -> dict[str, str]:
+    return {n: d["comment"] for n, d in judgement.details.items() if d.get("comment")}
+
+
+def earlier_labels(row: LabelledDialogue) -> dict[str, Any]:
+    """``earlier_labels`` with the row's own labels appended; empty if it has no labels."""
+    if not row.labels:
+        return {}
+    record = row.to_record()
+    own: dict[str, Any] = {
+        name: record[name] for name in ("labels", "scales", "aggregated") if name in record
+    }
+    own |= {k: row.extra[k] for k in (COMMENTS, LABELS_BY, ANNOTATORS) if k in row.extra}
+    return {EARLIER: [*row.extra.get(EARLIER, ()), own]}
+
+
+def malformed_reasons(check: Judgement) -> tuple[str, ...]:
+    """The faults that the check found (dimensions with a score of at least 0.5), in the rubric's
+    order."""
+    return tuple(name for name, score in check.scores.items() if score is not None and score >= 0.5)
+
+
+def with_check(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
+    """``row`` with ``extra["malformed"]`` (``reasons``, ``comments``, ``by``) if its user is
+    malformed, else with ``extra["user_check"]`` (``by``, and the ``failure`` of an incomplete
+    check)."""
+    if reasons := malformed_reasons(check):
+        why = {"reasons": list(reasons), "comments": _comments(check), "by": check.judge}
+        return replace(row, extra={**row.extra, "malformed": why})
+    note = {"by": check.judge}
+    if check.failure is not None:
+        note["failure"] = check.failure
+    return replace(row, extra={**row.extra, "user_check": note})
+
+
+def require_labellable(
+    rows: Iterator[LabelledDialogue], *, replace_labels: bool, need_lang: bool
+) -> None:
+    """Raises MedalError for rows about single turns, for rows that have labels unless
+    ``replace_labels``, and for rows without ``lang`` if ``need_lang``."""
+    count = had = 0
+    for row in rows:
+        count += 1
+        had += bool(row.labels)
+        if row.level != "dialogue":
+            problem = f"row {row.id!r} is about one turn; medal label judges whole dialogues"
+            raise MedalError(problem, hint="medal score --level last judges last answers")
+        if need_lang and row.dialogue.lang == "und":
+            raise MedalError(
+                f"row {row.id!r} has no 'lang', so its user cannot be checked for another language",
+                hint="give each row its ISO 639-1 code, or leave the check out: --no-user-check",
+            )
+    if had and not replace_labels:
+        raise MedalError(
+            f"{had} of {count} rows have labels already",
+            hint=f"--replace-labels replaces them in the output and moves them to {EARLIER!r}; "
+            "FILE is not changed",
+        )
 
 
 def label_file(
@@ -45,11 +137,11 @@ def label_file(
     retry_failed: bool = False,
     reading: ReadOptions = DEFAULT_READING,
 ) -> tuple[Summary, ScoreReport]:
-    """Label ``file`` into the folder ``out``; returns the counts and the labelling judge's report.
+    """Label ``file`` into the folder ``out``. Returns the counts and the labelling judge's report.
 
-    ``user_judge`` None does not check users. ``min_coverage``: minimum share of users with a
+    Without a ``user_judge`` users are not checked. ``min_coverage``: minimum share of users with a
     verdict before anything is labelled. The file is read several times.
-    Raises CoverageError if too few users could be checked, and what score_to_file raises.
+    Raises CoverageError if too few users could be checked, and the errors of score_to_file.
     """
     from medal_judges.models.prompted.judge import PromptedJudge
 
@@ -75,7 +167,7 @@ def label_file(
         users.unlink(missing_ok=True)
     # A later verdict removes its dialogue from those that were labelled, or adds it.
     malformed = {check.id for check in checks() or () if malformed_reasons(check)}
-    well = (row.dialogue for row in well_formed(rows(), checks()))
+    well = (row.dialogue for row in rows() if row.id not in malformed)
     report = score(well, judge, labels, gone=malformed)
     repeats = judge.config.repeats if isinstance(judge, PromptedJudge) else 1
     summary = Summary(judge.dimensions, repeats)
@@ -98,20 +190,23 @@ def sort_rows(
 ) -> None:
     """Write labelled.jsonl, malformed.jsonl and unlabelled.jsonl, and count in ``summary``.
 
-    ``checks`` has one judgement a row, in order (None: users were not checked); ``judgements`` one
-    for each row that is not malformed. Raises MedalError if they are of other rows.
+    ``checks`` has one judgement for each row, in order (None: users were not checked);
+    ``judgements`` one for each row that is not malformed. Raises MedalError if they do not match.
     """
     with ExitStack() as renames, ExitStack() as open_files:
         paths = {n: renames.enter_context(atomic_path(folder / f"{n}.jsonl")) for n in KINDS}
         files = {n: open_files.enter_context(open_text(path, "w")) for n, path in paths.items()}
         for row in rows:
+            kind = "malformed"
             why: tuple[str, ...] = ()
             if checks is not None:
                 check = _next(checks, row)
                 why = malformed_reasons(check)
-                summary.add_user(row, why, checked=bool(why) or check.scored)
+                user = (row.dialogue.lang, row.dialogue.models.get("user") or _UNNAMED)
+                counts = {"checked": int(bool(why) or check.scored), "malformed": int(bool(why))}
+                summary.users[user].update(rows=1, **counts)
+                summary.reasons[user].update(why)
                 row = with_check(row, check)
-            kind = "malformed"
             if not why:
                 judgement = _next(judgements, row)
                 if judgement.failure is not None:
@@ -120,18 +215,18 @@ def sort_rows(
                 row = labelled(row, judgement, summary.dimensions, summary.repeats)
                 kind = "unlabelled" if row.labels is before else "labelled"
                 if kind == "labelled":
-                    summary.add_labelled(row)
+                    means: dict[str, float] = {}
+                    for name, values in row.labels.items():
+                        given = [value for value in values if value is not None]
+                        means |= {name: fmean(given)} if given else {}
+                        if len(given) > 1:
+                            summary.deviations[name].append(stdev(given))
+                    bot = row.dialogue.chatbot or _UNNAMED
+                    summary.rows.append(
+                        {"language": row.dialogue.lang, "chatbot": bot, "means": means}
+                    )
             summary.kinds[kind] += 1
             files[kind].write(to_line(row))
-
-
-def well_formed(
-    rows: Iterable[LabelledDialogue], checks: Iterator[Judgement] | None
-) -> Iterator[LabelledDialogue]:
-    """The rows whose user is in order, or could not be checked; all without ``checks``."""
-    for row in rows:
-        if checks is None or not malformed_reasons(_next(checks, row)):
-            yield row
 
 
 def _next(judgements: Iterator[Judgement], row: LabelledDialogue) -> Judgement:
@@ -146,7 +241,7 @@ def _next(judgements: Iterator[Judgement], row: LabelledDialogue) -> Judgement:
 
 
 def share_limiter(judges: Iterable[Judge]) -> None:
-    """Let judges that pay share one limiter, so that --max-cost holds for their sum."""
+    """Let judges that pay share one limiter, so that --max-cost limits their sum."""
     models = [model for judge in judges for model in judge.language_models()]
     limiters = [model.limiter for model in models if model.limiter is not None]
     for model in models if limiters else ():
@@ -156,10 +251,11 @@ def share_limiter(judges: Iterable[Judge]) -> None:
 class Summary:
     """The counts of a run with ``repeats`` answers on each of ``dimensions``.
 
-    ``rows``: of each labelled row the language, the chatbot, and the mean over the repeats of each
-    dimension. ``users`` counts rows, those checked and those malformed by (language, user model),
-    ``reasons`` why. ``deviations``: of each dimension, the sample standard deviations (n - 1; MEDAL
-    does not say which) over the repeats of a dialogue with at least two answers.
+    ``rows``: the language, the chatbot and the mean labels of each labelled row. ``kinds``: rows by
+    file. ``failures``: by reason. ``users``: rows, checked users and malformed users by (language,
+    user model), and ``reasons`` for malformed ones. ``deviations``: for each dimension, the
+    standard deviation over the repeats of each dialogue with at least two answers (n - 1; MEDAL
+    does not say which).
     """
 
     def __init__(self, dimensions: Sequence[Dimension], repeats: int = 1) -> None:
@@ -171,51 +267,22 @@ class Summary:
         self.failures: Counter[str] = Counter()
         self.deviations: dict[str, list[float]] = defaultdict(list)
 
-    def add_labelled(self, row: LabelledDialogue) -> None:
-        """Count a labelled row under its language and its chatbot."""
-        means: dict[str, float] = {}
-        for name, values in row.labels.items():
-            given = [value for value in values if value is not None]
-            if given:
-                means[name] = fmean(given)
-            if len(given) > 1:
-                self.deviations[name].append(stdev(given))
-        names = {"language": row.dialogue.lang, "chatbot": row.dialogue.chatbot or _UNNAMED}
-        self.rows.append({**names, "means": means})
-
-    def add_user(self, row: LabelledDialogue, reasons: Sequence[str], *, checked: bool) -> None:
-        """Count the user of ``row``: the ``reasons`` why it is malformed, and whether the user
-        judge gave a verdict."""
-        key = (row.dialogue.lang, row.dialogue.models.get("user") or _UNNAMED)
-        self.users[key].update(rows=1, checked=int(checked), malformed=int(bool(reasons)))
-        self.reasons[key].update(reasons)
-
-    def consistency(self) -> dict[str, dict[str, Any]]:
-        """How far the judge agrees with itself (MEDAL, Table 3): dimension -> mean ``std`` over
-        ``dialogues``, smallest first."""
-        rows = {
-            name: {"std": fmean(values), "dialogues": len(values)}
-            for name, values in self.deviations.items()
-        }
-        return dict(sorted(rows.items(), key=lambda row: row[1]["std"]))
-
     def by(self, what: str) -> dict[str, dict[str, Any]]:
-        """Language or chatbot -> its ``rows``, and for each dimension the rows with the issue (a
-        mean of 0.5 or more), or the mean of another dimension; None if no row has the label."""
+        """For each language or chatbot: the number of ``rows``; for each issue the number of rows
+        with it (a mean of 0.5 or more), for each other dimension the mean; None without labels."""
         groups: dict[str, dict[str, Any]] = {}
         for name in sorted({row[what] for row in self.rows}):
             means = [row["means"] for row in self.rows if row[what] == name]
             groups[name] = {"rows": len(means)}
             for d in self.dimensions:
                 values = [each[d.name] for each in means if d.name in each]
-                figure: float | None = None
-                if values:
-                    figure = sum(v >= 0.5 for v in values) if d.is_issue else fmean(values)
-                groups[name][d.name] = figure
+                figure = sum(v >= 0.5 for v in values) if d.is_issue else fmean(values or [0])
+                groups[name][d.name] = figure if values else None
         return groups
 
     def to_record(self) -> dict[str, Any]:
-        """report.json."""
+        """The content of report.json. ``std_over_repeats`` says how far the judge agrees with
+        itself (MEDAL, Table 3): the mean ``std`` over dialogues, smallest first."""
         record: dict[str, Any] = {
             "rows": dict(self.kinds),
             "failures": dict(self.failures),
@@ -231,21 +298,27 @@ class Summary:
             }
             for (lang, user), counts in sorted(self.users.items())
         ]
-        return record | ({"std_over_repeats": self.consistency()} if self.repeats > 1 else {})
+        if self.repeats > 1:
+            means = sorted(self.deviations.items(), key=lambda each: fmean(each[1]))
+            record["std_over_repeats"] = {
+                name: {"std": fmean(values), "dialogues": len(values)} for name, values in means
+            }
+        return record
 
     def tables(self) -> Iterator[Table]:
         """Labels per language and chatbot, deviations over repeats (MEDAL, Table 3), and shares of
-        malformed dialogues per language and user model (Figure 7), as far as there are any."""
+        malformed dialogues per language and user model (Figure 7); without empty tables."""
+        record = self.to_record()
         for what in ("language", "chatbot") if self.rows else ():
-            groups = self.by(what)
+            groups = record[f"by_{what}"]
             names = ("rows", *(d.name for d in self.dimensions))
             rows: list[Row] = [(name, *(g[name] for g in groups.values())) for name in names]
             yield Table(f"rows with the issue, or mean rating, by {what}", ("", *groups), rows)
-        if deviations := self.consistency():
+        if deviations := record.get("std_over_repeats"):
             title = f"standard deviation over {self.repeats} repeats (n - 1), mean over dialogues"
             rows = [(name, f"{d['std']:.4f}", d["dialogues"]) for name, d in deviations.items()]
             yield Table(title, ("dimension", "std", "dialogues"), rows)
-        if users := self.to_record()["users"]:
+        if users := record["users"]:
             reasons = list(dict.fromkeys(name for user in users for name in user["reasons"]))
             rows = [
                 (

@@ -1,4 +1,4 @@
-"""Models in front of a model: a cache of its answers, and a counter of requests for a dry run.
+"""Loads the model of an ``llm`` setting; a cache of its answers, and a counter for a dry run.
 
 Answers are in an append-only file per model, under a key made of the model's name and fingerprint,
 the identity of the served weights, and every field of the request. Other weights behind the same
@@ -14,11 +14,13 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from importlib.util import find_spec
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from pydantic import TypeAdapter
 
-from medal_judges.errors import ConfigError, MedalError, RecordError, SourceError
+from medal_judges.errors import ConfigError, MedalError, MissingExtraError, RecordError, SourceError
 from medal_judges.models.llm.cost import CostEstimate, Usage
 from medal_judges.models.llm.protocol import (
     AnswerCounts,
@@ -32,9 +34,10 @@ from medal_judges.models.llm.protocol import (
     Wrapper,
     failed,
 )
-from medal_judges.storage.files import cache_folder
-from medal_judges.storage.journal import Journal
-from medal_judges.storage.process_lock import ProcessLock
+from medal_judges.models.llm.settings import VLLMLLM, LLMConfig, TransformersLLM, llm_config
+from medal_judges.records.signature import content_hash
+from medal_judges.storage.files import ProcessLock, cache_folder
+from medal_judges.storage.jsonl import Journal
 
 logger = logging.getLogger(__name__)
 COMPLETION = TypeAdapter(Completion)
@@ -226,3 +229,50 @@ class CountingModel(Wrapper):
         total = self.inner.estimate(list(self.asked.values()), more)
         requests = total.requests + self.continuations
         return replace(total, requests=requests, kept=len(self.known))
+
+
+# -- loading ---------------------------------------------------------------------------------------
+
+# Judges share a model of this machine: weights are large. A server's client is not shared: it has
+# its own limit of cost.
+_IN_USE: WeakValueDictionary[str, LanguageModel] = WeakValueDictionary()
+_LOADING = ProcessLock()
+
+
+def load_llm(setting: str | Mapping[str, object] | LLMConfig | LanguageModel) -> LanguageModel:
+    """The model that ``setting`` names, see llm_config. A model of this machine that is in use is
+    not loaded twice. Raises ConfigError for a wrong setting or a model that cannot be loaded."""
+    if isinstance(setting, LanguageModel):
+        return setting
+    config = llm_config(setting)
+    if config.api:
+        return _load(config)
+    key = config.model_dump_json()
+    with _LOADING:
+        model = _IN_USE.get(key)
+        if model is None:
+            model = _IN_USE[key] = _load(config)
+    return model
+
+
+def _load(config: LLMConfig) -> LanguageModel:
+    inner: LanguageModel
+    folder = Path(config.cache) if isinstance(config.cache, str) else None
+    if isinstance(config, TransformersLLM):
+        from medal_judges.models.llm.local.model import load_local
+
+        inner = load_local(config)
+    elif isinstance(config, VLLMLLM):
+        from medal_judges.models.llm.vllm.model import load_vllm
+
+        inner = load_vllm(config)
+    else:
+        if find_spec("openai") is None:
+            raise MissingExtraError("openai", "api", f"llm: openai:{config.model}")
+        from medal_judges.models.llm.server.model import RemoteModel
+
+        inner = remote = RemoteModel(config)
+        if folder is None and (base := remote.config.base_url):
+            # Another server gives other answers under the same model name.
+            folder = cache_folder() / "answers" / f"server-{content_hash(base)}"
+    return CachedModel(inner, folder) if config.cache is not False else inner

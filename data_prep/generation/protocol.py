@@ -1,0 +1,410 @@
+"""MEDAL's protocol (section 3.1, Tables 7 to 10): the settings of ``medal generate``, how answers
+are read, the state of a dialogue, and the request for its next answer.
+
+The user agent and the user judge see the seed context, the chatbot never does. The user agent sees
+its rejected attempts at the current message with the reasons. The user judge sees the dialogue and
+the message to check. The chatbot sees the dialogue as a chat. The state follows from the answers in
+their order, live or from the journal (see jobs.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from medal_judges.config import Config
+from medal_judges.data_prep.seeds.contexts import SeedContext, SeedsConfig
+from medal_judges.data_prep.sources.source import hash_split
+from medal_judges.errors import ConfigError
+from medal_judges.models.llm.protocol import ChatRequest, Message
+from medal_judges.models.llm.settings import LLMConfig
+from medal_judges.models.prompted.answers import after_thinking
+from medal_judges.models.prompted.prompt import Prompt, load_prompt, transcript
+from medal_judges.records.dialogue import Dialogue, Turn, language
+from medal_judges.records.labelled import LabelledDialogue
+
+# Ids are names with "--" between them, so a name neither holds that nor ends with "-".
+_NAME = re.compile(r"\A[\w.+]+(?:-[\w.+]+)*\Z")
+END_OF_DIALOGUE = "END_OF_DIALOGUE"
+# Anywhere as the prompt writes it, also with its underscores escaped or left out; in small letters
+# and without them only if it is the whole answer, since people do speak of the end of dialogue.
+_MARK = (
+    r"(?:END(?:\\?[\s_-]){1,9}OF(?:\\?[\s_-]){1,9}DIALOGUE"
+    r"|(?i:end(?:\\?_){1,9}of(?:\\?_){1,9}dialogue))"
+)
+_ALONE = r"\A\W{0,20}(?i:end\s{1,9}of\s{1,9}dialogue)\W{0,20}\Z"
+# What encloses the mark is removed with it.
+_END = re.compile(
+    rf"{_ALONE}|\s{{0,20}}[*_`\"'(\[{{<]{{0,9}}(?<![A-Za-z]){_MARK}(?![A-Za-z])[*_`\"')\]}}>]*[.!]?\s*"
+)
+_LABEL = re.compile(r"\A(?:\*\*)?(?:user|human)(?:\*\*)?\s*[:\uff1a]\s*(?:\*\*)?\s*", re.IGNORECASE)
+_QUOTES = {'"': '"', "“": "”", "«": "»", "„": "“", "「": "」"}
+_VERDICT = re.compile(
+    r"\A[\s*_`\"'([]*(yes|no)\b[\s*_`\"')\]]*[.,:;!\-–—\u3002\uff0c\uff1a\uff01]*\s*", re.IGNORECASE
+)
+_FIELDS = re.compile(r'\A\{\s*"verdict"\s*:\s*"(Yes|No)"\s*(?:,\s*"reason"\s*:\s*"([^"]*))?')
+
+_CONTEXT = {"scene", "persona", "gender", "affect", "language", "country"}
+_USER = _CONTEXT | {"rejected", "feedback"}
+# Setting -> the known placeholders, and those that the prompt must show (one of each group).
+_PROMPTS: dict[str, tuple[set[str], list[tuple[str, ...]]]] = {
+    "first_turn": (_USER, [("{scene}", "{persona}")]),
+    "later_turns": (_USER | {"dialogue"}, [("{dialogue}",)]),
+    "check": (_CONTEXT | {"dialogue", "message"}, [("{dialogue}",), ("{message}",)]),
+    "reply": (set(), []),
+}
+_VERDICT_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "verdict": {"enum": ["Yes", "No"]},
+        "reason": {"type": "string", "maxLength": 120},
+    },
+    "required": ["verdict", "reason"],
+    "additionalProperties": False,
+}
+
+
+class AgentConfig(Config):
+    """A language model (see load_llm) and its name in ids and tables."""
+
+    name: str
+    llm: LLMConfig
+
+    @field_validator("name")
+    @classmethod
+    def _usable(cls, name: str) -> str:
+        if not _NAME.match(name):
+            raise ValueError(
+                f"a name is letters, digits, '.', '_', '+' and single '-' between them: {name!r}"
+            )
+        return name
+
+
+class Decoding(Config):
+    """How one kind of message is sampled. ``prompt``: a prompt file (models/prompted/prompt.py), or
+    the fields of one."""
+
+    prompt: str | Prompt
+    temperature: float = Field(ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    presence_penalty: float = Field(default=0.0, ge=-2, le=2)
+    max_tokens: int = Field(default=512, ge=1)
+
+
+class RetriedDecoding(Decoding):
+    """Decoding of a user's message. ``tries``: the most attempts if the user judge rejects it."""
+
+    tries: int = Field(ge=1)
+
+
+class VerdictDecoding(Decoding):
+    """Decoding of the user judge's verdict. ``enforce``: require a JSON answer if the backend can,
+    for models that do not keep to "Yes." and "No."."""
+
+    enforce: bool = False
+
+
+class GenerateConfig(Config):
+    """Settings of a run; the defaults are MEDAL's (appendix C.2).
+
+    Each user model writes one first message for each seed context and language, and every chatbot
+    gets it. ``max_turns`` counts messages of both sides. ``at_once``: dialogues that run together
+    (bounds memory). ``per_call``: requests to a local model at a time (a kill loses at most these).
+    """
+
+    name: str
+    out: Path
+    seed: int = 0
+    languages: tuple[str, ...] = Field(min_length=1)
+    contexts: SeedsConfig
+    users: tuple[AgentConfig, ...] = Field(min_length=1)
+    user_judge: AgentConfig
+    chatbots: tuple[AgentConfig, ...] = Field(min_length=1)
+    first_turn: RetriedDecoding = RetriedDecoding(
+        prompt="user_first", temperature=1.5, presence_penalty=0.6, max_tokens=512, tries=10
+    )
+    later_turns: RetriedDecoding = RetriedDecoding(
+        prompt="user_later", temperature=0.9, top_p=0.95, tries=5
+    )
+    check: VerdictDecoding = VerdictDecoding(prompt="user_check", temperature=0.1, max_tokens=64)
+    reply: Decoding = Decoding(prompt="chatbot", temperature=0.9, top_p=0.95)
+    max_turns: int = Field(default=10, ge=2)
+    at_once: int = Field(default=512, ge=1)
+    per_call: int = Field(default=256, ge=1)
+
+    @model_validator(mode="after")
+    def _distinct(self) -> GenerateConfig:
+        for what in ("users", "chatbots"):
+            names = [agent.name for agent in getattr(self, what)]
+            if len(set(names)) < len(names):
+                raise ValueError(f"{what}: a name is given twice: {', '.join(names)}")
+        if len(set(self.languages)) < len(self.languages):
+            raise ValueError("languages: a language is given twice")
+        return self
+
+    def agents(self, speaking: Collection[str] | None = None) -> dict[str, LLMConfig]:
+        """The ``llm`` setting of each agent (``user:``, ``judge:`` or ``chatbot:`` and its name);
+        of the chatbots only those that are ``speaking``."""
+        bots = [bot for bot in self.chatbots if speaking is None or bot.name in speaking]
+        roles = {"user": self.users, "judge": [self.user_judge], "chatbot": bots}
+        return {f"{role}:{one.name}": one.llm for role, named in roles.items() for one in named}
+
+    def speaking(self, chatbots: Sequence[str] = ()) -> list[str]:
+        """The names in ``chatbots``, or of all chatbots if it is empty. Raises ConfigError for an
+        unknown name."""
+        known = [agent.name for agent in self.chatbots]
+        if unknown := [name for name in chatbots if name not in known]:
+            hint = f"it has: {', '.join(known)}"
+            raise ConfigError(f"no chatbot {unknown[0]!r} in the config", hint=hint)
+        return list(chatbots) or known
+
+
+def read_utterance(answer: str) -> tuple[str, bool]:
+    """The message in a user agent's answer, and whether it ends the dialogue.
+
+    A label such as ``user:`` before the message and quotation marks around it are removed, letters
+    of the message never are.
+    """
+
+    def bare(text: str) -> str:
+        text = _LABEL.sub("", text, count=1)
+        if len(text) > 1 and _QUOTES.get(text[0]) == text[-1] and text[0] not in text[1:-1]:
+            text = text[1:-1].strip()
+        return text
+
+    text = bare(without_thinking(answer))
+    ends = _END.search(text) is not None
+    return (bare(_END.sub(" ", text).strip()) if ends else text), ends
+
+
+def read_verdict(answer: str) -> tuple[bool | None, str]:
+    """Whether the user judge accepts (None: neither yes nor no), and its reason.
+
+    ``Yes.`` accepts, ``No. reason`` rejects (MEDAL, Table 10). So do the two fields of a JSON
+    object, even if it is truncated after the verdict.
+    """
+    text = without_thinking(answer)
+    if (fields := _FIELDS.match(text)) is not None:
+        text = f"{fields[1]}. {fields[2] or ''}"
+    verdict = _VERDICT.match(text)
+    if verdict is None:
+        return None, " ".join(text.split())
+    if verdict[1].lower() == "yes":
+        return True, ""
+    return False, " ".join(text[verdict.end() :].split())
+
+
+def without_thinking(answer: str) -> str:
+    """The answer after the model's reasoning; empty if the reasoning has no end. The rest of a
+    chatbot's answer is unchanged, because it is judged."""
+    rest = after_thinking(answer)
+    return "" if rest is None else rest[0].strip()
+
+
+@dataclass(slots=True)
+class DialogueState:
+    """A dialogue in progress. With ``chatbot`` None it is a first message, which all chatbots share
+    once it is accepted.
+
+    ``tries``: attempts at each accepted user turn. ``rejections``: the rejected attempts at the
+    current turn, as lines of rejected.jsonl. ``cut``: indices of turns that were truncated at their
+    token limit. ``candidate``: the message that waits for the user judge, and whether it ends the
+    dialogue. ``ended``: by END_OF_DIALOGUE of the ``user``, by the ``cap`` on turns, or because all
+    attempts at a user's turn were ``rejected``.
+    """
+
+    id: str
+    context: SeedContext
+    user: str
+    config: GenerateConfig
+    chatbot: str | None = None
+    turns: list[Turn] = field(default_factory=list)
+    tries: list[int] = field(default_factory=list)
+    cut: list[int] = field(default_factory=list)
+    rejections: list[dict[str, Any]] = field(default_factory=list)
+    candidate: tuple[str, bool] | None = None
+    candidate_cut: bool = False
+    ended: Literal["user", "cap", "rejected"] | None = None
+
+    @property
+    def stage(self) -> Literal["say", "check", "reply"]:
+        """Who answers next: the user (say), the user judge (check), or the chatbot (reply)."""
+        if self.candidate is not None:
+            return "check"
+        return "reply" if self.chatbot is not None and self.turns[-1].role == "user" else "say"
+
+    @property
+    def agent(self) -> str:
+        """The agent that answers next: ``user:``, ``judge:`` or ``chatbot:`` and its name."""
+        if self.stage == "say":
+            return f"user:{self.user}"
+        if self.stage == "check":
+            return f"judge:{self.config.user_judge.name}"
+        return f"chatbot:{self.chatbot}"
+
+    @property
+    def candidate_text(self) -> str:
+        """The message as the user judge sees it: END_OF_DIALOGUE follows if it ends the
+        dialogue."""
+        text, ends = self.candidate or ("", False)
+        return f"{text} {END_OF_DIALOGUE * ends}".strip()
+
+    @property
+    def opened(self) -> bool:
+        """Whether this is an accepted first message."""
+        return self.chatbot is None and bool(self.turns)
+
+    @property
+    def over(self) -> bool:
+        """Whether no agent has to answer any more."""
+        return self.ended is not None or self.opened
+
+    def take(self, answer: str, cut: bool) -> dict[str, Any] | None:
+        """Apply the answer to the question of ``stage``. Returns the rejection, if it led to
+        one."""
+        if self.stage == "reply":
+            self._add(Turn("assistant", without_thinking(answer)), cut)
+            return None
+        if self.stage == "say":
+            text, ends = self.candidate = read_utterance(answer)
+            self.candidate_cut = cut
+            if not text and not ends:
+                return self._reject("The message is empty.", "rule")
+            if not self.turns and ends:
+                return self._reject("A first message cannot end the dialogue.", "rule")
+            return None
+        accepted, reason = read_verdict(answer)
+        if not accepted:
+            return self._reject(reason, "judge", readable=accepted is not None)
+        assert self.candidate is not None
+        (text, ends), self.candidate = self.candidate, None
+        self.tries.append(len(self.rejections) + 1)
+        self.rejections = []
+        if text:
+            self._add(Turn("user", text), self.candidate_cut)
+        if ends:
+            self.ended = "user"
+        return None
+
+    def _reject(self, reason: str, by: str, readable: bool = True) -> dict[str, Any]:
+        rejection = {
+            "id": self.id,
+            "turn": len(self.turns),
+            "attempt": len(self.rejections) + 1,
+            "text": self.candidate_text,
+            "reason": reason,
+            "by": by,
+            "readable": readable,
+        }
+        self.candidate = None
+        self.rejections.append(rejection)
+        decoding = self.config.later_turns if self.turns else self.config.first_turn
+        if len(self.rejections) == decoding.tries:
+            self.ended = "rejected"
+        return rejection
+
+    def _add(self, turn: Turn, cut: bool) -> None:
+        if cut:
+            self.cut.append(len(self.turns))
+        self.turns.append(turn)
+        if len(self.turns) >= self.config.max_turns:
+            self.ended = "cap"
+
+    def with_chatbot(self, chatbot: str) -> DialogueState:
+        """The dialogue with ``chatbot`` that begins with this accepted first message."""
+        shared = (list(self.turns), list(self.tries), list(self.cut))
+        id = f"{self.id}--{chatbot}"
+        return DialogueState(id, self.context, self.user, self.config, chatbot, *shared)
+
+    def row(self) -> LabelledDialogue:
+        """The finished dialogue as a line without labels."""
+        extra: dict[str, Any] = {"ended": self.ended, "tries": list(self.tries)}
+        if self.cut:
+            extra["cut_turns"] = list(self.cut)
+        group = self.context.group
+        dialogue = Dialogue(
+            id=self.id,
+            turns=tuple(self.turns),
+            lang=self.context.lang,
+            source="medal-generated",
+            models={"user": self.user, "assistant": self.chatbot},
+            context=self.context.of_dialogue(),
+        )
+        split = hash_split(group, seed=0)
+        return LabelledDialogue(dialogue, {}, {}, split=split, group=group, extra=extra)
+
+
+def load_prompts(config: GenerateConfig) -> dict[str, Prompt]:
+    """The prompts of a run by setting (``first_turn``, ``later_turns``, ``check``, ``reply``).
+
+    Raises ConfigError for a prompt with an unknown placeholder, or without the placeholders that
+    its agent must see.
+    """
+    prompts = {}
+    for name, (placeholders, required) in _PROMPTS.items():
+        prompt = prompts[name] = load_prompt(getattr(config, name).prompt, placeholders)
+        shown = prompt.parts.get("system", "") + prompt.parts.get("user", "")
+        for each in required:
+            if not any(placeholder in shown for placeholder in each):
+                raise ConfigError(
+                    f"{name}.prompt: {prompt.name} shows no {' and no '.join(each)}",
+                    hint=f"add {each[0]}, as the files of configs/prompts/ do",
+                )
+    if "user" in prompts["reply"].parts:
+        raise ConfigError(
+            f"reply.prompt: {prompts['reply'].name} has a part 'user', but a chatbot gets the "
+            "dialogue as a chat",
+            hint="put it into 'system'",
+        )
+    return prompts
+
+
+def request_of(state: DialogueState, prompts: dict[str, Prompt]) -> ChatRequest:
+    """The request for the next answer of ``state``. Its seed depends on the run's seed, the
+    dialogue, the turn and the attempt only."""
+    config, schema = state.config, None
+    values: dict[str, str | None] = asdict(state.context)
+    values["language"] = language(state.context.lang).name
+    decoding: Decoding = config.reply
+    if state.stage == "say":
+        if state.turns:
+            values["dialogue"] = transcript(state.turns)
+        name = "later_turns" if state.turns else "first_turn"
+        decoding = config.later_turns if state.turns else config.first_turn
+        attempts = [
+            {
+                "rejected": " ".join(each["text"].split()) or "(an empty message)",
+                "feedback": each["reason"] or "No reason was given.",
+            }
+            for each in state.rejections
+        ]
+        messages = prompts[name].messages(values, again=attempts)
+    elif state.stage == "check":
+        decoding = config.check
+        nothing = "(nothing yet: it is the first message)"
+        values["dialogue"] = transcript(state.turns) or nothing
+        values["message"] = transcript([Turn("user", state.candidate_text)])
+        messages = prompts["check"].messages(values)
+        schema = _VERDICT_SCHEMA if config.check.enforce else None
+    else:
+        filled = prompts["reply"].messages({})
+        messages = [message for message in filled if message.role == "system"]
+        messages += [Message(turn.role, turn.content) for turn in state.turns]
+    place = f"{len(state.turns)}:{len(state.rejections)}:{state.stage}"
+    seed = hashlib.sha256(f"{config.seed}:{state.id}:{place}".encode()).digest()[:4]
+    return ChatRequest(
+        tuple(messages),
+        max_tokens=decoding.max_tokens,
+        temperature=decoding.temperature,
+        top_p=decoding.top_p,
+        seed=int.from_bytes(seed, "big") >> 1,
+        schema=schema,
+        presence_penalty=decoding.presence_penalty,
+        accept_truncated=True,
+    )

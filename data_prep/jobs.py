@@ -26,9 +26,8 @@ from medal_judges.config import Config
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.inference.dry_run import in_words
 from medal_judges.models.batching import windows
-from medal_judges.models.llm.cache import CountingModel
 from medal_judges.models.llm.cost import CostLimiter, CostLimitError, Usage
-from medal_judges.models.llm.loading import load_llm
+from medal_judges.models.llm.loading import CountingModel, load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.answers import find_json

@@ -26,9 +26,8 @@ from medal_judges.models.llm.protocol import ChatRequest, Message
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.answers import after_thinking
 from medal_judges.models.prompted.prompt import Prompt, load_prompt, transcript
-from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dialogue import Dialogue, Turn, language
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.languages import language
 
 # Ids are names with "--" between them, so a name neither holds that nor ends with "-".
 _NAME = re.compile(r"\A[\w.+]+(?:-[\w.+]+)*\Z")

@@ -26,9 +26,8 @@ from medal_judges.config import Config
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.inference.dry_run import in_words
 from medal_judges.models.batching import windows
-from medal_judges.models.llm.cache import CountingModel
 from medal_judges.models.llm.cost import CostLimiter, CostLimitError, Usage
-from medal_judges.models.llm.loading import load_llm
+from medal_judges.models.llm.loading import CountingModel, load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.answers import find_json
@@ -134,8 +133,8 @@ class JobRunner(ABC, Generic[J]):
 
     @abstractmethod
     def begin(self, id: str) -> J | None:
-        """The new job ``id``, which the journal has an answer for; None if the run has no such
-        job."""
+        """Returns a new job for the first answer to ``id`` in the journal; None if this run has no
+        such job."""
 
     @abstractmethod
     def request(self, job: J) -> ChatRequest:
@@ -181,33 +180,29 @@ class JobRunner(ABC, Generic[J]):
                 self.agents.limit_cost(self.max_cost)
             while True:
                 self.fill()
-                by_model: dict[int, tuple[LanguageModel, list[J]]] = {}
-                for job in self.active.values():
-                    model = self.agents.get(self.agent(job))
-                    by_model.setdefault(id(model), (model, []))[1].append(job)
-                if not by_model:
+                if not self.active:
                     break
-                before = self.requests + self.cached
-                limits = self._round(list(by_model.values()), progress)
-                if limits and self.requests + self.cached == before:
-                    raise limits[0]
+                self._round(progress or (lambda: None))
                 self.flush()
         finally:
             with self._lock:
                 self._closed = True
             self.journal.sync()
 
-    def _round(
-        self,
-        calls: Sequence[tuple[LanguageModel, list[J]]],
-        progress: Callable[[], None] | None,
-    ) -> list[CostLimitError]:
-        """Send the open question of each job to its model.
+    def _round(self, progress: Callable[[], None]) -> None:
+        """Send the open question of each active job to its model.
 
-        Returns the limits of cost that were reached; raises the first other error of a server once
-        the other servers have answered. If this thread is stopped (Ctrl-C) or a local model fails,
-        no server gets another request.
+        Raises the first error of a server once the other servers have answered; CostLimitError only
+        if nothing was answered. If this thread is stopped (Ctrl-C) or a local model fails, no
+        server gets another request.
         """
+        by_model: dict[int, tuple[LanguageModel, list[J], list[ChatRequest]]] = {}
+        for job in self.active.values():
+            model = self.agents.get(self.agent(job))
+            call = by_model.setdefault(id(model), (model, [], []))
+            call[1].append(job)
+            call[2].append(self.request(job))
+        before = self.requests + self.cached
         stop = threading.Event()
         errors: list[BaseException] = []
 
@@ -215,8 +210,7 @@ class JobRunner(ABC, Generic[J]):
             with self._lock:
                 if not self._closed:  # else a server's late answer, after the run was stopped
                     self._receive(job, completion)
-                    if progress is not None:
-                        progress()
+                    progress()
 
         def serve(
             model: LanguageModel, jobs: list[J], requests: list[ChatRequest], done: threading.Event
@@ -233,17 +227,16 @@ class JobRunner(ABC, Generic[J]):
             finally:
                 done.set()
 
-        asked = [(model, jobs, [self.request(job) for job in jobs]) for model, jobs in calls]
         # Events, not join(): before Python 3.13 a join that Ctrl-C interrupts marks the thread as
         # ended. Daemons: a server may be silent for minutes, and a batch for hours.
         started: list[threading.Event] = []
         try:
-            for call in asked:
+            for call in by_model.values():
                 if call[0].capabilities.api:
                     done = threading.Event()
                     threading.Thread(target=serve, args=(*call, done), daemon=True).start()
                     started.append(done)
-            for model, jobs, requests in asked:
+            for model, jobs, requests in by_model.values():
                 if model.capabilities.api:
                     continue
                 for part in windows(zip(jobs, requests, strict=True), self.per_call):
@@ -258,10 +251,9 @@ class JobRunner(ABC, Generic[J]):
             for done in started:
                 done.wait(max(0.0, end - time.monotonic()))
             raise
-        limits = [error for error in errors if isinstance(error, CostLimitError)]
-        if others := [error for error in errors if not isinstance(error, CostLimitError)]:
-            raise others[0]
-        return limits
+        for error in sorted(errors, key=lambda error: isinstance(error, CostLimitError)):
+            if not isinstance(error, CostLimitError) or self.requests + self.cached == before:
+                raise error
 
     def _receive(self, job: J, completion: Completion) -> None:
         agent, usage = self.agent(job), completion.usage
@@ -366,8 +358,8 @@ class JsonJob(ABC):
 
 
 class JsonRunner(JobRunner[JsonJob]):
-    """Runs JsonJobs on one model with one prompt file. After an unusable answer the model is asked
-    again, with the reason.
+    """Runs JsonJobs on one model with one prompt file. After an unusable answer it sends another
+    request, with the reason.
 
     ``prompts``: texts that fill placeholders of every job; the signature ``by`` covers them.
     Raises ConfigError for a prompt file with unknown placeholders.
@@ -394,11 +386,10 @@ class JsonRunner(JobRunner[JsonJob]):
         """The signature: the model, its decoding and the prompt."""
         decoding = {"tries", "temperature", "top_p", "max_tokens", "enforce"}
         llm = self.agents.get(self.config.llm.model)
+        settings = [self.config.model_dump(include=decoding), dict(llm.fingerprint())]
         signature = Signature(
             judge=self.config.what,
-            revision=content_hash(
-                [self.config.model_dump(include=decoding), dict(llm.fingerprint())]
-            ),
+            revision=content_hash(settings),
             base=llm.name,
             prompt=content_hash([self.prompt.model_dump(), self.prompts]),
             seed=self.config.seed,
@@ -425,10 +416,10 @@ class JsonRunner(JobRunner[JsonJob]):
         elif out.exists() and not self.journal.path.exists():
             problem = f"{out} exists, but not {self.journal.path.name}, which a resume needs"
             raise MedalError(problem, hint=_AGAIN)
-        self.jobs = {job.id: job for job in jobs}
-        if len(self.jobs) < len(jobs):
-            twice = next(id for id, n in Counter(job.id for job in jobs).items() if n > 1)
-            raise MedalError(f"two jobs have the id {twice!r}", hint="leave one of them out")
+        self.jobs = {}
+        for job in jobs:
+            if self.jobs.setdefault(job.id, job) is not job:
+                raise MedalError(f"two jobs have the id {job.id!r}", hint="leave one of them out")
         self.replay()
         left = [job for job in jobs if job.value is None]
         self.earlier = self.over = len(jobs) - len(left)

@@ -71,7 +71,8 @@ def _comments(judgement: Judgement) -> dict[str, str]:
 
 
 def earlier_labels(row: LabelledDialogue) -> dict[str, Any]:
-    """``earlier_labels`` with the row's own labels appended; empty if it has no labels."""
+    """The field of ``extra`` that preserves the row's own labels, after those that it already
+    holds; empty if the row has no labels."""
     if not row.labels:
         return {}
     record = row.to_record()
@@ -276,10 +277,8 @@ class Summary:
             groups[name] = {"rows": len(means)}
             for d in self.dimensions:
                 values = [each[d.name] for each in means if d.name in each]
-                figure: float | None = None
-                if values:
-                    figure = sum(v >= 0.5 for v in values) if d.is_issue else fmean(values)
-                groups[name][d.name] = figure
+                figure = sum(v >= 0.5 for v in values) if d.is_issue else fmean(values or [0])
+                groups[name][d.name] = figure if values else None
         return groups
 
     def to_record(self) -> dict[str, Any]:

@@ -20,18 +20,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from medal_judges.data_prep.jobs import (
-    JsonJob,
-    JsonJobsConfig,
-    JsonRunner,
-    UnusableError,
-    beside,
-)
+from medal_judges.data_prep.jobs import JsonJob, JsonJobsConfig, JsonRunner, UnusableError, beside
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.prompted.prompt import transcript
 from medal_judges.reading.language_detection import LanguageIdentifier
+from medal_judges.records.dialogue import language, load_languages
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
-from medal_judges.records.languages import language, load_languages
 from medal_judges.report.console import rich_table, wide_console
 from medal_judges.report.figure import Bar, Bars, BarSegment, Figure, Tone
 from medal_judges.report.page import Block, Section, counted, facts_section, write_page
@@ -203,8 +197,8 @@ def paired(
     rows; and the numbers of native and translated rows without a partner. Native rows in languages
     without any translation (English) are not counted.
 
-    Raises MedalError if two rows of one side have the same four, if a dialogue is on both sides,
-    and if there is no pair.
+    Raises MedalError if two rows of one side agree in all four, if a dialogue is on both sides, and
+    if there is no pair.
     """
 
     def by_key(
@@ -241,7 +235,7 @@ def paired(
 
 
 class PairQuestion(JsonJob):
-    """Which dialogue of ``pair`` is better by a criterion? ``text`` is the question."""
+    """Asks which dialogue of ``pair`` is better; ``text`` is the question of the ``criterion``."""
 
     def __init__(self, pair: NativePair, criterion: str, text: str, *, native_first: bool) -> None:
         order = "native first" if native_first else "translated first"
@@ -397,9 +391,8 @@ def rates(verdicts: Sequence[Verdict]) -> list[Rates]:
                 for v in part
                 if v["result"] is None
             )
-            counts = (len(part), len(scored), contexts)
-            figures = _figures(scored, contexts)
-            listed.append(Rates(criterion, lang, *counts, figures, dict(failures.most_common())))
+            counts, why = (len(part), len(scored), contexts), dict(failures.most_common())
+            listed.append(Rates(criterion, lang, *counts, _figures(scored, contexts), why))
     return listed
 
 

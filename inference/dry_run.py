@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from medal_judges.errors import ConfigError
 from medal_judges.inference.scoring import DEFAULT_OPTIONS, ScoreOptions
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.llm.cache import CountingModel
 from medal_judges.models.llm.cost import CostEstimate
+from medal_judges.models.llm.loading import CountingModel
 from medal_judges.records.dialogue import Dialogue
 
 

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from medal_judges.config import Config, option, overridden, read_yaml
+from medal_judges.config import BOXED, Config, judge_file, option, overridden, read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import placed
 from medal_judges.models.device import Dtype
 from medal_judges.models.llm.settings import llm_config
-from medal_judges.shipped import BOXED, judge_file
 
 
 class JudgeOptions(Config):
@@ -112,8 +111,7 @@ class JudgeChoice:
                 )
             choice = choice.with_options(llm=choice.llm() | {"max_cost": max_cost})
         if dry_run:
-            from medal_judges.models.llm.cache import CountingModel
-            from medal_judges.models.llm.loading import load_llm
+            from medal_judges.models.llm.loading import CountingModel, load_llm
 
             llm = choice.llm()
             # The provider's server returns no log-probabilities of prompts; your own may.

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue
 from medal_judges.records.judgement import Judgement
-from medal_judges.records.languages import UNKNOWN_LANGUAGE
 
 
 def metadata_of(dialogue: Dialogue, fields: Sequence[str]) -> dict[str, Any]:

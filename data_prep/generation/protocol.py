@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,9 +26,8 @@ from medal_judges.models.llm.protocol import ChatRequest, Message
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.answers import after_thinking
 from medal_judges.models.prompted.prompt import Prompt, load_prompt, transcript
-from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dialogue import Dialogue, Turn, language
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.languages import language
 
 # Ids are names with "--" between them, so a name neither holds that nor ends with "-".
 _NAME = re.compile(r"\A[\w.+]+(?:-[\w.+]+)*\Z")
@@ -143,9 +141,9 @@ class GenerateConfig(Config):
     @model_validator(mode="after")
     def _distinct(self) -> GenerateConfig:
         for what in ("users", "chatbots"):
-            counts = Counter(agent.name for agent in getattr(self, what))
-            if twice := [name for name, count in counts.items() if count > 1]:
-                raise ValueError(f"{what}: the name {twice[0]!r} is given twice")
+            names = [agent.name for agent in getattr(self, what)]
+            if len(set(names)) < len(names):
+                raise ValueError(f"{what}: a name is given twice: {', '.join(names)}")
         if len(set(self.languages)) < len(self.languages):
             raise ValueError("languages: a language is given twice")
         return self
@@ -153,11 +151,9 @@ class GenerateConfig(Config):
     def agents(self, speaking: Collection[str] | None = None) -> dict[str, LLMConfig]:
         """The ``llm`` setting of each agent (``user:``, ``judge:`` or ``chatbot:`` and its name);
         of the chatbots only those that are ``speaking``."""
-        named = [("user", agent) for agent in self.users] + [("judge", self.user_judge)]
-        named += [
-            ("chatbot", bot) for bot in self.chatbots if speaking is None or bot.name in speaking
-        ]
-        return {f"{role}:{agent.name}": agent.llm for role, agent in named}
+        bots = [bot for bot in self.chatbots if speaking is None or bot.name in speaking]
+        roles = {"user": self.users, "judge": [self.user_judge], "chatbot": bots}
+        return {f"{role}:{one.name}": one.llm for role, named in roles.items() for one in named}
 
     def speaking(self, chatbots: Sequence[str] = ()) -> list[str]:
         """The names in ``chatbots``, or of all chatbots if it is empty. Raises ConfigError for an
@@ -266,12 +262,12 @@ class DialogueState:
 
     @property
     def over(self) -> bool:
-        """Whether no agent has to answer any more."""
+        """Whether no more answers are needed."""
         return self.ended is not None or self.opened
 
     def take(self, answer: str, cut: bool) -> dict[str, Any] | None:
-        """Apply the answer to the question of ``stage``. Returns the rejection, if it led to
-        one."""
+        """Apply the next agent's answer (see ``stage``). Returns the rejection if a message is
+        rejected."""
         if self.stage == "reply":
             self._add(Turn("assistant", without_thinking(answer)), cut)
             return None

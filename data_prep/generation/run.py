@@ -26,8 +26,7 @@ from medal_judges.data_prep.seeds.contexts import contexts_for
 from medal_judges.errors import MedalError
 from medal_judges.models.llm.cost import CostEstimate, Usage
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.protocol import ChatRequest, Message
-from medal_judges.models.llm.truncation import prompt_tokens_above
+from medal_judges.models.llm.protocol import ChatRequest, Message, prompt_tokens_above
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import atomic_path, atomic_write, only_run
@@ -43,8 +42,7 @@ _CONNECTION = {
     *("max_cost", "prices", "cache", "device", "token_budget"),
     "tokenizer",
 }
-# -- assumptions of the estimate --
-SAMPLE = 6  # contexts that are simulated
+SAMPLE = 6  # contexts that the estimate simulates
 # Chance that an attempt is accepted: five attempts then pass nine times of ten, as MEDAL reports
 # (appendix C.2): 1 - (1 - 0.37)^5 = 0.90.
 ACCEPTANCE = 0.37
@@ -75,7 +73,7 @@ class Outputs:
                 except (OSError, ValueError, RecursionError):
                     there = None
                 if not isinstance(there, dict) or not set(there) >= set(_PARTS):
-                    problem = f"{path} is no record of medal generate; its folder is unchanged"
+                    problem = f"{path} is not a record of medal generate; the folder is unchanged"
                     raise MedalError(problem, hint=hint)
                 for name in _OWN if overwrite else ():
                     (folder / name).unlink(missing_ok=True)
@@ -122,7 +120,6 @@ class Outputs:
             stream.flush()
 
     def close(self) -> None:
-        """Close the files and release the folder."""
         self._held.close()
 
     def arrange(self, order: Iterable[str]) -> None:
@@ -137,7 +134,6 @@ class Outputs:
                     target.write(source.readline())
 
     def write_json(self, name: str, value: Mapping[str, object]) -> None:
-        """Write run.json or summary.json."""
         text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
         atomic_write(self.folder / name, text)
 

@@ -43,11 +43,6 @@ def unit(lang: str) -> re.Pattern[str]:
     return re.compile(r"\S" if lang in _NO_SPACES else r"\S+")
 
 
-def units(text: str, lang: str) -> list[str]:
-    """The words of ``text``; its characters in Chinese and Japanese."""
-    return unit(lang).findall(text)
-
-
 def join(parts: Iterable[str], lang: str) -> str:
     """``parts`` as one text, with spaces if the language uses them."""
     return ("" if lang in _NO_SPACES else " ").join(part for part in parts if part)
@@ -55,7 +50,7 @@ def join(parts: Iterable[str], lang: str) -> str:
 
 def has_words(text: str, lang: str, count: int) -> bool:
     """Whether ``text`` has at least ``count`` words; a Chinese word counts as 1.6 characters."""
-    return len(units(text, lang)) >= count * (1.6 if lang in _NO_SPACES else 1)
+    return len(unit(lang).findall(text)) >= count * (1.6 if lang in _NO_SPACES else 1)
 
 
 def sentences(text: str) -> list[str]:
@@ -144,8 +139,7 @@ def with_contents(dialogue: Dialogue, contents: Mapping[int, str]) -> Dialogue:
     """``dialogue`` with new contents by turn."""
     turns = enumerate(dialogue.turns)
     return replace(
-        dialogue,
-        turns=tuple(Turn(t.role, contents[i]) if i in contents else t for i, t in turns),
+        dialogue, turns=tuple(Turn(t.role, contents[i]) if i in contents else t for i, t in turns)
     )
 
 
@@ -229,7 +223,9 @@ class Edit:
             raise CannotInject(f"no sentences in language {self.lang!r}")
         return table
 
-    def answers(self, words: int = 1, *, need: int = 0, why: str = "") -> list[int]:
+    def answers(
+        self, words: int = 1, *, need: int = 0, why: str = "no assistant turn with words"
+    ) -> list[int]:
         """Indices of the assistant turns of at least ``words`` words. Raises CannotInject with the
         reason ``why`` if there are fewer than ``need``."""
         turns = self.dialogue.assistant_turns

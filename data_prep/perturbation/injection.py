@@ -47,7 +47,6 @@ from medal_judges.data_prep.perturbation.edit import (
     shared,
     stable_hash,
     unit,
-    units,
     variants,
     with_contents,
 )
@@ -71,7 +70,6 @@ _WORDS = 4  # shorter answers ("yes, me too") recur in good conversations
 _SUBJECT = 3  # content words a donor needs: "oh, I would want one too" fits anywhere
 _NEAR = 3  # turns on either side that a donor must have no word in common with
 _GARBLED_WORDS = 6
-_NO_ANSWER = "no assistant turn with words"
 _ORDER_WORDS = 10  # fewer words in a wrong order can still be made out
 
 
@@ -115,7 +113,7 @@ def injected_set(
     ``split`` of the sentence tables.
 
     The labels are new: clean dialogues are 0 for all issues, which only says that none was
-    injected. Injected ones are 1 and controls 0 for their issue, both are 0 for those in
+    injected. Injected dialogues are 1 and controls 0 for their issue; both are 0 for its issues in
     ``UNTOUCHED``. Raises ConfigError for an unknown issue or strength.
     """
     if unknown := [issue for issue in issues if issue not in ISSUES]:
@@ -160,7 +158,7 @@ def inject(
 ) -> tuple[LabelledDialogue, LabelledDialogue]:
     """``row`` with ``issue`` injected, and its control with another edit in the same turns.
 
-    An issue without a label is unknown. ``extra["planted"]`` has the edited assistant ``turns``,
+    An issue that has no label is unknown. ``extra["planted"]`` has the edited assistant ``turns``,
     the ``pair`` (an id that both rows share) and the method (``how``). Raises CannotInject if the
     dialogue cannot carry the issue.
     """
@@ -217,9 +215,9 @@ def apply_issue(issue: str, edit: Edit) -> None:
 
 
 def _insertion(edit: Edit, table: str) -> None:
-    """nonfactual, lacks_commonsense, unsafe: ``strength`` sentences of ``table`` with one faulty
-    slot."""
-    turns = edit.answers(need=1, why=_NO_ANSWER)
+    """nonfactual, lacks_commonsense, unsafe: ``strength`` sentences of ``table``, faulty in the
+    injected version and sound in the control."""
+    turns = edit.answers(need=1)
     chosen = edit.some(turns, edit.strength)
     statements = edit.some(edit.table(table), edit.strength)
     _insert_variants(edit, chosen, [variants(s) for s in statements], table)
@@ -228,7 +226,8 @@ def _insertion(edit: Edit, table: str) -> None:
 def _insert_variants(
     edit: Edit, turns: list[int], sentences: list[tuple[str, str]], how: str
 ) -> None:
-    """Inserts (sound, faulty) ``sentences`` into ``turns`` in rotation, at the same position."""
+    """Inserts pairs of a sound and a faulty sentence into ``turns``, in rotation: both versions get
+    their sentence at the same position."""
     for number, (sound, faulty) in enumerate(sentences):
         opener = edit.one(edit.table("openers")) if edit.chance() else ""
         position = float(edit.rng.random())
@@ -316,7 +315,7 @@ def _irrelevance(edit: Edit) -> None:
     """irrelevant: an off-topic sentence at strength 1, else donors for answers. A donor shares no
     content word with the turns around it."""
     if edit.strength == 1:
-        turns = edit.answers(need=1, why=_NO_ANSWER)
+        turns = edit.answers(need=1)
         words = content_words(edit.texts, edit.lang)
         foreign = [
             s for s in edit.table("off_topic") if words.isdisjoint(content_words([s], edit.lang))
@@ -443,7 +442,7 @@ def _garbling(edit: Edit) -> None:
 
 def _garbled(edit: Edit, text: str, how: str) -> str:
     """``text`` with its second half, or all of it from strength 2, made unreadable."""
-    parts = units(text, edit.lang)
+    parts = unit(edit.lang).findall(text)
     start = len(parts) // 2 if edit.strength == 1 else 0
     if how == "order" and not has_words(text, edit.lang, _ORDER_WORDS):
         how = "letters"
@@ -469,8 +468,8 @@ def _garbled(edit: Edit, text: str, how: str) -> str:
 
 
 def _foreign(edit: Edit, text: str) -> str:
-    """``text`` with its second half, or all of it from strength 2, in another language, in lines
-    as long as before."""
+    """``text`` with its second half, or all of it from strength 2, in another language; each line
+    keeps its length."""
     ends = [match.end() for match in unit(edit.lang).finditer(text)]
     cut = ends[(len(ends) - 1) // 2] if edit.strength == 1 else 0
     rest = text[cut:].lstrip()
@@ -480,7 +479,7 @@ def _foreign(edit: Edit, text: str) -> str:
     for i in edit.rng.permutation(len(pool)):
         if len(join(fragments, lang)) >= len(rest):
             break
-        whole = units(pool[i].rstrip(".。?？"), lang)
+        whole = unit(lang).findall(pool[i].rstrip(".。?？"))
         fragments.append(join(whole[len(whole) // 3 :], lang))
     fragment, lines = join(fragments, lang), []
     for line in rest.split("\n"):

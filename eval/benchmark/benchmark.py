@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from medal_judges.config import build_config, load_config
+from medal_judges.config import boxed_folder, build_config, judge_file, judge_names, load_config
 from medal_judges.errors import ConfigError, did_you_mean
 from medal_judges.eval.benchmark.config import BenchmarkConfig, BenchmarkOptions
 from medal_judges.eval.benchmark.figures import FOLLOW_UPS, Benchmark, compute
@@ -17,7 +17,6 @@ from medal_judges.eval.benchmark.published import TITLE as PUBLISHED
 from medal_judges.eval.benchmark.run import BenchmarkRun, judge_all, prepare
 from medal_judges.eval.metaeval.comparison import CEILING, GRADED, ISSUES, MEANS
 from medal_judges.report.console import ProgressBar, rich_table, wide_console
-from medal_judges.shipped import boxed_folder, judge_file, judge_names
 from medal_judges.storage.files import only_run
 
 _INJECTED = ("Issue", "Judge", "F1+ vs clean", "F1+ vs matched controls", "AUC vs clean",

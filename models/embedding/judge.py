@@ -21,7 +21,7 @@ from medal_judges.config import Config
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import Calibration, normal_bins
 from medal_judges.models.base.judge import ScoreRequest
-from medal_judges.models.base.learned import LearnedJudge, learned_state
+from medal_judges.models.base.learned import LearnedJudge, centred, learned_state, unit_of
 from medal_judges.models.base.saving import (
     WEIGHTS_NAME,
     read_config,
@@ -42,7 +42,7 @@ from medal_judges.models.batching import SpecialTokens
 from medal_judges.models.model_files import resolve
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Contributions, Judgement, centred, unit_of
+from medal_judges.records.judgement import Contributions, Judgement
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

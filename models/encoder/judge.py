@@ -12,7 +12,7 @@ from torch import Tensor
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import Calibration, HeadKind
 from medal_judges.models.base.judge import ScoreRequest
-from medal_judges.models.base.learned import NetworkJudge, learned_state
+from medal_judges.models.base.learned import NetworkJudge, centred, learned_state, unit_of
 from medal_judges.models.base.saving import WEIGHTS_NAME, load_weights, read_config, write_weights
 from medal_judges.models.batching import budget_batches, pad_rows, retry_on_oom
 from medal_judges.models.encoder.body import (
@@ -36,7 +36,7 @@ from medal_judges.models.encoder.net import (
 )
 from medal_judges.models.model_files import files_hash, resolve, weights_folder
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Contributions, Judgement, Unit, centred, unit_of
+from medal_judges.records.judgement import Contributions, Judgement, Unit
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -25,10 +25,9 @@ from medal_judges.models.prompted.prompt import (
     fill,
     transcript,
 )
-from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue, Turn, language_name
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import rescale
-from medal_judges.records.languages import UNKNOWN_LANGUAGE, language_name
 
 MOST_LISTED = 11  # a schema lists this many whole numbers, and bounds longer scales
 PREFILL = "prefill"  # the part that an answer begins with

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from medal_judges.config import BOXED
 from medal_judges.errors import ConfigError, DataError, RecordError
 from medal_judges.eval.report.figures import compute_figures
 from medal_judges.eval.report.options import ReportOptions
@@ -17,7 +18,6 @@ from medal_judges.models.base.judge import Judge, ScoreLevel, requests_at
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
-from medal_judges.shipped import BOXED
 from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.judgements import to_frame
 

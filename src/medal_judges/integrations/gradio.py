@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from medal_judges.config import BOXED
 from medal_judges.errors import MedalError, MissingExtraError, RecordError, visible
 from medal_judges.integrations.chats import JudgeSource, load_judge, score_chats
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.messages import ROLE_WORDS
-from medal_judges.shipped import BOXED
 
 COLUMNS = ("dimension", "score", "scale", "better")
 _SPEAKER = re.compile(r"\s*(?P<name>[A-Za-z]+)\s*[::]\s?(?P<text>.*)")

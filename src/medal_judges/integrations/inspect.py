@@ -10,9 +10,9 @@ from inspect_ai.model import ChatMessage
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
+from medal_judges.config import BOXED
 from medal_judges.integrations.chats import JudgeSource, ScoredChats, load_judge, score_chats
 from medal_judges.models.base.judge import NO_ASSISTANT_TURN, ScoreLevel
-from medal_judges.shipped import BOXED
 
 
 @scorer(metrics={"*": [mean(), stderr()]})

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
+from medal_judges.config import BOXED
 from medal_judges.integrations.chats import JudgeSource, ScoredChats, load_judge, score_chats
 from medal_judges.models.base.judge import Judge, ScoreLevel
-from medal_judges.shipped import BOXED
 
 
 class ChatMetric:

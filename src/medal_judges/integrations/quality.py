@@ -6,6 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 
+from medal_judges.config import BOXED
 from medal_judges.errors import ConfigError, CoverageError, visible
 from medal_judges.eval.report.conversations import badness
 from medal_judges.eval.report.figures import GateResult, check_gates
@@ -19,7 +20,6 @@ from medal_judges.integrations.chats import (
     score_chats,
 )
 from medal_judges.models.base.judge import ScoreLevel
-from medal_judges.shipped import BOXED
 
 _SHOWN, _TEXT = 3, 160  # chats to look at, and characters of a turn
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from medal_judges.config import BOXED
 from medal_judges.eval.report.scores import HEADLINE
 from medal_judges.integrations.chats import JudgeSource, as_dialogue, goodness, load_judge
 from medal_judges.models.base.judge import Judge, ScoreLevel
 from medal_judges.records.dialogue import Dialogue, Turn
-from medal_judges.shipped import BOXED
 
 # A prompt or a completion: text, or the messages of a chat.
 Text = str | Sequence[Mapping[str, Any]]

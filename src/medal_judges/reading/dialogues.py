@@ -42,9 +42,8 @@ from medal_judges.reading.forms import (
 from medal_judges.reading.grouped import grouped_chats
 from medal_judges.reading.messages import read_messages
 from medal_judges.reading.released import line_of_released
-from medal_judges.records.dialogue import Dialogue, parse_dialogue
+from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue, language_code, parse_dialogue
 from medal_judges.records.labelled import KNOWN_FIELDS, LabelledDialogue, parse_labelled
-from medal_judges.records.languages import UNKNOWN_LANGUAGE, language_code
 from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import require_valid_text
 from medal_judges.storage.files import require_other_file

@@ -22,8 +22,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from medal_judges.errors import RecordError
-from medal_judges.records.dialogue import SYSTEM_PROMPT, Dialogue, Role, Turn, parse_id
-from medal_judges.records.languages import language_code
+from medal_judges.records.dialogue import (
+    SYSTEM_PROMPT,
+    Dialogue,
+    Role,
+    Turn,
+    language_code,
+    parse_id,
+)
 from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import text
 

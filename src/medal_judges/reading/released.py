@@ -16,8 +16,8 @@ from typing import Any
 
 from medal_judges.errors import RecordError
 from medal_judges.reading.forms import CONTEXT_NUMBER
+from medal_judges.records.dialogue import language_code
 from medal_judges.records.dimension import load_rubric
-from medal_judges.records.languages import language_code
 from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import mapping, text
 

@@ -35,11 +35,12 @@ from medal_judges.models.llm.protocol import (
     LanguageModel,
     Likelihood,
     Message,
+    chat_messages,
+    first_turn_that_fits,
     likelihood_usage,
     usage_of,
 )
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
-from medal_judges.models.llm.truncation import chat_messages, first_turn_that_fits
 from medal_judges.models.prompted.answers import after_thinking, mentions_thinking, shown
 from medal_judges.models.prompted.prompt import AGAIN, Prompt, load_prompt, resolve, transcript
 from medal_judges.records.dimension import load_rubric

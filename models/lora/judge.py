@@ -21,8 +21,7 @@ from medal_judges.models.base.saving import (
 from medal_judges.models.batching import pad_rows
 from medal_judges.models.device import set_attention
 from medal_judges.models.llm.chat_template import ChatTemplate
-from medal_judges.models.llm.protocol import Message
-from medal_judges.models.llm.truncation import oldest_kept
+from medal_judges.models.llm.protocol import Message, oldest_kept
 from medal_judges.models.lora.adapters import (
     PROMPT,
     RUBRIC,

@@ -27,11 +27,11 @@ from medal_judges.models.llm.protocol import (
     Likelihood,
     Message,
     likelihood_usage,
+    oldest_kept,
     usage_of,
 )
-from medal_judges.models.llm.server.errors import ServerStopError
+from medal_judges.models.llm.server.wire import ServerStopError
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
-from medal_judges.models.llm.truncation import oldest_kept
 from medal_judges.models.prompted.answers import Answer, AnswerFormat, after_thinking, read_answers
 from medal_judges.models.prompted.builder import (
     Context,

@@ -22,7 +22,7 @@ from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.base.saving import require_data_only
 from medal_judges.models.batching import SpecialTokens, budget_batches, pad_rows, retry_on_oom
 from medal_judges.models.device import Dtype, torch_device, torch_dtype
-from medal_judges.models.llm.truncation import oldest_kept
+from medal_judges.models.llm.protocol import oldest_kept
 from medal_judges.models.model_files import network_hash, tokenizer_hash
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import load_rubric

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.device import torch_device, torch_dtype
+from medal_judges.models.llm.chat_template import Prompts, TokenModel
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
 from medal_judges.models.llm.local.generation import Row, generate, to_completion
-from medal_judges.models.llm.local.layers import context_of
-from medal_judges.models.llm.local.likelihood import plain_logprobs, tree_logprobs
-from medal_judges.models.llm.local.token_model import Prompts, TokenModel
+from medal_judges.models.llm.local.likelihood import context_of, plain_logprobs, tree_logprobs
 from medal_judges.models.llm.local.trial import Paths, quick_paths
 from medal_judges.models.llm.local.weights import model_name, model_path
 from medal_judges.models.llm.protocol import (

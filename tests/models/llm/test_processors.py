@@ -13,14 +13,14 @@ import torch
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.local.generation import write
-from medal_judges.models.llm.local.model import LocalModel
-from medal_judges.models.llm.local.processors import (
+from medal_judges.models.llm.local.generation import (
     FEW,
     PresencePenalty,
     _nucleus,
     grammar_processor,
+    write,
 )
+from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import ChatRequest, Message
 
 from . import architectures

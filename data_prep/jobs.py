@@ -133,8 +133,8 @@ class JobRunner(ABC, Generic[J]):
 
     @abstractmethod
     def begin(self, id: str) -> J | None:
-        """The new job ``id``, which the journal has an answer for; None if the run has no such
-        job."""
+        """Returns a new job for the first answer to ``id`` in the journal; None if this run has no
+        such job."""
 
     @abstractmethod
     def request(self, job: J) -> ChatRequest:
@@ -358,8 +358,8 @@ class JsonJob(ABC):
 
 
 class JsonRunner(JobRunner[JsonJob]):
-    """Runs JsonJobs on one model with one prompt file. After an unusable answer the model is asked
-    again, with the reason.
+    """Runs JsonJobs on one model with one prompt file. After an unusable answer it sends another
+    request, with the reason.
 
     ``prompts``: texts that fill placeholders of every job; the signature ``by`` covers them.
     Raises ConfigError for a prompt file with unknown placeholders.

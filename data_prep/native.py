@@ -235,7 +235,7 @@ def paired(
 
 
 class PairQuestion(JsonJob):
-    """Which dialogue of ``pair`` is better by a criterion? ``text`` is the question."""
+    """Asks which dialogue of ``pair`` is better; ``text`` is the question of the ``criterion``."""
 
     def __init__(self, pair: NativePair, criterion: str, text: str, *, native_first: bool) -> None:
         order = "native first" if native_first else "translated first"

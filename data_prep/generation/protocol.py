@@ -262,12 +262,12 @@ class DialogueState:
 
     @property
     def over(self) -> bool:
-        """Whether no agent has to answer any more."""
+        """Whether no more answers are needed."""
         return self.ended is not None or self.opened
 
     def take(self, answer: str, cut: bool) -> dict[str, Any] | None:
-        """Apply the answer to the question of ``stage``. Returns the rejection, if it led to
-        one."""
+        """Apply the next agent's answer (see ``stage``). Returns the rejection if a message is
+        rejected."""
         if self.stage == "reply":
             self._add(Turn("assistant", without_thinking(answer)), cut)
             return None

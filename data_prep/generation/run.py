@@ -73,7 +73,7 @@ class Outputs:
                 except (OSError, ValueError, RecursionError):
                     there = None
                 if not isinstance(there, dict) or not set(there) >= set(_PARTS):
-                    problem = f"{path} is no record of medal generate; its folder is unchanged"
+                    problem = f"{path} is not a record of medal generate; the folder is unchanged"
                     raise MedalError(problem, hint=hint)
                 for name in _OWN if overwrite else ():
                     (folder / name).unlink(missing_ok=True)

@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -131,17 +131,16 @@ class ChatFileConfig(Config):
     source: str
     format: str | None = None
     columns: Mapping[str, Any] = {}
-    _read_options: ReadOptions = PrivateAttr(DEFAULT_READING)
+
+    @cached_property
+    def read_options(self) -> ReadOptions:
+        """How to read the file. Any bad row is an error."""
+        return ReadOptions(format=self.format, columns=dict(self.columns))
 
     @model_validator(mode="after")
-    def _parse_options(self) -> ChatFileConfig:
-        self._read_options = ReadOptions(format=self.format, columns=dict(self.columns))
+    def _check(self) -> ChatFileConfig:
+        _ = self.read_options
         return self
-
-    @property
-    def read_options(self) -> ReadOptions:
-        """How to read the file. A bad row is an error: half a file would train half a judge."""
-        return self._read_options
 
 
 # -- report ----------------------------------------------------------------------------------------

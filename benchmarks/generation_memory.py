@@ -29,8 +29,13 @@ def child(folder: Path, contexts: int, at_once: int) -> None:
     from medal_judges.data_prep.generation.run import ACCEPTANCE, WORDS, GenerationRun
     from medal_judges.data_prep.jobs import Agents
     from medal_judges.models.llm.cost import Usage
-    from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, Message
-    from medal_judges.models.llm.truncation import prompt_tokens_above
+    from medal_judges.models.llm.protocol import (
+        ChatRequest,
+        Completion,
+        LanguageModel,
+        Message,
+        prompt_tokens_above,
+    )
 
     stages = {"user": "say", "judge": "check", "chatbot": "reply"}
 

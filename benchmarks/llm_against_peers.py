@@ -58,8 +58,7 @@ def dialogues(count: int) -> list[Any]:
 def follow_ups(dialogue: Any) -> list[Any]:
     """The continuations of one conversation."""
     from medal_judges.models.followup.pool import load_pool
-    from medal_judges.models.llm.protocol import Continuation
-    from medal_judges.models.llm.truncation import chat_messages
+    from medal_judges.models.llm.protocol import Continuation, chat_messages
 
     messages = chat_messages(dialogue)[: dialogue.assistant_turns[-1] + 1]
     texts = [f.text for f in load_pool("followups/craft").follow_ups]

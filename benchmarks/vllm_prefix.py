@@ -26,8 +26,13 @@ from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.local.likelihood import build_tree
 from medal_judges.models.llm.local.model import LocalModel
-from medal_judges.models.llm.protocol import Continuation, LanguageModel, Likelihood
-from medal_judges.models.llm.truncation import chat_messages, first_turn_that_fits
+from medal_judges.models.llm.protocol import (
+    Continuation,
+    LanguageModel,
+    Likelihood,
+    chat_messages,
+    first_turn_that_fits,
+)
 from medal_judges.models.llm.vllm.model import VLLMModel
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.records.dialogue import Dialogue

@@ -26,9 +26,8 @@ from medal_judges.config import Config
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.inference.dry_run import in_words
 from medal_judges.models.batching import windows
-from medal_judges.models.llm.cache import CountingModel
 from medal_judges.models.llm.cost import CostLimiter, CostLimitError, Usage
-from medal_judges.models.llm.loading import load_llm
+from medal_judges.models.llm.loading import CountingModel, load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.answers import find_json
@@ -134,8 +133,8 @@ class JobRunner(ABC, Generic[J]):
 
     @abstractmethod
     def begin(self, id: str) -> J | None:
-        """The new job ``id``, which the journal has an answer for; None if the run has no such
-        job."""
+        """Returns a new job for the first answer to ``id`` in the journal; None if this run has no
+        such job."""
 
     @abstractmethod
     def request(self, job: J) -> ChatRequest:
@@ -359,8 +358,8 @@ class JsonJob(ABC):
 
 
 class JsonRunner(JobRunner[JsonJob]):
-    """Runs JsonJobs on one model with one prompt file. After an unusable answer the model is asked
-    again, with the reason.
+    """Runs JsonJobs on one model with one prompt file. After an unusable answer it sends another
+    request, with the reason.
 
     ``prompts``: texts that fill placeholders of every job; the signature ``by`` covers them.
     Raises ConfigError for a prompt file with unknown placeholders.

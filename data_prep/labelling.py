@@ -71,7 +71,8 @@ def _comments(judgement: Judgement) -> dict[str, str]:
 
 
 def earlier_labels(row: LabelledDialogue) -> dict[str, Any]:
-    """``earlier_labels`` with the row's own labels appended; empty if it has no labels."""
+    """The field of ``extra`` that preserves the row's own labels, after those that it already
+    holds; empty if the row has no labels."""
     if not row.labels:
         return {}
     record = row.to_record()

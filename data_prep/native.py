@@ -24,8 +24,8 @@ from medal_judges.data_prep.jobs import JsonJob, JsonJobsConfig, JsonRunner, Unu
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.prompted.prompt import transcript
 from medal_judges.reading.language_detection import LanguageIdentifier
+from medal_judges.records.dialogue import language, load_languages
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
-from medal_judges.records.languages import language, load_languages
 from medal_judges.report.console import rich_table, wide_console
 from medal_judges.report.figure import Bar, Bars, BarSegment, Figure, Tone
 from medal_judges.report.page import Block, Section, counted, facts_section, write_page
@@ -235,7 +235,7 @@ def paired(
 
 
 class PairQuestion(JsonJob):
-    """Which dialogue of ``pair`` is better by a criterion? ``text`` is the question."""
+    """Asks which dialogue of ``pair`` is better; ``text`` is the question of the ``criterion``."""
 
     def __init__(self, pair: NativePair, criterion: str, text: str, *, native_first: bool) -> None:
         order = "native first" if native_first else "translated first"

@@ -19,7 +19,7 @@ from mkdocs.structure.pages import Page
 import medal_judges
 from medal_judges.cli import COMMANDS, JOBS, command_of, help_panels
 from medal_judges.cli.configs import CONFIGS
-from medal_judges.shipped import about, shipped_names
+from medal_judges.config import about, shipped_names
 
 # Title of a page -> the names on it, by what they are for; every public name stands on one.
 PYTHON = {

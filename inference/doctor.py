@@ -1,4 +1,5 @@
-"""``medal doctor``: what is installed, and whether a saved judge scores here as it should."""
+"""``medal doctor``: shows what is installed, and checks whether a saved judge gives its golden
+scores on this machine."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ TOKENS = ("HF_TOKEN", "OPENAI_API_KEY")
 
 
 def machine_facts() -> Iterator[Fact]:
-    """Yields (what, value) of versions, devices, folders, models, extras and tokens."""
+    """Yields (name, value) of versions, devices, folders, models, extras and tokens."""
     import torch
     from huggingface_hub import get_token
     from huggingface_hub.constants import HF_HUB_CACHE, HF_HUB_OFFLINE
@@ -80,7 +81,7 @@ def _space(folder: Path) -> str:
 
 
 def _extras() -> Iterator[Fact]:
-    """Yields each extra, and which of its packages are missing or too old."""
+    """Yields each extra with its missing or outdated packages."""
     every = [Requirement(line) for line in requires("medal-judges") or []]
     for extra in distribution("medal-judges").metadata.get_all("Provides-Extra") or []:
         wrong = []
@@ -104,7 +105,7 @@ def _extras() -> Iterator[Fact]:
 
 
 def judge_facts(check: GoldenCheck) -> Iterator[Fact]:
-    """Yields (what, value) of a judge and its golden scores."""
+    """Yields (name, value) of a judge and its golden scores."""
     where = f" at {check.where}" if check.where else ""
     golden = check.golden
     share = f"{check.deviation:.2e} of the scale{where}; {golden['tolerance']:.0e} is allowed"

@@ -11,16 +11,16 @@ from collections.abc import Iterable
 from medal_judges.errors import ConfigError
 from medal_judges.inference.scoring import DEFAULT_OPTIONS, ScoreOptions
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.llm.cache import CountingModel
 from medal_judges.models.llm.cost import CostEstimate
+from medal_judges.models.llm.loading import CountingModel
 from medal_judges.records.dialogue import Dialogue
 
 
 def dry_run(
     dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions = DEFAULT_OPTIONS
 ) -> str:
-    """Returns in words the most that scoring takes. Raises ConfigError if the judge has no
-    CountingModel."""
+    """Returns a text with the maximum of requests, tokens and cost. Raises ConfigError if the judge
+    has no CountingModel."""
     counting = (m for m in judge.language_models() if isinstance(m, CountingModel))
     llm = next(counting, None)
     if llm is None:
@@ -34,7 +34,7 @@ def dry_run(
 
 
 def in_words(dialogues: int, e: CostEstimate) -> str:
-    """Returns an estimate for ``dialogues`` in words."""
+    """Returns the text for an estimate."""
     price = "the price of this model is not known (llm.prices=FILE sets one)"
     if e.money is not None:
         price = f"at most ${e.money:.4f}"

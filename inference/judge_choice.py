@@ -1,4 +1,4 @@
-"""JudgeChoice: a judge as the command line names it, with changed settings and a cost limit."""
+"""JudgeChoice: the judge that a command line names, with changed settings and a cost limit."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from medal_judges.config import Config, option, overridden, read_yaml
+from medal_judges.config import BOXED, Config, judge_file, option, overridden, read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import placed
 from medal_judges.models.device import Dtype
 from medal_judges.models.llm.settings import llm_config
-from medal_judges.shipped import BOXED, judge_file
 
 
 class JudgeOptions(Config):
@@ -24,7 +23,7 @@ class JudgeOptions(Config):
         (),
         argument=True,
         metavar="FIELD=VALUE",
-        help="A changed setting of the YAML file: a=1, or a.b=1 inside a group.",
+        help="Change a setting of the YAML file: a=1, or a.b=1 in a group.",
     )
     device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
     dtype: Dtype | None = option(
@@ -35,12 +34,10 @@ class JudgeOptions(Config):
     revision: str | None = option(None, help="Branch, tag or commit of a judge on the Hub.")
     no_cache: bool = option(False, help="Neither use nor store cached answers of language models.")
     repeats: int | None = option(None, ge=1, help="Answers per dialogue of a prompted judge.")
-    max_cost: float | None = option(
-        None, ge=0, help="US dollars; stops before more than that is spent."
-    )
+    max_cost: float | None = option(None, ge=0, help="US dollars; stops before it spends more.")
 
     def choose(self, *, dry_run: bool = False) -> JudgeChoice:
-        """Returns the choice; with ``dry_run`` its language model counts and sends nothing."""
+        """Returns the choice. With ``dry_run`` its model counts requests and sends none."""
         choice = choose_judge(
             self.judge,
             self.settings,
@@ -56,8 +53,11 @@ class JudgeOptions(Config):
 
 @dataclass(frozen=True, slots=True)
 class JudgeChoice:
-    """``source`` is a YAML file, a folder or a hub id. ``settings`` are those of the YAML file
-    (None for a judge with weights); ``options`` replace some of them on loading."""
+    """The judge of a command before it is loaded.
+
+    ``source`` is a YAML file, a folder or a hub id. ``settings`` are those of the YAML file (None
+    for a saved judge); ``options`` replace some of them when the judge is loaded.
+    """
 
     source: str
     settings: Mapping[str, Any] | None = None
@@ -72,11 +72,12 @@ class JudgeChoice:
 
     @property
     def pays(self) -> bool:
-        """Whether that language model is behind an API."""
+        """Whether the judge uses a language model behind an API."""
         return self.speaks and llm_config(self.llm()).api
 
     def llm(self) -> dict[str, Any]:
-        """Returns the setting of the language model. Raises ConfigError if the judge has none."""
+        """Returns the ``llm`` setting as a group. Raises ConfigError if the judge uses no language
+        model."""
         if not self.speaks:
             raise ConfigError(
                 f"{self.source} uses no language model",
@@ -95,7 +96,8 @@ class JudgeChoice:
         """Returns the choice with a limit of ``max_cost`` US dollars, without the cache of answers
         (``no_cache``), or with a language model that counts requests and sends none (``dry_run``).
 
-        Raises ConfigError if the judge has no such language model, or ``max_cost`` no price.
+        Raises ConfigError if the judge uses no language model, or none behind an API for
+        ``max_cost``.
         """
         choice = self
         if no_cache:
@@ -109,8 +111,7 @@ class JudgeChoice:
                 )
             choice = choice.with_options(llm=choice.llm() | {"max_cost": max_cost})
         if dry_run:
-            from medal_judges.models.llm.cache import CountingModel
-            from medal_judges.models.llm.loading import load_llm
+            from medal_judges.models.llm.loading import CountingModel, load_llm
 
             llm = choice.llm()
             # The provider's server returns no log-probabilities of prompts; your own may.
@@ -119,7 +120,7 @@ class JudgeChoice:
         return choice
 
     def load(self) -> Judge:
-        """Returns the judge. Raises what Judge.from_pretrained raises."""
+        """Loads the judge; raises the errors of Judge.from_pretrained."""
         return Judge.from_pretrained(self.source, revision=self.revision, **self.options)
 
 
@@ -132,10 +133,11 @@ def choose_judge(
     revision: str | None = None,
     repeats: int | None = None,
 ) -> JudgeChoice:
-    """Returns the judge ``name`` (a shipped name, YAML file, folder or hub id) with ``field=value``
-    overrides; those of a saved hybrid are ``member.field=value``.
+    """Returns the judge ``name`` (a shipped name, YAML file, folder or hub id) with the overrides
+    ``field=value``; for a saved hybrid they are ``member.field=value``.
 
-    Raises ConfigError for other overrides, and if the judge has no device, dtype or repeats.
+    Raises ConfigError for other overrides, and for a device, dtype or repeats that the judge does
+    not have.
     """
     file = judge_file(name)
     settings = None if file is None else read_yaml(file)
@@ -158,7 +160,7 @@ def choose_judge(
 
 
 def cached_answers(judges: Sequence[Judge]) -> str | None:
-    """Returns how many answers of ``judges`` came from the cache; None if none did."""
+    """Returns a sentence with the number of cached answers; None if there are none."""
     counts = [judge.answer_counts() for judge in judges]
     cached, asked = sum(each.kept for each in counts), sum(each.asked for each in counts)
     if not cached:

@@ -1,5 +1,5 @@
-"""Metadata of a dialogue that is copied to its judgements (``--keep``), so that a report by version
-or by chatbot needs only the file of judgements."""
+"""Copies metadata of dialogues to their judgements (``--keep``), so that a report by version or by
+chatbot needs only the file of judgements."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue
 from medal_judges.records.judgement import Judgement
-from medal_judges.records.languages import UNKNOWN_LANGUAGE
 
 
 def metadata_of(dialogue: Dialogue, fields: Sequence[str]) -> dict[str, Any]:
-    """Returns the value of each field, None if the dialogue has none.
+    """Returns the value of each field, None if the dialogue does not have it.
 
-    ``lang``, ``chatbot`` and ``source`` are the dialogue's own. Other fields are looked up in its
-    meta (a key, or ``user.plan`` for a key of an object there), then in its context, then under
-    ``meta.``, ``context.`` and ``models.``.
+    ``lang``, ``chatbot`` and ``source`` are fields of the dialogue. Other fields are searched in
+    its meta (a key, or ``user.plan`` for a key of an object there), then in its context, then as
+    paths that begin with ``meta.``, ``context.`` or ``models.``.
     """
     return {field: _value(dialogue, field) for field in fields}
 
@@ -28,8 +27,8 @@ def with_metadata(
     judged: Callable[[Iterable[Dialogue]], Iterator[Judgement]],
     fields: Sequence[str],
 ) -> Iterator[Judgement]:
-    """Yields ``judged(dialogues)`` with the fields in each judgement's meta. The judgements must be
-    in the order of the dialogues, one or several for each."""
+    """Yields ``judged(dialogues)`` with the fields added to the meta of each judgement. There must
+    be one or more judgements for each dialogue, in the same order."""
     waiting: deque[tuple[str, dict[str, Any]]] = deque()
 
     def noted() -> Iterator[Dialogue]:

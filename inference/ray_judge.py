@@ -1,8 +1,8 @@
-"""RayJudge: a judge whose windows are scored by processes of a Ray cluster, or of this machine.
+"""RayJudge: a judge that scores in several processes, of this machine or of a Ray cluster.
 
-This process reads the chats and gets the judgements in input order, so that reading, writing and
-resuming are the same code as with one process. Ray Core and not Ray Data: a data set would read the
-input in its own tasks, in no order, and have no place for standard input or a resumed file.
+This process reads the chats and receives the judgements in input order, so reading, writing and
+resuming use the same code as one process. It uses Ray Core and not Ray Data, whose tasks would read
+the input in no order, and which supports neither standard input nor a resumed file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TRIES = 2  # how often a window may lose its process
 def opened_on_ray(
     choice: JudgeChoice, workers: int, device: str | None, ray_address: str | None
 ) -> Iterator[Judge]:
-    """Yields the judge of ``choice`` in several processes; see ``opened``."""
+    """Yields the judge of ``choice`` running in several processes; see ``opened``."""
     _refuse_server(choice.pays)
     try:
         import ray
@@ -107,8 +107,7 @@ def _connected(address: str, workers: int) -> Iterator[None]:
 
 
 class _Process:
-    """The Ray actor: one judge. Its methods return an error instead of raising it, because Ray
-    wraps what is raised."""
+    """The Ray actor that holds a judge. Its methods return errors: Ray wraps raised ones."""
 
     def __init__(self, folder: str) -> None:
         os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "TQDM_DISABLE": "1"}
@@ -116,7 +115,7 @@ class _Process:
             os.chdir(folder)
 
     def load(self, choice: JudgeChoice) -> dict[str, Any] | Exception:
-        """Loads the judge and returns what the reading process needs to know about it."""
+        """Loads the judge and returns its facts for the reading process."""
         try:
             self.judge = judge = choice.load()
         except Exception as error:
@@ -140,10 +139,10 @@ class _Process:
 
 
 class RayJudge(Judge):
-    """The judge of ``choice`` in ``count`` processes, as one judge.
+    """Runs the judge of ``choice`` in ``count`` processes and behaves like one judge.
 
-    The windows are those of one process, so scores are equal too. A window whose process or machine
-    dies is scored by another process.
+    The windows of dialogues are the same as in one process, so the scores are equal too. If a
+    process or its machine dies, another process scores its window.
     """
 
     family = "ray"
@@ -268,7 +267,9 @@ class RayJudge(Judge):
                 if actor in self._ready:
                     self._ready.remove(actor)
                     self._start()
-                    logger.warning("a process ended (%s); another scores its part", _reason(error))
+                    logger.warning(
+                        "a process ended (%s); another one scores its dialogues", _reason(error)
+                    )
                 if losses[mine] > _TRIES:
                     ids = f"{open_windows[mine][0].id!r} to {open_windows[mine][-1].id!r}"
                     errors[mine] = MedalError(
@@ -289,7 +290,7 @@ class RayJudge(Judge):
         self._loading[actor.load.remote(self._choice)] = actor
 
     def _loaded(self, answer: Any) -> dict[str, Any]:
-        """Takes an actor into service. Raises what loading its judge raised."""
+        """Gives work to an actor that has loaded its judge. Raises the error if loading failed."""
         import ray
 
         actor = self._loading.pop(answer)

@@ -1,8 +1,8 @@
-"""Resuming a file of judgements: which lines of an earlier run stay, and what is scored again.
+"""Resumes a file of judgements: decides which lines of an earlier run stay and what is scored
+again.
 
-The lines are in the order of the input. A dialogue that lacks an answer for a reason that may pass
-is scored again: its new judgements go to a journal beside the file, and replace the old ones at the
-end.
+The lines are in the order of the input. A dialogue with a transient failure is scored again: its
+new judgements go to a journal beside the file, and replace the old ones at the end.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ NOT_YET = "not judged yet"
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What all lines of one file have in common.
+    """Properties that all lines of the file must share.
 
-    ``gone``: ids that the file may have although the input has them no longer; their lines are
-    removed. ``window``: an unfinished run keeps a multiple of that many dialogues, because the last
-    bits of a network's numbers depend on what is batched together.
+    ``gone``: ids that may be in the file but not in the input; their lines are removed. ``window``:
+    lines of an unfinished run are cut to a multiple of that many dialogues, because the last digits
+    of a network's scores depend on the other dialogues of the batch.
     """
 
     judge: str
@@ -52,9 +52,10 @@ class Expected:
     window: int
 
     def require_same(self, rows: Sequence[Judgement], dialogue: Dialogue, out: Path) -> None:
-        """Raises MedalError if ``rows`` of ``dialogue`` were made with other options.
+        """Raises MedalError if ``rows`` of ``dialogue`` were made by another judge or with other
+        options.
 
-        There may be too few of them: a kill can leave a part of the last dialogue's turns.
+        Rows may be missing: after a kill the last dialogue can have only some of its turns.
         """
         first = rows[0]
 
@@ -102,10 +103,11 @@ def resume(
     out: Path,
     keep: Callable[[Sequence[Judgement]], None],
 ) -> tuple[Iterator[Dialogue], list[Dialogue]]:
-    """Cuts ``out`` to what stays; returns the dialogues after it, and those to score again.
+    """Cuts ``out`` to the lines that stay. Returns the dialogues that follow them, and the
+    dialogues to score again.
 
-    ``keep`` gets the judgements of each finished dialogue. Raises MedalError if ``out`` does not
-    fit ``expected`` and ``dialogues``, and leaves it unchanged.
+    ``keep`` receives the judgements of each finished dialogue. Raises MedalError if ``out`` does
+    not fit ``expected`` and ``dialogues``, and leaves it unchanged.
     """
     put_in_place(out)
     again: list[Dialogue] = []
@@ -141,9 +143,9 @@ def resume(
 def _earlier(
     dialogues: Iterator[Dialogue], expected: Expected, out: Path
 ) -> Iterator[tuple[Dialogue, list[str], list[Judgement] | None]]:
-    """Yields each dialogue up to the last one in ``out``, its lines and its judgements.
+    """Yields each dialogue up to the last one in ``out`` with its lines and judgements.
 
-    A dialogue that ``out`` lacks between others gets placeholder lines and None.
+    For a dialogue that is missing in between it yields placeholder lines and None.
     """
     for lines, rows in _by_dialogue(out):
         if rows[0].id in expected.gone:
@@ -170,8 +172,8 @@ def _earlier(
 
 @contextmanager
 def new_judgements(out: Path) -> Iterator[Journal]:
-    """Yields a journal beside ``out`` for new judgements. They replace the old ones at the end, or
-    after an error, or, after a kill, at the next start."""
+    """Yields a journal for new judgements. They replace the old ones at the end or after an error;
+    after a kill, when the next run starts."""
     try:
         yield Journal(out.with_name(f".again-{out.name}"))
     finally:
@@ -179,7 +181,7 @@ def new_judgements(out: Path) -> Iterator[Journal]:
 
 
 def put_in_place(out: Path) -> None:
-    """Replaces in ``out`` the judgements of each dialogue that was scored again completely."""
+    """Replaces the judgements in ``out`` of each dialogue that was completely scored again."""
     journal = out.with_name(f".again-{out.name}")
     if not journal.exists():
         return
@@ -200,7 +202,7 @@ def _rewritten(out: Path) -> Iterator[IO[str]]:
 
 
 def _by_dialogue(path: Path) -> Iterator[tuple[list[str], list[Judgement]]]:
-    """Yields the lines and judgements of one dialogue after the other."""
+    """Yields the lines and the judgements of one dialogue after another."""
 
     def parsed(record: object) -> tuple[Judgement, str]:
         return parse_judgement(record), to_line(record)

@@ -1,5 +1,5 @@
 """Scores a file: streams dialogues in, appends judgements, and resumes after a kill. ``judge_once``
-reuses the judgements of a set of dialogues while nothing changes."""
+reuses judgements as long as the judge and the data stay the same."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ class ScoreOptions(Config):
         "dialogue", help="Score the dialogue, each answer, or the last answer."
     )
     keep: tuple[str, ...] = option((), help="Metadata copied to the scores; may be repeated.")
-    token_budget: int | None = option(None, ge=1, help="Padded tokens of a batch.")
+    token_budget: int | None = option(None, ge=1, help="Maximum number of padded tokens per batch.")
     overwrite: bool = option(False, help="Start again from the beginning; replaces OUT.")
-    retry_failed: bool = option(False, help="Score every row without a score again.")
+    retry_failed: bool = option(False, help="Score again every row that has no score.")
     unknown_language: UnknownLanguage = option(
         "warn", help="What to do with dialogues in languages that the judge does not support."
     )
     detect_language: bool | None = option(
         None,
-        help="Detect the language of chats that state none (extra lang); by default if the judge "
-        "has a list of supported languages, or lang is copied with --keep.",
+        help="Detect the language of chats that state none (extra lang). Default: if the judge has "
+        "a list of supported languages, or with --keep lang.",
     )
 
     def score(
@@ -79,7 +79,7 @@ class ScoreOptions(Config):
         return with_metadata(dialogues, judged, self.keep) if self.keep else judged(dialogues)
 
     def detects_language(self, judge: Judge) -> bool:
-        """Whether the language of dialogues that state none is detected for ``judge``."""
+        """Whether to detect the language of dialogues that state none."""
         return is_detecting(judge.languages, self.detect_language, useful="lang" in self.keep)
 
 
@@ -88,9 +88,11 @@ DEFAULT_OPTIONS = ScoreOptions()
 
 @dataclass(slots=True)
 class ScoreReport:
-    """Counts of one run, with the ``resumed`` judgements. ``transient`` counts judgements without a
-    score that the same command scores again, ``lasting`` the other ones without a score, and
-    ``left_out`` bad lines, each a missing judgement."""
+    """Counts of a run, including ``resumed`` judgements.
+
+    Of the judgements without a score, the same command retries the ``transient`` ones, but not the
+    ``lasting`` ones. ``left_out`` counts bad lines of the input; each is a missing judgement.
+    """
 
     total: int = 0
     scored: int = 0
@@ -113,7 +115,7 @@ class ScoreReport:
 
     @property
     def coverage(self) -> float | None:
-        """Share of judgements with a number in every dimension; None for an empty file."""
+        """Share of judgements with a number in every dimension; None if there are no judgements."""
         asked = self.total + self.left_out
         return self.scored / asked if asked else None
 
@@ -145,7 +147,7 @@ class ScoreReport:
         return "; ".join(same + rest)
 
     def lines(self, languages: Sequence[str] | None) -> Iterator[str]:
-        """Yields the report in words; ``languages`` are those that the judge supports."""
+        """Yields the lines of the report; ``languages`` are those that the judge supports."""
         coverage = "–" if self.coverage is None else f"{self.coverage:.1%}"
         again = f", {self.rescored} scored again" if self.rescored else ""
         yield f"{self.total} judgements ({self.resumed} resumed{again}), coverage {coverage}"
@@ -187,8 +189,9 @@ class ScoreReport:
 def opened(
     choice: JudgeChoice, workers: int = 1, device: str | None = None, ray_address: str | None = None
 ) -> Iterator[Judge]:
-    """Yields the judge of ``choice``: in this process, in ``workers`` processes of this machine, or
-    on the Ray cluster at ``ray_address`` (then ``workers`` limits the processes, if above 1).
+    """Yields the judge of ``choice``, loaded in this process, in ``workers`` processes of this
+    machine, or on the Ray cluster at ``ray_address`` (there ``workers`` limits the processes if
+    above 1).
 
     Raises ConfigError for several processes and a judge that sends requests to a server.
     """
@@ -238,12 +241,13 @@ def score_to_file(
     gone: Container[str] = (),
     progress: Callable[[int], None] | None = None,
 ) -> ScoreReport:
-    """Appends a judgement line for every dialogue to ``out``, in input order, window by window.
+    """Appends a line with the judgement of each dialogue to ``out``, in input order, window by
+    window.
 
-    A parquet or CSV file is made at the end of the lines in a file beside it
-    (``scores.csv.jsonl``). An earlier file is resumed: complete lines stay, and only what is
-    missing is scored, see resuming.py (also for ``gone``). Raises MedalError if those lines come
-    from another judge, input or options; ``out`` is then unchanged.
+    For a parquet or CSV file the lines go to a file beside it (``scores.csv.jsonl``), from which it
+    is made at the end. An earlier file is resumed: complete lines stay, and only missing judgements
+    are scored (see resuming.py, also for ``gone``). Raises MedalError if its lines come from
+    another judge, input or options; ``out`` is then unchanged.
     """
     report = ScoreReport()
     lines = out.with_name(f"{out.name}.jsonl") if is_table(out) else out
@@ -298,7 +302,7 @@ def score_to_file(
 
 
 class _Lines:
-    """The judgements of a journal; may be iterated several times."""
+    """The judgements of a journal; can be iterated several times."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -308,7 +312,7 @@ class _Lines:
 
 
 def _require_judgements(lines: Path, out: Path, *, overwrite: bool) -> None:
-    """Raises MedalError if ``lines`` or ``out`` is no file of judgements: it must stay as it is."""
+    """Raises MedalError if ``lines`` or ``out`` exists and is no file of judgements."""
     is_whole = True
     if out != lines and out.exists() and out.stat().st_size > 0:
         is_whole = holds_judgements(out)
@@ -343,11 +347,13 @@ def judge_once(
     data: str,
     progress: Callable[[int], None] | None = None,
 ) -> list[Judgement]:
-    """Returns the judgements of ``dialogues``, from ``out`` if that file is of this judge and data.
+    """Returns the judgements of ``dialogues``. Reads them from ``out`` if that file has those of
+    this judge for this data.
 
-    ``data`` identifies the dialogues (a hash of them). A file beside ``out`` (.meta.json) says what
-    it was made of, and whether it is complete: a stopped run is resumed, and rows with a transient
-    failure are scored again. Another judge, data, level or dimensions start it from the beginning.
+    ``data`` identifies the dialogues (a hash of them). A file beside ``out`` (.meta.json) records
+    judge, data and options, and whether all is scored. A stopped run is resumed, and rows with a
+    transient failure are scored again. If the judge, the data, the level or the dimensions change,
+    scoring starts from the beginning.
     """
     about: dict[str, object] = {
         "signature": str(judge.signature()),
@@ -381,8 +387,8 @@ def judge_once(
 
 
 def judging_time(out: Path) -> tuple[int, float]:
-    """Returns (dialogues, seconds) that ``judge_once`` has judged into ``out``, over all finished
-    runs; (0, 0) if it is not known."""
+    """Returns (dialogues, seconds) that ``judge_once`` has scored for ``out`` in all finished runs;
+    (0, 0) if unknown."""
     meta = _read_meta(out)
     return meta.get("judged", 0), meta.get("seconds", 0.0)
 

@@ -15,7 +15,7 @@ from medal_judges import Dialogue, Judge, Turn, read_dialogues, read_judgements
 from medal_judges.cli import app
 from medal_judges.errors import MedalError, MissingExtraError
 from medal_judges.reading.language_detection import detected_language
-from medal_judges.records.languages import language_code
+from medal_judges.records.dialogue import language_code
 
 pytest.importorskip("lingua", reason="lingua is in the extra lang")
 

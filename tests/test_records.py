@@ -15,7 +15,6 @@ from medal_judges.records.judgement import (
     Judgement,
     known_details,
     parse_judgement,
-    rescaled_details,
 )
 from medal_judges.records.labelled import Rating, mean, parse_labelled, rescale
 
@@ -120,20 +119,6 @@ def test_a_judgement_comes_back_from_its_line() -> None:
     assert parse_judgement(json.loads(json.dumps(whole.to_record()))) == whole
     assert not whole.scored
     assert whole.contributions["overall"].value == 3.5
-
-
-def test_details_and_contributions_follow_a_change_of_scale() -> None:
-    five, hundred = Dimension("a", "ordinal", 1, 5), Dimension("b", "continuous", 0, 100)
-    told = known_details(
-        value=3, expected=2, spread=0.5, repeats=(1, None, 5), mass=0.9, members={"m": 3}
-    )
-    assert rescaled_details(told, five, hundred) == known_details(
-        value=50, expected=25, spread=12.5, repeats=(0, None, 100), mass=0.9, members={"m": 50}
-    )
-    moved = Contributions((0.5, -1.0), 3.0).rescaled(five, hundred)
-    assert moved == Contributions((12.5, -25.0), 50.0)
-    logits = Contributions((0.5,), 0.0, "logit")
-    assert logits.rescaled(five, hundred) == logits
 
 
 def test_a_labelled_dialogue_comes_back_from_its_line() -> None:

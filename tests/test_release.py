@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from medal_judges.config import boxed_folder
 from medal_judges.models.model_files import packages_of_models
-from medal_judges.shipped import boxed_folder
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("configs", "data_prep", "eval", "inference", "models", "training")

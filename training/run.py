@@ -31,8 +31,8 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.feature.judge import FeatureConfig, FeatureJudge
+from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, base_language
 from medal_judges.records.dimension import Dimension, load_rubric
-from medal_judges.records.languages import UNKNOWN_LANGUAGE, base_language
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import atomic_write, only_run
 from medal_judges.training.agreement import (

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from scipy.stats import spearmanr
 
+from medal_judges.config import BOXED
 from medal_judges.models.base.golden import COARSE, compare
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.device import Attention, set_attention
@@ -20,7 +21,6 @@ from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
-from medal_judges.shipped import BOXED
 from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
 from medal_judges.training.loop.accelerator import make_accelerator
 from medal_judges.training.rows import RunRows, TrainingExample

@@ -11,8 +11,13 @@ from medal_judges.models.followup.pool import load_pool
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.local.trial import ALLOWED, ALLOWED_HALF
-from medal_judges.models.llm.protocol import ChatRequest, Continuation, Likelihood, Message
-from medal_judges.models.llm.truncation import chat_messages
+from medal_judges.models.llm.protocol import (
+    ChatRequest,
+    Continuation,
+    Likelihood,
+    Message,
+    chat_messages,
+)
 
 from .measure import Agreement, Row, Setting, attempt, peak_gib, release, seconds_of
 from .models import dialogues, model_folder

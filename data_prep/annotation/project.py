@@ -22,9 +22,9 @@ from medal_judges.data_prep.annotation.questions import TEMPLATES, Guidelines, q
 from medal_judges.data_prep.annotation.spreadsheet import write_xlsx
 from medal_judges.errors import ConfigError, DataError, MedalError, RecordError
 from medal_judges.reading.dialogues import ReadOptions, read_labelled
+from medal_judges.records.dialogue import language_code
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.languages import language_code
 from medal_judges.records.signature import content_hash
 from medal_judges.report.page import fragment
 from medal_judges.storage.files import atomic_write

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 from medal_judges.errors import MissingExtraError
-from medal_judges.records.languages import base_language
+from medal_judges.records.dialogue import base_language
 
 Unit = Literal["words", "characters"]
 

@@ -17,9 +17,9 @@ from medal_judges.config import Config, load_config, option
 from medal_judges.data_prep.sources.registry import stream_spec
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.reading.dialogues import ReadingReport, ReadOptions
+from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, base_language
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.languages import UNKNOWN_LANGUAGE, base_language
 from medal_judges.records.signature import content_hash
 
 _LONGEST = 4000  # characters of a comment; a sentence is expected

@@ -26,9 +26,8 @@ from medal_judges.models.llm.protocol import ChatRequest, Message
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.answers import after_thinking
 from medal_judges.models.prompted.prompt import Prompt, load_prompt, transcript
-from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dialogue import Dialogue, Turn, language
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.languages import language
 
 # Ids are names with "--" between them, so a name neither holds that nor ends with "-".
 _NAME = re.compile(r"\A[\w.+]+(?:-[\w.+]+)*\Z")
@@ -263,12 +262,12 @@ class DialogueState:
 
     @property
     def over(self) -> bool:
-        """Whether no agent has to answer any more."""
+        """Whether no more answers are needed."""
         return self.ended is not None or self.opened
 
     def take(self, answer: str, cut: bool) -> dict[str, Any] | None:
-        """Apply the answer to the question of ``stage``. Returns the rejection, if it led to
-        one."""
+        """Apply the next agent's answer (see ``stage``). Returns the rejection if a message is
+        rejected."""
         if self.stage == "reply":
             self._add(Turn("assistant", without_thinking(answer)), cut)
             return None

@@ -26,8 +26,7 @@ from medal_judges.data_prep.seeds.contexts import contexts_for
 from medal_judges.errors import MedalError
 from medal_judges.models.llm.cost import CostEstimate, Usage
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.protocol import ChatRequest, Message
-from medal_judges.models.llm.truncation import prompt_tokens_above
+from medal_judges.models.llm.protocol import ChatRequest, Message, prompt_tokens_above
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import atomic_path, atomic_write, only_run
@@ -74,7 +73,7 @@ class Outputs:
                 except (OSError, ValueError, RecursionError):
                     there = None
                 if not isinstance(there, dict) or not set(there) >= set(_PARTS):
-                    problem = f"{path} is no record of medal generate; its folder is unchanged"
+                    problem = f"{path} is not a record of medal generate; the folder is unchanged"
                     raise MedalError(problem, hint=hint)
                 for name in _OWN if overwrite else ():
                     (folder / name).unlink(missing_ok=True)

@@ -113,7 +113,7 @@ def injected_set(
     ``split`` of the sentence tables.
 
     The labels are new: clean dialogues are 0 for all issues, which only says that none was
-    injected. Injected ones are 1 and controls 0 for their issue, both are 0 for those in
+    injected. Injected dialogues are 1 and controls 0 for their issue; both are 0 for its issues in
     ``UNTOUCHED``. Raises ConfigError for an unknown issue or strength.
     """
     if unknown := [issue for issue in issues if issue not in ISSUES]:
@@ -158,7 +158,7 @@ def inject(
 ) -> tuple[LabelledDialogue, LabelledDialogue]:
     """``row`` with ``issue`` injected, and its control with another edit in the same turns.
 
-    An issue without a label is unknown. ``extra["planted"]`` has the edited assistant ``turns``,
+    An issue that has no label is unknown. ``extra["planted"]`` has the edited assistant ``turns``,
     the ``pair`` (an id that both rows share) and the method (``how``). Raises CannotInject if the
     dialogue cannot carry the issue.
     """
@@ -215,8 +215,8 @@ def apply_issue(issue: str, edit: Edit) -> None:
 
 
 def _insertion(edit: Edit, table: str) -> None:
-    """nonfactual, lacks_commonsense, unsafe: ``strength`` sentences of ``table`` with one faulty
-    slot."""
+    """nonfactual, lacks_commonsense, unsafe: ``strength`` sentences of ``table``, faulty in the
+    injected version and sound in the control."""
     turns = edit.answers(need=1)
     chosen = edit.some(turns, edit.strength)
     statements = edit.some(edit.table(table), edit.strength)
@@ -226,7 +226,8 @@ def _insertion(edit: Edit, table: str) -> None:
 def _insert_variants(
     edit: Edit, turns: list[int], sentences: list[tuple[str, str]], how: str
 ) -> None:
-    """Inserts (sound, faulty) ``sentences`` into ``turns`` in rotation, at the same position."""
+    """Inserts pairs of a sound and a faulty sentence into ``turns``, in rotation: both versions get
+    their sentence at the same position."""
     for number, (sound, faulty) in enumerate(sentences):
         opener = edit.one(edit.table("openers")) if edit.chance() else ""
         position = float(edit.rng.random())
@@ -467,8 +468,8 @@ def _garbled(edit: Edit, text: str, how: str) -> str:
 
 
 def _foreign(edit: Edit, text: str) -> str:
-    """``text`` with its second half, or all of it from strength 2, in another language, in lines
-    as long as before."""
+    """``text`` with its second half, or all of it from strength 2, in another language; each line
+    keeps its length."""
     ends = [match.end() for match in unit(edit.lang).finditer(text)]
     cut = ends[(len(ends) - 1) // 2] if edit.strength == 1 else 0
     rest = text[cut:].lstrip()

@@ -115,7 +115,7 @@ def markdown(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
 
 
 def paraphrase(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
-    """One synonym a turn, if small_changes.yaml has one."""
+    """A synonym for one word of each turn, if small_changes.yaml has one."""
     if not (pairs := word_pairs(dialogue.lang)):
         return None
 
@@ -240,7 +240,7 @@ class TextInsertion(Config):
 
 
 def hidden(text: str, how: Hidden) -> str | None:
-    """``text`` made invisible or misleading; None if that changes nothing (no Latin letters)."""
+    """``text`` disguised as ``how`` says; None if too few of its letters can be disguised."""
     if how == "zero_width":
         return "".join(c + "\u200b" if c.isalnum() else c for c in text)
     if how == "look_alike":
@@ -309,8 +309,8 @@ def several(
     donors: Donors,
     group: str,
 ) -> Versions | None:
-    """The dialogue with all ``issues`` (name, strength), and a control with all their controls;
-    None if the dialogue cannot carry one of them."""
+    """The dialogue with all ``issues`` (name, strength), and a control with the harmless edits of
+    all; None if the dialogue cannot carry one of the issues."""
     faulty = sound = dialogue
     touched: set[int] = set()
     for issue, strength in issues:

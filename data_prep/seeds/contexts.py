@@ -30,7 +30,7 @@ from pydantic import Field
 
 from medal_judges.config import Config, read_yaml
 from medal_judges.errors import ConfigError, DataError, RecordError
-from medal_judges.records.languages import language
+from medal_judges.records.dialogue import language
 from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import parse, text
 from medal_judges.storage.jsonl import read_records

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from medal_judges.config import build_config, load_config
+from medal_judges.config import boxed_folder, build_config, judge_file, judge_names, load_config
 from medal_judges.errors import (
     ConfigError,
     DataError,
@@ -45,7 +45,6 @@ from medal_judges.reading.dialogues import DEFAULT_READING
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
 from medal_judges.report.console import ProgressBar, rich_table, wide_console
-from medal_judges.shipped import boxed_folder, judge_file, judge_names
 from medal_judges.stats.weights import weighting_note
 from medal_judges.storage.files import only_run
 from medal_judges.storage.judgements import read_judgements

@@ -21,8 +21,8 @@ from medal_judges.eval.comparison.rows import CompareOptions, Systems, find_cont
 from medal_judges.eval.report.scores import scales_of
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import ReadingReport, labelled_of
+from medal_judges.records.dialogue import UNKNOWN_LANGUAGE
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean
-from medal_judges.records.languages import UNKNOWN_LANGUAGE
 from medal_judges.report.console import print_tables, wide_console
 from medal_judges.report.figure import Figure, padded
 from medal_judges.report.page import (

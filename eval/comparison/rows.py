@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from medal_judges.config import Config, option
+from medal_judges.config import BOXED, Config, option
 from medal_judges.errors import MedalError
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.metadata import metadata_of
@@ -24,7 +24,6 @@ from medal_judges.reading.dialogues import ReadingReport, ReadOptions, dialogues
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.signature import Signature
 from medal_judges.report.table import unique_slugs
-from medal_judges.shipped import BOXED
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.weights import Weights
 from medal_judges.storage.files import only_run

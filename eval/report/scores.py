@@ -17,10 +17,9 @@ import numpy.typing as npt
 from medal_judges.errors import ConfigError, DataError, did_you_mean
 from medal_judges.eval.report.options import ReportOptions, seconds
 from medal_judges.inference.metadata import metadata_of
-from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.labelled import LabelledDialogue, mean, rescale
-from medal_judges.records.languages import UNKNOWN_LANGUAGE
 from medal_judges.records.signature import Signature, content_hash
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.weights import choose_weights, curation_weight

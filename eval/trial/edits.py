@@ -34,9 +34,8 @@ from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.eval.trial.config import Group, TrialConfig
 from medal_judges.reading.dialogues import DEFAULT_READING, ReadingReport, ReadOptions
-from medal_judges.records.dialogue import Dialogue, Role, Turn
+from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue, Role, Turn
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.languages import UNKNOWN_LANGUAGE
 from medal_judges.records.signature import content_hash
 
 SHIPPED = "chitchat:test"

@@ -49,7 +49,7 @@ _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class ServeMetrics:
-    """The metrics of one server. They contain no text and no id of a dialogue."""
+    """The metrics of a server. They contain neither texts nor ids of dialogues."""
 
     def __init__(self, waiting: Callable[[], float], spent: Callable[[], float]) -> None:
         self.registry = CollectorRegistry()
@@ -61,7 +61,7 @@ class ServeMetrics:
         self.seconds = Histogram("request_seconds", text, buckets=_SECONDS, **own)
         text = "Requests that wait for an answer."
         self.under_way = Gauge("requests_under_way", text, **own)
-        queue = Gauge("queue_dialogues", "Dialogues that no window has yet.", **own)
+        queue = Gauge("queue_dialogues", "Dialogues that wait to be scored.", **own)
         queue.set_function(waiting)
         text = "Dialogues that were scored together."
         self.windows = Histogram("window_dialogues", text, buckets=_ROWS, **own)
@@ -79,7 +79,7 @@ class ServeMetrics:
 
 
 class ScoreService:
-    """The judge of a server, its queue and its metrics."""
+    """Connects HTTP requests with the queue and the judge of a server, and counts them."""
 
     def __init__(self, judge: Judge, options: ScoreOptions, limits: ServeLimits) -> None:
         self.judge, self.options, self.limits = judge, options, limits
@@ -96,14 +96,14 @@ class ScoreService:
         return sum(each.spent for each in limiters.values() if each is not None)
 
     def give_up(self) -> None:
-        """Tells every waiting request that there will be no answer."""
+        """Answers all waiting requests with an error."""
         self.queue.close()
         for job in list(self.jobs):
             job.finished(STOPPED)
 
     async def _body(self, request: Request) -> bytes:
-        """Returns the body. Raises RefusedError, also for another type than JSON: browsers ask
-        before they send JSON, so web pages of other sites cannot."""
+        """Returns the body. Raises RefusedError, also if its type is not JSON: web pages of other
+        sites can send other types without asking the server first."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json" or "content-encoding" in request.headers:
             raise RefusedError(415, "expected Content-Type: application/json, not compressed")
@@ -125,13 +125,15 @@ class ScoreService:
         try:
             await asyncio.wait_for(read(), limits.body_seconds)
         except asyncio.TimeoutError:
-            raise RefusedError(408, f"no whole body within {limits.body_seconds:g} s") from None
+            raise RefusedError(
+                408, f"the body was not complete within {limits.body_seconds:g} s"
+            ) from None
         finally:
             self.arriving -= len(body)
         return bytes(body)
 
     def _accept(self, job: ScoreJob) -> None:
-        """Puts ``job`` into the queue. Raises RefusedError (503, 429) if there is no room."""
+        """Puts ``job`` into the queue. Raises RefusedError (503 or 429) if it is closed or full."""
         rows, tokens = self.queue.load()
         full = rows + len(job.dialogues) > self.limits.max_waiting
         large = (tokens + sum(job.sizes)) * BYTES_PER_TOKEN > self.limits.waiting_bytes
@@ -142,7 +144,7 @@ class ScoreService:
             raise RefusedError(503, "the server is stopping", retry_after=SOON)
 
     async def score(self, request: Request) -> Response:
-        """Answers one request; drops it if its client leaves."""
+        """Answers a request; drops its dialogues if the client disconnects."""
         body = await self._body(request)
         given = (body, self.judge.dimensions, self.options, self.limits)
         # A large body is parsed beside the loop, which answers others meanwhile.
@@ -190,7 +192,7 @@ class ScoreService:
 
 
 def make_app(service: ScoreService, token: str | None, loopback: bool) -> FastAPI:
-    """Returns the application; its worker runs from start to stop."""
+    """Returns the application. It starts and stops the thread that runs the judge."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

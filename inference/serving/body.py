@@ -27,9 +27,11 @@ LISTED = 20  # bad rows in an answer
 def parse_body(
     body: bytes, dimensions: tuple[Dimension, ...], options: ScoreOptions, limits: ServeLimits
 ) -> tuple[list[Dialogue], ScoreOptions]:
-    """Returns the dialogues of a request and its options; ``options`` are the server's.
+    """Returns the dialogues of a request and its options; ``options`` are the defaults of the
+    server.
 
-    Raises RefusedError: 400 if it is no JSON, 413 beyond the limits, 422 that names the fields.
+    Raises RefusedError: 400 for invalid JSON, 413 beyond the limits, 422 for malformed fields,
+    which it names.
     """
     record = _json(body)
     if not isinstance(record, dict):
@@ -111,8 +113,8 @@ def _checked(row: object, place: str, limits: ServeLimits) -> Dialogue:
 
 
 def parse_row(row: object) -> Dialogue:
-    """Returns the dialogue of OpenAI's ``messages`` (without an id, the id is a hash of them), or
-    of a line of this toolkit. Raises RecordError that names the field."""
+    """Returns the dialogue of a row: OpenAI's ``messages`` (the default id is a hash of them) or
+    the line format. Raises RecordError that names the field."""
     if not isinstance(row, Mapping) or "messages" not in row:
         return parse_dialogue(row)
     if "dialogue" in row:

@@ -30,10 +30,8 @@ _ROWS, _BYTES = 64, 2 << 20  # of one request: well within the server's limits
 
 
 class ServiceError(MedalError):
-    """The server refused a request, or did not answer in time.
-
-    ``status`` is HTTP's, None without an answer; ``field`` and ``rows`` say what was malformed.
-    """
+    """The server refused a request, or did not answer in time. ``status`` is the HTTP status, None
+    without an answer; ``field`` and ``rows`` name the malformed parts."""
 
     def __init__(
         self,
@@ -73,7 +71,8 @@ class Client:
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(
-                f"{address!r} is no address of a server", hint=f"give it whole, like {ADDRESS}"
+                f"{address!r} is not the address of a server",
+                hint=f"give the whole address, like {ADDRESS}",
             )
         self.address, self.patience = address.rstrip("/"), patience
         given = os.environ.get(TOKEN_VARIABLE) if token is None else token
@@ -120,8 +119,11 @@ class Client:
         return record
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
-        """Returns the answer. Scoring changes nothing on the server, so every request may be sent
-        again: after full-jitter back-off, and at least Retry-After."""
+        """Sends a request and returns the answer.
+
+        Scoring changes nothing on the server, so a failed request is sent again: after a random,
+        growing pause (full jitter) of at least Retry-After.
+        """
         start, tries = time.monotonic(), 0
         while True:
             delay = random.uniform(0.0, min(10.0, 0.1 * 2.0 ** min(tries, 10)))

@@ -1,4 +1,4 @@
-"""Who may use a server: a token if one is set, and only names of this machine on loopback."""
+"""Checks who may use a server: a token if one is set; on loopback only names of this machine."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ SHORTEST = 16  # characters of a token
 
 
 class Guard:
-    """ASGI middleware. Answers 401 without the ``token``, and on loopback 421 for a Host header
-    with a foreign name: a web page whose name was rebound to 127.0.0.1 sends such a header."""
+    """ASGI middleware that answers 401 without the ``token``. On loopback it answers 421 if the
+    Host header has a foreign name: a web page sends one if its name was rebound to 127.0.0.1."""
 
     def __init__(self, app: ASGIApp, token: str | None, loopback: bool) -> None:
         self.app, self.loopback = app, loopback
@@ -53,8 +53,8 @@ def names_loopback(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Returns whether every address of ``host`` is this machine's. Raises ConfigError for a name
-    without an address."""
+    """Returns whether all addresses of ``host`` are loopback addresses. Raises ConfigError for a
+    name without an address."""
     try:
         found = getaddrinfo(host, None, type=SOCK_STREAM)
     except (gaierror, UnicodeError) as error:
@@ -65,15 +65,15 @@ def is_loopback(host: str) -> bool:
 def token_for(host: str) -> str | None:
     """Returns the token of MEDAL_JUDGES_TOKEN, None if it is not set.
 
-    Raises ConfigError, which does not show the token, if it is too short or no header can hold it,
-    and if ``host`` is open to other machines and there is none.
+    Raises ConfigError if the token is too short or does not fit into a header (the message does not
+    show it), and if it is not set although ``host`` is open to other machines.
     """
     token = os.environ.get(TOKEN_VARIABLE)
     hint = f"export {TOKEN_VARIABLE}=$(openssl rand -hex 32)"
     if token is None:
         if not is_loopback(host):
             raise ConfigError(
-                f"--host {host} is open to other machines, and no token is set",
+                f"--host {host} is open to other machines, but no token is set",
                 hint=f"{hint}, or leave --host out",
             )
         return None

@@ -7,16 +7,16 @@ from medal_judges.errors import MedalError
 
 
 class ServeLimits(Config):
-    """What a server accepts, and how long anything may last. ``batch_wait``: seconds in which an
-    idle judge waits for more requests after the first."""
+    """Limits on sizes and times of requests. ``batch_wait``: seconds that an idle judge waits for
+    more requests after the first."""
 
-    max_body: int = option(8, ge=1, help="MB of a request; a larger one gets 413.")
-    max_dialogues: int = option(256, ge=1, help="Dialogues of a request; more get 413.")
-    max_turns: int = option(2000, ge=1, help="Turns of a dialogue; more get 413.")
+    max_body: int = option(8, ge=1, help="Maximum MB of a request; larger ones get 413.")
+    max_dialogues: int = option(256, ge=1, help="Maximum dialogues of a request; more get 413.")
+    max_turns: int = option(2000, ge=1, help="Maximum turns of a dialogue; more get 413.")
     max_waiting: int = option(
-        2048, ge=1, help="Dialogues that wait; a request beyond that gets 429."
+        2048, ge=1, help="Maximum waiting dialogues; requests beyond that get 429."
     )
-    timeout: float = option(300.0, ge=0.1, help="Seconds for a request; a longer one gets 503.")
+    timeout: float = option(300.0, ge=0.1, help="Seconds for a request; longer ones get 503.")
     drain: float = option(30.0, ge=0, help="Seconds to finish requests after SIGTERM.")
     body_seconds: float = 30.0
     batch_wait: float = 0.005
@@ -28,13 +28,13 @@ class ServeLimits(Config):
 
     @property
     def waiting_bytes(self) -> int:
-        """Text in the queue; one request of the largest size always fits an empty queue."""
+        """Maximum bytes of text in the queue; an empty queue has room for any allowed request."""
         return 16 * self.body_bytes
 
 
 class RefusedError(MedalError):
-    """A request is refused with HTTP ``status``; ``field`` is at fault, and after ``retry_after``
-    seconds it may be sent again."""
+    """A request is refused with the HTTP status ``status``. ``field`` is malformed; after
+    ``retry_after`` seconds the client may try again."""
 
     def __init__(
         self,
@@ -51,6 +51,6 @@ class RefusedError(MedalError):
         self.rows = rows or []
 
     def to_record(self) -> dict[str, object]:
-        """Returns the body of the answer."""
+        """Returns the JSON body of the error."""
         optional = {"hint": self.hint, "field": self.field, "rows": self.rows}
         return {"error": self.message} | {key: value for key, value in optional.items() if value}

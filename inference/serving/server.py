@@ -23,8 +23,9 @@ logger = logging.getLogger(__name__)
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, but it exits with status 0 after SIGTERM and SIGINT. Accepted requests are
-    finished within ``drain`` seconds, then get 503. A second signal ends it at once."""
+    """uvicorn's server, changed to exit with status 0 after SIGTERM or SIGINT. Accepted requests
+    have ``drain`` seconds to finish, then they get 503. A second signal stops the server at once.
+    """
 
     def __init__(self, config: uvicorn.Config, service: ScoreService) -> None:
         super().__init__(config)
@@ -65,11 +66,8 @@ def serve(
     limits: ServeLimits | None = None,
     ready: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Answers requests until SIGTERM or SIGINT; calls ``ready`` with the address once others can
-    connect. Port 0 is any free one.
-
-    Raises MedalError if the port is taken.
-    """
+    """Answers requests until SIGTERM or SIGINT, and calls ``ready`` with the address when it
+    accepts connections. Port 0 means any free port. Raises MedalError if the port is in use."""
     limits = limits or ServeLimits()
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -98,4 +96,4 @@ def serve(
         ready(f"http://{name}:{bound[1]}")
         _Server(config, service).run([listener])
     if not service.worker.stop(limits.drain):
-        logger.warning("the judge was still busy with a window that nobody waits for")
+        logger.warning("the judge was still scoring dialogues of abandoned requests")

@@ -1,5 +1,5 @@
-"""The queue of a server, which joins dialogues of several requests into windows in fair parts, and
-the thread that runs the judge on them."""
+"""The queue of a server, which combines dialogues of several requests into windows, and the thread
+that runs the judge on them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from medal_judges.errors import MedalError
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.models.base.judge import Judge, requests_at
 from medal_judges.models.llm.cost import CostLimitError
-from medal_judges.models.llm.server.errors import ServerError
+from medal_judges.models.llm.server.wire import ServerError
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement, unscored
 
@@ -29,11 +29,8 @@ BYTES_PER_TOKEN = 4
 
 @dataclass(eq=False, slots=True)
 class ScoreJob:
-    """The dialogues of one request.
-
-    ``finished`` is called once, in the judge's thread: after the last judgement with None, or with
-    the reason why there will be none.
-    """
+    """The dialogues of a request. The judge's thread calls ``finished`` once: with None after the
+    last judgement, or with the reason why there are no more."""
 
     dialogues: Sequence[Dialogue]
     options: ScoreOptions
@@ -51,7 +48,7 @@ class ScoreJob:
 
     @property
     def waiting(self) -> int:
-        """Dialogues that no window has."""
+        """Number of dialogues that are in no window yet."""
         return len(self.dialogues) - self.next
 
     def add(self, row: int, judgements: list[Judgement]) -> None:
@@ -67,18 +64,19 @@ Window = list[tuple[ScoreJob, int]]
 
 
 def _tokens(dialogue: Dialogue, options: ScoreOptions) -> int:
-    """Estimates the tokens that scoring reads; at turn level each answer reads what is before."""
+    """Estimates the tokens to read; at turn level each answer is read with all turns before it."""
     text = sum(TURN_BYTES + len(turn.content.encode()) for turn in dialogue.turns)
     asked = len(requests_at(dialogue, options.level))
     return max(1, text * (asked + 1) // 2 // BYTES_PER_TOKEN)
 
 
 class FairQueue:
-    """Fills each window with one dialogue of every waiting request, then a second one, and so on,
-    up to ``rows`` or ``budget`` tokens; requests that are not finished go to the end. So a small
-    request waits for one window, not for a request of thousands.
+    """Fills each window in rounds: one dialogue of every waiting request per round, up to ``rows``
+    dialogues or ``budget`` tokens.
 
-    A window holds requests with the same options; the first in line decides. Thread-safe.
+    So a small request waits for one window, not for a request of thousands; unfinished requests go
+    to the end of the queue. All requests of a window have the options of the first one in line.
+    Thread-safe.
     """
 
     def __init__(self, rows: int, budget: int) -> None:
@@ -88,7 +86,7 @@ class FairQueue:
         self._closed = False
 
     def put(self, job: ScoreJob) -> bool:
-        """Adds a job; returns False if the queue is closed."""
+        """Adds a job. Returns False if the queue is closed."""
         with self._changed:
             if not self._closed:
                 self._jobs.append(job)
@@ -96,14 +94,14 @@ class FairQueue:
             return not self._closed
 
     def cancel(self, job: ScoreJob) -> None:
-        """Drops what no window has of ``job``."""
+        """Removes the dialogues of ``job`` that are in no window yet."""
         with self._changed:
             job.cancelled = True
             if job in self._jobs:
                 self._jobs.remove(job)
 
     def close(self) -> list[ScoreJob]:
-        """Accepts nothing more and ends ``take``; returns the waiting jobs."""
+        """Accepts no more jobs and ends ``take``. Returns the waiting jobs."""
         with self._changed:
             self._closed = True
             left = list(self._jobs)
@@ -112,16 +110,14 @@ class FairQueue:
             return left
 
     def load(self) -> tuple[int, int]:
-        """Returns the number of waiting dialogues and about how many tokens they have."""
+        """Returns the number of waiting dialogues and an estimate of their tokens."""
         with self._changed:
             rows = sum(job.waiting for job in self._jobs)
             return rows, sum(sum(job.sizes[job.next :]) for job in self._jobs)
 
     def take(self, wait: float) -> Window:
-        """Waits for the next window; returns an empty one if the queue is closed.
-
-        If nothing was waiting, others have ``wait`` seconds to join the first request.
-        """
+        """Waits for the next window. If the queue was empty, waits ``wait`` seconds longer so that
+        other requests can join. Returns an empty window if the queue is closed."""
         with self._changed:
             if not self._jobs and not self._closed:
                 self._changed.wait_for(lambda: self._jobs or self._closed)
@@ -156,11 +152,8 @@ class FairQueue:
 
 
 class JudgeWorker:
-    """Scores the windows of ``queue`` in a thread.
-
-    A row that the judge cannot score has judgements with a ``failure``; the other rows of its
-    window are scored.
-    """
+    """Scores the windows of ``queue`` in a thread. A dialogue that the judge cannot score gets
+    judgements with a ``failure``; the others of its window are scored."""
 
     def __init__(self, judge: Judge, queue: FairQueue, wait: float, on_window: OnWindow) -> None:
         self.judge, self.queue, self.wait, self.on_window = judge, queue, wait, on_window
@@ -174,7 +167,8 @@ class JudgeWorker:
         return self.thread.is_alive()
 
     def stop(self, seconds: float) -> bool:
-        """Waits for the current window; returns False if it takes longer than ``seconds``."""
+        """Waits until the current window is scored. Returns False if that takes longer than
+        ``seconds``."""
         for job in self.queue.close():
             job.finished(STOPPED)
         if self.alive:
@@ -204,9 +198,12 @@ class JudgeWorker:
             job.add(row, group)
 
     def judged(self, dialogues: Sequence[Dialogue], options: ScoreOptions) -> list[list[Judgement]]:
-        """Returns the judgements of each dialogue. After an error each half is tried by itself,
-        down to the dialogue at fault; an error that concerns all dialogues (a wrong key, a server
-        that is down) fails all of them at once."""
+        """Returns the judgements of each dialogue.
+
+        After an error each half of the window is tried alone, down to the dialogue that causes it.
+        An error that concerns all dialogues (a wrong key, a server that is down) fails all of them
+        at once.
+        """
         try:
             stream = options.score(self.judge, dialogues)
             return [[next(stream) for _ in requests_at(d, options.level)] for d in dialogues]

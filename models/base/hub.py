@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from medal_judges.config import judge_names
 from medal_judges.errors import HubError, NoSuchJudgeError, did_you_mean
 from medal_judges.models.model_files import MODEL_FILES
-from medal_judges.shipped import judge_names
 
 _LOG_IN = "hf auth login, or set HF_TOKEN"
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")

@@ -27,10 +27,9 @@ from medal_judges.models.base.saving import load_judge, save_judge
 from medal_judges.models.batching import budget_batches, retry_on_oom, windows
 from medal_judges.models.llm.protocol import AnswerCounts, LanguageModel
 from medal_judges.reading.language_detection import PURPOSE, detected_language
-from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue, base_language
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement, finite_details, unscored
-from medal_judges.records.languages import UNKNOWN_LANGUAGE, base_language
 from medal_judges.records.signature import Signature, content_hash
 
 ScoreLevel = Literal["dialogue", "turn", "last"]

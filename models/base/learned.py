@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import write_config
 from medal_judges.models.device import cast_weights, set_attention, torch_device, torch_dtype
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Judgement
+from medal_judges.records.judgement import Contributions, Unit
 from medal_judges.records.signature import Signature
 from medal_judges.storage.files import ProcessLock
 
@@ -29,6 +30,28 @@ def learned_state(saved: Mapping[str, Any]) -> dict[str, Any]:
         "calibration": {k: Calibration(**v) for k, v in saved["calibration"].items()},
         "facts": dict(saved["facts"]),
     }
+
+
+def unit_of(unit: Unit, *, mapped: bool) -> Unit:
+    """Returns ``unit``; with ``mapped`` (a calibration maps the score) its uncalibrated form."""
+    known: dict[Unit, Unit] = {"score": "uncalibrated score", "logit": "uncalibrated logit"}
+    return known.get(unit, unit) if mapped else unit
+
+
+def centred(
+    evidence: Sequence[float],
+    weights: Sequence[float],
+    means: Sequence[float],
+    value: float,
+    unit: Unit,
+) -> Contributions:
+    """Returns contributions relative to average turns.
+
+    ``evidence`` [T]: the summand of each turn in ``value``. ``weights`` [T]: its pooling weight.
+    ``means`` [T]: the summand of an average turn of the same speaker with a weight of 1.
+    """
+    turns = tuple(e - w * m for e, w, m in zip(evidence, weights, means, strict=True))
+    return Contributions(turns, value - math.fsum(turns), unit)
 
 
 class LearnedJudge(Judge):
@@ -107,18 +130,3 @@ class NetworkJudge(LearnedJudge):
         if dtype != "fp32":
             cast_weights(self.net.body, torch_dtype(dtype, self.device))
         set_attention(self.net.body, self.config.attention, self.device, dtype)
-
-    def judged(self, logits: Mapping[str, torch.Tensor]) -> list[Judgement]:
-        """Returns the judgement of each row of ``logits`` (dimension -> [rows, outputs]), by the
-        first member's heads and the calibration."""
-        rows: list[tuple[dict[str, float | None], dict[str, list[float]]]] = []
-        for name, each in logits.items():
-            rows = rows or [({}, {}) for _ in each]
-            answers = self.net.heads[0][name].answers(each, self.fitted(name))
-            for (scores, distributions), score, chances in zip(rows, *answers, strict=True):
-                scores[name] = score
-                if chances:
-                    distributions[name] = chances
-        return [
-            Judgement(scores=s, distributions=d, details=self.interval_details(s)) for s, d in rows
-        ]

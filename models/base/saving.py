@@ -17,12 +17,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medal_judges.config import read_yaml
+from medal_judges.config import boxed_folder, judge_file, read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
 from medal_judges.models.base.hub import PARTS, pull
 from medal_judges.models.llm.settings import VLLMLLM, TransformersLLM, llm_config
 from medal_judges.models.model_files import MODEL_FILES, files_hash
-from medal_judges.shipped import boxed_folder, judge_file
 from medal_judges.storage.files import atomic_path
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from medal_judges.models.base.saving import (
 from medal_judges.models.hybrid.members import HybridSettings, Member, load_member, open_member
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.records.dimension import Dimension, load_rubric
-from medal_judges.records.judgement import Judgement, rescaled_details
+from medal_judges.records.judgement import Contributions, Judgement
 from medal_judges.records.signature import Signature, content_hash
 
 Members = Mapping[str, Member]
@@ -90,7 +90,7 @@ class MemberSelection:
             scores={name: score},
             details={name: details},
             distributions={name: chances} if fits else {},
-            contributions={name: account.rescaled(scale, dimension)} if account else {},
+            contributions={name: rescaled(account, scale, dimension)} if account else {},
         )
 
 
@@ -136,6 +136,35 @@ class Stack:
 # How members are combined. ``asked``: the members that a dimension needs. ``record``: its part of
 # config.json; ``tensors``: its weights. ``answer``: the judgement of one request on a dimension.
 Combination = MemberSelection | Stack
+
+
+def rescaled(account: Contributions, scale: Dimension, other: Dimension) -> Contributions:
+    """Returns contributions on ``scale`` as contributions on ``other``; logits do not change."""
+    if account.unit not in ("score", "uncalibrated score"):
+        return account
+    ratio = (other.high - other.low) / (scale.high - scale.low)
+    baseline = other.low + (account.baseline - scale.low) * ratio
+    return Contributions(tuple(t * ratio for t in account.turns), baseline, account.unit)
+
+
+def rescaled_details(
+    details: Mapping[str, Any], scale: Dimension, other: Dimension
+) -> dict[str, Any]:
+    """Returns details on ``scale`` as details on ``other``."""
+    ratio = (other.high - other.low) / (scale.high - scale.low)
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, list):
+            return [moved(each) for each in value]
+        return None if value is None else other.low + (value - scale.low) * ratio
+
+    found = dict(details)  # members are replaced by the caller
+    for name, value in details.items():
+        if name in ("value", "expected", "interval", "repeats"):
+            found[name] = moved(value)
+        elif name in ("spread", "repeats_std"):
+            found[name] = value * ratio
+    return found
 
 
 def level_chances(dimension: Dimension, unit: float, residual: float) -> list[float]:

@@ -16,14 +16,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from medal_judges.config import Config, read_yaml
+from medal_judges.config import Config, judge_file, read_yaml
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import OPTIONS, judge_of_settings, placed
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.models.llm.settings import llm_config
 from medal_judges.records.judgement import Judgement
-from medal_judges.shipped import judge_file
 
 HybridKind = Literal["select", "stack"]
 

@@ -1,25 +1,39 @@
-"""From messages to token ids: the chat template, or a plain transcript for a model without one.
+"""Language models whose prompts are token ids built here: chat template, window and thinking.
 
-Exactly one beginning-of-sequence token starts a prompt if the model has one: two of them change
-every likelihood (lm-evaluation-harness issue 3333).
+The text is rendered by the chat template, or as a plain transcript for a model without one. Exactly
+one beginning-of-sequence token starts a prompt if the model has one: two of them change every
+likelihood (lm-evaluation-harness issue 3333).
 """
 
 from __future__ import annotations
 
+import time
+from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.batching import SpecialTokens
-from medal_judges.models.llm.protocol import ChatRole, Continuation, Message
+from medal_judges.models.llm.protocol import (
+    ChatRequest,
+    ChatRole,
+    Completion,
+    Continuation,
+    LanguageModel,
+    Message,
+    failed,
+)
+from medal_judges.models.model_files import tokenizer_hash
 from medal_judges.records.signature import content_hash
+from medal_judges.storage.files import ProcessLock
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-# Placeholder for the text of a turn while the template renders what surrounds it.
+Prompts = Sequence[Sequence[int]]  # token ids
+# Placeholder for the text of a turn while the template renders its surroundings.
 _MARK = "\u2063medal-judges-mark\u2063"
 _NAMES = {"user": "User", "assistant": "Assistant"}
 
@@ -47,32 +61,18 @@ class ChatTemplate:
         self.source: str | None = tokenizer.chat_template
         if isinstance(self.source, dict):  # several named templates
             self.source = tokenizer.get_chat_template()
-        self.system = "transcript"
+        self.system, self.alternates, bos = "transcript", False, tokenizer.bos_token_id
+        firsts = [tokenizer("a").input_ids[:1]]
         if self.source is not None:
             system = self._rendered([Message("system", _MARK), Message("user", "a")])
             self.system = "native" if system is not None and _MARK in system else "folded"
-        two = [Message("user", "a"), Message("user", "b")]
-        self.alternates = self.source is not None and self._rendered(two) is None
-        self._bos = self._bos_id()
+            two = [Message("user", "a"), Message("user", "b")]
+            self.alternates = self._rendered(two) is None
+            firsts.append(self._tokens(self._apply([Message("user", "a")]))[:1])
+        self._bos = int(bos) if [bos] in firsts else None
         self._around = lru_cache(maxsize=4096)(self._around_uncached)
         self._head = lru_cache(maxsize=4096)(self._encode)
         self._parted = lru_cache(maxsize=4096)(self._parted_uncached)
-
-    def _rendered(self, messages: Sequence[Message]) -> str | None:
-        """The rendered messages; None if the template refuses them."""
-        try:
-            return self._apply(messages)
-        except Exception:  # jinja raises what the template's author chose
-            return None
-
-    def _bos_id(self) -> int | None:
-        bos = self.tokenizer.bos_token_id
-        if bos is None:
-            return None
-        firsts = [self.tokenizer("a").input_ids[:1]]
-        if self.source is not None:
-            firsts.append(self._tokens(self._apply([Message("user", "a")]))[:1])
-        return int(bos) if [bos] in firsts else None
 
     def fingerprint(self) -> dict[str, str]:
         """Hash of the template, and how messages are adapted to it."""
@@ -85,18 +85,17 @@ class ChatTemplate:
     # -- prompts --------------------------------------------------------------------------------
 
     def prefix(self, messages: Sequence[Message], role: ChatRole, prefill: str = "") -> list[int]:
-        """Ids of everything before the text that ``role`` says next, ``prefill`` included.
+        """Ids of everything before the next text of ``role``, ``prefill`` included.
 
         A final space belongs to the text: a tokenizer with a word-start piece would encode it as a
-        piece of its own, which no text that it was trained on has.
+        separate piece, which does not occur in the text that the model was trained on.
         """
-        head, _, _ = self._around(tuple(messages), role, prefill.strip())
-        return self.encode(head)
+        return self.encode(self._around(tuple(messages), role, prefill.strip())[0])
 
     def asked(self, messages: Sequence[Message], **settings: bool) -> str:
         """The prompt with the template's own generation prompt, which for some models differs from
         the beginning of a finished turn; ``settings`` are the template's."""
-        return self._apply(self._fit(messages), asks=True, **settings)
+        return self._apply(self._fit(messages), add_generation_prompt=True, **settings)
 
     def encode(self, text: str) -> list[int]:
         """Ids of a whole prompt."""
@@ -113,12 +112,16 @@ class ChatTemplate:
             raise ConfigError("a continuation without text has no likelihood")
         head, gap, after = self._around(tuple(c.messages), c.role, c.prefill.strip())
         before, tail = self._parted(head)
+
+        def joined(text: str) -> list[int]:
+            return [*before, *self._tokens(text)] if before else self._encode(text)
+
         text = tail + gap + self.marks.broken_up(c.text.strip())
-        ids = self._joined(before, text)
+        ids = joined(text)
         start = _common(self._head(head), ids)
         if c.score_eos:
-            with_end = self._joined(before, text + after)
-            own, special = _common(ids, with_end), set(self.tokenizer.all_special_ids)
+            with_end, special = joined(text + after), set(self.tokenizer.all_special_ids)
+            own = _common(ids, with_end)
             ends = (i for i in range(own, len(with_end)) if with_end[i] in special)
             ids = with_end[: next(ends, own) + 1]
         return TokenSequence(tuple(ids), max(1, start))
@@ -130,8 +133,14 @@ class ChatTemplate:
     ) -> tuple[str, str, str]:
         """(the text before, the space between, the text after) a turn by ``role``."""
         if self.source is None:
-            before = "".join(map(self._line, messages)) + f"{_NAMES[role]}:"
-            return f"{before}{prefill}", " ", "\n"
+            before = ""
+            for message in messages:
+                content = self.marks.broken_up(message.content)
+                if message.role == "system":
+                    before += content.strip() + "\n\n"
+                else:
+                    before += f"{_NAMES[message.role]}: {' '.join(content.split())}\n"
+            return f"{before}{_NAMES[role]}:{prefill}", " ", "\n"
         text = self._apply(self._fit([*messages, Message(role, _MARK)]))
         before, mark, after = text.partition(_MARK)
         if not mark:
@@ -141,23 +150,40 @@ class ChatTemplate:
         head = before.rstrip(" ")
         return head, before[len(head) :], after
 
-    def _line(self, message: Message) -> str:
-        content = self.marks.broken_up(message.content)
-        if message.role == "system":
-            return content.strip() + "\n\n"
-        return f"{_NAMES[message.role]}: {' '.join(content.split())}\n"
-
     def _fit(self, messages: Sequence[Message]) -> list[Message]:
-        fitted = _fold_system(messages) if self.system == "folded" else list(messages)
-        return _alternate(fitted) if self.alternates else fitted
+        """``messages`` in a form that the template accepts, see ``system`` and ``alternates``."""
+        fitted = list(messages)
+        system = "\n\n".join(m.content for m in messages if m.role == "system")
+        if self.system == "folded":
+            fitted = [m for m in messages if m.role != "system"]
+            if system and fitted and fitted[0].role == "user":
+                system = f"{system}\n\n{fitted.pop(0).content}"
+            if system:
+                fitted.insert(0, Message("user", system))
+        if not self.alternates:
+            return fitted
+        joined: list[Message] = []
+        for message in fitted:
+            if joined and joined[-1].role == message.role:
+                last = joined.pop()
+                message = Message(last.role, f"{last.content}\n{message.content}")
+            joined.append(message)
+        spoken = [i for i, m in enumerate(joined) if m.role != "system"]
+        if spoken and joined[spoken[0]].role == "assistant":
+            joined.insert(spoken[0], Message("user", ""))
+        return joined
 
-    def _apply(self, messages: Sequence[Message], *, asks: bool = False, **settings: Any) -> str:
+    def _rendered(self, messages: Sequence[Message]) -> str | None:
+        """The rendered messages; None if the template refuses them."""
+        try:
+            return self._apply(messages)
+        except Exception:  # jinja raises whatever the template's author chose
+            return None
+
+    def _apply(self, messages: Sequence[Message], **settings: Any) -> str:
         plain = self.marks.broken_up
         chat = [{"role": m.role, "content": plain(m.content)} for m in messages]
-        text = self.tokenizer.apply_chat_template(
-            chat, tokenize=False, add_generation_prompt=asks, **settings
-        )
-        return str(text)
+        return str(self.tokenizer.apply_chat_template(chat, tokenize=False, **settings))
 
     def _tokens(self, text: str) -> list[int]:
         return list(self.tokenizer(text, add_special_tokens=False).input_ids)
@@ -172,12 +198,9 @@ class ChatTemplate:
 
     def _parted_uncached(self, head: str) -> tuple[list[int], str]:
         """(ids up to the last special token of ``head``, the rest of its text): tokenizers split a
-        text there, so what follows does not change the ids before."""
+        text there, so later text does not change the ids before."""
         at = max((head.rfind(token) for token in self.tokenizer.all_special_tokens), default=0)
         return ([], head) if at <= 0 else (self._encode(head[:at]), head[at:])
-
-    def _joined(self, before: list[int], text: str) -> list[int]:
-        return [*before, *self._tokens(text)] if before else self._encode(text)
 
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:
@@ -186,27 +209,169 @@ def _common(a: Sequence[int], b: Sequence[int]) -> int:
     return next((i for i, (x, y) in enumerate(pairs) if x != y), min(len(a), len(b)))
 
 
-def _fold_system(messages: Sequence[Message]) -> list[Message]:
-    """System messages joined to the front of the first user turn, or as a new one."""
-    system = "\n\n".join(m.content for m in messages if m.role == "system")
-    rest = [m for m in messages if m.role != "system"]
-    if not system:
-        return rest
-    if rest and rest[0].role == "user":
-        return [Message("user", f"{system}\n\n{rest[0].content}"), *rest[1:]]
-    return [Message("user", system), *rest]
+# -- thinking -------------------------------------------------------------------------------------
+# A model that thinks needs two requests for an answer: first the thinking, without a grammar and up
+# to its own budget; then, after the end of the block, the answer. So a schema applies to the answer
+# alone, and a truncated thought still gets an answer.
+
+BUDGET = 4096  # tokens to think for a model that always thinks, unless llm.thinking is set
 
 
-def _alternate(messages: Sequence[Message]) -> list[Message]:
-    """Joins neighbours of one role by a line break and puts an empty user turn before an
-    assistant's opening."""
-    joined: list[Message] = []
-    for message in messages:
-        if joined and joined[-1].role == message.role:
-            last = joined.pop()
-            message = Message(last.role, f"{last.content}\n{message.content}")
-        joined.append(message)
-    spoken = [i for i, m in enumerate(joined) if m.role != "system"]
-    if spoken and joined[spoken[0]].role == "assistant":
-        joined.insert(spoken[0], Message("user", ""))
-    return joined
+class Block(NamedTuple):
+    """``opening`` begins the thinking, ``stop`` ends it, ``after`` precedes the answer; a template
+    that contains ``sign`` has the block."""
+
+    opening: str
+    stop: str
+    after: str
+    sign: str
+
+
+_FINAL = "<|start|>assistant<|channel|>final<|message|>"
+BLOCKS = (
+    Block("<think>\n", "</think>", "\n\n", "</think>"),  # Qwen3, DeepSeek-R1, QwQ, SmolLM3, GLM
+    Block("<|channel|>analysis<|message|>", "<|end|>", _FINAL, "<|channel|>analysis"),  # gpt-oss
+    Block("[THINK]", "[/THINK]", "", "[/THINK]"),  # Magistral
+)
+
+
+class Thinking:
+    """How the model of ``template`` thinks, and its ``budget`` of tokens for it (0: none).
+
+    The default is 4096 if the template opens the block by itself, else 0. Raises ConfigError for a
+    budget if the template has no block.
+    """
+
+    def __init__(self, template: ChatTemplate, budget: int | None = None) -> None:
+        self.template = template
+        known = [block for block in BLOCKS if block.sign in (template.source or "")]
+        if budget and not known:
+            raise ConfigError(
+                f"llm.thinking: {budget}, but the model's chat template has no block to think in",
+                hint="leave llm.thinking out",
+            )
+        self.block = known[0] if known else Block("", "", "", "")
+        if budget is None:
+            budget = 0
+            if known and self._is_open(template.asked((Message("user", "a"),))):
+                budget = BUDGET
+        self.budget = budget
+
+    def _is_open(self, text: str) -> bool:
+        opening = self.block.opening.strip()
+        return opening in text and self.block.stop not in text.rpartition(opening)[2]
+
+    def prompt(self, messages: Sequence[Message]) -> list[int]:
+        """Ids up to the place where the thinking begins."""
+        text = self.template.asked(messages, enable_thinking=True, thinking=True)
+        if not self._is_open(text):
+            text = text.removesuffix(self.block.stop) + self.block.opening
+        return self.template.encode(text)
+
+    def thought(self, prompt: Sequence[int], ids: Sequence[int], prefill: str) -> list[int]:
+        """``prompt``, the thinking ``ids``, the end of the block and the prefill."""
+        closed = self.block.stop in self.template.tokenizer.decode(list(ids)[-16:])
+        stop = [] if closed else self.tokens(self.block.stop)
+        return [*prompt, *ids, *stop, *self.tokens(self.block.after), *self.tokens(prefill.strip())]
+
+    def tokens(self, text: str) -> list[int]:
+        """The ids of ``text`` alone."""
+        ids: Any = self.template.tokenizer(text, add_special_tokens=False).input_ids if text else ()
+        return list(ids)
+
+
+class TokenModel(LanguageModel):
+    """A model with the chat template of its ``tokenizer``, a ``window`` in tokens, and a budget to
+    think (see Thinking)."""
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, *, name: str, window: int, thinking: int | None
+    ) -> None:
+        self.tokenizer, self.name, self.window = tokenizer, name, window
+        self.template = ChatTemplate(tokenizer)
+        self._vocabulary = tokenizer_hash(tokenizer)
+        self.computing = ProcessLock()  # one network, one thread at a time
+        self.thinking = Thinking(self.template, thinking)
+        # Prompt and answer have the rest of the window.
+        self.context = window - min(self.thinking.budget, window // 2)
+
+    @abstractmethod
+    def _complete(self, prompts: Prompts, requests: Sequence[ChatRequest]) -> list[Completion]:
+        """The answer to each request, given its prompt."""
+
+    @abstractmethod
+    def _write_until(
+        self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str
+    ) -> Sequence[Sequence[int]]:
+        """The ids written after each prompt, up to and including the text ``stop``, or to the end
+        of the answer or the request's limit."""
+
+    def prompt_fingerprint(self) -> dict[str, str]:
+        """The fingerprint of chat template, tokenizer and thinking budget."""
+        thinks = {"thinking": str(self.thinking.budget)} if self.thinking.budget else {}
+        return {**self.template.fingerprint(), "tokenizer": self._vocabulary, **thinks}
+
+    def count_tokens(self, messages: Sequence[Message]) -> int:
+        return len(self.template.prefix(messages, "assistant"))
+
+    def sequence(self, continuation: Continuation) -> TokenSequence:
+        """The ids of a continuation. Raises ConfigError if they do not fit."""
+        sequence = self.template.sequence(continuation)
+        if len(sequence.ids) > self.context:
+            raise ConfigError(
+                f"{len(sequence.ids)} tokens do not fit the {self.context} tokens of {self.name}",
+                hint="drop the oldest turns first (a judge does)",
+            )
+        return sequence
+
+    def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
+        start = time.perf_counter()
+        with self.computing:
+            thoughts = self._thoughts(requests)
+            fits = self._fitting([ids for ids, _ in thoughts], requests)
+            done = self._complete([thoughts[i][0] for i in fits], [requests[i] for i in fits])
+        seconds = (time.perf_counter() - start) / max(1, len(fits))
+        answers = [
+            failed(
+                f"a prompt of {len(ids)} tokens and an answer of {request.max_tokens} "
+                f"do not fit the {self.window} tokens of {self.name}"
+            )
+            for (ids, _), request in zip(thoughts, requests, strict=True)
+        ]
+        for i, completion in zip(fits, done, strict=True):
+            usage, thought = completion.usage, thoughts[i][1]
+            answers[i] = completion.with_usage(
+                input=usage.input - thought,
+                output=usage.output + thought,
+                reasoning=thought,
+                seconds=seconds,
+            )
+        return answers
+
+    def _thoughts(self, requests: Sequence[ChatRequest]) -> list[tuple[list[int], int]]:
+        """For each request (the prompt of its answer, thinking included; the number of tokens of
+        the thinking)."""
+        thinking, template = self.thinking, self.template
+        if not thinking.budget:
+            return [(template.prefix(r.messages, "assistant", r.prefill), 0) for r in requests]
+        prompts = [thinking.prompt(request.messages) for request in requests]
+        closing = len(thinking.tokens(thinking.block.stop) + thinking.tokens(thinking.block.after))
+        first = []  # the requests for the thinking: the budget, or the rest of the window
+        for request, prompt in zip(requests, prompts, strict=True):
+            left = self.window - len(prompt) - request.max_tokens - closing
+            tokens = max(1, min(thinking.budget, left))
+            plain: dict[str, Any] = {"top_logprobs": 0, "prefill": "", "presence_penalty": 0.0}
+            first.append(replace(request, max_tokens=tokens, schema=None, **plain))
+        fits = self._fitting(prompts, first)
+        written = self._write_until(
+            [prompts[i] for i in fits], [first[i] for i in fits], thinking.block.stop
+        )
+        ids = dict(zip(fits, written, strict=True))
+        return [
+            (thinking.thought(prompts[i], ids.get(i, ()), request.prefill), len(ids.get(i, ())))
+            for i, request in enumerate(requests)
+        ]
+
+    def _fitting(self, prompts: Prompts, requests: Sequence[ChatRequest]) -> list[int]:
+        pairs = zip(prompts, requests, strict=True)
+        return [i for i, (p, r) in enumerate(pairs) if len(p) + r.max_tokens <= self.window]

@@ -1,18 +1,237 @@
-"""Loads a language model from the ``llm`` setting of a judge."""
+"""Loads the model of an ``llm`` setting; a cache of its answers, and a counter for a dry run.
+
+Answers are in an append-only file per model, under a key made of the model's name and fingerprint,
+the identity of the served weights, and every field of the request. Other weights behind the same
+name therefore do not return old answers. Failures are not cached. An answer is on disk before it is
+handed on. A line that cannot be read as an answer is a miss.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from medal_judges.errors import MissingExtraError
-from medal_judges.models.llm.cache import CachedModel
-from medal_judges.models.llm.protocol import LanguageModel
+from pydantic import TypeAdapter
+
+from medal_judges.errors import ConfigError, MedalError, MissingExtraError, RecordError, SourceError
+from medal_judges.models.llm.cost import CostEstimate, Usage
+from medal_judges.models.llm.protocol import (
+    AnswerCounts,
+    ChatRequest,
+    Completion,
+    Continuation,
+    LanguageModel,
+    Likelihood,
+    Message,
+    OnAnswer,
+    Wrapper,
+    failed,
+)
 from medal_judges.models.llm.settings import VLLMLLM, LLMConfig, TransformersLLM, llm_config
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import ProcessLock, cache_folder
+from medal_judges.storage.jsonl import Journal
+
+logger = logging.getLogger(__name__)
+COMPLETION = TypeAdapter(Completion)
+
+
+def chat_key(model: str, request: ChatRequest) -> str:
+    """Key of an answer of ``model`` (see ``model_key``) over every field of the request."""
+    return _hash("chat", model, asdict(request))
+
+
+def model_key(model: LanguageModel) -> str:
+    """Hash of a model's name and fingerprint; no host, path or secret is part of it."""
+    return _hash(model.name, dict(model.fingerprint()))
+
+
+def _hash(*parts: object) -> str:
+    # ASCII, because half a surrogate pair in a turn has no UTF-8. 0 and 0.0 give one key.
+    plain = json.loads(json.dumps(parts), parse_float=_number)
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    return int(value) if value.is_integer() else value
+
+
+class AnswerStore:
+    """Answers by key in the journal ``path``; the last line of a key counts. Memory holds keys and
+    offsets only."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.journal = path, Journal(path)
+        self._places: dict[str, tuple[int, int]] = {}
+        self._read = 0
+        self._lock = ProcessLock()
+
+    def find(self, keys: Iterable[str]) -> dict[str, Completion]:
+        """The answers for ``keys`` that are in the file now. Raises SourceError."""
+        answers: dict[str, Completion] = {}
+        with self._lock:
+            try:
+                for place, line in self.journal.lines(self._read):
+                    self._read = place + len(line)
+                    try:
+                        self._places[str(json.loads(line)["key"])] = (place, len(line))
+                    except (ValueError, KeyError, TypeError, RecursionError):
+                        logger.warning("%s: a line is no answer", self.path)
+                wanted = [key for key in dict.fromkeys(keys) if key in self._places]
+                if not wanted:
+                    return {}
+                with self.path.open("rb") as stream:
+                    for key in wanted:
+                        stream.seek(self._places[key][0])
+                        answer = self._answer(key, stream.read(self._places[key][1]))
+                        if answer is not None:
+                            answers[key] = answer
+            except OSError as error:
+                raise SourceError(f"{self.path}: cached answers cannot be read: {error}") from error
+        return answers
+
+    def _answer(self, key: str, line: bytes) -> Completion | None:
+        try:
+            record = json.loads(line)
+            answer = COMPLETION.validate_json(json.dumps(record["answer"]), strict=True)
+            if record["key"] != key or answer.failed:
+                raise ValueError("not an answer to this request")
+            return answer
+        except (ValueError, KeyError, TypeError, RecursionError):
+            del self._places[key]
+            logger.warning("%s: a cached answer is unreadable and requested again", self.path)
+            return None
+
+    def append(self, answers: Mapping[str, Completion]) -> None:
+        """Write ``answers`` and wait until they are on disk. Raises SourceError."""
+        try:
+            self.journal.append({"key": k, "answer": asdict(each)} for k, each in answers.items())
+        except OSError as error:
+            raise SourceError(f"{self.path}: an answer cannot be cached: {error}") from error
+        except RecordError as error:  # half a surrogate pair
+            logger.warning("%s: an answer is not cached: %s", self.path, error)
+
+
+class CachedModel(Wrapper):
+    """``inner`` with its answers (no likelihoods) cached in ``folder`` (default: ``answers`` in
+    MEDAL_JUDGES_CACHE), one file per model and fingerprint.
+
+    Cached answers have ``usage.from_cache``, and so has the second of two equal requests in one
+    call, which is sent once. Any number of processes may share the folder.
+    """
+
+    def __init__(self, inner: LanguageModel, folder: Path | None = None) -> None:
+        super().__init__(inner)
+        key = model_key(inner)
+        label = re.sub(r"[^A-Za-z0-9._-]+", "-", inner.name)[:80]
+        folder = folder or cache_folder() / "answers"
+        self.store, self.counts = AnswerStore(folder / f"{label}-{key[:12]}.jsonl"), AnswerCounts()
+        self._lock = ProcessLock()
+        self._own_key, self._served_key = key, ""
+
+    @property
+    def key(self) -> str:
+        """The model's key, with the identity that its server reports (requested once)."""
+        with self._lock:
+            if not self._served_key:
+                identity = None
+                try:
+                    identity = self.inner.served_identity()
+                except MedalError as error:
+                    logger.warning("%s; cached answers may not be found", error.message)
+                self._served_key = _hash(self._own_key, identity) if identity else self._own_key
+            return self._served_key
+
+    def answer_counts(self) -> AnswerCounts:
+        return self.counts
+
+    def cached(self, request: ChatRequest) -> Completion | None:
+        """The cached answer, if there is one."""
+        found = self.store.find([chat_key(self.key, request)])
+        return next((each.with_usage(from_cache=True) for each in found.values()), None)
+
+    def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
+        """Cached answers first, then each new one as it arrives. Raises SourceError if the folder
+        cannot be read or written."""
+        places: dict[str, list[int]] = {}
+        for index, request in enumerate(requests):
+            places.setdefault(chat_key(self.key, request), []).append(index)
+        cached = self.store.find(places)
+        for key, completion in cached.items():
+            for index in places[key]:
+                on_answer(index, completion.with_usage(from_cache=True))
+        missing = [key for key in places if key not in cached]
+        with self._lock:
+            self.counts.add(kept=len(cached), asked=len(missing))
+
+        def arrived(number: int, completion: Completion) -> None:
+            first, *others = places[missing[number]]
+            with self._lock:
+                if completion.finish != "failed":
+                    self.store.append({missing[number]: completion})
+                on_answer(first, completion)
+                for index in others:
+                    on_answer(index, completion.with_usage(from_cache=True))
+
+        if missing:
+            self.inner.chat_each([requests[places[key][0]] for key in missing], arrived)
+
+
+class CountingModel(Wrapper):
+    """Counts each distinct request to ``inner`` once and answers with a failure, for a dry run.
+
+    Cached answers are returned, so that requests that depend on them are counted too.
+    ``likelihoods`` says whether to assume that the server returns likelihoods.
+    """
+
+    def __init__(self, inner: LanguageModel, *, likelihoods: bool = True) -> None:
+        super().__init__(inner)
+        self.likelihoods, self.key = likelihoods, model_key(inner)
+        self.asked: dict[str, ChatRequest] = {}
+        self.known: set[str] = set()
+        self.continuations = self.continuation_tokens = 0
+
+    def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
+        """Cached answers, and failures for the rest."""
+        for index, request in enumerate(requests):
+            key = chat_key(self.key, request)
+            cached = self.inner.cached(request) if isinstance(self.inner, CachedModel) else None
+            if cached is not None:
+                self.known.add(key)
+            else:
+                self.asked.setdefault(key, request)
+            on_answer(index, cached or failed("a dry run: nothing was sent"))
+
+    def loglikelihood(
+        self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
+    ) -> list[list[Likelihood]]:
+        """Placeholders of one token each. Raises ConfigError if the server returns none."""
+        if not self.likelihoods:
+            raise ConfigError(f"{self.name} does not return log-probabilities")
+        for each in (each for group in groups for each in group):
+            turn = Message(each.role, f"{each.prefill} {each.text}")
+            self.continuations += 1
+            self.continuation_tokens += self.inner.count_tokens([*each.messages, turn])
+        return [[Likelihood((-1.0,), -1.0 if joint else None) for _ in g] for g in groups]
+
+    def counted(self) -> CostEstimate:
+        """The estimate for all counted requests, likelihoods among them."""
+        written = self.continuations if self.capabilities.api else 0  # a server writes one token
+        more = Usage(input=self.continuation_tokens, output=written)
+        total = self.inner.estimate(list(self.asked.values()), more)
+        requests = total.requests + self.continuations
+        return replace(total, requests=requests, kept=len(self.known))
+
+
+# -- loading ---------------------------------------------------------------------------------------
 
 # Judges share a model of this machine: weights are large. A server's client is not shared: it has
 # its own limit of cost.

@@ -7,6 +7,7 @@ judge knows no backend by name and reads ``capabilities`` if it must know how a 
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from pydantic import Field
 
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.cost import CostEstimate, CostLimiter, Count, Usage
+from medal_judges.records.dialogue import Dialogue
 
 ChatRole = Literal["system", "user", "assistant"]
 # stop: the model ended by itself. length: cut at max_tokens. failed: no answer, see failure.
@@ -314,3 +316,62 @@ def usage_of(llm: LanguageModel, request: ChatRequest, completion: Completion) -
 def likelihood_usage(prompt: int, likelihoods: Iterable[Likelihood]) -> Usage:
     """The usage of a prompt of ``prompt`` tokens read once with all continuations scored on it."""
     return Usage(input=prompt + sum(len(each.logprobs) for each in likelihoods))
+
+
+# Tokens of roles and separators that a chat template adds to a message, and to the prompt.
+AROUND_MESSAGE = 8
+AROUND_PROMPT = 16
+_PIECE = re.compile(r" ?[A-Za-z]+|[^\x00-\x7F]+|.", re.DOTALL)
+_VOWEL = re.compile(r"[aeiouy]")
+
+
+def chat_messages(dialogue: Dialogue, start: int = 0) -> tuple[Message, ...]:
+    """The turns from index ``start`` on as chat messages."""
+    return tuple(Message(turn.role, turn.content) for turn in dialogue.turns[start:])
+
+
+def oldest_kept(turns: int, fits: Callable[[int], bool]) -> int:
+    """Smallest start in [0, ``turns``] for which ``fits(start)`` is true; ``turns`` if none is.
+    ``fits`` is monotone: fewer turns are fewer tokens."""
+    low, high = 0, turns
+    if fits(0):
+        return 0
+    while low < high:
+        middle = (low + high) // 2
+        if fits(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return high
+
+
+def first_turn_that_fits(
+    messages: Sequence[Message], llm: LanguageModel, prompt_budget: int
+) -> int:
+    """Smallest index from which ``messages`` take at most ``prompt_budget`` tokens; the last
+    message stays even if it is too long."""
+    last = max(0, len(messages) - 1)
+    return oldest_kept(last, lambda start: llm.count_tokens(messages[start:]) <= prompt_budget)
+
+
+def tokens_above(text: str) -> int:
+    """An upper bound on the tokens of ``text``, for models whose tokenizer is not here.
+
+    Two letters of a word count as a token (one if it has no vowel or is in capitals), every digit,
+    sign and blank as one (the space before a word belongs to it), and every byte of other scripts.
+    """
+    total = 0
+    for piece in _PIECE.findall(text):
+        word = piece.removeprefix(" ")
+        if not piece.isascii():
+            total += len(piece.encode("utf-8", "surrogatepass"))
+        elif not word.isalpha():
+            total += len(piece)
+        else:
+            total += (len(word) + 1) // 2 if _VOWEL.search(word) else len(word)
+    return total
+
+
+def prompt_tokens_above(messages: Sequence[Message]) -> int:
+    """The same for a whole chat."""
+    return AROUND_PROMPT + sum(AROUND_MESSAGE + tokens_above(m.content) for m in messages)

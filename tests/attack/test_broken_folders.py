@@ -16,10 +16,10 @@ import pytest
 from tests.models.trained_metrics.conftest import tiny_roberta, tiny_t5  # noqa: F401
 
 from medal_judges import Judge
+from medal_judges.config import boxed_folder
 from medal_judges.errors import MedalError
 from medal_judges.models.base.saving import load_judge
 from medal_judges.records.dialogue import Dialogue, Turn
-from medal_judges.shipped import boxed_folder
 
 from .conftest import FAMILIES
 

@@ -276,9 +276,9 @@ def test_no_answer_makes_a_reader_fail(answer: Any) -> None:
     """Whatever a server writes: a completion that can be kept and read back, or a RequestError."""
     from dataclasses import asdict
 
-    from medal_judges.models.llm.cache import COMPLETION
     from medal_judges.models.llm.cost import Usage
-    from medal_judges.models.llm.server.errors import RequestError, cleaner
+    from medal_judges.models.llm.loading import COMPLETION
+    from medal_judges.models.llm.server.wire import RequestError
 
     try:
         done = read_answer(
@@ -287,7 +287,7 @@ def test_no_answer_makes_a_reader_fail(answer: Any) -> None:
             enforced=True,
             highest=Usage(input=100, output=50),
             price=lambda usage: usage.input + usage.output,
-            clean=cleaner(KEY),
+            clean=lambda text: text.replace(KEY, "***"),
         )
     except RequestError:
         return

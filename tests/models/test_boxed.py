@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.cli import app
+from medal_judges.config import BOXED, boxed_folder
 from medal_judges.data_prep.sources.public import read_chitchat
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.golden import compare
 from medal_judges.models.base.saving import judge_folder
-from medal_judges.shipped import BOXED, boxed_folder
 
 FOLDER = judge_folder(BOXED)
 

@@ -23,10 +23,17 @@ from medal_judges.models.hybrid.judge import (
     MemberSelection,
     Stack,
     level_chances,
+    rescaled,
+    rescaled_details,
 )
 from medal_judges.models.hybrid.members import HybridConfig, Member, MemberConfig, open_member
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Contributions, Judgement, parse_judgement
+from medal_judges.records.judgement import (
+    Contributions,
+    Judgement,
+    known_details,
+    parse_judgement,
+)
 from medal_judges.records.signature import Signature
 
 from ..conftest import WORDS
@@ -336,3 +343,15 @@ def test_the_example_of_a_yaml_hybrid_scores() -> None:
     for one, first, second in zip(found, a, b, strict=True):
         if first is not None and second is not None:
             assert one == pytest.approx(0.25 * first + 0.75 * second)
+
+
+def test_details_and_contributions_follow_a_change_of_scale() -> None:
+    five, hundred = Dimension("a", "ordinal", 1, 5), Dimension("b", "continuous", 0, 100)
+    told = known_details(value=3, expected=2, spread=0.5, repeats=(1, None, 5), mass=0.9)
+    assert rescaled_details(told, five, hundred) == known_details(
+        value=50, expected=25, spread=12.5, repeats=(0, None, 100), mass=0.9
+    )
+    moved = rescaled(Contributions((0.5, -1.0), 3.0), five, hundred)
+    assert moved == Contributions((12.5, -25.0), 50.0)
+    logits = Contributions((0.5,), 0.0, "logit")
+    assert rescaled(logits, five, hundred) == logits

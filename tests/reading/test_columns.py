@@ -111,7 +111,7 @@ def test_a_speaker_nobody_knows_leaves_out_the_chat_and_says_what_to_type(tmp_pa
 
 WRONG: list[tuple[Any, str]] = [
     ({"idd": "x"}, "no field 'idd'(.|\n)*did you mean 'id'"),
-    ({"id": 3}, "the column of 'id' is a name"),
+    ({"id": 3}, "'id' needs the name of a column"),
     ({"roles": {"x": "boss"}}, "'boss' is none of user"),
     ({"roles": ["x"]}, "are mappings"),
     ({"labels": {"x": "overall:7..1"}}, "7 is not below 1"),

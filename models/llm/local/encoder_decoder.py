@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.batching import SpecialTokens
-from medal_judges.models.llm.local.layers import context_of
+from medal_judges.models.llm.local.likelihood import context_of
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import nn
-from transformers import LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
+from transformers import (
+    LogitsProcessor,
+    LogitsProcessorList,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
 
-from medal_judges.models.batching import retry_on_oom
+from medal_judges.errors import ConfigError, MissingExtraError
+from medal_judges.models.llm.chat_template import Prompts
 from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.local.likelihood import takes
-from medal_judges.models.llm.local.processors import (
-    MaxTokens,
-    PresencePenalty,
-    SeededSampling,
-    StopAfter,
-    grammar_processor,
-)
-from medal_judges.models.llm.local.token_model import Prompts
 from medal_judges.models.llm.protocol import ChatRequest, Completion, TokenChoice
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 
 # A shorter common beginning is not worth a pass of its own.
 SHARED_TOKENS = 64
@@ -43,34 +46,11 @@ class Row(NamedTuple):
     cached: int
 
 
-def generate(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    prompts: Prompts,
-    requests: Sequence[ChatRequest],
-    *,
-    budget: int,
-    batching: Batching,
-    stop: str = "",
-) -> list[Row]:
-    """A row for each prompt (token ids); with ``stop`` it also ends after that text. A row does not
-    depend on its batch, which has at most ``budget`` padded tokens."""
-
-    def rows(batch: Sequence[int]) -> list[Row]:
-        own, asked = [prompts[i] for i in batch], [requests[i] for i in batch]
-        return write(model, tokenizer, own, asked, shared=batching == "shared", stop=stop)
-
-    done: dict[int, Row] = {}
-    for batch in batches(prompts, requests, budget, batching):
-        done |= zip(batch, retry_on_oom(rows, batch), strict=True)
-    return [done[i] for i in range(len(prompts))]
-
-
 def batches(
     prompts: Prompts, requests: Sequence[ChatRequest], budget: int, batching: Batching
 ) -> Iterator[list[int]]:
-    """Indices of prompts for one batch each. The number of alternatives is a setting of the batch,
-    so requests that differ in it are kept apart."""
+    """Indices of prompts for batches of at most ``budget`` padded tokens. The number of
+    alternatives is a setting of the batch, so requests that differ in it are in different ones."""
     for kind in sorted({request.top_logprobs for request in requests}):
         members = [i for i, request in enumerate(requests) if request.top_logprobs == kind]
         order = sorted(members, key=lambda i: -len(prompts[i]))
@@ -104,7 +84,7 @@ def write(
     begin = inputs.ids.shape[1]
     shaped = LogitsProcessorList()
     if any(r.schema is not None for r in requests):
-        shaped.append(grammar_processor(tokenizer, [r.schema for r in requests]))
+        shaped.append(GrammarMask(tokenizer, [r.schema for r in requests]))
     if any(r.presence_penalty for r in requests):
         shaped.append(PresencePenalty(requests, begin))
     if any(r.temperature > 0 for r in requests):
@@ -313,3 +293,171 @@ def _padded(
     ids = [[*[pad] * gap, *prompt] for gap, prompt in zip(gaps, prompts, strict=True)]
     mask = [[0] * gap + [1] * (longest - gap) for gap in gaps]
     return torch.tensor(ids, device=model.device), torch.tensor(mask, device=model.device)
+
+
+# -- logits processors: each shapes a row by its own request, whatever its batch -------------------
+
+FEW = 256  # words in which the nucleus is searched first
+# One way to write an object: with free white space a small model may write blanks without end.
+_LAYOUT: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+# tokenizer -> {vocabulary size: llguidance's view of it}, which takes about a second to build
+_WRAPPED: WeakKeyDictionary[Any, dict[int, Any]] = WeakKeyDictionary()
+
+
+class SeededSampling(LogitsProcessor):
+    """Turns greedy decoding into sampling: adds Gumbel noise to tempered, nucleus-cut scores.
+
+    The argmax of logits + Gumbel noise is a draw from their softmax (Gumbel, 1954), so each row of
+    a batch has its own temperature, nucleus and seed, and ``generate`` needs no change. A request
+    without a seed gets 0.
+    """
+
+    def __init__(self, requests: Sequence[ChatRequest]) -> None:
+        self.requests = list(requests)
+        self.generators = [torch.Generator().manual_seed(r.seed or 0) for r in requests]
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        drawn = scores.clone()
+        for row, request in enumerate(self.requests):
+            if request.temperature > 0:
+                logits = _nucleus(scores[row].float() / request.temperature, request.top_p)
+                uniform = torch.rand(logits.shape[-1], generator=self.generators[row])
+                exponential = -torch.log(uniform.to(logits.device).clamp_min(1e-20))
+                drawn[row] = logits - torch.log(exponential.clamp_min(1e-20))
+        return drawn
+
+
+def _nucleus(logits: torch.Tensor, top_p: float) -> torch.Tensor:
+    """Logits of the likeliest words whose probability adds up to ``top_p``; -inf for the rest."""
+    if top_p >= 1:
+        return logits
+    total = logits.logsumexp(dim=-1)
+    # Sorting a whole vocabulary for each row and token takes longer than the rest of sampling.
+    for count in (min(FEW, logits.shape[-1]), logits.shape[-1]):
+        likeliest, ids = logits.topk(count)
+        probabilities = (likeliest - total).exp()
+        if float(probabilities.sum()) >= top_p:
+            break
+    before = probabilities.cumsum(dim=-1) - probabilities
+    cut = torch.full_like(logits, float("-inf"))
+    keep = ids[before < top_p]
+    cut[keep] = logits[keep]
+    return cut
+
+
+class PresencePenalty(LogitsProcessor):
+    """Subtracts each request's ``presence_penalty`` from the logits of tokens that its answer
+    already contains, as OpenAI and vLLM define it; the prompt's tokens do not count."""
+
+    def __init__(self, requests: Sequence[ChatRequest], prompt: int) -> None:
+        self.penalties, self.prompt = [r.presence_penalty for r in requests], prompt
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        lowered = scores.clone()
+        for row, penalty in enumerate(self.penalties):
+            if penalty:  # a repeated token is assigned the same value twice
+                lowered[row, input_ids[row, self.prompt :]] -= penalty
+        return lowered
+
+
+class MaxTokens(LogitsProcessor):
+    """Ends each row at its own limit, so that short answers do not wait for a long one's."""
+
+    def __init__(self, limits: Sequence[int], prompt: int, end: int) -> None:
+        self.limits, self.prompt, self.end = list(limits), prompt, end
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        done = input_ids.shape[1] - self.prompt
+        for row, limit in enumerate(self.limits):
+            if done >= limit:
+                scores[row] = float("-inf")
+                scores[row, self.end] = 0
+        return scores
+
+
+class StopAfter(LogitsProcessor):
+    """Ends each row once its answer contains the text ``stop``."""
+
+    def __init__(self, stop: str, prompt: int, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.stop, self.prompt, self.tokenizer = stop, prompt, tokenizer
+        # A token is at least a byte, and the text may begin and end inside one.
+        self.reach = len(stop.encode()) + 2
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        for row, ids in enumerate(input_ids[:, self.prompt :][:, -self.reach :].tolist()):
+            if self.stop in self.tokenizer.decode(ids):
+                scores[row] = float("-inf")
+                scores[row, self.tokenizer.eos_token_id] = 0
+        return scores
+
+
+class GrammarMask(LogitsProcessor):
+    """Makes row i write JSON of ``schemas[i]`` (None: anything), then end. For one call of
+    ``generate`` only.
+
+    Raises MissingExtraError without llguidance, ConfigError for a schema or tokenizer it refuses.
+    """
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, schemas: Sequence[Mapping[str, Any] | None]
+    ) -> None:
+        if find_spec("llguidance") is None:
+            raise MissingExtraError("llguidance", "llm", "holding a local model to a JSON schema")
+        from llguidance import LLMatcher
+
+        texts = [None if schema is None else json.dumps(dict(schema)) for schema in schemas]
+        grammars: dict[str | None, str | None] = {None: None}  # rows mostly share a few schemas
+        for text in {*texts} - {None}:
+            try:
+                grammars[text] = LLMatcher.grammar_from_json_schema(text, defaults=_LAYOUT)
+                problem = LLMatcher.validate_grammar(grammars[text])
+            except ValueError as error:
+                problem = str(error)
+            if problem:
+                raise ConfigError(f"no grammar can be made of the schema: {problem}")
+        self.tokenizer, self.grammars = tokenizer, [grammars[text] for text in texts]
+        self.matchers: list[Any] = []  # one per row from the first call on
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        from llguidance import LLMatcher
+        from llguidance.hf import from_tokenizer
+
+        words, end = scores.shape[1], self.tokenizer.eos_token_id
+        if not self.matchers:
+            by_size = _WRAPPED.setdefault(self.tokenizer, {})
+            if words not in by_size:
+                # Some tokenizers have a token more than the network has vectors (Gemma 3's for
+                # images).
+                size = max(words, len(self.tokenizer))
+                try:
+                    by_size[words] = from_tokenizer(self.tokenizer, n_vocab=size)  # type: ignore[arg-type]
+                except ValueError as error:
+                    raise ConfigError(
+                        f"no grammar works with this tokenizer: {error}",
+                        hint="set enforce: false in the judge, or use a model with a fast "
+                        "tokenizer",
+                    ) from error
+            first = {g: LLMatcher(by_size[words], g) for g in {*self.grammars} if g is not None}
+            self.matchers = [None if g is None else first[g].deep_copy() for g in self.grammars]
+        else:
+            for i, token in enumerate(input_ids[:, -1].tolist()):
+                matcher = self.matchers[i]
+                if matcher is None or matcher.is_stopped():
+                    continue  # the object is complete; the end and padding follow
+                if token == end:
+                    self.matchers[i] = None  # cut at its token limit; padding follows
+                elif not matcher.consume_token(token):
+                    problem = matcher.get_error()
+                    raise RuntimeError(f"a token outside the grammar was chosen: {problem}")
+        allowed = np.zeros((len(self.matchers), words), dtype=bool)
+        for row, matcher in zip(allowed, self.matchers, strict=True):
+            if matcher is None:
+                row[:] = True
+            elif matcher.is_stopped():
+                row[end] = True  # only the end follows the JSON
+            else:
+                bits = np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8)
+                next_words = np.unpackbits(bits, bitorder="little")[:words]
+                row[: len(next_words)] = next_words
+        mask = torch.from_numpy(~allowed).to(scores.device)
+        return scores.masked_fill(mask, float("-inf"))

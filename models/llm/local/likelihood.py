@@ -12,18 +12,18 @@ such a mask; trial.py tests that.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from transformers import DynamicCache
 
 from medal_judges.models.llm.chat_template import TokenSequence
-from medal_judges.models.llm.local.layers import tree_windows
 
 if TYPE_CHECKING:
-    import torch
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 # Packed tokens of one masked pass. Attention is computed densely over spine and pass, so a huge
 # pass would spend most of its time on pairs that the mask forbids.
@@ -52,11 +52,6 @@ class Tree:
     def size(self) -> int:
         """The number of distinct tokens."""
         return len(self.spine) + len(self.tokens)
-
-    def token(self, node: int) -> int:
-        """The token id of a node."""
-        base = len(self.spine)
-        return self.spine[node] if node < base else self.tokens[node - base]
 
 
 def build_tree(sequences: Sequence[TokenSequence]) -> Tree:
@@ -111,9 +106,6 @@ def tree_logprobs(
 ) -> tuple[list[np.ndarray], list[float | None]]:
     """Log-probabilities [scored tokens] of each sequence, and the sum over its prefix: None unless
     ``joint``, and without the first token, which nothing precedes."""
-    import torch
-    from transformers import DynamicCache
-
     tree = build_tree(sequences)
     base, pairs = len(tree.spine), list(zip(tree.paths, sequences, strict=True))
     nodes = {node for path, s in pairs for node in path[1 if joint else s.start :]}
@@ -157,15 +149,14 @@ def _read(
 ) -> tuple[dict[int, float], Any]:
     """Reads the tokens of ``nodes``; returns the log-probabilities of their scored children
     and the extended cache."""
-    import torch
-
-    tokens = torch.tensor([[tree.token(node) for node in nodes]], device=model.device)
+    all_ids = (*tree.spine, *tree.tokens)
+    tokens = torch.tensor([[all_ids[node] for node in nodes]], device=model.device)
     rows = [row for row, node in enumerate(nodes) if node in wanted]
     logits, out = logits_at(model, tokens, rows, use_cache=True, **placed)
     below = [wanted[nodes[row]] for row in rows]
     at = torch.tensor([k for k, each in enumerate(below) for _ in each], device=logits.device)
     flat = [node for each in below for node in each]
-    ids = torch.tensor([tree.token(node) for node in flat], device=logits.device)
+    ids = torch.tensor([all_ids[node] for node in flat], device=logits.device)
     logprobs = logits[at, ids] - torch.logsumexp(logits, dim=-1)[at]
     return dict(zip(flat, logprobs.tolist(), strict=True)), out.past_key_values
 
@@ -175,8 +166,6 @@ def _masks(
 ) -> torch.Tensor | dict[str, torch.Tensor]:
     """Additive mask [1, 1, pass, spine + pass]: each token sees its ancestors and itself, within a
     layer's window. One mask per kind of layer if a model has several kinds."""
-    import torch
-
     base, n = len(tree.spine), len(members)
     row_of = {base + i: row for row, i in enumerate(members)}
     own = np.zeros((n, n), dtype=bool)
@@ -192,7 +181,7 @@ def _masks(
     distance = depths[:, None] - np.concatenate([np.arange(base), depths])[None, :]
     lowest = torch.finfo(model.dtype).min
     masks = {}
-    for kind, window in (tree_windows(model.config) or {"": None}).items():
+    for kind, window in (layer_windows(model.config)[1] or {"": None}).items():
         near = seen if window is None else seen & (distance < window)
         mask = torch.full(near.shape, lowest, dtype=model.dtype)
         mask[torch.from_numpy(near)] = 0
@@ -207,8 +196,6 @@ def plain_logprobs(
     model: PreTrainedModel, sequences: Sequence[TokenSequence], *, joint: bool = False
 ) -> tuple[list[np.ndarray], list[float | None]]:
     """As ``tree_logprobs``, one forward pass per sequence."""
-    import torch
-
     scored: list[np.ndarray] = []
     prefix: list[float | None] = []
     for sequence in sequences:
@@ -230,8 +217,6 @@ def logits_at(
 ) -> tuple[torch.Tensor, Any]:
     """(logits [len(rows), words] in fp32 at the places ``rows`` of the one sequence ``ids`` [1, n],
     the output of the model's own forward)."""
-    import torch
-
     places = torch.tensor(list(rows), dtype=torch.long, device=ids.device)
     if takes(model, "logits_to_keep"):
         out = model(input_ids=ids, logits_to_keep=places, **settings)
@@ -243,3 +228,50 @@ def logits_at(
 def takes(model: PreTrainedModel, name: str) -> bool:
     """Whether the model's forward has a parameter ``name``."""
     return name in inspect.signature(model.forward).parameters
+
+
+# -- how far a model's layers see, by its config --------------------------------------------------
+
+# The names of a window, in tokens, and of the context in configs of transformers.
+_WINDOWS = (
+    *("sliding_window", "attention_window", "attention_window_size"),
+    *("attention_chunk_size", "local_attention", "window_size"),
+)
+_CONTEXTS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
+_RECURRENT = ("mamba", "rwkv", "jamba", "zamba")
+_FULL, _SLIDING = "full_attention", "sliding_attention"
+
+
+def context_of(config: PreTrainedConfig) -> int | None:
+    """The number of positions that the model has; None if its config sets no bound."""
+    own = config.get_text_config(decoder=True)
+    sizes = (getattr(own, name, None) for name in _CONTEXTS)
+    return next((int(n) for n in sizes if isinstance(n, int) and n > 0), None)
+
+
+def layer_windows(
+    config: PreTrainedConfig,
+) -> tuple[int | None, Mapping[str, int | None] | None]:
+    """(the shortest window of any layer in tokens, None if every layer sees all tokens before;
+    the window of each kind of layer, None if a layer sees in a way that no mask expresses, such as
+    chunks or a recurrent state)."""
+    own = config.get_text_config(decoder=True)
+    # GPT-Neo has another name for the list.
+    kinds = getattr(own, "layer_types", None) or getattr(own, "attention_layers", None)
+    sizes = (getattr(own, name, None) for name in _WINDOWS)
+    window = min((n for n in sizes if isinstance(n, int) and n > 0), default=None)
+    if kinds is None:
+        window = window if getattr(own, "use_sliding_window", True) else None
+    else:
+        kinds, limited = {*map(str, kinds)}, ("sliding", "chunked", "local", "window")
+        if not any(word in kind for kind in kinds for word in limited):
+            window = None
+    if any(word in own.model_type for word in _RECURRENT):
+        return window, None
+    if window is None:
+        return None, {_FULL: None} if (kinds or set()) <= {_FULL, "global"} else None
+    known = {_FULL: None, _SLIDING: window}
+    kinds = kinds or {_SLIDING}
+    if window != getattr(own, "sliding_window", None) or not kinds <= {*known}:
+        return window, None
+    return window, {kind: size for kind, size in known.items() if kind in kinds}

@@ -2,16 +2,17 @@
 
 A tree of shared beginnings, padding in a batch, a beginning read once: each is right for most
 architectures and silently wrong for some. So each way is tried when a model is first used, the
-finding is cached, and a way that is wrong is not taken. The reference is always one sequence alone,
-read in one pass without cache, mask or padding. Prompts are random token ids: a fault (padding that
-is attended to, wrong positions, a skipped step) shows on any text.
+result is cached, and a wrong way is not used. The reference is always one sequence alone, read in
+one pass without cache, mask or padding. Prompts are random token ids: a fault (padding that is
+attended to, wrong positions, a skipped step) shows on any text.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -21,25 +22,18 @@ import torch
 from transformers import LogitsProcessor, LogitsProcessorList
 
 from medal_judges.models.llm.chat_template import TokenSequence
+from medal_judges.models.llm.local import likelihood
 from medal_judges.models.llm.local.generation import Batching, greedy, read_inputs
-from medal_judges.models.llm.local.layers import (
-    context_of,
-    decoder_config,
-    narrowed,
-    scales_positions,
-    smallest_window,
-    tree_windows,
-)
 from medal_judges.models.llm.local.likelihood import plain_logprobs, tree_logprobs
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import atomic_write, cache_folder
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 9  # of the cached findings; raise it if the trial changes
+FORMAT = 9  # of the cached results; raise it if the trial changes
 COMMON = 40  # tokens that the prompts begin with
 OWN = (1, 4, 11, 11)  # tokens of each prompt after these
 OTHER = 23  # tokens of a prompt that begins in another way
@@ -57,9 +51,9 @@ TIMES_NOISE = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """For each way why it is not taken (None: it is right): ``tree`` (likelihoods of shared
-    beginnings), ``alone`` (one answer, token by token), ``left`` (prompts padded at the left) and
-    ``shared`` (common beginnings read once)."""
+    """For each way the reason why it is not used (None: it is right): ``tree`` (likelihoods of
+    shared beginnings), ``alone`` (one answer, token by token), ``left`` (prompts padded at the
+    left) and ``shared`` (common beginnings read once)."""
 
     tree: str | None
     alone: str | None
@@ -78,7 +72,7 @@ _KNOWN: dict[str, Paths] = {}
 
 
 def quick_paths(model: PreTrainedModel) -> Paths:
-    """The findings for ``model``: cached per config, precision, device, attention and versions of
+    """The results for ``model``: cached per config, precision, device, attention and versions of
     torch and transformers."""
     config = model.config.to_dict()
     for name in ("_name_or_path", "transformers_version"):
@@ -101,18 +95,22 @@ def quick_paths(model: PreTrainedModel) -> Paths:
 
 def try_paths(model: PreTrainedModel) -> Paths:
     """As ``quick_paths``, without the cache."""
-    config, window, training = model.config, smallest_window(model.config), model.training
+    config, training = model.config, model.training
+    window, _ = likelihood.layer_windows(config)
     common = COMMON if window is None or window > WINDOW_TRIED else max(COMMON, window + 16)
     longest = max(OWN) + STEPS
     model.train(False)
     try:
-        with narrowed(config, NARROWED):
-            room = (context_of(config) or common + longest) - longest
+        with _narrowed(config):
+            room = (likelihood.context_of(config) or common + longest) - longest
             trial = Trial(model, common=min(common, room))
-            windows, shared = tree_windows(config), None
+            _, windows = likelihood.layer_windows(config)
+            rope = getattr(config.get_text_config(decoder=True), "rope_parameters", None) or {}
+            ropes = [rope, *(value for value in rope.values() if isinstance(value, dict))]
+            shared = None
             if windows is None or {*windows.values()} != {None}:
                 shared = "not every layer sees all tokens before"
-            if scales_positions(config):
+            if any(each.get("rope_type") in ("dynamic", "longrope") for each in ropes):
                 shared = "its positions depend on the length of the whole text"
             return Paths(
                 tree=trial.tree() if windows else "a layer sees in a way that no mask expresses",
@@ -124,6 +122,21 @@ def try_paths(model: PreTrainedModel) -> Paths:
         model.train(training)
 
 
+@contextmanager
+def _narrowed(config: PreTrainedConfig) -> Iterator[None]:
+    """Limits the sliding window to NARROWED tokens inside the context, so that a short text fills
+    it: masks and caches read the config at each pass."""
+    own = config.get_text_config(decoder=True)
+    size = getattr(own, "sliding_window", None)
+    if isinstance(size, int) and size > NARROWED:
+        own.sliding_window = NARROWED
+    try:
+        yield
+    finally:
+        if size is not None:
+            own.sliding_window = size
+
+
 class Trial:
     """Random prompts for one model with their reference numbers. All but the last prompt begin with
     the same ``common`` tokens."""
@@ -131,7 +144,8 @@ class Trial:
     def __init__(self, model: PreTrainedModel, *, common: int = COMMON, seed: int = 0) -> None:
         self.model = model
         rng = np.random.default_rng(seed)
-        config, ends = decoder_config(model.config), model.generation_config.eos_token_id
+        config = model.config.get_text_config(decoder=True)
+        ends = model.generation_config.eos_token_id
         special = {*(ends if isinstance(ends, list) else [ends])}
         special |= {getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos")}
         first = min(1000, config.vocab_size // 10)  # the low ids are marks and single bytes
@@ -153,22 +167,22 @@ class Trial:
             self.allowed = max(ALLOWED_HALF * scale, TIMES_NOISE * noise)
 
     def tree(self) -> str | None:
-        """Likelihoods from a tree."""
+        """Tries likelihoods from a tree."""
         rows = range(len(self.sequences))
         return self.wrong(lambda: tree_logprobs(self.model, self.sequences)[0], rows)
 
     def answers(self, rows: Sequence[int], *, shared: bool = False) -> str | None:
-        """The prompts ``rows`` answered in one batch."""
+        """Tries to answer the prompts ``rows`` in one batch."""
         return self.wrong(lambda: self._written(rows, shared=shared), rows)
 
     def wrong(self, way: Callable[[], Sequence[np.ndarray]], rows: Sequence[int]) -> str | None:
-        """Why what ``way`` returns for the sequences ``rows`` is not the reference. Raises
-        OutOfMemoryError, which says nothing about the way."""
+        """How ``way`` deviates from the reference of the sequences ``rows``; None if it is right.
+        Raises OutOfMemoryError, which says nothing about the way."""
         try:
             values = way()
         except torch.OutOfMemoryError:
             raise
-        except Exception as error:  # a model's own code raises what it likes
+        except Exception as error:  # a model's own code raises anything
             return f"raises {type(error).__name__}: {str(error).strip()[:120]}"
         pairs = zip(values, rows, strict=True)
         apart = np.concatenate([np.abs(v - self.wanted[row]) for v, row in pairs])

@@ -35,25 +35,22 @@ from medal_judges.models.llm.protocol import (
     OnAnswer,
     collect,
     failed,
-)
-from medal_judges.models.llm.server.errors import (
-    RequestError,
-    ServerError,
-    address_of,
-    cleaner,
-    map_error,
-    stop_error,
+    prompt_tokens_above,
 )
 from medal_judges.models.llm.server.wire import (
     Echo,
+    RequestError,
+    ServerError,
+    address_of,
     chat_body,
-    identity_in,
+    map_error,
     priced,
     read_answer,
     refused_field,
+    stop_error,
 )
 from medal_judges.models.llm.settings import OpenAILLM
-from medal_judges.models.llm.truncation import prompt_tokens_above
+from medal_judges.records.signature import content_hash
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -64,15 +61,21 @@ logger = logging.getLogger(__name__)
 
 REASONING_TOKENS = 32_768  # MEDAL, section 5.3.1
 PATIENCE = 5.0  # seconds for a server to list its models
-# A limit this small is intended: the judge reads the first tokens only and expects a cut answer.
+# With a limit this small the judge reads the first tokens only and expects a truncated answer.
 SHORT = 32
+# Fields of /models that stay the same while the weights do: vLLM reports a folder or hub id,
+# llama.cpp size and vocabulary, others a digest. (vLLM's ``created`` is the time of the request.)
+IDENTITY = (
+    *("root", "parent", "meta", "digest", "sha", "model_sha", "sha256"),
+    *("revision", "version", "weight_version", "quantization"),
+)
 
 
 class RemoteModel(LanguageModel):
     """Sends chats and continuations to the server; at most ``max_in_flight`` at a time.
 
-    Raises ConfigError for a ``max_cost`` if the price is unknown; a missing key is an error at the
-    first request only.
+    Raises ConfigError for a ``max_cost`` if the price is unknown. A missing API key is an error at
+    the first request only.
     """
 
     def __init__(self, config: OpenAILLM) -> None:
@@ -92,15 +95,15 @@ class RemoteModel(LanguageModel):
         self.address = address_of(base)
         self.dropped: frozenset[str] = frozenset()  # fields that the server refused so far
         self._opens = 0.0  # monotonic time before which nothing is sent, after a Retry-After
-        self.secret = os.environ.get(config.api_key_env)
-        self.clean = cleaner(self.secret)
+        self.secret = secret = os.environ.get(config.api_key_env)
+        self.clean = lambda text: text.replace(secret, "***") if secret else text
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles without the key; another process reads the key from its own environment."""
+        """Pickles without the API key; another process reads it from its own environment."""
         return type(self), (self.config,), {"_limiter": self._limiter}
 
     def open(self) -> AsyncOpenAI:
-        """A client, for the caller to close. Raises NotAvailableError if there is no key."""
+        """A client, for the caller to close. Raises NotAvailableError if there is no API key."""
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         name, base = self.config.api_key_env, self.config.base_url
@@ -110,7 +113,7 @@ class RemoteModel(LanguageModel):
             api_key=self.secret or "none",  # own servers need no key, the client does
             base_url=base,
             timeout=self.config.timeout,
-            max_retries=0,  # ``call`` retries: it knows the limit of cost
+            max_retries=0,  # ``_call`` retries: it knows the limit of cost
             # Dialogues and key go only to the address that the user gave.
             http_client=DefaultAsyncHttpxClient(follow_redirects=False),
         )
@@ -124,7 +127,7 @@ class RemoteModel(LanguageModel):
         return own | {"likelihood": "template", **self.template.fingerprint()}
 
     def served_identity(self) -> str | None:
-        """See LanguageModel; the names of a provider's own models include their version."""
+        """See LanguageModel. A provider is not asked: its models' names include their version."""
         return None if self.config.base_url is None else run(self._identity())
 
     async def _identity(self) -> str | None:
@@ -134,7 +137,7 @@ class RemoteModel(LanguageModel):
             try:
                 listed = client.models.with_raw_response.list()
                 raw = await asyncio.wait_for(listed, PATIENCE)
-                return identity_in(raw.http_response.json(), self.config.model)
+                listing = raw.http_response.json()
             except ValueError:
                 return None  # it has no such list
             except Exception as error:
@@ -143,6 +146,12 @@ class RemoteModel(LanguageModel):
                     return None
                 failure = map_error(error, self.clean, self.address)
                 raise ServerError(f"{self.name}: {failure}") from None
+        entries = listing.get("data") if isinstance(listing, dict) else None
+        for entry in entries if isinstance(entries, list) else ():
+            if isinstance(entry, dict) and entry.get("id") == self.config.model:
+                facts = {key: entry[key] for key in IDENTITY if entry.get(key) is not None}
+                return content_hash(facts) if facts else None
+        return None
 
     # -- limits and money ---------------------------------------------------------------------
 
@@ -157,19 +166,16 @@ class RemoteModel(LanguageModel):
         return None if self.price is None else self.price.of(usage)
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """By the tokenizer if the settings name one, else an upper bound."""
+        """Counts with the tokenizer if the settings name one; else returns an upper bound."""
         if self.template is not None:
             return len(self.template.prefix(messages, "assistant"))
         return prompt_tokens_above(messages)
 
-    def limit(self, request: ChatRequest) -> int:
-        """Output tokens to ask for: a reasoning model's thinking counts as output."""
-        tokens = request.max_tokens
-        return max(tokens, REASONING_TOKENS) if self.config.thinks else tokens
-
     def highest(self, request: ChatRequest) -> Usage:
-        """The most tokens that a request can take."""
-        return Usage(input=self.count_tokens(request.messages), output=self.limit(request))
+        """The most tokens that a request can take; a reasoning model's thinking is output."""
+        tokens = request.max_tokens
+        tokens = max(tokens, REASONING_TOKENS) if self.config.thinks else tokens
+        return Usage(input=self.count_tokens(request.messages), output=tokens)
 
     def estimate(
         self, requests: Sequence[ChatRequest], likelihoods: Usage | None = None
@@ -199,7 +205,7 @@ class RemoteModel(LanguageModel):
         ask: Callable[[AsyncOpenAI, S], Awaitable[T]],
         on_answer: Callable[[int, T], None],
     ) -> None:
-        """Calls ``on_answer`` with ``ask`` of each item; an error stops what has not begun."""
+        """Calls ``on_answer`` with ``ask`` of each item; after an error no further item starts."""
         waiting = iter(enumerate(items))
         done = 0
         stopped: list[Exception] = []
@@ -235,9 +241,9 @@ class RemoteModel(LanguageModel):
         """``send()`` with retries: exponential back-off with jitter, never sooner than the server's
         Retry-After.
 
-        Each try is limited in time and reserves the price of ``highest``; it then pays for what it
-        ``used``, or the highest price if an answer may have been written but did not arrive. Raises
-        the last RequestError, and BudgetExceeded if the limit of cost leaves no room.
+        Each try is limited in time and reserves the price of ``highest``. It then pays for its
+        ``used`` tokens, or the highest price if an answer may have been written but did not arrive.
+        Raises the last RequestError, and BudgetExceeded if the limit of cost leaves no room.
         """
         most = self.cost(highest) or 0.0
         for tried in range(self.config.attempts):
@@ -265,11 +271,12 @@ class RemoteModel(LanguageModel):
         raise AssertionError("the last try returns or raises")
 
     async def _answer(self, client: AsyncOpenAI, request: ChatRequest) -> Completion:
-        """The answer, or a failed completion. A field that the server refuses is left out from then
-        on."""
-        start, limit, highest = time.perf_counter(), self.limit(request), self.highest(request)
+        """The answer, or a failed completion. A field that the server refuses is left out of this
+        and all later requests."""
+        start, highest = time.perf_counter(), self.highest(request)
         while True:
-            dropped, body = self.dropped, chat_body(self.config, request, limit, self.dropped)
+            dropped = self.dropped
+            body = chat_body(self.config, request, highest.output, dropped)
 
             async def send(body: dict[str, Any] = body) -> Completion:
                 raw = await client.chat.completions.with_raw_response.create(**body)
@@ -288,7 +295,8 @@ class RemoteModel(LanguageModel):
             except RequestError as failure:
                 refused = refused_field(failure, body)
                 if refused is None:
-                    if stopped := self._stop_error(failure):
+                    variable = self.config.api_key_env
+                    if stopped := stop_error(failure, self.name, self.address, variable):
                         raise stopped from None
                     free = Usage(money=self.cost(Usage()))
                     done = failed(str(failure), free, transient=failure.transient)
@@ -296,95 +304,86 @@ class RemoteModel(LanguageModel):
                 self.dropped |= {refused}
                 if self.dropped != dropped:
                     logger.warning("%s refuses %s, left out from now on", self.name, refused)
-        # Truncation at a small limit is intended: the judge reads the first tokens only.
-        if done.finish == "length" and limit > SHORT and not request.accept_truncated:
-            reason = f"the answer was truncated at its limit of {limit} tokens"
+        if done.finish == "length" and highest.output > SHORT and not request.accept_truncated:
+            reason = f"the answer was truncated at its limit of {highest.output} tokens"
             done = replace(done, failure=reason)
             if not done.text.strip():
                 done = replace(done, finish="failed", failure=f"{reason}, before its first word")
         return done.with_usage(seconds=time.perf_counter() - start)
-
-    def _stop_error(self, failure: RequestError) -> MedalError | None:
-        return stop_error(failure, self.name, self.address, self.config.api_key_env)
 
     # -- likelihoods --------------------------------------------------------------------------
 
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Through a completions endpoint that echoes its prompt with log-probabilities. The prompt
-        is token ids by the chat template of ``llm.tokenizer``, as with a local model.
+        """Uses a completions endpoint that echoes its prompt with log-probabilities. The prompt is
+        token ids by the chat template of ``llm.tokenizer``, as with a local model.
 
         Raises ConfigError if the server returns none, ServerError if it fails for now.
         """
+        template, limit, name = self.template, self.config.context, self.name
+
+        def without(reason: str) -> ConfigError:
+            return ConfigError(
+                f"{name} does not return log-probabilities: {reason}",
+                hint="use a server with echo and logprobs (vLLM), or a local model",
+            )
+
         if self.config.base_url is None or "api.openai.com" in self.config.base_url:
-            raise self._without("the provider's own server does not echo a prompt")
-        if self.template is None:
+            raise without("the provider's own server does not echo a prompt")
+        if template is None:
             raise ConfigError(
-                f"{self.name}: likelihoods from a server need the model's tokenizer",
+                f"{name}: likelihoods from a server need the model's tokenizer",
                 hint="llm.tokenizer=HUB_ID or a folder",
             )
-        flat = [continuation for group in groups for continuation in group]
-        found: dict[int, Likelihood] = {}
 
         async def ask(client: AsyncOpenAI, continuation: Continuation) -> Likelihood:
-            return await self._echoed(client, continuation, joint)
+            sequence = template.sequence(continuation)
+            start, length = sequence.start, len(sequence.ids)
+            if length >= limit:
+                raise ConfigError(f"{length} tokens do not fit the {limit} of {name}")
+            highest = Usage(input=length, output=1)
 
+            async def send() -> tuple[Likelihood, Usage]:
+                raw = await client.completions.with_raw_response.create(
+                    model=self.config.model,
+                    prompt=list(sequence.ids),
+                    max_tokens=1,
+                    temperature=0,
+                    echo=True,
+                    logprobs=1,
+                )
+                try:
+                    echo = Echo.model_validate(raw.http_response.json())
+                except ValidationError as error:
+                    if "token_logprobs" in {part for e in error.errors() for part in e["loc"][:-1]}:
+                        reason = "the echo has a number that is no log-probability"
+                        raise RequestError(reason, "retry", billed=True) from None
+                    raise RequestError("the server echoes no log-probabilities") from None
+                echoed = echo.choices[0].logprobs.token_logprobs[:length]
+                values = [min(p, 0.0) for p in echoed[1:] if p is not None]
+                if len(values) < length - 1:
+                    raise RequestError("the server does not echo a log-probability for each token")
+                before = sum(values[: start - 1]) if joint else None
+                likelihood = Likelihood(tuple(values[start - 1 :]), before, start - 1)
+                return likelihood, priced(echo.usage, highest, self.cost)
+
+            try:
+                return (await self._call(send, highest, lambda pair: pair[1]))[0]
+            except RequestError as error:
+                if error.transient:
+                    hint = "run the same command again to resume"
+                    raise ServerError(f"{name}: {error}", hint=hint) from None
+                if error.action == "model":  # 404: no such endpoint; it may know the model
+                    raise without(str(error)) from None
+                stopped = stop_error(error, name, self.address, self.config.api_key_env)
+                raise stopped or without(str(error)) from None
+
+        found: dict[int, Likelihood] = {}
+        flat = [continuation for group in groups for continuation in group]
         run(self._all(flat, ask, found.__setitem__))
         ordered = iter(range(len(flat)))
         return [[found[next(ordered)] for _ in group] for group in groups]
-
-    def _without(self, reason: str) -> ConfigError:
-        return ConfigError(
-            f"{self.name} does not return log-probabilities: {reason}",
-            hint="use a server with echo and logprobs (vLLM), or a local model",
-        )
-
-    async def _echoed(
-        self, client: AsyncOpenAI, continuation: Continuation, joint: bool
-    ) -> Likelihood:
-        assert self.template is not None
-        sequence = self.template.sequence(continuation)
-        start, length = sequence.start, len(sequence.ids)
-        if length >= self.config.context:
-            raise ConfigError(
-                f"{length} tokens do not fit the {self.config.context} of {self.name}"
-            )
-        highest = Usage(input=length, output=1)
-
-        async def send() -> tuple[Likelihood, Usage]:
-            raw = await client.completions.with_raw_response.create(
-                model=self.config.model,
-                prompt=list(sequence.ids),
-                max_tokens=1,
-                temperature=0,
-                echo=True,
-                logprobs=1,
-            )
-            try:
-                echo = Echo.model_validate(raw.http_response.json())
-            except ValidationError as error:
-                if "token_logprobs" in {part for e in error.errors() for part in e["loc"][:-1]}:
-                    reason = "the echo has a number that is no log-probability"
-                    raise RequestError(reason, "retry", billed=True) from None
-                raise RequestError("the server echoes no log-probabilities") from None
-            told = echo.choices[0].logprobs.token_logprobs[:length]
-            values = [min(p, 0.0) for p in told[1:] if p is not None]
-            if len(values) < length - 1:
-                raise RequestError("the server does not echo a log-probability for each token")
-            before = sum(values[: start - 1]) if joint else None
-            likelihood = Likelihood(tuple(values[start - 1 :]), before, start - 1)
-            return likelihood, priced(echo.usage, highest, self.cost)
-
-        try:
-            return (await self._call(send, highest, lambda pair: pair[1]))[0]
-        except RequestError as error:
-            if error.transient:
-                hint = "run the same command again to resume"
-                raise ServerError(f"{self.name}: {error}", hint=hint) from None
-            # 404: the server has no such endpoint; it may know the model.
-            stopped = self._stop_error(error) if error.action != "model" else None
-            raise stopped or self._without(str(error)) from None
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

@@ -1,26 +1,177 @@
-"""OpenAI's protocol: the body of a chat request, the fields that a server refuses, and answers,
-which pydantic checks before anything uses or caches them."""
+"""OpenAI's protocol: the body of a chat request, its answer, and what a server's failure means.
+
+Pydantic checks an answer before anything uses or caches it. Every text that a server sends goes
+through ``Clean``, which removes the API key.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from email.utils import parsedate_to_datetime
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, ValidationError, WrapValidator
 
+from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.llm.cost import Count, Usage
 from medal_judges.models.llm.protocol import ChatRequest, Completion, TokenChoice, failed
-from medal_judges.models.llm.server.errors import Clean, RequestError, words
 from medal_judges.models.llm.settings import OpenAILLM
-from medal_judges.records.signature import content_hash
 
 logger = logging.getLogger(__name__)
+Clean = Callable[[str], str]
 
-MOST_ALTERNATIVES = 20  # per token; no server of this protocol reports more
+PROVIDER = "https://api.openai.com/v1"  # the client's own default
+SHOWN = 300  # characters of a server's message in a failure
+LONGEST = 300.0  # seconds; a server that asks for a longer wait ends the run
+
+# -- failures -------------------------------------------------------------------------------------
+
+# retry: another try may succeed. refuse: this request fails. The others end the run, see STOPS.
+Action = Literal[
+    "retry", "refuse", "key", "account", "permission", "model", "redirect", "wait"
+]  # fmt: skip
+# By HTTP status; other statuses: redirect for 3xx, retry for 5xx, else refuse.
+ACTIONS: dict[int, Action] = {
+    **{401: "key", 402: "account", 403: "permission", 404: "model"},
+    **dict.fromkeys((408, 409, 425, 429), "retry"),
+}
+# An empty account answers 429 like a rate limit (or 400), but a retry does not help.
+_NO_CREDIT = {"insufficient_quota", "insufficient_balance", "billing_not_active"}
+_NO_CREDIT |= {"billing_hard_limit_reached", "insufficient_funds", "payment_required"}
+_RESUMES = "the same command then resumes: finished answers are cached"
+STOPS = {  # action: (problem, hint)
+    "key": (
+        "the server at {address} refuses the key in {variable}",
+        "export {variable}=...; another variable: llm.api_key_env=NAME",
+    ),
+    "account": (
+        "the account behind {variable} has no credit left",
+        f"add credit at the provider, or export another key; {_RESUMES}",
+    ),
+    "permission": (
+        "the server at {address} does not permit this",
+        f"check that the key in {{variable}} may use this model from here; {_RESUMES}",
+    ),
+    "model": (
+        "the server at {address} does not know this model",
+        "llm.model is a name that the server lists under /models; llm.base_url usually ends in /v1",
+    ),
+    "redirect": (
+        "the server at {address} redirects; dialogues and key are not sent to another address",
+        "if you trust that address, set llm.base_url to it",
+    ),
+    "wait": ("the server accepts no requests for now", f"wait until {{until}}; {_RESUMES}"),
+}
+
+
+class ServerError(MedalError):
+    """A server still fails after all retries; another run may succeed."""
+
+
+class ServerStopError(ConfigError):
+    """A server refuses every request (key, account, permission, model, or too long a wait), so the
+    run stops at once; the hint says how to resume."""
+
+
+class RequestError(Exception):
+    """A request failed; a retry waits ``after`` seconds.
+
+    ``billed``: the server may have written an answer and may charge for it. ``field``: the field of
+    the request that the server blames.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        action: Action = "refuse",
+        *,
+        billed: bool = False,
+        status: int | None = None,
+        field: str | None = None,
+        after: float | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.action, self.billed, self.status = action, billed, status
+        self.field, self.after, self.transient = field, after, action == "retry"
+
+
+def words(text: object, clean: Clean) -> str:
+    """A server's message as one line of at most SHOWN characters, without the key."""
+    # Cleaned first: a cut through the middle of the key would leave half of it.
+    return " ".join(clean(str(text)).split())[:SHOWN]
+
+
+def map_error(error: Exception, clean: Clean, address: str) -> Exception:
+    """The RequestError for an error of the openai client; any other error unchanged."""
+    import openai
+
+    if isinstance(error, openai.APITimeoutError | asyncio.TimeoutError):
+        return RequestError(f"no answer in time from {address}", "retry", billed=True)
+    if isinstance(error, openai.APIConnectionError):
+        cause = words(error.__cause__ or error, clean)
+        if type(error.__cause__).__name__.startswith("Connect"):  # it was never sent
+            return RequestError(f"no connection to {address}: {cause}", "retry")
+        return RequestError(f"the connection to {address} broke: {cause}", "retry", billed=True)
+    if isinstance(error, openai.APIResponseValidationError | ValueError | RecursionError):
+        return RequestError("the answer's body is not valid JSON", "retry", billed=True)
+    if not isinstance(error, openai.APIStatusError):
+        return error
+    body = error.body if isinstance(error.body, dict) else {}
+    status, headers, after = error.status_code, error.response.headers, None
+    reason = f"HTTP {status}: {words(body.get('message') or error.message, clean)}"
+    action = ACTIONS.get(status, "retry" if status >= 500 else "refuse")
+    if 300 <= status < 400:
+        action, place = "redirect", address_of(words(headers.get("location", "?"), clean))
+        reason = f"HTTP {status}: it points to {place}"
+    elif not _NO_CREDIT.isdisjoint((str(body.get("code")), str(body.get("type")))):
+        action = "account"
+    elif status == 403 and "flagged_input" in str(body.get("metadata")):
+        action = "refuse"  # a gateway's moderation is about the text of this request (OpenRouter)
+    elif action == "retry" and (after := retry_after(headers)) is not None and after > LONGEST:
+        action, reason = "wait", f"{reason}; the server asks to wait {after:.0f} s"
+    return RequestError(reason, action, status=status, field=error.param, after=after)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait before the next try, from a number or an HTTP date; None if the header is
+    absent or unreadable."""
+    text = headers.get("retry-after", "").strip()
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(text).timestamp() - time.time()
+        except (TypeError, ValueError, OverflowError):
+            return None
+    return min(max(0.0, seconds), 365 * 86400.0) if seconds == seconds else None  # NaN
+
+
+def address_of(base_url: str | None) -> str:
+    """A server's address without user, password and query."""
+    parts = urlsplit(base_url or PROVIDER)
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}{parts.path}".rstrip("/")
+
+
+def stop_error(failure: RequestError, name: str, address: str, variable: str) -> MedalError | None:
+    """The error that ends the run; None if ``failure`` is about one request only."""
+    if failure.action not in STOPS:
+        return None
+    until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(time.time() + (failure.after or 0)))
+    facts = {"address": address, "variable": variable, "until": until}
+    problem, hint = (text.format(**facts) for text in STOPS[failure.action])
+    return ServerStopError(f"{name}: {problem}: {failure}", hint=hint)
+
+
+# -- requests -------------------------------------------------------------------------------------
+
 # Fields that a request can do without if a server refuses them; without response_format a schema is
 # not enforced.
 _OPTIONAL = ("response_format", "temperature", "top_p", "seed", "logprobs", "presence_penalty")
@@ -29,19 +180,13 @@ _UNKNOWN = re.compile(
     r"support|unrecogni|unknown|unexpected|not permitted|not allowed|extra|invalid|instead", re.I
 )
 _TOO_MUCH = re.compile(r"too large|at most|maximum|exceed|less than|context", re.I)
-# Fields of /models that stay the same while the weights do: vLLM reports a folder or hub id,
-# llama.cpp size and vocabulary, others a digest. (vLLM's ``created`` is the time of the request.)
-_TELLING = (
-    *("root", "parent", "meta", "digest", "sha", "model_sha", "sha256"),
-    *("revision", "version", "weight_version", "quantization"),
-)
 
 
 def chat_body(
     config: OpenAILLM, request: ChatRequest, limit: int, dropped: frozenset[str]
 ) -> dict[str, Any]:
     """The body of a request for at most ``limit`` tokens, without the fields ``dropped``."""
-    # Newer models refuse max_tokens, older servers do not know its other name.
+    # Newer models refuse max_tokens; older servers do not know max_completion_tokens.
     names = _LIMITS[::-1] if config.thinks else _LIMITS
     body: dict[str, Any] = {
         "model": config.model,
@@ -57,8 +202,7 @@ def chat_body(
         schema = {"name": "answer", "strict": True, "schema": dict(request.schema)}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     if request.top_logprobs and "logprobs" not in dropped:
-        most = min(request.top_logprobs, MOST_ALTERNATIVES)
-        body |= {"logprobs": True, "top_logprobs": most}
+        body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     return {k: v for k, v in body.items() if k and k not in dropped and v is not None}
 
 
@@ -79,18 +223,7 @@ def refused_field(failure: RequestError, body: Mapping[str, object]) -> str | No
     return None if about in _LIMITS and _TOO_MUCH.search(reason) else about
 
 
-def identity_in(listing: object, model: str) -> str | None:
-    """A hash of what ``listing``, the answer of /models, says about ``model``; None if it says
-    nothing that distinguishes one set of weights from another."""
-    entries = listing.get("data") if isinstance(listing, dict) else None
-    for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, dict) and entry.get("id") == model:
-            facts = {key: entry[key] for key in _TELLING if entry.get(key) is not None}
-            return content_hash(facts) if facts else None
-    return None
-
-
-# -- answers ----------------------------------------------------------------------------------
+# -- answers --------------------------------------------------------------------------------------
 
 
 def _or_none(value: object, handler: Callable[[object], Any]) -> Any:
@@ -100,7 +233,7 @@ def _or_none(value: object, handler: Callable[[object], Any]) -> Any:
         return None
 
 
-OrNone = WrapValidator(_or_none)  # a field of another form is absent
+OrNone = WrapValidator(_or_none)  # an invalid field counts as absent
 # A natural log may be slightly above 0 by rounding.
 WireLogprob = Annotated[float, Field(strict=True, le=1e-3, allow_inf_nan=False)]
 
@@ -173,10 +306,9 @@ def read_answer(
     price: Callable[[Usage], float | None],
     clean: Clean,
 ) -> Completion:
-    """The completion in ``answer`` (a JSON value), with its price.
+    """The completion in ``answer`` (a JSON value), with its price (see ``priced``).
 
-    An answer without a believable number of tokens costs what ``highest`` would. Raises
-    RequestError if the body is not a chat completion: servers under load send such.
+    Raises RequestError if the body is not a chat completion: servers under load send such bodies.
     """
     if isinstance(answer, dict) and (inside := answer.get("error")):  # some gateways answer 200
         message = (inside.get("message") if isinstance(inside, dict) else None) or inside
@@ -209,30 +341,29 @@ def read_answer(
 
 
 def priced(
-    told: WireUsage | None,
+    reported: WireUsage | None,
     highest: Usage,
     price: Callable[[Usage], float | None],
     *,
     wrote: bool = False,
 ) -> Usage:
-    """The tokens that a server reports, with their price; without believable numbers (an answer
-    that it ``wrote`` has some) no tokens and the price of ``highest``."""
-    if told is not None:
-        cached = (told.prompt_tokens_details or _Details()).cached_tokens or 0
-        reasoning = (told.completion_tokens_details or _Details()).reasoning_tokens or 0
+    """The tokens that a server reports, with their price. If the numbers are missing or implausible
+    (no output tokens, although the server ``wrote`` an answer): no tokens, at the price of
+    ``highest``."""
+    if reported is not None:
+        cached = (reported.prompt_tokens_details or _Details()).cached_tokens or 0
+        reasoning = (reported.completion_tokens_details or _Details()).reasoning_tokens or 0
         # Some servers count the reasoning in the total only; it is billed as output.
-        output = max(told.completion_tokens, (told.total_tokens or 0) - told.prompt_tokens)
-        output = max(output, reasoning)
-        if cached <= told.prompt_tokens and (output or not wrote):
-            usage = Usage(told.prompt_tokens, cached, output, reasoning)
+        rest = (reported.total_tokens or 0) - reported.prompt_tokens
+        output = max(reported.completion_tokens, rest, reasoning)
+        if cached <= reported.prompt_tokens and (output or not wrote):
+            usage = Usage(reported.prompt_tokens, cached, output, reasoning)
             return replace(usage, money=price(usage))
     money = price(highest)
-    counted = "" if money is None else ": answers count at their highest price"
-    _warn(f"the server reports no believable number of tokens{counted}")
+    _warn_once("" if money is None else ": answers count at their highest price")
     return Usage(money=money)
 
 
 @cache
-def _warn(text: str) -> None:
-    """Log a warning once."""
-    logger.warning(text)
+def _warn_once(counted: str) -> None:
+    logger.warning("the server reports no plausible number of tokens%s", counted)

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.device import torch_dtype
-from medal_judges.models.llm.chat_template import TokenSequence
+from medal_judges.models.llm.chat_template import Prompts, TokenModel, TokenSequence
 from medal_judges.models.llm.cost import Usage
-from medal_judges.models.llm.local.token_model import Prompts, TokenModel
 from medal_judges.models.llm.local.weights import model_name, model_path
 from medal_judges.models.llm.protocol import (
     ChatRequest,

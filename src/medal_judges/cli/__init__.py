@@ -27,7 +27,7 @@ from medal_judges.report.console import quiet_foreign_logs
 
 
 class Command(NamedTuple):
-    """A command; its module in this folder has a function of its name, or a Typer ``app``."""
+    """A command. Its module in this folder has a function of the same name, or a Typer ``app``."""
 
     purpose: str
     example: str
@@ -38,18 +38,18 @@ JOBS = {
     "Score and report": {
         "score": Command("Score dialogues.", "medal score chats.jsonl --out scores.jsonl"),
         "report": Command(
-            "How good scored chats are, and which to read; gates for CI.",
+            "Report how good scored chats are and which to read; gates for CI.",
             "medal report scores.jsonl --chats chats.jsonl --out report",
         ),
         "compare": Command(
-            "Which of several systems is better, and how certain that is.",
+            "Compare systems by their scores, with intervals.",
             "medal compare v1.jsonl v2.jsonl --out compared",
         ),
         "serve": Command("Score dialogues over HTTP.", "medal serve boxed --port 8000"),
     },
     "Judges": {
         "train": Command("Train a judge.", "medal train --config quickstart"),
-        "init": Command("Write a small project to begin with.", "medal init mine"),
+        "init": Command("Write a small example project.", "medal init mine"),
         "judges": Command("List the shipped judges.", "medal judges"),
         "calibrate": Command(
             "Put a follow-up judge's raw values on a human scale.",
@@ -64,21 +64,21 @@ JOBS = {
     },
     "Benchmark": {
         "benchmark": Command(
-            "Compare judges with people on sets; write the page.",
+            "Compare judges with human ratings; write a page.",
             "medal benchmark --config human --judge mine=runs/mine",
         ),
         "trial": Command(
-            "Test what moves a judge, and what should and does not.",
+            "Test how a judge reacts to edits of dialogues.",
             "medal trial runs/mine length --out trial",
         ),
         "agreement": Command(
-            "How well annotators agree with one another.",
+            "Measure how well annotators agree.",
             "medal agreement fed:dialogue --out agreement",
         ),
     },
     "Make data": {
         "data": Command(
-            "Sources of labelled dialogues; seeds, injected issues, translations.",
+            "Get and prepare data: sources, seeds, injected issues, translations.",
             "medal data list",
         ),
         "generate": Command(
@@ -86,7 +86,7 @@ JOBS = {
             "medal generate --config quickstart --dry-run",
         ),
         "label": Command(
-            "Label dialogues with a judge; set malformed users apart.",
+            "Label dialogues with a judge; separate malformed users.",
             "medal label dialogues.jsonl --out labelled",
         ),
         "curate": Command(
@@ -94,7 +94,7 @@ JOBS = {
             "medal curate labelled/labelled.jsonl --n 100 --out curated",
         ),
         "annotate": Command(
-            "Annotation by people: packages out, answers back.",
+            "Export packages for annotators, import their answers.",
             "medal annotate export curated/selection.jsonl --out annotation",
         ),
     },
@@ -121,9 +121,9 @@ _BOUNDS = (
 
 
 def help_panels(command: Any, context: object) -> dict[str, list[tuple[str, str]]]:
-    """Returns heading -> (name with its value, explanation) of the options and arguments under it.
+    """Returns heading -> (name with its value, explanation) of options and arguments.
 
-    Any: Typer brings its own classes of commands, which older versions of it take from click.
+    The types are Any because Typer replaces classes of click in some versions.
     """
     panels: dict[str, list[tuple[str, str]]] = {}
     for parameter in sorted(command.get_params(context), key=lambda p: p.opts[0].startswith("-")):
@@ -183,7 +183,7 @@ class PlainTyper(typer.Typer):
     def command(
         self, name: str | None = None, *, example: str | None = None, **named: Any
     ) -> Callable[[Any], Any]:
-        """As Typer's; ``example`` is printed below the help."""
+        """Like Typer's method; ``example`` is printed below the help."""
         epilog = f"Example: {example}" if example else None
         return super().command(name, cls=PlainCommand, epilog=epilog, **named)
 
@@ -192,9 +192,9 @@ class PlainTyper(typer.Typer):
 
 
 def command_of(name: str) -> Any:
-    """Returns the command with its options, or a group with its commands; imports its module.
+    """Imports the module of a command and returns its Typer command or group, with all options.
 
-    Any: Typer brings its own classes of commands, which older versions of it take from click.
+    The type is Any because Typer replaces classes of click in some versions.
     """
     module = import_module(f"{__name__}.{name}")
     command = getattr(module, "app", None)
@@ -205,7 +205,8 @@ def command_of(name: str) -> Any:
 
 
 class _Commands(PlainGroup):
-    """Imports the module of a command when it runs, not when ``medal --help`` lists it."""
+    """The commands of ``medal``. The module of a command is imported when it runs, not for the list
+    of ``medal --help``."""
 
     def list_commands(self, ctx: object) -> list[str]:
         return list(COMMANDS)
@@ -245,7 +246,7 @@ def before_commands(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
-    """Options before the command."""
+    """Handles the options before the command."""
     if version:
         typer.echo(f"medal-judges {__version__}")
         raise typer.Exit
@@ -259,8 +260,8 @@ def before_commands(
 
 
 def _is_memory_error(error: BaseException) -> bool:
-    """Whether Python, or a library whose file, tensor or thread did not fit, is out of memory. What
-    a server says does not count."""
+    """Whether the error says that memory is exhausted, as Python or a library reports it. Errors
+    that servers report do not count."""
     parts = ("failed to map segment", "cannot allocate memory", "can't allocate memory")
     known = isinstance(error, OSError | ImportError | RuntimeError)
     known = known or type(error).__name__ == "SafetensorError"
@@ -270,13 +271,13 @@ def _is_memory_error(error: BaseException) -> bool:
 
 
 def _message(error: Exception) -> tuple[str, int] | None:
-    """What to print of an error that a user can fix, and the exit code; None for a bug."""
+    """Returns the message and the exit status of an error that the user can fix; None for a bug."""
     cause: BaseException | None = error
     while cause is not None:
         if _is_memory_error(cause):
             hint = "raise the limit (ulimit -v), or use a smaller judge; the same command resumes"
             said = str(cause) or type(cause).__name__
-            return f"this process gets no more memory: {said}\n  {hint}", 2
+            return f"out of memory: {said}\n  {hint}", 2
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, MedalError):
         return str(error), getattr(error, "exit_code", 2)
@@ -293,8 +294,7 @@ def _message(error: Exception) -> tuple[str, int] | None:
 
 
 def main() -> None:
-    """Entry point: an error that a user can fix is one clear message and an exit code, not a
-    traceback."""
+    """Runs the command line. An error that the user can fix is printed without a traceback."""
     gc.set_threshold(50_000, 20, 20)  # imports make many objects and free few: saves half a second
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a console of another encoding stops no run

@@ -8,12 +8,11 @@ import typer
 import yaml
 
 from medal_judges.cli.options import from_options, writes
-from medal_judges.config import Config, option, read_yaml
+from medal_judges.config import Config, judge_file, option, read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.reading.dialogues import DEFAULT_READING, ReadOptions, reading_report
 from medal_judges.records.labelled import mean, rescale
 from medal_judges.report.console import ProgressBar
-from medal_judges.shipped import judge_file
 from medal_judges.storage.files import atomic_write, require_other_file
 
 

@@ -9,9 +9,8 @@ import typer
 
 from medal_judges.cli import PlainTyper
 from medal_judges.cli.judges import print_listed
-from medal_judges.config import config_text
+from medal_judges.config import about, config_text, shipped_names
 from medal_judges.errors import ConfigError, did_you_mean
-from medal_judges.shipped import about, shipped_names
 from medal_judges.storage.files import atomic_write
 
 # Option that takes the names -> their folder under configs/.

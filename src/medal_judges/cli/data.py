@@ -22,8 +22,8 @@ from medal_judges.data_prep.seeds.contexts import SeedsConfig, draws_for, in_lan
 from medal_judges.data_prep.sources.source import Source
 from medal_judges.errors import MedalError, SourceError
 from medal_judges.reading.dialogues import ReadOptions, reading_report
+from medal_judges.records.dialogue import language
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.languages import language
 from medal_judges.report.console import wide_console
 from medal_judges.storage.files import atomic_write, require_other_file
 from medal_judges.storage.jsonl import write_records

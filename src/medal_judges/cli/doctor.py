@@ -7,14 +7,13 @@ from collections.abc import Iterable
 import typer
 
 from medal_judges.cli.options import from_options
-from medal_judges.config import Config, option
+from medal_judges.config import Config, judge_file, option
 from medal_judges.errors import ConfigError
 from medal_judges.inference.doctor import judge_facts, machine_facts
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.models.base.golden import compare, write_golden
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import GOLDEN_NAME, judge_folder, read_config
-from medal_judges.shipped import judge_file
 
 
 class DoctorOptions(Config):

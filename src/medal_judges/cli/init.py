@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from medal_judges.config import CONFIGS
 from medal_judges.errors import ConfigError
-from medal_judges.shipped import CONFIGS
 from medal_judges.storage.files import atomic_path
 
 

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
-from medal_judges.config import read_yaml
+from medal_judges.config import BOXED, JUDGES, about, read_yaml, shipped_names
 from medal_judges.models.base.saving import judge_folder, read_config
 from medal_judges.report.console import wide_console
-from medal_judges.shipped import BOXED, JUDGES, about, shipped_names
 
 
 def judges() -> None:

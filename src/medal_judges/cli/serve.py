@@ -8,12 +8,11 @@ from typing import Literal
 import typer
 
 from medal_judges.cli.options import from_options
-from medal_judges.config import Config, option
+from medal_judges.config import BOXED, Config, option
 from medal_judges.errors import MissingExtraError
 from medal_judges.inference.judge_choice import JudgeOptions
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.inference.serving.limits import ServeLimits
-from medal_judges.shipped import BOXED
 
 
 class _ServedJudge(JudgeOptions):

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import typer
 
 from medal_judges.cli import options as opt
+from medal_judges.config import BOXED
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.eval.trial.config import TrialConfig, TrialOptions
 from medal_judges.reading.dialogues import reading_report
 from medal_judges.report.console import ProgressBar
-from medal_judges.shipped import BOXED
 
 if TYPE_CHECKING:
     from medal_judges.eval.trial.trial import TrialJudge

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from medal_judges.errors import ConfigError, DataError, MedalError, MissingExtraError, RecordError
-from medal_judges.reading.forms import begins_transcript, transcript_rows
+from medal_judges.reading.forms import SPOKEN, transcript_rows
 from medal_judges.storage import jsonl
 from medal_judges.storage.jsonl import STDIN, damaged, standard_input
 
@@ -58,11 +58,11 @@ _AS_CSV = "save it as .csv, which has no such limit"
 
 
 def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[NumberedRow]]:
-    """Opens ``path`` (a file, ``-`` or ``hf:...``) and returns its container and its rows; ``kind``
-    overrides what its content says.
+    """Opens ``path`` (a file, ``-`` or ``hf:...``) and returns its container and its rows. The
+    content tells the container unless ``kind`` does.
 
-    Raises DataError for a missing file and for content of no known kind; reading the rows raises it
-    for a damaged file.
+    Raises DataError for a missing file and for content of no known kind, and, while the rows are
+    read, for a damaged file.
     """
     if path.startswith(HUB):
         return "hf", _hub_rows(path)
@@ -106,7 +106,7 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
 
 
 def _copied(stream: IO[bytes]) -> IO[bytes]:
-    """Returns a temporary file with the rest of ``stream``, which is closed."""
+    """Copies the rest of ``stream`` to a temporary file, closes ``stream``, returns the file."""
     file = tempfile.TemporaryFile()  # noqa: SIM115 (_rows closes it)
     with stream:
         shutil.copyfileobj(stream, file, 1 << 20)
@@ -115,7 +115,7 @@ def _copied(stream: IO[bytes]) -> IO[bytes]:
 
 
 def _recognised(path: str, stream: IO[bytes]) -> str:
-    """Returns the container by the first bytes, then by the first line that is not blank, then by
+    """Returns the container: by the first bytes, else by the first line that is not blank, else by
     the ending of the name."""
     begin = stream.read(4)
     if begin in (b"PAR1", b"PK\x03\x04"):
@@ -131,7 +131,7 @@ def _recognised(path: str, stream: IO[bytes]) -> str:
         return suffix[1:] if suffix in (".csv", ".tsv") else "jsonl"
     if opening in "[{" and suffix in (".jsonl", ".ndjson"):
         return "jsonl"
-    if suffix in _PLAIN_ENDINGS and begins_transcript(first):
+    if suffix in _PLAIN_ENDINGS and SPOKEN.match(first):
         return "text"
     delimiter = _delimiter(first)
     if delimiter is None and suffix in (".jsonl", ".ndjson"):
@@ -176,7 +176,7 @@ def _rows(path: str, stream: IO[bytes], kind: str) -> Iterator[NumberedRow]:
 
 
 def _json_value(text: str) -> object:
-    """Returns the JSON value of ``text``, or the RecordError that says why there is none."""
+    """Returns the JSON value of ``text``, or a RecordError if it is not valid JSON."""
     if len(text) > jsonl.LONGEST_LINE and not text.endswith("\n"):
         return RecordError("(line)", f"at most {jsonl.LONGEST_LINE:,} characters", text[:80])
     try:
@@ -188,7 +188,7 @@ def _json_value(text: str) -> object:
 
 
 def _json_rows(stream: IO[str]) -> Iterator[NumberedRow]:
-    """Yields each element of an array, or the one value of any other document."""
+    """Yields each element of an array, or the value of any other document."""
     text = stream.read(_CHUNK).lstrip()
     if not text.startswith("["):
         yield 1, _json_value(text + stream.read(jsonl.LONGEST_LINE + 1))
@@ -229,9 +229,10 @@ def _delimiter(header: str) -> str | None:
 
 
 def _table_rows(stream: IO[str]) -> Iterator[NumberedRow]:
-    """Yields the rows of CSV or TSV with their first lines; cells are texts, empty ones null.
+    """Yields each row of a CSV or TSV file with the number of its first line. Cells are texts; an
+    empty cell is null.
 
-    Quoted as in RFC 4180. An unclosed quote costs the lines up to the next quote.
+    Quotes follow RFC 4180. An unclosed quote makes one bad row of all lines up to the next quote.
     """
     csv.field_size_limit(max(csv.field_size_limit(), jsonl.LONGEST_LINE))
     lines = jsonl.limited_lines(stream)
@@ -247,10 +248,8 @@ def _table_rows(stream: IO[str]) -> Iterator[NumberedRow]:
             if not header:
                 raise ConfigError(f"a table without a header: {error}") from error
             expected = f"a valid row of CSV (lines {number} to {reader.line_num}: {error})"
-            yield (
-                number,
-                RecordError("(row)", expected, "an open quote, or text after a closed one"),
-            )
+            got = "an open quote, or text after a closed one"
+            yield number, RecordError("(row)", expected, got)
             continue
         if cells is None:
             return
@@ -296,8 +295,8 @@ def _parquet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
 
 
 def _plain(value: object) -> Any:
-    """Returns ``value`` as JSON could hold it: times as ISO text, NaN and infinity as null, bytes
-    as their number. Null fields of a struct are dropped."""
+    """Converts ``value`` to JSON: times to ISO text, NaN and infinity to null, bytes to a note of
+    their length. Null fields of a struct are dropped."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, dict):
@@ -336,11 +335,10 @@ def _hub_rows(spec: str) -> Iterator[NumberedRow]:
 
 @contextmanager
 def open_workbook(path: str, file: IO[bytes]) -> Iterator[Any]:
-    """Yields openpyxl's workbook of ``file``, read-only, with values as stored (the last result of
-    a formula).
+    """Yields openpyxl's workbook of ``file``, read-only, with the last results of formulas.
 
-    Raises DataError, also while its rows are read, for a file that is no workbook, is broken, or is
-    too large unpacked; MissingExtraError without openpyxl.
+    Raises DataError, also while rows are read, if the file is no workbook, is broken, or is too
+    large when unpacked, and MissingExtraError without openpyxl.
     """
     try:
         from openpyxl import load_workbook
@@ -378,7 +376,8 @@ def rows_of(path: str, sheet: Any) -> Iterator[tuple[int, list[Any]]]:
 
 
 def _sheet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
-    """Yields the rows of the first sheet that is not empty, numbered as in the program."""
+    """Yields the rows of the first sheet that is not empty, numbered as a spreadsheet program
+    numbers them."""
     header: list[str] = []
     with open_workbook(path, file) as book:
         for sheet in book.worksheets:

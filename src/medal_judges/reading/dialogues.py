@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -42,9 +42,8 @@ from medal_judges.reading.forms import (
 from medal_judges.reading.grouped import grouped_chats
 from medal_judges.reading.messages import read_messages
 from medal_judges.reading.released import line_of_released
-from medal_judges.records.dialogue import Dialogue, parse_dialogue
+from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue, language_code, parse_dialogue
 from medal_judges.records.labelled import KNOWN_FIELDS, LabelledDialogue, parse_labelled
-from medal_judges.records.languages import UNKNOWN_LANGUAGE, language_code
 from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import require_valid_text
 from medal_judges.storage.files import require_other_file
@@ -132,17 +131,16 @@ class ChatFileConfig(Config):
     source: str
     format: str | None = None
     columns: Mapping[str, Any] = {}
-    _read_options: ReadOptions = PrivateAttr(DEFAULT_READING)
+
+    @cached_property
+    def read_options(self) -> ReadOptions:
+        """How to read the file. Any bad row is an error."""
+        return ReadOptions(format=self.format, columns=dict(self.columns))
 
     @model_validator(mode="after")
-    def _parse_options(self) -> ChatFileConfig:
-        self._read_options = ReadOptions(format=self.format, columns=dict(self.columns))
+    def _check(self) -> ChatFileConfig:
+        _ = self.read_options
         return self
-
-    @property
-    def read_options(self) -> ReadOptions:
-        """How to read the file. A bad row is an error: half a file would train half a judge."""
-        return self._read_options
 
 
 # -- report ----------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""Recognises the form of a row by its fields, and turns it into one form: the fields of the line
-format, with ``messages`` instead of ``dialogue`` unless the row has turns already.
+"""Recognises the form of a row by its fields, and converts the row to the fields of the line
+format, with ``messages`` in place of ``dialogue`` unless it has turns already.
 
-A ColumnMap says which column of a user's file holds which field.
+A ColumnMap maps fields to the columns of a user's file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any, TypeGuard
+from typing import IO, Any
 
 from medal_judges.config import parse_yaml
 from medal_judges.errors import ConfigError, RecordError, did_you_mean
@@ -68,7 +68,7 @@ CONTEXT_NUMBER = re.compile(r"-(\d+)\s*\Z")  # at the end of a released row's ``
 _MOST = 64_000_000  # characters of a transcript file, which is read whole
 # A line of a transcript: a name of at most 40 characters and a colon, bold or not; the wide colon
 # is Chinese and Japanese.
-_SPOKEN = re.compile(
+SPOKEN = re.compile(
     r"\s*(?:\*\*)?(?P<name>[^\W\d_][\w .'()-]{0,39}?)(?:\*\*)?\s?(?::(?=\s|\*|$)|：)(?:\*\*)?\s*"
     r"(?P<text>.*)",
     re.DOTALL,
@@ -81,9 +81,12 @@ _RULE = re.compile(r"\s*([-=*_#~])\1{2,}\s*")
 
 @dataclass(frozen=True, slots=True)
 class ColumnMap:
-    """``fields``: one of _FIELDS -> column, a dotted path for a nested one (``meta.user.id``).
+    """Maps columns of a user's file to fields, roles and labels.
+
+    ``fields``: one of _FIELDS -> column, or a dotted path to a nested value (``meta.user.id``).
     ``roles``: a speaker's name (``Kunde``) -> role. ``labels``: column of ratings -> (dimension,
-    scale or None); several columns of one dimension are several annotators."""
+    scale or None); several columns of one dimension are several annotators.
+    """
 
     fields: Mapping[str, str] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)
@@ -96,8 +99,8 @@ class ColumnMap:
 
 
 def lookup(record: object, path: str, missing: Any = None) -> Any:
-    """Returns the value at ``path``: a key (keys may hold dots), else a path of keys and list
-    indices; JSON text on the way is parsed."""
+    """Returns the value at ``path``: a key (which may contain dots), else a dotted path of keys and
+    list indices. Cells of JSON text along the path are parsed."""
     if isinstance(record, str) and record.lstrip()[:1] in ("{", "["):
         try:
             record = json.loads(record)
@@ -118,8 +121,8 @@ def lookup(record: object, path: str, missing: Any = None) -> Any:
 
 
 def find_key(record: Mapping[str, object], names: Iterable[str]) -> str | None:
-    """Returns the key of ``record`` that is the first of ``names``, however it is spelled; one with
-    a value comes before one without."""
+    """Returns the key of ``record`` for the first of ``names``, in any spelling; keys with a value
+    come before keys without one."""
     plain = _plain_names(tuple(record))
     there = [plain[name] for name in names if name in plain]
     filled = (key for key in there if record[key] is not None)
@@ -127,8 +130,8 @@ def find_key(record: Mapping[str, object], names: Iterable[str]) -> str | None:
 
 
 def parsed_cell(value: Any, *begins: str) -> Any:
-    """Returns the JSON value of text that begins with one of ``begins``; any other value as it is.
-    Raises RecordError."""
+    """Returns the JSON value of a text that begins with one of ``begins``, and any other value
+    unchanged. Raises RecordError."""
     if not isinstance(value, str) or not value.lstrip().startswith(begins):
         return value
     try:
@@ -139,7 +142,8 @@ def parsed_cell(value: Any, *begins: str) -> Any:
 
 @lru_cache(maxsize=512)
 def _plain_names(keys: tuple[str, ...]) -> Mapping[str, str]:
-    """``conversation_id`` -> ``conversationId``, ``Conversation ID`` or ``conversation-id``."""
+    """Returns plain name -> key: ``conversation_id`` for the key ``conversationId``,
+    ``Conversation ID`` or ``conversation-id``."""
     plain: dict[str, str] = {}
     for key in keys:
         if isinstance(key, str):
@@ -154,9 +158,9 @@ def make_column_map(
     label: Iterable[str] = (),
     role: Iterable[str] = (),
 ) -> ColumnMap:
-    """Returns the map of ``columns``, a mapping (or a YAML file of one) with ``roles`` and
-    ``labels`` inside, with texts on top: columns such as ``id=conversation_id``, labels such as
-    ``Qualität=overall:1..7`` and roles such as ``Kunde=user``. Raises ConfigError."""
+    """Returns the map of ``columns``, a mapping (or a YAML file of one) that can contain ``roles``
+    and ``labels``. The texts replace single entries: columns such as ``id=conversation_id``, labels
+    such as ``Qualität=overall:1..7``, roles such as ``Kunde=user``. Raises ConfigError."""
     if isinstance(columns, str | Path):
         try:
             stated = Path(columns).read_text(encoding="utf-8")
@@ -186,7 +190,7 @@ def make_column_map(
             hint = f"{did_you_mean(str(name), _FIELDS)}fields: {', '.join(_FIELDS)}"
             raise ConfigError(f"column map: no field {name!r}", hint=hint)
         if not isinstance(value, str) or not value:
-            raise ConfigError(f"column map: the column of {name!r} is a name, not {value!r}")
+            raise ConfigError(f"column map: {name!r} needs the name of a column, not {value!r}")
     for word, value in roles.items():
         if value not in _SPEAKERS:
             hint = f"--role {word}=user"
@@ -208,14 +212,26 @@ def make_column_map(
 def labels_of(
     record: Mapping[str, object], columns: ColumnMap
 ) -> tuple[dict[str, list[float | None]], dict[str, list[float] | None]]:
-    """Returns labels and scales in the columns of ratings. A cell holds a number, a list, or text
-    with ; between; an empty one no rating. Raises RecordError."""
+    """Returns (dimension -> ratings, dimension -> scale) of the label columns. A cell holds a
+    number, a list, or text with ; between numbers; an empty cell is no rating. Raises
+    RecordError."""
     labels: dict[str, list[float | None]] = {}
     scales: dict[str, list[float] | None] = {}
+    expected = "a number, or several with ; between"
     for column, (dimension, bounds) in columns.labels.items():
         cell = lookup(record, column)
         cells = cell.split(";") if isinstance(cell, str) else cell
-        ratings = [_rating(column, each) for each in (cells if isinstance(cells, list) else [cell])]
+        ratings: list[float | None] = []
+        for each in cells if isinstance(cells, list) else [cell]:
+            if each is None or (isinstance(each, str) and not each.strip()):
+                ratings.append(None)
+                continue
+            try:
+                value = float(each.replace(",", ".")) if isinstance(each, str) else each
+            except ValueError as error:
+                raise RecordError(column, expected, text(column, each)) from error
+            is_flag = isinstance(value, bool)
+            ratings.append(float(value) if is_flag else number(column, value, expected))
         if all(rating is None for rating in ratings):
             continue
         labels.setdefault(dimension, []).extend(ratings)
@@ -226,22 +242,11 @@ def labels_of(
     return labels, scales
 
 
-def _rating(column: str, cell: object) -> float | None:
-    if cell is None or (isinstance(cell, str) and not cell.strip()):
-        return None
-    expected = "a number, or several with ; between"
-    try:
-        value = float(cell.replace(",", ".")) if isinstance(cell, str) else cell
-    except ValueError as error:
-        raise RecordError(column, expected, text(column, cell)) from error
-    return float(value) if isinstance(value, bool) else number(column, value, expected)
-
-
 def checked_columns(
     columns: ColumnMap, path: str, rows: Iterator[tuple[int, object]], *, table: bool
 ) -> Iterator[tuple[int, object]]:
-    """Yields ``rows``. Raises ConfigError if a column of the map is in no row: at once in a table,
-    elsewhere after many rows or at the end, because JSON leaves out what is empty."""
+    """Yields ``rows``. Raises ConfigError if a column of the map is in no row: after the first row
+    of a table, otherwise after many rows or at the end, because JSON leaves out empty fields."""
     unseen, there = {*columns.fields.values(), *columns.labels}, dict[str, None]()
     if "messages" in columns.fields or not {"role", "content"} <= columns.fields.keys():
         # A speaker and a text stand inside of the messages.
@@ -320,7 +325,7 @@ def form_of(record: object, columns: ColumnMap) -> str | None:
     return "line" if "dialogue" in record else None
 
 
-def is_released(record: Mapping[str, object]) -> TypeGuard[Mapping[str, Any]]:
+def is_released(record: Mapping[str, object]) -> bool:
     """Whether ``record`` is in MEDAL's released form: its ``models`` are a list, or it has no id
     but a scene and a source that ends in the number of a context."""
     if isinstance(record.get("models"), list):
@@ -332,7 +337,7 @@ def is_released(record: Mapping[str, object]) -> TypeGuard[Mapping[str, Any]]:
 
 def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
     """Returns ``record`` with the fields of the line format, and ``messages`` in place of
-    ``dialogue`` unless it has turns already. Fields of other names go to ``meta``. Raises
+    ``dialogue`` unless it has turns already. Unknown fields become metadata (``meta``). Raises
     RecordError."""
     if isinstance(record, list):
         record = {"messages": record}
@@ -453,20 +458,15 @@ def _messages(value: Any, form: str, columns: ColumnMap) -> list[Any]:
 # -- transcripts: lines such as ``User: Hi!`` ------------------------------------------------------
 
 
-def begins_transcript(line: str) -> bool:
-    """Whether a file that begins with ``line`` may be a transcript."""
-    return _SPOKEN.match(line) is not None
-
-
 def is_transcript(cell: str) -> bool:
     """Whether ``cell`` begins with a known word for a speaker."""
-    found = _SPOKEN.match(cell.lstrip().partition("\n")[0])
+    found = SPOKEN.match(cell.lstrip().partition("\n")[0])
     return found is not None and found["name"].strip().lower() in ROLE_WORDS
 
 
 def transcript_rows(stream: IO[str]) -> Iterator[tuple[int, object]]:
-    """Yields the chats of a file with their first lines, each as ``{"transcript": text}``. Lines of
-    dashes (``---``, ``===``, ``***``) separate chats."""
+    """Yields each chat of a file as (number of its first line, ``{"transcript": text}``). A line
+    such as ``---`` or ``===`` separates two chats."""
     text = stream.read(_MOST + 1)
     if len(text) > _MOST:
         raise ConfigError(f"a transcript of more than {_MOST:,} characters", hint="cut it in parts")
@@ -482,17 +482,17 @@ def transcript_rows(stream: IO[str]) -> Iterator[tuple[int, object]]:
 
 
 def messages_of_transcript(text: str, roles: Mapping[str, str]) -> list[dict[str, str]]:
-    """Returns messages of ``role`` (the speaker's word) and ``content``.
+    """Returns messages with ``role`` (the speaker's name in the text) and ``content``.
 
-    A line begins a turn if its word is one for a speaker, by itself or by ``roles`` (``Note: ...``
-    in an answer is not); other lines belong to the turn before. Raises RecordError if no user or no
-    assistant is known.
+    A line begins a turn if its first word is a known name of a speaker or is in ``roles``; other
+    lines (``Note: ...`` in an answer) belong to the turn before. Raises RecordError if the user or
+    the assistant is missing.
     """
     known: dict[str, str] = {word.lower(): role for word, role in {**ROLE_WORDS, **roles}.items()}
     names: dict[str, None] = {}
     messages: list[dict[str, str]] = []
     for line in text.splitlines():
-        found = _SPOKEN.match(line)
+        found = SPOKEN.match(line)
         name = found["name"].strip() if found else ""
         if found:
             names[name] = None

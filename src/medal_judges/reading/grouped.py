@@ -38,8 +38,8 @@ def grouped_chats(
     columns: ColumnMap,
     bad: Callable[[int, RecordError], None],
 ) -> Iterator[tuple[int, Callable[[], Fields]]]:
-    """Yields (number of its first row, what makes a row of messages) of each chat, in the
-    order of first rows; rows that are bad by themselves go to ``bad`` before.
+    """Yields, for each chat in the order of first rows, the number of its first row and a function
+    that returns the chat as a row of messages. Calls ``bad`` for bad rows before that.
 
     One chat is in memory; the rest is in a temporary SQLite file.
     """
@@ -52,7 +52,16 @@ def grouped_chats(
                 if not isinstance(row, Mapping):
                     raise RecordError("(line)", "a JSON object", row)
                 if form == "turns":
-                    yield _conversation(row, columns), number, json.dumps(row)
+                    column = columns.fields.get("id") or find_key(row, CONVERSATIONS) or ""
+                    id: Any = lookup(row, column)
+                    if isinstance(id, float) and id.is_integer():
+                        id = int(id)  # tables have no whole numbers if a cell is empty
+                    if (
+                        isinstance(id, bool)
+                        or not str(id if isinstance(id, str | int) else "").strip()
+                    ):
+                        raise RecordError("id", "the id of the turn's conversation", id)
+                    yield str(id), number, json.dumps(row)
                     continue
                 for place, span in enumerate(_spans(row)):
                     yield _chat_id(span) or f"{number}.{place}", number, json.dumps(span)
@@ -70,28 +79,19 @@ def grouped_chats(
                 make = partial(_chat_of_turns, key, chat, columns)
                 yield chat[0][0], make if form == "turns" else partial(_chat_of_spans, chat)
         except sqlite3.OperationalError as error:
-            hint = "SQLITE_TMPDIR names the folder for it"
+            hint = "set SQLITE_TMPDIR to a folder with enough space"
             raise MedalError(f"rows cannot be sorted on disk: {error}", hint=hint) from error
 
 
 # -- one turn a row --------------------------------------------------------------------------------
 
 
-def _conversation(record: Mapping[str, object], columns: ColumnMap) -> str:
-    """Returns the id of a turn's conversation. Raises RecordError if the row states none."""
-    value = lookup(record, columns.fields.get("id") or find_key(record, CONVERSATIONS) or "")
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)  # tables have no whole numbers if a cell is empty
-    if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
-        raise RecordError("id", "the conversation that the turn belongs to", value)
-    return str(value)
-
-
 def _chat_of_turns(key: str, rows: Group, columns: ColumnMap) -> Fields:
-    """Returns one chat: messages in order, and the columns that are equal in all rows.
+    """Returns a chat with its messages in order, and the columns that are equal in all rows.
 
-    Turns are in the order of the column ``order``, else of the times if every row has one, else of
-    the file. Columns that differ from turn to turn are dropped, except the time of the first turn.
+    The order of turns is that of the column ``order``, else that of the times if every row has one,
+    else that of the file. Columns that differ between turns are dropped, except the time of the
+    first turn.
     """
     names = {
         field: columns.fields.get(field) or find_key(rows[0][1], known) or ""
@@ -128,7 +128,8 @@ def _chat_of_turns(key: str, rows: Group, columns: ColumnMap) -> Fields:
 
 
 def _moment(value: object) -> float | None:
-    """A number, or seconds of ISO text. Times without a zone are all in one zone."""
+    """Returns a number, or the seconds since 1970 of an ISO time; all times without a zone count
+    as times of one zone."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:
@@ -171,7 +172,7 @@ def _spans(record: Mapping[str, object]) -> Iterator[Fields]:
 
 
 def _chat_id(span: Mapping[str, object]) -> str | None:
-    """Returns the conversation's id, else the trace's; None if the span has neither."""
+    """Returns the id of the conversation, else of the session, else of the trace, else None."""
     for name in (_CONVERSATION, "session.id", "trace_id"):
         if span.get(name) not in (None, ""):
             return str(span[name])
@@ -179,11 +180,11 @@ def _chat_id(span: Mapping[str, object]) -> str | None:
 
 
 def _chat_of_spans(group: Group) -> Fields:
-    """Returns the chat that ``spans`` of one conversation make.
+    """Returns the chat that the spans of one conversation contain.
 
-    A call gets the history so far, so the span with the longest history (the last of equal ones)
-    holds the chat. Calls of agents count only without calls of models, which they repeat. Raises
-    RecordError.
+    Each call of a model repeats the history, so the span with the longest history (the last of
+    equal ones) has the whole chat. Calls of agents repeat calls of models, and are used only if
+    there are none. Raises RecordError.
     """
     spans = [span for _, span in group]
     calls = [s for s in spans if s.get(_OPERATION) in _CHATS] or [*spans]
@@ -230,7 +231,8 @@ def _messages(span: Mapping[str, object], name: str) -> list[object]:
 
 
 def _attributes(record: Mapping[str, object]) -> Fields:
-    """The attributes of a span: an object, OTLP's list of key and value, or its own fields."""
+    """Returns the attributes of a span, which are an object, OTLP's list of {key, value}, or the
+    fields of the row."""
     stated = record.get("attributes")
     if isinstance(stated, Mapping):
         return dict(stated)
@@ -246,7 +248,7 @@ def _attributes(record: Mapping[str, object]) -> Fields:
 
 
 def _whole(value: object) -> Any:
-    """OTLP writes 64-bit integers as text."""
+    """Returns the integer if ``value`` is one as text, as OTLP writes 64-bit integers."""
     return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 20 else value
 
 

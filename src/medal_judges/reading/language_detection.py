@@ -1,7 +1,7 @@
 """Detects the language of a text or a dialogue with lingua (extra ``lang``).
 
-A wrong language sends a chat to the wrong row of a report and to the wrong examples of a prompt; an
-unknown one gets a row of its own. So text that is short, mixed or not certain stays unknown.
+A wrong language puts a chat into the wrong row of a report and gives its prompt the wrong examples.
+So the language stays unknown if the text is short or mixed, or if the detector is not certain.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _TURNS, _READ = 16, 300  # maximum of turns that are read, and of characters of 
 
 
 class LanguageIdentifier:
-    """lingua's detector of all its 75 languages, with its small models (75 MB), which are as good
-    as the large ones on texts of some length.
+    """Detects the language of texts with lingua's small models for 75 languages (75 MB). They are
+    as good as the large ones except on very short texts.
 
-    Raises MissingExtraError without the extra lang; ``purpose`` is what needs it.
+    Raises MissingExtraError, which names ``purpose``, without the extra lang.
     """
 
     def __init__(self, *, purpose: str) -> None:
@@ -41,7 +41,7 @@ class LanguageIdentifier:
         self.known = {_code(language) for language in Language.all()}
 
     def chances(self, text: str) -> dict[str, float]:
-        """Returns the confidence in each language, the likeliest first; together 1, or all 0."""
+        """Returns language -> probability, the likeliest first. They sum to 1, or all are 0."""
         chances: Counter[str] = Counter()
         for each in self._detector.compute_language_confidence_values(text):
             chances[_code(each.language)] += each.value
@@ -49,14 +49,14 @@ class LanguageIdentifier:
 
 
 def _code(language: Any) -> str:
-    """lingua has two written forms of Norwegian, this package has ``no``."""
+    """Returns ISO 639-1; ``no`` for both written forms of Norwegian."""
     name: str = language.iso_code_639_1.name.lower()
     return "no" if name in ("nb", "nn") else name
 
 
 def detected_language(dialogue: Dialogue) -> str | None:
-    """Returns the ISO 639-1 code of the language of both sides of ``dialogue``; None if it is not
-    certain: too little text, two languages, or none that stands out. Needs the extra lang."""
+    """Returns the ISO 639-1 code of the language that both speakers use. Returns None if there is
+    too little text, if they use two languages, or if none is certain. Needs the extra lang."""
     turns = [
         (turn.role, _NO_WORDS.sub(" ", turn.content[: 4 * _READ])[:_READ])
         for turn in dialogue.turns[:_TURNS]
@@ -72,7 +72,7 @@ def detected_language(dialogue: Dialogue) -> str | None:
         for text in (text for role, text in turns if role == speaker):
             chunk = f"{chunk}\n{text}" if chunk else text
             if _is_enough(chunk, _PART):
-                letters[_sure_language(chunk)] += len(chunk)
+                letters[text_language(chunk, _PART)] += len(chunk)
                 chunk = ""
         del letters[None]
         if letters[language] < _AGREE * letters.total():
@@ -80,12 +80,11 @@ def detected_language(dialogue: Dialogue) -> str | None:
     return language
 
 
-def text_language(text: str) -> str | None:
-    """Returns the ISO 639-1 code of a text's language, None if it is too short or not certain."""
-    return _sure_language(text) if _is_enough(text, _LETTERS) else None
-
-
-def _sure_language(text: str) -> str | None:
+def text_language(text: str, letters: int = _LETTERS) -> str | None:
+    """Returns the ISO 639-1 code of a text's language, None if it has less than ``letters`` letters
+    or the language is not certain."""
+    if not _is_enough(text, letters):
+        return None
     language, chance = next(iter(_all_languages().chances(text).items()))
     return language if chance >= _SURE else None
 

@@ -1,13 +1,13 @@
 """Makes a dialogue out of the messages of a chat. The policy for message content:
 
-- Scored is the text that the user and the assistant read of each other. Consecutive texts of one
-  speaker become one turn, joined by a line break; a turn without text is dropped.
+- The dialogue consists of the texts that the user and the assistant exchange. Consecutive texts of
+  one speaker become one turn, joined by a line break; a turn without text is dropped.
 - System and developer prompts go to ``context["system_prompt"]``.
 - Tool calls and results, which the user did not see, become short notes in ``context["tools"]``,
-  each with the index of the answer that follows.
-- An image, a sound or a file is a gap, marked in the text: ``[image]``.
+  each with the index of the next answer.
+- An image, a sound or a file is marked in the text: ``[image]``.
 - Thinking is dropped.
-- A chat in which several assistants speak (messages with different names) is refused.
+- A chat with several assistants (messages with different names) is an error.
 
 Formats of messages: OpenAI (Chat Completions and Responses), Anthropic content blocks,
 OpenTelemetry (GenAI message parts), ShareGPT and LangChain.
@@ -22,8 +22,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from medal_judges.errors import RecordError
-from medal_judges.records.dialogue import SYSTEM_PROMPT, Dialogue, Role, Turn, parse_id
-from medal_judges.records.languages import language_code
+from medal_judges.records.dialogue import (
+    SYSTEM_PROMPT,
+    Dialogue,
+    Role,
+    Turn,
+    language_code,
+    parse_id,
+)
 from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import text
 
@@ -57,7 +63,7 @@ _NOTE = 160  # most characters of arguments or of a result in a note
 
 
 class _Part(NamedTuple):
-    """``text`` is the text, the name of a gap (``image``), or the note of a call or a result."""
+    """``text`` is a text, the mark of a gap (``image``), or the note of a call or a result."""
 
     kind: Literal["text", "gap", "thinking", "call", "result"]
     text: str
@@ -70,8 +76,8 @@ class _Message(NamedTuple):
 
 
 def role_of(word: object, roles: Mapping[str, str]) -> object:
-    """Returns the role that ``word`` means by ``roles``, else ``word``. Raises RecordError for an
-    unknown word."""
+    """Returns the role that ``roles`` has for ``word``, else ``word`` if it is a known name of a
+    role. Raises RecordError for other texts."""
     if not isinstance(word, str):
         return word
     name = word.strip()
@@ -96,8 +102,8 @@ def read_messages(
 ) -> Dialogue:
     """Returns the dialogue of ``messages``, a list of {role, content}.
 
-    Without ``id`` the id is a hash of the turns. ``folded`` counts everything that is not text of
-    user or assistant. Raises RecordError that names the message and field (``messages[3].role``).
+    Without ``id`` the id is a hash of the turns. ``folded`` counts the parts that are not text of
+    the user or the assistant. Raises RecordError with message and field (``messages[3].role``).
 
     >>> from medal_judges import read_messages
     >>> call = {"function": {"name": "search", "arguments": '{"q": "bus"}'}}
@@ -122,35 +128,15 @@ def read_messages(
         if message.role == "assistant" and message.name and _joined(message.parts).strip():
             names.setdefault(message.name, index)
     if len(names) > 1:
-        first, second = list(names)[:2]
-        expected = f"one assistant a chat ({first!r} answers too)"
-        raise RecordError(f"messages[{names[second]}].name", expected, second)
+        one, other = list(names)[:2]
+        expected = f"one assistant per chat ({one!r} answers too)"
+        raise RecordError(f"messages[{names[other]}].name", expected, other)
     if names:
         models["assistant"] = models.get("assistant") or next(iter(names))
     counts: Counter[str] = Counter()
-    turns, prompts, notes = _turns(read, counts)
-    if not turns:
-        raise RecordError("messages", "text of a user or an assistant", messages)
-    if folded is not None:
-        folded.update(counts)
-    if prompts:
-        own = [str(context[SYSTEM_PROMPT])] if context.get(SYSTEM_PROMPT) else []
-        context[SYSTEM_PROMPT] = "\n".join([*own, *prompts])
-    if notes:
-        context["tools"] = notes
-    id = content_hash(turns) if id is None else parse_id(id)
-    code = sys.intern(language_code(lang))
-    made = tuple(Turn(speaker, content) for speaker, content in turns)
-    return Dialogue(id, made, code, source, models, context, meta or {})
-
-
-def _turns(
-    read: Sequence[_Message], counts: Counter[str]
-) -> tuple[list[tuple[Role, str]], list[str], list[dict[str, object]]]:
-    """Returns turns, system prompts and notes of tools."""
     turns: list[tuple[Role, str]] = []
     prompts: list[str] = []
-    notes: list[dict[str, object]] = []
+    notes: list[dict[str, object]] = []  # of tools
     for message in read:
         content, parts = _joined(message.parts), message.parts
         if message.role == "system":
@@ -175,11 +161,23 @@ def _turns(
             for note in notes if speaker == "assistant" else ():
                 note["turn"] = len(turns) - 1 if note["turn"] is None else note["turn"]
         notes += [{"turn": None, "note": p.text} for p in parts[first:] if p.kind in _TOOLS]
-    return turns, prompts, notes
+    if not turns:
+        raise RecordError("messages", "text of a user or an assistant", messages)
+    if folded is not None:
+        folded.update(counts)
+    if prompts:
+        own = [str(context[SYSTEM_PROMPT])] if context.get(SYSTEM_PROMPT) else []
+        context[SYSTEM_PROMPT] = "\n".join([*own, *prompts])
+    if notes:
+        context["tools"] = notes
+    id = content_hash(turns) if id is None else parse_id(id)
+    code = sys.intern(language_code(lang))
+    made = tuple(Turn(speaker, content) for speaker, content in turns)
+    return Dialogue(id, made, code, source, models, context, meta or {})
 
 
 def _joined(parts: Iterable[_Part]) -> str:
-    """Texts and marked gaps, one a line."""
+    """Returns texts and marks of gaps, one per line."""
     shown = (
         f"[{p.text}]" if p.kind == "gap" else p.text for p in parts if p.kind in ("text", "gap")
     )
@@ -234,8 +232,8 @@ def _message(field: str, message: object) -> _Message:
 
 
 def _parts(field: str, content: object) -> Iterator[_Part]:
-    """Yields the parts of a content: a text, one part, a list of parts, or None (nothing). Raises
-    RecordError for an unknown type of part: the user may have read it."""
+    """Yields the parts of ``content``: a text, one part, a list of parts, or None. Raises
+    RecordError for an unknown type of part, because it may be text that the user read."""
     if content is None:
         return
     if isinstance(content, list | tuple):
@@ -282,7 +280,8 @@ def _kind(stated: object) -> str | None:
 
 
 def _call(field: str, call: object) -> _Part:
-    """The note of a call with name and arguments, under ``function`` or bare."""
+    """Returns the note of a tool call; its name and arguments are in ``call`` or in its
+    ``function``."""
     if not isinstance(call, Mapping):
         raise RecordError(field, "an object with the tool's name", call)
     inner = call["function"] if isinstance(call.get("function"), Mapping) else call
@@ -294,7 +293,7 @@ def _call(field: str, call: object) -> _Part:
 
 
 def _short(value: object) -> str:
-    """The beginning of arguments or of a result on one line: text parts as text, others as JSON."""
+    """Returns the beginning of arguments or of a result on one line, as text or as JSON."""
     if isinstance(value, list):
         texts = [part.get("text") if isinstance(part, Mapping) else None for part in value]
         value = "\n".join(map(str, texts)) if value and None not in texts else value

@@ -1,9 +1,9 @@
-"""Rows as MEDAL's released code writes them, in the line format.
+"""Converts rows of MEDAL's released code to the line format.
 
-A released row differs from a line of this toolkit in ``models`` (a list with one name for each
-turn), ``lang`` (an English word), ``scene`` (the whole request for the first message, its language
-included), ``source`` (the id of that request, which ends in the number of the context), ``ended``
-(a flag), and in its labels: the JSON of the evaluation prompt (Table 11). It has no ``id``.
+A released row has no ``id``. These fields differ from the line format: ``models`` (one name for
+each turn), ``lang`` (an English word), ``scene`` (the whole request for the first message, with its
+language), ``source`` (the id of that request, which ends in the number of the context), ``ended``
+(a flag), and the labels, which are the JSON of the evaluation prompt (Table 11).
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import Any
 
 from medal_judges.errors import RecordError
 from medal_judges.reading.forms import CONTEXT_NUMBER
-from medal_judges.records.dimension import Dimension, load_rubric
-from medal_judges.records.languages import language_code
+from medal_judges.records.dialogue import language_code
+from medal_judges.records.dimension import load_rubric
 from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import mapping, text
 
+_rubric = cache(load_rubric)
 _LABEL_FIELDS = ("labels", "evaluation", "annotation", "gpt-4.1", "judgement")
 _SCENE_PART = re.compile(r"\W*(Scene Description|Persona|Gender|Language/Culture)\W*?:[*\s]*", re.I)
 _CONTEXT_KEYS = {"scene description": "scene", "persona": "persona", "gender": "gender"}
@@ -29,12 +30,12 @@ _REPLACED = {"id", "source", "scene", "lang", "dialogue", "models", "ended", *_L
 
 
 def line_of_released(record: Mapping[str, object]) -> dict[str, Any]:
-    """Returns a released row in the line format, with ``form`` and ``labels_by``.
+    """Converts a released row to the line format, with ``form`` and ``labels_by``.
 
-    Rows of one context are one group in all languages. The id is the request's with the chatbot's
-    name, which is unique in the released design. ``ended`` is set by the released code if the user
-    model ends the dialogue, and if none of its tries was accepted; the flag does not say which.
-    Raises RecordError that names the field.
+    Rows of one context are one group in all languages. The id consists of the request's id and the
+    chatbot's name; no two released rows share both. The released code sets ``ended`` if the user
+    model ends the dialogue, and also if none of its attempts was accepted; the flag does not tell
+    the two apart. Raises RecordError that names the field.
     """
     turns, request, ended = record.get("dialogue"), record.get("source"), record.get("ended")
     models = _models_by_role(record.get("models"), turns)
@@ -68,8 +69,8 @@ def line_of_released(record: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _models_by_role(names: object, turns: object) -> dict[str, str | None]:
-    """``{"user": ..., "assistant": ...}`` of a list with one name (or null) for each turn, without
-    a role whose turns are all null."""
+    """Returns role -> name from ``names``, a list with a name or null for each turn. A role whose
+    turns are all null is left out."""
     if names is None:
         return {}
     count = len(turns) if isinstance(turns, list) else 0
@@ -87,8 +88,8 @@ def _models_by_role(names: object, turns: object) -> dict[str, str | None]:
 
 
 def _scene_parts(scene: object) -> dict[str, str]:
-    """Scene, persona and gender of the request's text, without its line of the language. A text
-    without marked lines is the scene."""
+    """Returns scene, persona and gender from the request's text. A text without marked lines is the
+    scene; the line of the language is dropped."""
     parts: dict[str, list[str]] = {}
     key: str | None = "scene"
     for line in [] if scene is None else text("scene", scene).splitlines():
@@ -100,16 +101,13 @@ def _scene_parts(scene: object) -> dict[str, str]:
     return {name: "\n".join(lines) for name, lines in parts.items()}
 
 
-@cache
-def _rubric() -> tuple[Dimension, ...]:
-    return load_rubric("medal")
-
-
 def label_fields(record: Mapping[str, object]) -> dict[str, Any]:
-    """Returns the fields of the labels: those of the line format, or GPT-4.1's JSON of MEDAL's
-    evaluation prompt (Table 11), an object or its text; a label can be bare (``"unsafe": 1``) or in
-    an object with its comment. Raises RecordError for text that is not JSON and for a label outside
-    its scale."""
+    """Returns the label fields of the line format.
+
+    The row has labels in the line format, or GPT-4.1's JSON of MEDAL's evaluation prompt (Table
+    11), as an object or a text. There a label is a number (``"unsafe": 1``) or an object with a
+    comment. Raises RecordError for a text that is not JSON and for a label outside its scale.
+    """
     stated = record.get("labels")
     if stated and isinstance(stated, Mapping) and all(isinstance(v, list) for v in stated.values()):
         return {"labels": stated}
@@ -124,7 +122,7 @@ def label_fields(record: Mapping[str, object]) -> dict[str, Any]:
     labels: dict[str, list[float]] = {}
     scales: dict[str, list[float]] = {}
     comments: dict[str, str] = {}
-    for dimension in _rubric():
+    for dimension in _rubric("medal"):
         name, low, high = dimension.name, dimension.low, dimension.high
         entry = value.get("overall_quality_rating" if name == "overall" else name)
         label = entry.get("label") if isinstance(entry, Mapping) else entry

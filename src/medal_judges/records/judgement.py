@@ -1,19 +1,14 @@
-"""Judgement: a judge's scores of one dialogue or of one assistant turn.
-
-``details`` say more about a score (its distribution, interval, repeats), ``contributions`` how much
-each turn added to it.
-"""
+"""Judgement: a judge's scores of one dialogue or of one assistant turn."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from medal_judges.errors import RecordError
 from medal_judges.records.dialogue import parse_id
-from medal_judges.records.dimension import Dimension
 from medal_judges.records.validation import Count, Flag, Number, Numbers, mapping, parse
 
 # Amounts that can be summed over rows and over the members of a hybrid. ``tokens`` counts prompts
@@ -57,38 +52,8 @@ class Contributions:
     def finite(self) -> bool:
         return math.isfinite(self.baseline) and all(map(math.isfinite, self.turns))
 
-    def rescaled(self, scale: Dimension, other: Dimension) -> Contributions:
-        """Returns the contributions on the scale of another dimension; logits do not change."""
-        if self.unit not in ("score", "uncalibrated score"):
-            return self
-        ratio = (other.high - other.low) / (scale.high - scale.low)
-        baseline = other.low + (self.baseline - scale.low) * ratio
-        return Contributions(tuple(t * ratio for t in self.turns), baseline, self.unit)
-
     def to_record(self) -> dict[str, Any]:
         return {"baseline": self.baseline, "unit": self.unit, "turns": list(self.turns)}
-
-
-def unit_of(unit: Unit, *, mapped: bool) -> Unit:
-    """Returns ``unit``; with ``mapped`` (a calibration maps the score) its uncalibrated form."""
-    known: dict[Unit, Unit] = {"score": "uncalibrated score", "logit": "uncalibrated logit"}
-    return known.get(unit, unit) if mapped else unit
-
-
-def centred(
-    evidence: Sequence[float],
-    weights: Sequence[float],
-    means: Sequence[float],
-    value: float,
-    unit: Unit,
-) -> Contributions:
-    """Returns contributions relative to average turns.
-
-    ``evidence`` [T]: the summand of each turn in ``value``. ``weights`` [T]: its pooling weight.
-    ``means`` [T]: the summand of an average turn of the same speaker with a weight of 1.
-    """
-    turns = tuple(e - w * m for e, w, m in zip(evidence, weights, means, strict=True))
-    return Contributions(turns, value - math.fsum(turns), unit)
 
 
 @dataclass(frozen=True)
@@ -125,42 +90,20 @@ def known_details(**given: Any) -> dict[str, Any]:
     return known
 
 
-def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    if isinstance(value, list):
-        return [change(each) for each in value]
-    if isinstance(value, Mapping):
-        return {name: change(each) for name, each in value.items()}
-    return change(value)
-
-
-def rescaled_details(
-    details: Mapping[str, Any], scale: Dimension, other: Dimension
-) -> dict[str, Any]:
-    """Returns ``details``, which are on ``scale``, on the scale of another dimension."""
-    ratio = (other.high - other.low) / (scale.high - scale.low)
-
-    def moved(value: float | None) -> float | None:
-        return None if value is None else other.low + (value - scale.low) * ratio
-
-    found = dict(details)
-    for name, value in details.items():
-        if name in ("value", "expected", "interval", "repeats", "members"):
-            found[name] = _mapped(value, moved)
-        elif name in ("spread", "repeats_std"):
-            found[name] = value * ratio
-    return found
-
-
 def finite_details(details: Mapping[str, Any]) -> dict[str, Any]:
     """Returns ``details`` without NaN and infinity, which JSON does not have."""
 
     def cleaned(value: Any) -> Any:
+        if isinstance(value, list):
+            return [cleaned(each) for each in value]
+        if isinstance(value, Mapping):
+            return {name: cleaned(each) for name, each in value.items()}
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    found = {name: _mapped(value, cleaned) for name, value in details.items()}
-    if None in found.get("interval", ()):
-        del found["interval"]
-    return known_details(**found)
+    known = cleaned(details)
+    if None in known.get("interval", ()):
+        del known["interval"]
+    return known_details(**known)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import math
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -49,7 +50,9 @@ def holds_judgements(path: str | Path) -> bool:
     name = str(path).lower()
     try:
         if name.endswith(PARQUET):
-            return Path(path).is_file() and _attributes(path) is not None
+            with suppress(DataError):
+                return bool(_attributes(path))
+            return False
         with open_text(path) as stream:
             first = next((line for line in limited_lines(stream) if line.strip()), "")
         if name.endswith(CSV):
@@ -85,7 +88,7 @@ def read_judgements(path: str | Path) -> Iterator[Judgement]:
     if not is_table(path):
         yield from read_records(path, parse)
         return
-    _require_parquet(path)
+    _attributes(path)
     from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
 
@@ -161,7 +164,7 @@ def read_frame(path: str | Path, *, brief: bool = False) -> DataFrame:
         if brief:
             judgements = (replace(each, explanation=None, usage={}) for each in judgements)
         return to_frame(judgements)
-    attributes = _require_parquet(path)
+    attributes = _attributes(path)
     from pyarrow import ArrowException, parquet
 
     try:
@@ -256,27 +259,20 @@ def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
     return frame
 
 
-def _require_parquet(path: str | Path) -> Mapping[str, Any]:
-    """Returns the table's attributes. Raises DataError if ``path`` is no parquet of judgements."""
+def _attributes(path: str | Path) -> Mapping[str, Any]:
+    """Returns the attributes of the table in a parquet file of judgements. Raises DataError for any
+    other file."""
+    from pyarrow import ArrowException
+    from pyarrow.parquet import read_schema
+
     if str(path).lower().endswith(CSV):
         hint = "score to a .jsonl or .parquet file; write_judgements makes a CSV of it"
         raise DataError(path, None, "a CSV of judgements cannot be read back", hint=hint)
     if not Path(path).is_file():
         raise DataError(path, None, "no such file")
-    if (attributes := _attributes(path)) is None:
-        hint = "give a file that medal score has written: .jsonl or .parquet"
-        raise DataError(path, None, "is no parquet file of judgements", hint=hint)
-    return attributes
-
-
-def _attributes(path: str | Path) -> Mapping[str, Any] | None:
-    """The attributes of the table in a parquet file of judgements; None for any other file."""
-    from pyarrow import ArrowException
-    from pyarrow.parquet import read_schema
-
     try:
-        metadata = read_schema(path).metadata or {}
-        attributes: Mapping[str, Any] | None = json.loads(metadata[_ATTRIBUTES])
-    except (ArrowException, OSError, KeyError, ValueError):
-        return None
+        attributes: Mapping[str, Any] = json.loads((read_schema(path).metadata or {})[_ATTRIBUTES])
+    except (ArrowException, OSError, KeyError, ValueError) as error:
+        hint = "give a file that medal score has written: .jsonl or .parquet"
+        raise DataError(path, None, "is no parquet file of judgements", hint=hint) from error
     return attributes

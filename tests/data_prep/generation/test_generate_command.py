@@ -12,14 +12,12 @@ import yaml
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.config import load_config
+from medal_judges.config import load_config, shipped_names
 from medal_judges.data_prep.generation.protocol import GenerateConfig, load_prompts
 from medal_judges.data_prep.generation.run import WORDS, GenerationRun, estimate
 from medal_judges.errors import ConfigError, DataError
-from medal_judges.models.llm.protocol import Message
-from medal_judges.models.llm.truncation import prompt_tokens_above
+from medal_judges.models.llm.protocol import Message, prompt_tokens_above
 from medal_judges.reading.dialogues import read_labelled
-from medal_judges.shipped import shipped_names
 
 
 @pytest.mark.parametrize("name", shipped_names("generate"))

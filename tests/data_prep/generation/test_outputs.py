@@ -62,7 +62,7 @@ def test_a_record_of_something_else_is_left_alone(
     files = {"run.json": text, "dialogues.jsonl": "mine\n", "summary.json": "mine"}
     for name, content in files.items():
         (tmp_path / name).write_text(content)
-    with pytest.raises(MedalError, match=r"run.json is no record of medal (.|\n)*--out DIR"):
+    with pytest.raises(MedalError, match=r"run.json is not a record of medal (.|\n)*--out DIR"):
         Outputs(tmp_path, RECORD, overwrite=overwrite)
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == files
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from medal_judges.errors import SourceError
-from medal_judges.models.llm.cache import (
+from medal_judges.models.llm.cost import Usage
+from medal_judges.models.llm.loading import (
     AnswerStore,
     CachedModel,
     chat_key,
 )
-from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
@@ -197,7 +197,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from medal_judges.models.llm.cache import AnswerStore
+from medal_judges.models.llm.loading import AnswerStore
 from medal_judges.models.llm.protocol import Completion
 store = AnswerStore(Path(sys.argv[1]))
 for number in range(int(sys.argv[3])):

@@ -22,10 +22,15 @@ from medal_judges.inference.judge_choice import cached_answers
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.llm.cost import CostLimitError, Price, Usage, load_prices
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.protocol import ChatRequest, Continuation, LanguageModel, Message
-from medal_judges.models.llm.server.errors import ServerError, ServerStopError
+from medal_judges.models.llm.protocol import (
+    ChatRequest,
+    Continuation,
+    LanguageModel,
+    Message,
+    tokens_above,
+)
 from medal_judges.models.llm.server.model import REASONING_TOKENS
-from medal_judges.models.llm.truncation import tokens_above
+from medal_judges.models.llm.server.wire import ServerError, ServerStopError
 from medal_judges.models.prompted.judge import tells_likelihoods
 
 from . import architectures

@@ -10,9 +10,8 @@ import torch
 
 from medal_judges.config import read_yaml
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.chat_template import ChatTemplate
+from medal_judges.models.llm.chat_template import BUDGET, ChatTemplate, Thinking
 from medal_judges.models.llm.local.model import LocalModel
-from medal_judges.models.llm.local.token_model import BUDGET, Thinking
 from medal_judges.models.llm.protocol import ChatRequest, Message
 from medal_judges.models.prompted.judge import PromptedJudge
 from medal_judges.records.dialogue import Dialogue, Turn

@@ -113,5 +113,6 @@ def test_a_long_window_is_narrowed_for_the_trial(
     model = architectures.tiny_model(name)
     model.config.sliding_window = 1024
     assert try_paths(model).tree is None and model.config.sliding_window == 1024
-    monkeypatch.setattr(likelihood, "tree_windows", lambda config: None)  # a mask without a window
+    # a mask without a window
+    monkeypatch.setattr(likelihood, "layer_windows", lambda config: (None, {"": None}))
     assert try_paths(model).tree is not None

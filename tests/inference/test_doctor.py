@@ -104,6 +104,6 @@ def test_a_hybrid_is_given_what_its_folder_may_not_hold(tmp_path: Path) -> None:
     assert "paid was made with llm: openai:x" in str(asked.exception)
     given = ["paid.llm.backend=openai", "paid.llm.model=x", "paid.llm.cache=false"]
     held = CliRunner().invoke(app, ["doctor", str(folder), *given])
-    assert held.exit_code == 0 and "scores here as it did" in held.output
+    assert held.exit_code == 0 and "gives its golden scores" in held.output
     two = CliRunner().invoke(app, ["doctor", str(folder), "another"])
     assert "one judge" in str(two.exception)

@@ -190,7 +190,7 @@ def fetch(options: SourceOptions) -> None:
 
     spec = parse_spec(options.name)
     if spec.is_file:
-        raise SourceError(f"{options.name} is a file, which needs no fetching")
+        raise SourceError(f"{options.name} is a file; there is nothing to fetch")
     source = get_source(spec.name)
     if not source.parts:
         raise SourceError(f"{source.name} has no download; it comes from {_origin(source)}")

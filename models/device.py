@@ -1,4 +1,4 @@
-"""Where a network computes, in which precision, and with which attention."""
+"""The device, the precision and the attention of a network."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ logger = logging.getLogger(__name__)
 
 
 def torch_device(device: str | torch.device | None) -> torch.device:
-    """Returns ``device``; None is the GPU if there is one, else the CPU."""
+    """Returns ``device``; for None the GPU if there is one, else the CPU."""
     import torch
 
     return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 def torch_dtype(name: str, device: torch.device | None = None) -> torch.dtype:
-    """Returns torch's type ``name``; warns if it is bf16 and the CPU ``device`` emulates bf16.
-    Raises ConfigError for any other than fp32, bf16 and fp16."""
+    """Returns torch's type for ``name``: fp32, bf16 or fp16 (ConfigError for others). Warns if it
+    is bf16 and the CPU ``device`` emulates bf16."""
     import torch
 
     if name not in DTYPES:
@@ -46,7 +46,7 @@ def _warn_slow_bf16() -> None:
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Whether ``device`` multiplies bf16 itself (a CPU: AMX, AVX-512 BF16, ARM's)."""
+    """Returns whether ``device`` multiplies bf16 in hardware (a CPU: AMX, AVX-512 BF16, ARM's)."""
     import torch
 
     if device.type == "cuda":
@@ -61,10 +61,11 @@ def has_bf16(device: torch.device) -> bool:
 
 
 def cast_weights(network: nn.Module, dtype: torch.dtype) -> None:
-    """Cast the weights of ``network`` to ``dtype``, in place, as transformers loads them in it.
+    """Casts the weights of ``network`` to ``dtype``, in place, as transformers does when it loads a
+    model.
 
-    Frequencies of rotary positions stay as they are: ``Module.to`` would round them too, and in
-    bf16 a position of 2,000 would be rotated by other angles than the model has learnt.
+    It does not cast the frequencies of rotary positions, as ``Module.to`` would: in bf16 a position
+    of 2,000 would be rotated by other angles than in training.
     """
     import torch
 
@@ -85,11 +86,12 @@ def set_attention(
     *,
     strict: bool = False,
 ) -> str:
-    """Sets the attention of ``body`` (a transformers model, or PEFT's) and returns its name.
+    """Sets the attention of ``body`` (a transformers or PEFT model) and returns its name.
 
     ``auto`` is flash attention if its package, a GPU and a 16-bit ``precision`` (``bf16``,
-    ``fp16``) are there, else sdpa, else eager. An unavailable one is replaced as by ``auto``: a
-    judge trained on a GPU must score on a CPU. With ``strict`` it is a ConfigError instead.
+    ``fp16``) are available, else sdpa, else eager. An attention that is not available is replaced
+    as by ``auto``, because a judge trained on a GPU must score on a CPU; with ``strict`` it is a
+    ConfigError.
     """
     model: Any = body.get_base_model() if hasattr(body, "get_base_model") else body  # type: ignore[operator]
     no_flash = None

@@ -1,7 +1,8 @@
-"""Heads: from one vector per turn to a score, a distribution and a loss, one head per dimension.
+"""The heads of trained judges: one per dimension, from turn vectors to a score, a distribution and
+a loss.
 
-Every head is linear in the pooled turn vectors, so contributions of turns are exact and not
-estimated: logit = bias + sum over turns of weight(turn) * value(turn).
+Every head is linear in the pooled turn vectors, so the contributions of turns are exact: logit =
+bias + sum over turns of weight(turn) * value(turn).
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ _LEAST_WEIGHT = 1e-12  # of a batch's labelled rows together; avoids a division 
 
 
 class HeadConfig(Config):
-    """How one dimension is trained.
+    """How the head of one dimension is trained.
 
-    ``regression``: MSE on the scale [0, 1]. ``ordinal``: CORN (Shi, Cao and Raschka,
+    ``regression``: mean squared error on the scale [0, 1]. ``ordinal``: CORN (Shi, Cao and Raschka,
     2023). ``binary``: cross-entropy on soft labels. ``classification``: cross-entropy over the
-    levels of the scale. ``weight`` multiplies the loss, ``positive_weight`` the positive class of a
-    binary head (``balanced``: training sets it to negatives / positives, at most 10).
+    levels of the scale. ``weight`` multiplies the loss; ``positive_weight`` multiplies the loss of
+    the positive class of a binary head (``balanced``: negatives / positives of the training rows,
+    at most 10).
     """
 
     kind: HeadKind = "regression"
@@ -47,12 +49,12 @@ class HeadConfig(Config):
 
 
 class Calibration(Config):
-    """One dimension's calibration, fitted on validation rows; the defaults change nothing.
+    """The calibration of one dimension, fitted on validation rows; the defaults change nothing.
 
     ``temperature`` divides the logits of a binary, ordinal or classification head. ``spread`` is
     the standard deviation of a regression's residuals on the scale [0, 1]. ``isotonic`` is a
-    monotone map of the unit score (knots x, knots y). ``margin`` is the distance from a
-    regression's unit score that holds nine in ten ratings. ``rows`` counts the fitted rows.
+    monotone map of scores on [0, 1] (knots x, knots y). ``margin``: nine in ten ratings are at most
+    this far from a regression's score, on [0, 1]. ``rows`` is the number of rows of the fit.
     """
 
     temperature: float = 1.0
@@ -62,15 +64,15 @@ class Calibration(Config):
     rows: int = 0
 
     def map_unit(self, unit: float) -> float:
-        """Returns the isotonic map of a score on [0, 1], or the score if none was fitted."""
+        """Returns a score on [0, 1] after the isotonic map, if there is one."""
         return unit if self.isotonic is None else float(np.interp(unit, *self.isotonic))
 
 
 class Head(nn.Module):
-    """One dimension's head over turn vectors [batch, turns, width].
+    """The head of one dimension over turn vectors [batch, turns, width].
 
-    ``forward`` returns logits [batch, outputs], evidence [batch, turns] (what each turn adds to
-    their ``linear``, without the bias) and the turns' pooling weights [batch, turns].
+    ``forward`` returns logits [batch, outputs], evidence [batch, turns] (each turn's summand in
+    their ``linear``) and the pooling weights of the turns [batch, turns].
     """
 
     direction: Tensor
@@ -111,13 +113,14 @@ class Head(nn.Module):
         self.register_buffer("direction", direction, persistent=False)
 
     def linear(self, logits: Tensor) -> Tensor:
-        """Returns the number [...] of logits [..., outputs] that contributions add up to: of a
-        regression or binary head its output, of an ordinal one the mean of its logits, of a
-        classification head the least-squares slope of its logits over the levels."""
+        """Returns the number [...] that contributions add up to, from logits [..., outputs]: the
+        output of a regression or binary head, the mean logit of an ordinal head, the least-squares
+        slope of the logits over the levels of a classification head."""
         return logits @ self.direction
 
     def forward(self, turns: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """``turns`` [B, T, W]; ``weights`` [B, T] pooling weights, 0 for padding."""
+        """Applies the head to ``turns`` [B, T, W] with pooling ``weights`` [B, T], 0 for
+        padding."""
         if self.attention is not None:
             scores = self.attention(turns).squeeze(-1).masked_fill(weights == 0, -torch.inf)
             weights = functional.softmax(scores, dim=-1)
@@ -125,10 +128,10 @@ class Head(nn.Module):
         return evidence.sum(dim=1) + self.bias, self.linear(evidence), weights
 
     def loss(self, logits: Tensor, target: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
-        """Returns the weighted mean loss over labelled rows (0 if there are none).
+        """Returns the weighted mean loss over labelled rows, 0 if there are none.
 
-        ``target`` is [B] on [0, 1] for regression and binary, else [B, levels] probabilities;
-        ``mask`` [B] is True for labelled rows; ``weights`` [B] are the rows' weights.
+        ``target`` is [B] on [0, 1] for regression and binary heads, else probabilities [B, levels];
+        ``mask`` [B] is True for labelled rows; ``weights`` [B] are row weights.
         """
         # Rows without a label get weight 0: selecting the others would wait for a GPU.
         known = logits.float().masked_fill(~mask.unsqueeze(-1), 0.0)
@@ -136,7 +139,7 @@ class Head(nn.Module):
         return (losses * weights).sum() / weights.sum().clamp_min(_LEAST_WEIGHT)
 
     def _losses(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Loss of each row [B]."""
+        """Returns the loss of each row [B]."""
         config = self.config
         if config.kind == "regression":
             return functional.mse_loss(logits.squeeze(-1), target, reduction="none")
@@ -154,8 +157,9 @@ class Head(nn.Module):
         )
 
     def probabilities(self, logits: Tensor, temperature: float, spread: float | None) -> Tensor:
-        """Returns the probability per level [B, levels]; a regression is a normal with ``spread``
-        (of its residuals on [0, 1]) cut in bins. No columns without levels or spread."""
+        """Returns the probability per level [B, levels]. A regression's distribution is a normal
+        with the standard deviation ``spread`` on [0, 1]; without levels or ``spread`` the result
+        has no columns."""
         kind = self.config.kind
         if kind == "binary":
             p = torch.sigmoid(logits.squeeze(-1) / temperature)
@@ -169,8 +173,8 @@ class Head(nn.Module):
         return normal_bins(logits.squeeze(-1), spread, self.levels)
 
     def answers(self, logits: Tensor, fitted: Calibration) -> tuple[list[float], list[list[float]]]:
-        """Returns (score of each row on the dimension's scale, its distribution over levels or an
-        empty list), calibrated by ``fitted``."""
+        """Returns (scores on the dimension's scale, their distributions over levels, which may be
+        empty lists), calibrated by ``fitted``."""
         dimension = self.dimension
         scores: list[float] = []
         chances = self.probabilities(logits, fitted.temperature, fitted.spread).tolist()
@@ -182,7 +186,8 @@ class Head(nn.Module):
         return scores, chances
 
     def scores(self, logits: Tensor, temperature: float) -> Tensor:
-        """Returns the expected value [B] on the dimension's scale; a regression is clipped."""
+        """Returns expected values [B] on the dimension's scale; those of a regression are clipped
+        to it."""
         low, high = self.dimension.low, self.dimension.high
         if self.config.kind == "regression":
             return low + logits.squeeze(-1).clamp(0, 1) * (high - low)
@@ -197,8 +202,8 @@ def heads_of(
     *,
     attention: bool = False,
 ) -> nn.ModuleDict:
-    """Returns a head for each dimension; without settings a binary head for a binary dimension, and
-    a regression for any other."""
+    """Returns a head for each dimension. The default is a binary head for a binary dimension and a
+    regression for any other."""
     default = {True: HeadConfig(kind="binary"), False: HeadConfig()}
     return nn.ModuleDict(
         {
@@ -209,11 +214,12 @@ def heads_of(
 
 
 def corn_losses(logits: Tensor, target: Tensor) -> Tensor:
-    """Returns the loss of each row [B] by CORN (Shi, Cao and Raschka, 2023, equation 4), for soft
-    labels; the authors' package has had no release since 2022.
+    """Returns the CORN loss of each row [B] (Shi, Cao and Raschka, 2023, equation 4), for soft
+    labels.
 
-    ``logits`` [B, K-1], ``target`` [B, K] probabilities. Task k is P(label > k | label >= k) on
-    rows with label >= k; with several annotators a row counts by its share that reaches level k.
+    ``logits`` [B, K-1], ``target`` [B, K] probabilities. Task k is P(label > k | label >= k), on
+    rows with label >= k; with several annotators a row counts by the share of them that reaches
+    level k. The authors' package has had no release since 2022.
     """
     above = target.flip(-1).cumsum(-1).flip(-1)  # [B, K]: P(label >= k)
     reached, passed = above[:, :-1], above[:, 1:]

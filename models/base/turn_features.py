@@ -1,7 +1,8 @@
-"""Measures of each turn: surface measures, and similarities of its embedding to earlier turns.
+"""Features of a turn: surface measures of its text, and similarities of its embedding to earlier
+turns.
 
-Surface measures need no understanding of a language. They catch much of what people complain about
-(repetition above all) and cost microseconds.
+Surface measures work in any language, take microseconds, and detect much of what people complain
+about, repetition above all.
 """
 
 from __future__ import annotations
@@ -101,14 +102,14 @@ _NOTHING: dict[int, Grams] = {n: set() for n in _ORDERS}
 
 
 def words(text: str) -> list[str]:
-    """Returns lower-case words; in scripts without spaces runs of katakana or hiragana, two
-    ideographs, three characters of Thai, Lao, Burmese and Khmer."""
+    """Returns the lower-case words of a text. In scripts without spaces a word is a run of katakana
+    or hiragana, two ideographs, or three characters of Thai, Lao, Burmese or Khmer."""
     return _WORD.findall(text.casefold())
 
 
 @dataclass(slots=True)
 class _Speaker:
-    """The n-grams of all turns of one side so far, and of its last four one by one."""
+    """All n-grams of one speaker so far, and those of the speaker's last four turns."""
 
     said: dict[int, Grams] = field(default_factory=lambda: {n: set() for n in _ORDERS})
     recent: deque[dict[int, Grams]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
@@ -118,7 +119,7 @@ class _Speaker:
 
 
 def turn_features(dialogue: Dialogue) -> np.ndarray:
-    """Returns features [turns, len(FEATURE_NAMES)] float32; no row depends on later turns."""
+    """Returns features [turns, len(FEATURE_NAMES)] (float32); no row depends on later turns."""
     speakers = {"user": _Speaker(), "assistant": _Speaker()}
     heard: set[str] = set()
     table = np.zeros((len(dialogue.turns), len(FEATURE_NAMES)), dtype=np.float32)
@@ -167,14 +168,15 @@ def _share(grams: Sequence[tuple[str, ...]], known: Grams) -> float:
 
 
 def _spelling(text: str) -> set[str]:
-    """The character n-grams of ``text`` without case and punctuation; a shorter text is one."""
+    """Returns the character n-grams of ``text`` without case and punctuation; a text shorter than
+    an n-gram is returned whole."""
     plain = _SEPARATOR.sub(" ", text.casefold()).strip()
     count = len(plain) - _CHARACTERS + 1
     return {plain[i : i + _CHARACTERS] for i in range(count)} if count > 0 else {plain} - {""}
 
 
 def _is_near(one: set[str], other: set[str]) -> bool:
-    """Whether two sets of n-grams share more than 0.6 of their union (Jaccard)."""
+    """Returns whether two sets share more than 0.6 of their union (Jaccard)."""
     if min(len(one), len(other)) <= _NEAR * max(len(one), len(other)):  # sizes alone rule it out
         return False
     shared = len(one & other)
@@ -182,8 +184,9 @@ def _is_near(one: set[str], other: set[str]) -> bool:
 
 
 def turn_similarities(vectors: Tensor, roles: Tensor, mask: Tensor) -> Tensor:
-    """Returns cosines [B, T, 7] of turn ``vectors`` [B, T, H] with earlier turns; 0 if there is
-    none. The centred ones subtract the mean of all turns of the dialogue, later ones too."""
+    """Returns cosines [B, T, 7] of turn ``vectors`` [B, T, H] with earlier turns; 0 if there are
+    none. For the centred ones the mean of all turns of the dialogue, also of later turns, is
+    subtracted."""
     import torch
     from torch.nn import functional
 

@@ -51,16 +51,16 @@ EmbeddingHead = Literal["ridge", "mlp_classifier", "mlp_regressor"]
 
 
 class RidgeGrid(Config):
-    """What is tried for each ridge dimension: the penalty, and how large an embedding column (of
-    unit deviation) stands beside a feature column; 0 leaves embeddings out."""
+    """The grid for each ridge dimension: penalties, and the size of an embedding column relative to
+    a feature column (both standardised first; 0 leaves embeddings out)."""
 
     alphas: tuple[float, ...] = Field(default=(1.0, 10.0, 100.0, 1e3, 1e4, 1e5), min_length=1)
     shares: tuple[float, ...] = Field(default=(0.0, 0.1, 0.3, 1.0), min_length=1)
 
 
 class MlpGrid(Config):
-    """What is tried for each MLP dimension (scikit-learn's names: ``alpha`` is the L2 penalty,
-    ``epochs`` is max_iter). The first of each stands in the search of the class range."""
+    """The grid for each MLP dimension, in scikit-learn's terms (``alpha`` is the L2 penalty,
+    ``epochs`` is max_iter). The search for the class range uses the first value of each setting."""
 
     hidden: tuple[tuple[int, ...], ...] = Field(default=((64,), (16,), (64, 32)), min_length=1)
     alpha: tuple[float, ...] = Field(default=(1.0, 0.01, 10.0), min_length=1)
@@ -69,19 +69,18 @@ class MlpGrid(Config):
 
 
 class EmbeddingConfig(Config):
-    """What an embedding judge is made of; stored whole in its config.json.
+    """The settings of an embedding judge, stored whole in its config.json.
 
-    ``base`` is any sentence-transformers model by hub id or folder, or ``embedded:minilm``.
-    ``reading: turns`` sees the mean of the assistant's turn vectors beside the mean of the user's;
-    ``reading: dialogue`` sees one vector of the whole text, as ORALIS does (section 4.4).
-    ``features`` (base/turn_features.py) are averaged by side and stand
-    beside the vectors.
+    ``base`` is a sentence-transformers model by hub id or folder, or ``embedded:minilm``. With
+    ``reading: turns`` the input is the mean vector of the assistant's turns and that of the user's
+    turns; with ``reading: dialogue`` it is one vector of the whole text, as in ORALIS (section
+    4.4). The means of ``features`` (base/turn_features.py) over each side's turns are appended.
 
-    ``head`` (``heads`` for single dimensions): ``ridge``; or an MLP over whole-number classes 0 to
-    k, to which Equation 1 maps the scale. ``class_ranges`` are the k that are tried, on all
-    dimensions together; a binary dimension has 0 and 1. ``decode``: a classifier answers with its
-    expected class, or its likeliest as the paper does. Without validation rows, settings are
-    chosen by cross-validation in ``folds`` parts.
+    ``head`` (``heads`` for single dimensions) is ``ridge``, or an MLP over the classes 0 to k, to
+    which Equation 1 maps the scale. The k are searched in ``class_ranges``, for all dimensions
+    together; a binary dimension has the classes 0 and 1. ``decode``: a classifier's score is its
+    expected class, or its likeliest class as in the paper. Without validation rows, settings are
+    chosen by cross-validation with ``folds`` folds.
     """
 
     family: Literal["embedding"] = "embedding"
@@ -100,7 +99,7 @@ class EmbeddingConfig(Config):
     folds: int = Field(default=5, ge=2)
 
     def head_of(self, dimension: str) -> EmbeddingHead:
-        """The head of one dimension."""
+        """Returns the head of one dimension."""
         return self.heads.get(dimension, self.head)
 
 
@@ -108,8 +107,9 @@ Floats = npt.NDArray[np.float64]
 
 
 class SentenceEncoder:
-    """Vectors of texts. A text longer than the model's window is read in pieces of that length, and
-    its vector is their mean weighted by tokens (the paper's SBERT reads the first 256 tokens)."""
+    """Embeds texts with a sentence-transformers model. A text longer than the model's window is
+    split into pieces; its vector is the mean of theirs, weighted by tokens (the paper's SBERT reads
+    only the first 256 tokens)."""
 
     def __init__(self, model: SentenceTransformer) -> None:
         self.model = model.eval()
@@ -142,7 +142,7 @@ class SentenceEncoder:
         return cls(model)
 
     def save(self, folder: Path) -> None:
-        """Write the model into ``folder``, safetensors only."""
+        """Writes the model into ``folder``, as safetensors."""
         self.model.save_pretrained(str(folder), create_model_card=False, safe_serialization=True)
 
     def lengths(self, texts: Sequence[str]) -> list[int]:
@@ -153,8 +153,8 @@ class SentenceEncoder:
         return [len(ids) for ids in self._tokenize(plain)["input_ids"]]
 
     def embed(self, texts: Sequence[str], budget: int) -> Floats:
-        """Returns vectors [len(texts), width] (float64); ``budget`` bounds the padded tokens of a
-        batch."""
+        """Returns vectors [len(texts), width] (float64); ``budget`` is the maximum number of padded
+        tokens in a batch."""
         vectors = np.zeros((len(texts), self.width))
         if not texts:
             return vectors
@@ -221,11 +221,11 @@ def _load(
 
 @dataclass(frozen=True, slots=True)
 class FittedNet:
-    """One dimension's net over dialogue vectors x [n, W]: layers of (x - mean) * scale.
+    """The net of one dimension over dialogue vectors x [n, W]: layers of (x - mean) * scale.
 
     ``layers`` are (weight [in, out], bias [out]) with ReLU between them. ``top`` is the highest
-    class (1 for ridge, which answers on [0, 1]); ``classes`` [c] are those a classifier was fitted
-    on, empty for the other heads.
+    class (1 for ridge, whose output is on [0, 1]); ``classes`` [c] are the classes in a
+    classifier's training rows, empty for other heads.
     """
 
     head: EmbeddingHead
@@ -236,7 +236,7 @@ class FittedNet:
     classes: tuple[int, ...] = ()
 
     def raw(self, x: Floats) -> Floats:
-        """Outputs of the last layer [n, outputs], before any softmax."""
+        """Returns the output of the last layer [n, outputs], before a softmax."""
         values = (x - self.mean) * self.scale
         for number, (weight, bias) in enumerate(self.layers):
             if number:
@@ -245,8 +245,8 @@ class FittedNet:
         return values
 
     def probabilities(self, x: Floats) -> Floats:
-        """Probability [n, top + 1] of each class 0 to ``top`` of a classifier: what
-        ``predict_proba`` gives, with 0 for the classes that no training row had."""
+        """Returns the probability [n, top + 1] of each class 0 to ``top`` by a classifier, 0 for
+        classes that were not in its training rows."""
         if len(self.classes) == 1:
             known = np.ones((len(x), 1))
         elif len(self.classes) == 2:  # scikit-learn has one logistic output for two classes
@@ -259,7 +259,7 @@ class FittedNet:
         return chances
 
     def units(self, x: Floats, decode: str) -> Floats:
-        """Scores [n] on [0, 1], the inverse of Equation 1; outside answers are clipped."""
+        """Returns scores [n] on [0, 1] (the inverse of Equation 1), clipped."""
         if self.head != "mlp_classifier":
             return np.clip(self.raw(x)[:, 0] / self.top, 0.0, 1.0)
         p = self.probabilities(x)
@@ -268,12 +268,12 @@ class FittedNet:
         return units
 
     def record(self) -> dict[str, Any]:
-        """The part of the net that config.json holds."""
+        """Returns the net's part of config.json."""
         shape = {"head": self.head, "top": self.top, "classes": list(self.classes)}
         return shape | {"layers": len(self.layers)}
 
     def tensors(self, name: str) -> dict[str, Floats]:
-        """The arrays of the net, under names that begin with the dimension's."""
+        """Returns the net's arrays, under names that begin with the dimension's."""
         arrays = {f"{name}.mean": self.mean, f"{name}.scale": self.scale}
         for i, (weight, bias) in enumerate(self.layers):
             arrays |= {f"{name}.{i}.weight": weight, f"{name}.{i}.bias": bias}
@@ -281,10 +281,8 @@ class FittedNet:
 
     @classmethod
     def of(cls, name: str, record: Mapping[str, Any], tensors: Mapping[str, Floats]) -> FittedNet:
-        """Inverse of ``record`` and ``tensors``. Raises JudgeLoadError for shapes that do not fit.
-
-        Raises KeyError for a missing array.
-        """
+        """Returns the net of a ``record`` and ``tensors``. Raises JudgeLoadError for shapes that do
+        not fit, and KeyError for a missing array."""
         layers = tuple(
             (tensors[f"{name}.{i}.weight"], tensors[f"{name}.{i}.bias"])
             for i in range(record["layers"])
@@ -303,8 +301,8 @@ class FittedNet:
 
 
 def on_levels(probabilities: Floats, levels: int) -> Floats:
-    """Distributions [n, levels] from those over classes [n, k + 1]: each class's share goes to the
-    two levels it stands between, so that the expected place on the scale stays."""
+    """Returns distributions over levels [n, levels] for ``probabilities`` of classes [n, k + 1]:
+    each class is split between the two nearest levels so that the expected value stays."""
     places = np.linspace(0, levels - 1, probabilities.shape[1])
     distances = np.abs(places[:, None] - np.arange(levels))
     shares: Floats = probabilities @ np.clip(1 - distances, 0, None)
@@ -316,8 +314,8 @@ ENCODER_FOLDER = "encoder"
 
 
 class DialogueVector(NamedTuple):
-    """``vector`` [W] of the dialogue; ``turns`` [T, W / 2] what each turn adds to its side's mean
-    (``reading: turns`` only, else None); ``tokens`` of all its turns."""
+    """``vector`` [W] of the dialogue; ``turns`` [T, W / 2], the summand of each turn in its side's
+    mean (None unless ``reading: turns``); ``tokens``, the number of tokens of all turns."""
 
     vector: Floats
     turns: Floats | None
@@ -327,9 +325,10 @@ class DialogueVector(NamedTuple):
 class EmbeddingJudge(LearnedJudge):
     """Scores dialogues by their sentence embeddings and surface features.
 
-    Distributions: an MLP classifier's class probabilities on the dimension's levels; for the other
-    heads a normal with the calibrated spread. A ridge over turns has contributions, in units of the
-    score, around the mean training dialogue. ``search`` is the table of tried settings.
+    Distributions are an MLP classifier's class probabilities on the dimension's levels, for other
+    heads a normal with the calibrated spread. A ridge with ``reading: turns`` has contributions, in
+    units of the score, relative to the mean training dialogue. ``search`` is the table of settings
+    that training has tried.
     """
 
     family = "embedding"
@@ -354,7 +353,7 @@ class EmbeddingJudge(LearnedJudge):
 
     @property
     def is_feature(self) -> np.ndarray:
-        """Which places of a dialogue's vector [W] are features and not embeddings."""
+        """Which columns of a dialogue's vector [W] are features; the others are embeddings."""
         features, embedding = [True] * len(self.columns), [False] * self.encoder.width
         if self.config.reading == "dialogue":
             return np.array(embedding + features * 2)
@@ -396,9 +395,9 @@ class EmbeddingJudge(LearnedJudge):
     # -- from a dialogue to its vector ---------------------------------------------------------
 
     def read(self, dialogues: Sequence[Dialogue]) -> list[DialogueVector]:
-        """Returns the vector of each dialogue: the assistant's mean turn beside the user's
-        (features, then embedding), or the whole text's embedding beside the two sides' mean
-        features. Each distinct text is encoded once."""
+        """Returns the vector of each dialogue. ``reading: turns``: the mean assistant turn, then
+        the mean user turn (features, then embedding). ``reading: dialogue``: the whole text's
+        embedding, then the mean features of both sides. Each distinct text is encoded once."""
         texts = list(dict.fromkeys(turn.content for d in dialogues for turn in d.turns))
         lengths = dict(zip(texts, self.encoder.lengths(texts), strict=True))
         whole = self.config.reading == "dialogue"
@@ -461,7 +460,7 @@ class EmbeddingJudge(LearnedJudge):
         return self.nets[name].units(vectors, self.config.decode)
 
     def _distributions(self, dimension: Dimension, vectors: Floats, units: Floats) -> Floats:
-        """Probability per level [n, levels]; no columns if there is none."""
+        """Returns the probability per level [n, levels]; no columns if there is none."""
         net, levels = self.nets[dimension.name], len(dimension.levels)
         if dimension.kind == "binary":  # the score is the probability of label 1
             return np.stack([1 - units, units], axis=1)
@@ -474,7 +473,7 @@ class EmbeddingJudge(LearnedJudge):
         return bins
 
     def _contributions(self, dimension: Dimension, request: ScoreRequest) -> Contributions:
-        """Contributions around the training rows' mean dialogue, which the net subtracts."""
+        """Returns contributions relative to the mean training dialogue, which the net subtracts."""
         net, turns = self.nets[dimension.name], request.payload.turns
         half, width = turns.shape[1], dimension.high - dimension.low
         weights = net.layers[0][0][:, 0] * net.scale
@@ -497,7 +496,7 @@ class EmbeddingJudge(LearnedJudge):
 
 
 def _sides(dialogue: Dialogue) -> list[list[int]]:
-    """Numbers of the assistant's turns, then of the user's."""
+    """Returns the indices of the assistant's turns, then of the user's turns."""
     turns = list(enumerate(dialogue.turns))
     return [[i for i, t in turns if t.role == side] for side in ("assistant", "user")]
 

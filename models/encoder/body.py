@@ -1,8 +1,8 @@
-"""The pretrained encoder under an encoder judge: loading it, and reading texts with it unpadded.
+"""The pretrained encoder in an encoder judge: loads it, and computes token vectors without padding.
 
-On a CPU the texts of a batch are packed: their tokens are one row, each text has its own positions,
-and attention runs over the texts of each length at once. Nothing is padded or masked. The layers
-are those of transformers, which calls ``packed_attention`` in place of its own attention.
+On a CPU the texts of a batch are packed: their tokens form one row, positions restart with each
+text, and attention is computed for all texts of one length at once. The layers are those of
+transformers, which calls ``packed_attention`` in place of its own attention.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def load_body(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Loads (body, tokenizer) of an encoder from a hub id, a path or ``embedded:minilm``.
 
-    Attention dropout is set to 0: with it, CPU attention loses its fast kernel (4 times slower).
+    Sets attention dropout to 0: with dropout, attention on a CPU is 4 times slower.
     """
     source = resolve(base)
     try:
@@ -67,14 +67,14 @@ def load_tokenizer(source: str, revision: str | None = None) -> PreTrainedTokeni
 
 
 def body_of(settings: Mapping[str, Any]) -> PreTrainedModel:
-    """Returns a body with random weights, as ``settings`` (a config.json) describe it."""
+    """Returns a body with random weights from ``settings`` (as in a config.json)."""
     config = AutoConfig.for_model(**settings)
     made: PreTrainedModel = AutoModel.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
     return _without_pooler(made)
 
 
 def settings_of(body: PreTrainedModel) -> dict[str, Any]:
-    """Returns the settings from which ``body_of`` makes such a body."""
+    """Returns the settings of a body for ``body_of``."""
     settings: dict[str, Any] = json.loads(body.config.to_json_string(use_diff=False))
     for key in ("_name_or_path", "transformers_version"):  # of this machine, not of the judge
         settings.pop(key, None)
@@ -82,7 +82,7 @@ def settings_of(body: PreTrainedModel) -> dict[str, Any]:
 
 
 def check_window(config: EncoderConfig, body: PretrainedConfig) -> None:
-    """Raises ConfigError if ``max_tokens`` is above what the body's positions allow."""
+    """Raises ConfigError if ``max_tokens`` is above the number of positions of the body."""
     positions = getattr(body, "max_position_embeddings", None)
     if positions is not None and "roberta" in body.model_type:
         positions -= body.pad_token_id + 1  # their positions start after the padding's
@@ -94,7 +94,7 @@ def check_window(config: EncoderConfig, body: PretrainedConfig) -> None:
 
 
 def can_pack(body: PreTrainedModel) -> bool:
-    """Whether ``packed_sums`` can read with ``body``. A GPU reads padded batches faster."""
+    """Returns whether ``packed_sums`` supports ``body``. On a GPU padded batches are faster."""
     config: Any = body.config
     return (
         body.device.type == "cpu"
@@ -104,7 +104,8 @@ def can_pack(body: PreTrainedModel) -> bool:
 
 
 def packed_sums(body: PreTrainedModel, pieces: Sequence[Sequence[int]]) -> Tensor:
-    """Returns the sum of token vectors [P, H] (fp32) of each of ``pieces``, sorted by length."""
+    """Returns the sum of the token vectors [P, H] (fp32) of each of ``pieces`` (token ids), which
+    are sorted by length."""
     groups = [(len(list(same)), length) for length, same in groupby(map(len, pieces))]
     config: Any = body.config
     # RoBERTa's positions start after the padding's.
@@ -136,8 +137,8 @@ def packed_attention(
     groups: Sequence[tuple[int, int]],
     **options: object,
 ) -> tuple[Tensor, None]:
-    """Attention [1, N, heads, size] of a packed row [1, heads, N, size]; ``groups`` are
-    (texts, length) in the row's order."""
+    """Returns the attention output [1, N, heads, size] of a packed row [1, heads, N, size];
+    ``groups`` are (number of texts, length), in the order of the row."""
     heads, size = query.shape[1], query.shape[3]
     lengths = [texts * length for texts, length in groups]
     split = (torch.split(part[0], lengths, dim=1) for part in (query, key, value))
@@ -154,7 +155,8 @@ AttentionInterface.register(PACKED, packed_attention)
 
 
 def _without_pooler(body: PreTrainedModel) -> PreTrainedModel:
-    """The body without BERT's pooler: unused here, and unused weights stop distributed training."""
+    """Returns the body without BERT's pooler, which is unused; distributed training fails with
+    unused weights."""
     if getattr(body, "pooler", None) is not None:
         setattr(body, "pooler", None)  # noqa: B010  (mypy: a module's attributes are modules)
     return body

@@ -18,9 +18,10 @@ REACTION_NAMES = (
 
 
 class ReplyConfig(Config):
-    """``positive`` and ``negative`` are short user reactions, in our own words; ``width``,
-    ``epochs``, ``lr`` and ``noise`` are for training/families/reply.py. ``half``: the
-    weights are rounded to half precision before anything is fitted on them, and saved so."""
+    """Settings of the reply model. ``positive`` and ``negative`` are short reactions of users.
+    ``width``, ``epochs``, ``lr`` and ``noise`` are for training/families/reply.py. ``half``: its
+    weights are rounded to half precision before anything else is fitted, and saved in half
+    precision."""
 
     positive: tuple[str, ...] = Field(min_length=1)
     negative: tuple[str, ...] = Field(min_length=1)
@@ -33,12 +34,12 @@ class ReplyConfig(Config):
 
 
 class FeatureGroup(Config):
-    """A member of the ensemble with its own sources (none: all) and settings.
+    """A member of the ensemble that is trained on its own ``sources`` (none: all).
 
-    ``weight`` is its share of the score. The rest is for the ridge solver: ``alpha`` is the penalty
-    (each source has a total weight of 1); ``features`` are those it reads, as ``name`` or, for one
-    side only, ``user.name`` or ``assistant.name`` (None: all); ``prior_weights`` has for some
-    dimensions a weight per feature, in units of the answer's deviation, that is added to the fit.
+    ``weight`` is its share of the score. The other settings are for the ridge solver: ``alpha`` is
+    the penalty (each source has a total weight of 1). ``features`` are ``name``, or ``user.name``
+    and ``assistant.name`` for one side only (None: all). ``prior_weights``: dimension -> feature ->
+    a weight, in standard deviations of the answer, that is added to the fit.
     """
 
     name: str
@@ -54,21 +55,21 @@ class EncoderConfig(Config):
 
     ``base`` is a hub id or ``embedded:minilm``. ``shape: flat`` encodes the dialogue as one
     sequence with role marks and drops the oldest whole turns beyond ``max_tokens``. ``shape:
-    hierarchical`` encodes each turn alone, and ``layers`` small transformer layers look across
-    turns, so that a 512-token body reads any dialogue: the oldest turns are dropped only beyond
-    ``max_turns``, and a turn longer than ``max_tokens`` is read in pieces.
+    hierarchical`` encodes each turn by itself, in pieces of at most ``max_tokens``; ``layers``
+    small transformer layers then look across turns. So a body with 512 positions reads long
+    dialogues; the oldest turns beyond ``max_turns`` are dropped.
 
-    ``pooling: role`` averages assistant and user turns apart, ``attention`` learns a weight for
-    each turn and head; ``cls`` and ``mean`` make one vector of the whole sequence (``net:
-    sequence``). ``features`` (base/turn_features.py) are added to each turn. ``embedding: false``
-    leaves the body out. ``save_body: false`` (a frozen body only) saves the trained weights alone:
-    the body is loaded from ``base`` again, and one with other weights is refused.
+    ``pooling: role`` averages assistant turns and user turns; ``attention`` learns a weight for
+    each turn and head; ``cls`` and ``mean`` (for ``net: sequence``) make one vector of the whole
+    sequence. ``features`` (base/turn_features.py) are appended to each turn's vector. ``embedding:
+    false`` leaves the body out. ``save_body: false`` (for a frozen body) saves only the trained
+    weights: the body is loaded from ``base``, and refused if its weights have changed.
 
     ``net: transformer`` looks across turns; ``linear`` is one linear map of mean turn vectors and
-    features, which training can solve in closed form; ``sequence`` is the classifier of
-    transformers on one vector of the flat dialogue (no features, no contributions). ``members``
-    nets are averaged; with ``feature_groups`` each learns from its own sources, and the score is
-    their weighted mean. ``reply`` adds the two reaction measures of encoder/net.py.
+    features, for which training has a closed form; ``sequence`` is the classifier of transformers
+    on one vector of the flat dialogue (no features, no contributions). The score is the mean over
+    ``members`` nets, or with ``feature_groups`` the weighted mean of nets that are trained on
+    different sources. ``reply`` adds the two reaction features of encoder/net.py.
     """
 
     family: Literal["encoder"] = "encoder"
@@ -116,5 +117,5 @@ class EncoderConfig(Config):
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """``features``, and the reactions if there is a reply model."""
+        """The names of all features: ``features``, and with a reply model the reactions."""
         return self.features + (REACTION_NAMES if self.reply else ())

@@ -1,4 +1,4 @@
-"""The encoder judge: any Hugging Face encoder as body, and one small head for each dimension."""
+"""The encoder judge: a Hugging Face encoder as body, and one small head for each dimension."""
 
 from __future__ import annotations
 
@@ -52,11 +52,12 @@ _UNITS: dict[HeadKind, Unit] = {
 
 
 class EncoderJudge(NetworkJudge):
-    """Scores dialogues with one forward pass over each distinct turn (or each dialogue, ``flat``).
+    """Scores dialogues with one forward pass over each distinct turn (``shape: flat``: each
+    dialogue).
 
-    Contributions are in units of the score for a regression head, in logits otherwise, around the
-    average turn of the training data: ``turn_means`` has for each dimension what an average user
-    turn and an average assistant turn add to ``Head.linear``.
+    Contributions are in units of the score for a regression head, else in logits, relative to
+    average turns of the training data: ``turn_means`` holds, for each dimension, what an average
+    user turn and an average assistant turn add to ``Head.linear``.
     """
 
     family = "encoder"
@@ -94,7 +95,8 @@ class EncoderJudge(NetworkJudge):
         name: str = "encoder",
         device: str | torch.device | None = None,
     ) -> EncoderJudge:
-        """Returns a new judge on the pretrained ``config.base``; heads drawn from torch's seed."""
+        """Returns a new judge on the pretrained ``config.base``, with random heads by torch's
+        seed."""
         body, tokenizer = load_body(config.base, config.base_revision)
         check_window(config, body.config)
         net = EncoderNet(body, body.config.hidden_size, config, dimensions)
@@ -119,10 +121,11 @@ class EncoderJudge(NetworkJudge):
     def load(
         cls, folder: Path, *, device: str | torch.device | None = None, dtype: str = "fp32"
     ) -> EncoderJudge:
-        """Loads the judge saved in ``folder``; a body that was not saved may come from the Hub.
+        """Loads the judge saved in ``folder``. If the body was not saved with it, the body is
+        loaded from its package, folder or hub id.
 
-        Raises JudgeLoadError if weights are missing or do not fit the config, or if the body has
-        other weights than the one that the judge was trained on.
+        Raises JudgeLoadError if weights are missing or do not fit the config, or if the body's
+        weights are not those that the judge was trained on.
         """
         saved = read_config(folder)
         state, config = learned_state(saved), EncoderConfig(**saved["encoder"])
@@ -165,7 +168,8 @@ class EncoderJudge(NetworkJudge):
 
     @torch.inference_mode()
     def _embedded(self, pieces: Sequence[Sequence[list[int]]]) -> Tensor:
-        """``embed_texts`` of texts in token ``pieces``, batched by token budget."""
+        """Returns the mean token vectors of texts in token ``pieces``, in batches by token
+        budget."""
         sums = torch.zeros(len(pieces), self.net.hidden)
         if not self.config.embedding:  # features only: the body is not needed
             return sums
@@ -232,7 +236,7 @@ class EncoderJudge(NetworkJudge):
         ]
 
     def members(self, requests: Sequence[ScoreRequest]) -> list[tuple[Logits, Logits, Logits]]:
-        """Returns each member's answers on ``requests``; see EncoderNet.forward."""
+        """Returns each ensemble member's output for ``requests``; see EncoderNet.forward."""
         encoded: list[EncodedDialogue] = [request.payload[0] for request in requests]
         batch = collate(encoded).to(self.device)
         longest = batch.mask.shape[1]

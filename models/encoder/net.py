@@ -1,4 +1,4 @@
-"""The encoder judge's network: a shared body, nets that look across turns, and heads."""
+"""The encoder judge's network: a shared body, nets over turn vectors, and heads."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ MARK = -1  # segment of the tokenizer's own marks and of padding
 
 @dataclass(slots=True)
 class EncodedDialogue:
-    """One dialogue ready for the net: ``texts``, ``roles`` [turns] and ``features`` [turns,
-    features] (float32) of the turns that fit, and how many older ones were ``dropped``.
+    """A dialogue as input of the net: ``texts``, ``roles`` [turns] and ``features`` [turns,
+    features] (float32) of the turns that fit, and the number of older turns ``dropped``.
 
-    Flat shape only: ``ids``, the whole sequence, and ``segments``, the number of the turn of each
-    token (MARK for none).
+    Of a flat dialogue also ``ids``, the token ids of the whole sequence, and ``segments``, the
+    index of each token's turn (MARK: no turn).
     """
 
     texts: list[str]
@@ -52,8 +52,8 @@ class EncodedDialogue:
 
 @dataclass(slots=True)
 class TurnBatch:
-    """Padded tensors of some dialogues: ``roles`` [B, T] (1 = assistant), ``mask`` [B, T] bool,
-    ``features`` [B, T, F]."""
+    """Padded tensors of several dialogues: ``roles`` [B, T] (1 = assistant), ``mask`` [B, T]
+    (bool), ``features`` [B, T, F]."""
 
     roles: Tensor
     mask: Tensor
@@ -64,7 +64,7 @@ class TurnBatch:
 
 
 class TurnTokenizer:
-    """Dialogues to EncodedDialogue, and texts to token pieces that fit the body's window."""
+    """Encodes dialogues, and splits texts into token pieces that fit the body's window."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, config: EncoderConfig) -> None:
         self.tokenizer, self.config = tokenizer, config
@@ -79,7 +79,7 @@ class TurnTokenizer:
         self.limit = config.max_tokens - len(self.prefix) - len(self.suffix)
 
     def encode(self, dialogue: Dialogue) -> EncodedDialogue:
-        """Returns the dialogue's newest turns that fit."""
+        """Returns the newest turns of the dialogue that fit."""
         lines = self._lines(dialogue) if self.config.shape == "flat" else []
         dropped = len(dialogue.turns) - (
             len(lines) or min(len(dialogue.turns), self.config.max_turns)
@@ -102,7 +102,8 @@ class TurnTokenizer:
         return encoded
 
     def _lines(self, dialogue: Dialogue) -> list[list[int]]:
-        """Role-marked token ids of the newest turns that fit together, oldest first."""
+        """Returns the token ids, with role marks, of the newest turns that fit together, oldest
+        first."""
         marked = [f"{t.role}: {self.marks.broken_up(t.content)}" for t in dialogue.turns]
         separator = self.tokenizer.sep_token_id
         end = [] if separator is None else [separator]
@@ -118,8 +119,8 @@ class TurnTokenizer:
         return fitting[::-1]
 
     def pieces(self, texts: Sequence[str]) -> list[list[list[int]]]:
-        """Returns the token pieces of each text, with the tokenizer's marks; a text longer than the
-        window has several."""
+        """Returns the token pieces, with the tokenizer's marks, of each text. A text longer than
+        the window has several pieces."""
         if not texts:
             return []
         plain = [self.marks.broken_up(text) for text in texts]
@@ -177,8 +178,8 @@ _VECTOR, _PRODUCT = 6.0, 60.0  # scale entries and products of entries to a simi
 
 
 class ReplyModel(nn.Module):
-    """From an assistant turn, the two turns before it and its measures to a unit vector
-    near the user's next turn."""
+    """Maps an assistant turn, the two turns before it and its features to a unit vector, which is
+    trained to be near the user's next turn."""
 
     def __init__(self, hidden: int, features: int, width: int) -> None:
         super().__init__()
@@ -199,17 +200,19 @@ class ReplyModel(nn.Module):
         self.log_sharpness = nn.Parameter(torch.tensor(2.5))
 
     def expect(self, now: Tensor, before: Tensor, earlier: Tensor, measures: Tensor) -> Tensor:
-        """Returns unit vectors [..., H] for unit turn vectors [..., H] and measures [..., F]."""
+        """Returns the expected replies: unit vectors [..., H], from unit turn vectors [..., H] and
+        features [..., F]."""
         products = [_PRODUCT * now * before, _PRODUCT * now * earlier]
         inputs = [_VECTOR * now, _VECTOR * before, *products, measures]
         return functional.normalize(self.answer(now) + self.context(torch.cat(inputs, -1)), dim=-1)
 
     def replies(self, vectors: Tensor) -> Tensor:
-        """Returns turn vectors [..., H] in the space of ``expect``."""
+        """Returns turn vectors [..., H] mapped to the space of ``expect``."""
         return functional.normalize(self.next_turn(vectors), dim=-1)
 
     def contrast(self, expected: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        """Returns the log-mean likelihood of positive less negative reactions [...]."""
+        """Returns the log-mean likelihood of positive reactions minus that of negative reactions
+        [...]."""
         sharpness = self.log_sharpness.exp()
         return contrast(expected, self.replies(positive), self.replies(negative), sharpness)
 
@@ -217,7 +220,8 @@ class ReplyModel(nn.Module):
 def contrast(
     vectors: Tensor, positive: Tensor, negative: Tensor, sharpness: Tensor | float = _SHARPNESS
 ) -> Tensor:
-    """Returns log mean exp(s cos) over ``positive`` [P, H] less that over ``negative`` [N, H]."""
+    """Returns log mean exp(s cos) over ``positive`` [P, H] minus the same over ``negative`` [N,
+    H]."""
 
     def log_mean(reactions: Tensor) -> Tensor:
         scores = vectors @ reactions.T * sharpness
@@ -227,15 +231,15 @@ def contrast(
 
 
 def context_of(unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns (turn, turn before, turn before that) of unit turn vectors [B, T, H]; a missing turn
-    is replaced by the first one, so that nothing is far away."""
+    """Returns (turn, turn before, turn before that) for unit turn vectors [B, T, H]; a turn before
+    the beginning is replaced by the first turn."""
     before = torch.cat([unit[:, :1], unit[:, :-1]], dim=1)
     earlier = torch.cat([unit[:, :2], unit[:, :-2]], dim=1)[:, : unit.shape[1]]
     return unit, before, earlier
 
 
 class EncoderNet(nn.Module):
-    """``body`` gives token vectors, and ``nets`` (the ensemble members) logits per dimension."""
+    """``body`` computes token vectors, and ``nets`` (the ensemble members) logits per dimension."""
 
     shares: Tensor
     feature_mean: Tensor
@@ -284,18 +288,19 @@ class EncoderNet(nn.Module):
 
     @property
     def heads(self) -> list[dict[str, Head]]:
-        """The heads of each member by dimension."""
+        """The heads of each member, by dimension."""
         return [cast("dict[str, Head]", dict(net.heads.items())) for net in self.nets]  # type: ignore[operator, union-attr]
 
     def piece_sums(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the sum of token vectors [P, H] and their count [P, 1] of padded pieces."""
+        """Returns the sum of the token vectors [P, H] of padded pieces, and their number of tokens
+        [P, 1]."""
         weights = mask.unsqueeze(-1).float()
         vectors = self.body(input_ids=ids, attention_mask=mask).last_hidden_state
         return (vectors.float() * weights).sum(1), weights.sum(1)
 
     def sequence_vectors(self, ids: Tensor, mask: Tensor, segments: Tensor, turns: int) -> Tensor:
-        """Returns the mean token vector of each turn [B, turns, H] of ``ids`` [B, L] (flat shape);
-        of the whole sequence [B, H] for net ``sequence``."""
+        """Returns the mean token vector of each turn [B, turns, H] of flat dialogues ``ids`` [B,
+        L]; for ``net: sequence`` one vector per dialogue [B, H]."""
         vectors: Tensor = self.body(input_ids=ids, attention_mask=mask).last_hidden_state.float()
         if self.config.net == "sequence":
             weights = mask.unsqueeze(-1).float()
@@ -309,8 +314,8 @@ class EncoderNet(nn.Module):
         return total / count.clamp_min(1)
 
     def forward(self, vectors: Tensor, batch: TurnBatch) -> list[tuple[Logits, Logits, Logits]]:
-        """Returns (logits, evidence, pooling weights) per dimension of each member; ``vectors`` are
-        those of ``sequence_vectors``, or of the encoded turns."""
+        """Returns (logits, evidence, pooling weights) per dimension for each member. ``vectors``
+        are turn vectors, or the result of ``sequence_vectors``."""
         if self.config.net == "sequence":
             return [net(vectors) for net in self.nets]
         if self.config.net == "linear":
@@ -322,24 +327,25 @@ class EncoderNet(nn.Module):
     def linear_inputs(
         self, vectors: Tensor, batch: TurnBatch, halves: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Returns (unit embeddings, features), both centred: a silent side adds nothing."""
+        """Returns (unit embeddings, features), both centred, so that a side without turns adds
+        nothing."""
         unit = functional.normalize(vectors.float(), dim=-1) - self.embedding_mean[batch.roles]
         features = self.standardised(self.raw_features(vectors, batch, halves), batch)
         return unit * batch.mask.unsqueeze(-1), features
 
     def combine(self, members: Sequence[Logits], name: str) -> Tensor:
-        """Returns the members' weighted mean of dimension ``name``."""
+        """Returns the weighted mean of the members' values for dimension ``name``."""
         weights = self.shares[:, self.names.index(name)]
         stacked = torch.stack([member[name].float() for member in members])
         return torch.einsum("m,m...->...", weights / weights.sum(), stacked)
 
     def measures(self, vectors: Tensor, batch: TurnBatch) -> Tensor:
-        """Returns the measures of ``config.features`` [B, T, F] in their own units."""
+        """Returns the features in ``config.features`` [B, T, F], not standardised."""
         similar = turn_similarities(vectors, batch.roles, batch.mask)
         return torch.cat([batch.features, similar], dim=-1)[..., self.columns]
 
     def standardised(self, raw: Tensor, batch: TurnBatch) -> Tensor:
-        """Returns the features [B, T, any] standardised by the training set; 0 on padding."""
+        """Returns features [B, T, F] standardised by the training set; 0 on padding."""
         mean, std = self.feature_mean[..., : raw.shape[-1]], self.feature_std[..., : raw.shape[-1]]
         z = (raw - mean[batch.roles]) / std[batch.roles]
         return z.clamp(-_FEATURE_LIMIT, _FEATURE_LIMIT) * batch.mask.unsqueeze(-1)
@@ -347,8 +353,8 @@ class EncoderNet(nn.Module):
     def raw_features(
         self, vectors: Tensor, batch: TurnBatch, halves: Tensor | None = None
     ) -> Tensor:
-        """Returns all features [B, T, F]. ``halves`` [B] is the reply model for each dialogue
-        (cross-fitting, in training); None is the mean of both."""
+        """Returns all features [B, T, F]. ``halves`` [B] selects the reply model for each dialogue
+        (cross-fitting, in training); None uses the mean of both."""
         raw = self.measures(vectors, batch)
         if self.reply is None:
             return raw
@@ -358,7 +364,8 @@ class EncoderNet(nn.Module):
     def reactions(
         self, vectors: Tensor, measures: Tensor, batch: TurnBatch, halves: Tensor | None
     ) -> Tensor:
-        """Returns (reaction, expected_reaction) of each turn [B, T, 2]; 0 on the other side's."""
+        """Returns (reaction, expected_reaction) of each turn [B, T, 2]; 0 for turns of the other
+        side."""
         assert self.reply is not None
         unit = functional.normalize(vectors.float(), dim=-1)
         user = (batch.roles == 0) & batch.mask
@@ -390,7 +397,7 @@ class LinearNet(nn.Module):
         self.heads = heads_of(dimensions, config.heads, width, attention=attention)
 
     def inputs(self, vectors: Tensor, features: Tensor) -> Tensor:
-        """Returns a turn's input to the heads [B, T, W/2]: features, then its embedding."""
+        """Returns the input of the heads for each turn [B, T, W/2]: features, then embedding."""
         return torch.cat([features, vectors], dim=-1) if self.embedding else features
 
     def forward(
@@ -463,8 +470,8 @@ def _apply(
 
 
 def by_role(state: Tensor, roles: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns turn vectors [B, T, 2W] (user half, assistant half) and weights [B, T] = 1 / turns of
-    the role: their sum is the mean user turn beside the mean assistant turn."""
+    """Returns turn vectors [B, T, 2W] (user half, assistant half) and weights [B, T] = 1 / number
+    of turns of the role: the weighted sum is the mean user turn and the mean assistant turn."""
     assistant = (roles == 1).unsqueeze(-1)
     split = torch.cat([state * ~assistant, state * assistant], dim=-1)
     counts = torch.stack([((roles == r) & mask).sum(-1) for r in (0, 1)], dim=-1).clamp_min(1)
@@ -473,9 +480,9 @@ def by_role(state: Tensor, roles: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]
 
 
 class SequenceNet(nn.Module):
-    """The layers of transformers' ``...ForSequenceClassification`` of the body's kind: ModernBERT's
-    prediction head (dense, GELU, norm), for all others BERT's pooler (dense, tanh); then the heads.
-    There are no contributions of single turns: the evidence has no columns."""
+    """The classifier layers of transformers' ``...ForSequenceClassification``: ModernBERT's
+    prediction head (dense, GELU, norm), or for other bodies BERT's pooler (dense, tanh); then the
+    heads. It has no contributions: the evidence has no columns."""
 
     def __init__(
         self,
@@ -498,7 +505,8 @@ class SequenceNet(nn.Module):
         self.heads = heads_of(dimensions, config.heads, hidden)
 
     def forward(self, pooled: Tensor) -> tuple[Logits, Logits, Logits]:
-        """Returns logits {dimension: [B, outputs]} of ``pooled`` [B, H]; the rest is [B, 0]."""
+        """Returns logits {dimension: [B, outputs]} of ``pooled`` [B, H]; evidence and pooling
+        weights are [B, 0]."""
         state = self.dropout(self.norm(self.activation(self.dense(pooled)))).unsqueeze(1)
         one = state.new_ones(len(state), 1)
         logits = {name: head(state, one)[0] for name, head in self.heads.items()}

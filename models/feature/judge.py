@@ -1,4 +1,4 @@
-"""The feature judge: one or a few surface measures, the baseline that other judges must beat."""
+"""The feature judge: a linear model of a few surface measures, as a baseline for other judges."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from medal_judges.records.signature import Signature, content_hash
 
 
 class FeatureConfig(Config):
-    """``features``: surface measures, averaged over the assistant's turns."""
+    """``features``: surface measures; their means over the assistant's turns are used."""
 
     family: Literal["feature"] = "feature"
     features: SurfaceFeatures = Field(min_length=1)
 
 
 class LinearModel(Config):
-    """score = link(intercept + weights . features), on [0, 1]; ``linear`` is clipped to it.
-    ``means``: of each feature over the fitting dialogues; contributions are around them."""
+    """score = link(intercept + weights . features), on [0, 1]; the link ``linear`` clips. ``means``
+    are the features' means over the fitting dialogues, to which contributions are relative."""
 
     link: Literal["linear", "sigmoid"]
     intercept: float
@@ -40,10 +40,11 @@ class LinearModel(Config):
 
 
 class FeatureJudge(Judge):
-    """Means of surface measures over the assistant's turns, with a linear model per dimension.
+    """Scores the means of surface measures over the assistant's turns with a linear model per
+    dimension.
 
-    A contribution is what a turn adds to intercept + weights . features, around the features'
-    means: in units of the score for a linear link, in logits for a sigmoid one.
+    A contribution is a turn's summand in intercept + weights . features, relative to the features'
+    means: in units of the score for a linear link, in logits for a sigmoid link.
     """
 
     family = "feature"
@@ -69,9 +70,9 @@ class FeatureJudge(Judge):
         *,
         name: str = "feature",
     ) -> FeatureJudge:
-        """Fits a logistic regression for each binary dimension and a ridge for the others, on the
-        ``examples`` (``dialogue``, ``targets`` on [0, 1]) with a label. Raises ConfigError for a
-        binary dimension with one class only."""
+        """Returns a judge with a logistic regression for each binary dimension and a ridge
+        regression for each other, fitted on the labelled ``examples`` (``dialogue``, ``targets`` on
+        [0, 1]). Raises ConfigError for a binary dimension with one class only."""
         from sklearn.linear_model import LogisticRegression, Ridge
 
         judge = cls(config, dimensions, {}, name=name)
@@ -97,9 +98,12 @@ class FeatureJudge(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> FeatureJudge:
-        """Returns a judge of configs/judges/: ``name``, ``rubric``, and ``features``: for each a
-        {mean, std, good}; good is +1 or -1, the direction of a better dialogue. Nothing is fitted:
-        the sum of z-scores is squashed onto each dimension's scale."""
+        """Returns a judge of configs/judges/ with nothing fitted: on each dimension the sigmoid of
+        the sum of z-scores.
+
+        ``settings``: ``name``, ``rubric``, and ``features``: name -> {mean, std, good}; good is 1
+        if a higher value is better, else -1.
+        """
         features = settings["features"]
         slopes = [f["good"] / f["std"] for f in features.values()]
         offset = -sum(s * f["mean"] for s, f in zip(slopes, features.values(), strict=True))
@@ -124,7 +128,7 @@ class FeatureJudge(Judge):
 
     @classmethod
     def load(cls, folder: Path, *, device: str | None = None, dtype: str = "fp32") -> FeatureJudge:
-        """Loads the judge saved in ``folder``, which has no weights and computes on the CPU. Raises
+        """Loads the judge saved in ``folder``, which always computes on the CPU. Raises
         JudgeLoadError for another ``dtype`` than fp32."""
         if dtype != "fp32":
             raise JudgeLoadError(f"a feature judge has no weights that could be {dtype}")
@@ -144,7 +148,7 @@ class FeatureJudge(Judge):
         )
 
     def _turn_table(self, dialogue: Dialogue) -> np.ndarray:
-        """Features of the assistant's turns [assistant turns, features]."""
+        """Returns the features of the assistant's turns [assistant turns, features]."""
         rows = turn_features(dialogue)[list(dialogue.assistant_turns)]
         table: np.ndarray = rows[:, self.columns].astype(float)
         return table

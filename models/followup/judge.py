@@ -1,11 +1,13 @@
-"""The follow-up judge: how likely a user is to react with this or that (FED, FULL, DIET).
+"""The follow-up judge: scores a dialogue by how likely a user is to react in certain ways (FED,
+FULL, DIET).
 
 A dialogue is good if discontented follow-ups are unlikely after it, and better if contented ones
-are likelier: their *contrast* cancels what makes any follow-up likely. The contrast leaves the
-end-of-turn token out and sums over tokens, chosen on validation dialogues of Dialogue-Eval and
-DSTC9: the end token measures how short the reply would be, and means over tokens gave single-word
-reactions the largest swing. A file of configs/judges/ sets the follow-ups and how they are
-combined."""
+are likely; the difference (contrast) cancels what makes any follow-up likely. The shipped contrast
+judge sums over tokens without the end-of-turn token, as chosen on validation dialogues of
+Dialogue-Eval and DSTC9: the end token measures how short the reply is, and means over tokens
+overweight single-word reactions. A file of configs/judges/ sets the follow-ups and how they are
+combined.
+"""
 
 from __future__ import annotations
 
@@ -55,10 +57,9 @@ _NUMBERS = re.compile(rf"\s*\d{{1,3}}(?:{_BETWEEN}\d{{1,3}})*\s*[.。]?\s*", re.
 
 
 class SelectionConfig(Config):
-    """``runs`` choices from shuffled options; their intersection counts (section 4.1: three runs).
-
-    ``seed`` shuffles; the paper gives no temperature, so the answers are greedy.
-    """
+    """DIET's selection (section 4.1): the model chooses ``runs`` times from shuffled options, and
+    the follow-ups in all choices count. ``seed`` shuffles. The paper states no temperature, so
+    answers are greedy."""
 
     prompt: str = "prompts/diet_selection"
     runs: int = 3
@@ -66,8 +67,8 @@ class SelectionConfig(Config):
     seed: int = 0
 
     def loaded(self) -> Prompt:
-        """Returns the prompt file. ``{target}`` is its part ``dialogue`` or ``turn``; ``again`` is
-        added if the first answer could not be read. Raises ConfigError."""
+        """Returns the prompt file. Its part ``dialogue`` or ``turn`` replaces ``{target}``; its
+        part ``again`` is appended to the second question. Raises ConfigError."""
         return load_prompt(
             self.prompt, ("target", "dialogue", "options"), ("dialogue", "turn", "again")
         )
@@ -75,10 +76,10 @@ class SelectionConfig(Config):
 
 @dataclass(frozen=True, slots=True)
 class FollowUpSelection:
-    """Indices into the pool. ``empty``: the runs had none in common, and all are used. ``unread``:
-    runs without a readable answer to both questions; they do not count. ``failure``: the reason if
-    no run could be read. ``usage``: of all runs. ``transient``: a run failed for a reason that may
-    pass."""
+    """``indices`` into the pool. ``empty``: the runs have none in common, so all follow-ups are
+    used. ``unread``: the number of runs without a readable answer; they do not count. ``failure``:
+    the reason, if no run could be read. ``usage`` of all runs. ``transient``: the reason of a
+    failed run may pass."""
 
     indices: tuple[int, ...]
     empty: bool
@@ -91,7 +92,7 @@ class FollowUpSelection:
 @dataclass(slots=True)
 class _Run:
     """One shuffle of the options (``order``: pool indices as shown), asked once or twice.
-    ``chosen``: places in ``order``, or why the answer could not be read."""
+    ``chosen``: indices into ``order``, or why the answer could not be read."""
 
     question: Message
     order: Sequence[int]
@@ -109,11 +110,11 @@ def select(
     *,
     turn: bool,
 ) -> list[FollowUpSelection]:
-    """Returns for each (id, messages) the follow-ups that every run chose; all if the runs have
-    none in common.
+    """Returns for each (id, messages) the follow-ups that every run chose; all follow-ups if the
+    runs have none in common.
 
-    If an answer was cut or cannot be read, the model is asked once more for the numbers alone, with
-    more tokens. A run that still cannot be read is counted and not used.
+    If an answer was cut or cannot be read, the model is asked once more, for the numbers alone and
+    with more tokens. A run that still cannot be read does not count.
     """
     prompt = config.loaded()
     texts, resolved = [each.text for each in pool.follow_ups], resolve(prompt)
@@ -162,12 +163,12 @@ def _selection(runs: Sequence[_Run], pool: FollowUpPool) -> FollowUpSelection:
 
 
 def read_choice(completion: Completion, options: Sequence[str]) -> set[int] | str:
-    """Returns the places, from 0, of the chosen ``options``, which were numbered from 1; or the
-    reason why the answer cannot be read.
+    """Returns the indices of the chosen ``options``, which were numbered from 1; or the reason why
+    the answer cannot be read.
 
-    Read are numbers alone (``2, 4 and 5``); one option's own text a line, with or without a number
-    before it; and ``none``. Models renumber what they choose, so an option's text goes before a
-    number. Any other answer is asked for again, for the numbers alone.
+    Readable answers are numbers alone (``2, 4 and 5``); the text of one option per line, with or
+    without a number; and ``none``. Models renumber what they choose, so an option's text counts and
+    not the number before it.
     """
     if completion.finish == "failed":
         return completion.failure or "no answer"
@@ -205,8 +206,9 @@ def _plain(text: str) -> str:
 
 
 class LogisticScale(Config):
-    """From a raw value to a dimension's scale: low + (high - low) sigmoid((raw - center) / spread),
-    mirrored for a dimension whose good end is low. Ranks stay. ``fitted_on``: the fitting rows."""
+    """The map of a raw value to a dimension's scale: low + (high - low) sigmoid((raw - center) /
+    spread), mirrored for a dimension whose good end is low. ``fitted_on`` names the rows of the
+    fit."""
 
     center: float = 0.0
     spread: float = Field(default=1.0, gt=0)
@@ -216,13 +218,13 @@ class LogisticScale(Config):
 class FollowUpConfig(Config):
     """A file of configs/judges/ with ``family: followup``.
 
-    ``likelihood``: of the follow-up given the dialogue (conditional), or of both (joint, as FED).
-    ``reduce``: mean or sum over tokens. ``score_eos``: the end-of-turn token is a token of the
-    follow-up. The follow-ups are scored after each of the last ``answers`` answers (None: all), and
-    the values averaged with weights that fall by ``decay`` with each step back; at turn level after
-    the judged turn alone. ``select``: DIET's selection for each dialogue. ``per_generator`` draws
-    that many of each generator's follow-ups (DIET, section 6.2). ``max_tokens`` limits a dialogue
-    with its follow-up; whole oldest turns beyond it are dropped.
+    ``likelihood`` is that of the follow-up given the dialogue (conditional), or of both (joint, as
+    in FED). ``reduce``: mean or sum over tokens. ``score_eos``: includes the end-of-turn token. The
+    follow-ups are scored after each of the last ``answers`` assistant turns (None: all; at turn
+    level after the judged turn only), and averaged with weights that fall by the factor ``decay``
+    with each step back. ``select``: DIET's selection for each dialogue. ``per_generator``: the
+    number of follow-ups that are drawn from each generator (DIET, section 6.2). ``max_tokens``
+    limits a dialogue with its follow-up; whole oldest turns beyond it are dropped.
     """
 
     name: str
@@ -243,12 +245,12 @@ class FollowUpConfig(Config):
 
 
 class FollowUpJudge(Judge):
-    """Scores from the likelihoods of follow-ups; see the module.
+    """Scores dialogues by the likelihoods of follow-ups.
 
-    The raw value of a dimension, in nats (a token, with ``reduce: mean``), is the mean over its
-    positive follow-ups less the mean over its negative ones (DIET, section 3.3, has negative ones
-    only); it is in ``details``. Contributions are logits: each answer's share of the raw value
-    around the scale's centre, which is the middle of the dimension's scale.
+    The raw value of a dimension (in ``details``; in nats, per token with ``reduce: mean``) is the
+    mean over its positive follow-ups minus the mean over its negative ones (DIET, section 3.3, has
+    only negative ones). Contributions are logits: each answer's share of the raw value, relative to
+    the scale's centre, which is mapped to the middle of the dimension's scale.
     """
 
     family = "followup"
@@ -269,7 +271,7 @@ class FollowUpJudge(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> FollowUpJudge:
-        """The judge of a YAML file's settings; see FollowUpConfig."""
+        """Returns the judge of a YAML file's settings; see FollowUpConfig."""
         where = f"judge {settings.get('name', '')}".strip()
         return cls(build_config(FollowUpConfig, dict(settings), where=where))
 
@@ -294,7 +296,8 @@ class FollowUpJudge(Judge):
         return min(self.config.max_tokens, self.llm.context)
 
     def _prompt_budget(self) -> int:
-        """Leaves room for a follow-up: no token is shorter than a byte."""
+        """Returns the window without room for the longest follow-up (a token has at least one
+        byte)."""
         longest = max(len(f.text.encode()) for f in self.pool.follow_ups)
         return self._window_tokens() - 8 - longest
 
@@ -348,8 +351,8 @@ class FollowUpJudge(Judge):
     # -- the parts of a score -------------------------------------------------------------------
 
     def _likelihoods(self, requests: Sequence[ScoreRequest]) -> list[list[list[Likelihood]]]:
-        """[requests, ends, follow-ups]. Turns of one dialogue that begin at the same turn are one
-        group, for which the conversation is read once."""
+        """Returns likelihoods [requests, ends, follow-ups]. Turns of one dialogue that begin at the
+        same turn form a group, for which the conversation is read once."""
         units: dict[tuple[str, int], list[int]] = {}
         for i, request in enumerate(requests):
             units.setdefault((request.dialogue.id, request.payload[0]), []).append(i)
@@ -378,7 +381,7 @@ class FollowUpJudge(Judge):
         return [tables[i] for i in range(len(requests))]
 
     def _ends(self, request: ScoreRequest) -> list[int]:
-        """The number of kept messages before the follow-ups, each time they are scored."""
+        """Returns the numbers of messages after which the follow-ups are scored."""
         start, messages = request.payload
         if request.turn is not None:
             return [len(messages)]
@@ -399,7 +402,8 @@ class FollowUpJudge(Judge):
         selection: FollowUpSelection | None,
         names: Sequence[str],
     ) -> Judgement:
-        """``table`` [ends, follow-ups] holds the values of ``_value``."""
+        """Returns the judgement of a request from ``table`` [ends, follow-ups], the values by
+        ``_value``."""
         follow_ups, signs = self.pool.follow_ups, np.array(self.pool.signs())
         scores: dict[str, float | None] = {}
         details: dict[str, dict[str, Any]] = {}

@@ -1,7 +1,7 @@
-"""Pools of follow-ups: what a user might say next, and what that would tell of the dialogue.
+"""Pools of follow-ups: what a user might say next, and what it says about the dialogue.
 
-A pool is a reviewed file; a language model may propose one (DIET, section 3.1). SELFMAP: the model
-that will judge proposes it. CRAFT: several other models do, and theirs are put together.
+A pool is a reviewed file. A language model may propose it (DIET, section 3.1): with SELFMAP the
+judging model itself, with CRAFT several other models, whose proposals are joined.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Strategy = Literal["selfmap", "craft"]
 
 
 class FollowUp(Config):
-    """One utterance. ``sign``: what it says of the dialogue that it follows. ``dimensions``: which
-    ones it speaks to (empty: all of the judge's). ``by``: who proposed it."""
+    """One utterance. ``sign``: whether it is a good or a bad sign for the dialogue before it.
+    ``dimensions`` to which it applies (empty: all). ``by``: who proposed it."""
 
     text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
     sign: Sign = "negative"
@@ -30,11 +30,11 @@ class FollowUp(Config):
 
 
 class FollowUpPool(Config):
-    """Follow-ups as a reviewed file: how they were made (``method``, ``generators``), and who
-    looked them over (``reviewed``; a pool straight from a model has none).
+    """The follow-ups of a file, how they were made (``method``, ``generators``), and who reviewed
+    them (``reviewed``; None for a pool straight from a model).
 
-    ``strategy``: DIET's (section 3.1). A ``selfmap`` pool is for the model that proposed it, a
-    ``craft`` pool for a model that proposed none of it.
+    ``strategy`` is DIET's (section 3.1): a ``selfmap`` pool is for the model that proposed it, a
+    ``craft`` pool for models that proposed none of it.
     """
 
     name: str
@@ -57,11 +57,11 @@ class FollowUpPool(Config):
 
     @property
     def hash(self) -> str:
-        """12 hex digits over texts, signs and dimensions: all that a score depends on."""
+        """A hash of texts, signs and dimensions, on which scores depend."""
         return content_hash([(f.text, f.sign, f.dimensions) for f in self.follow_ups])
 
     def of(self, dimension: str) -> tuple[int, ...]:
-        """Indices of the follow-ups that speak to ``dimension``."""
+        """Returns the indices of the follow-ups that apply to ``dimension``."""
         return tuple(
             i
             for i, f in enumerate(self.follow_ups)
@@ -69,12 +69,12 @@ class FollowUpPool(Config):
         )
 
     def signs(self) -> tuple[int, ...]:
-        """+1 for a positive follow-up, -1 for a negative one."""
+        """Returns 1 for each positive follow-up and -1 for each negative one."""
         return tuple(1 if f.sign == "positive" else -1 for f in self.follow_ups)
 
     def sampled(self, per_generator: int, seed: int) -> FollowUpPool:
-        """Returns ``per_generator`` drawn follow-ups of each generator (DIET, section 6.2: 3, 2 or
-        1). Raises ConfigError if one has fewer, or if a follow-up names no generator."""
+        """Returns a pool with ``per_generator`` random follow-ups of each generator (DIET, section
+        6.2: 3, 2 or 1). Raises ConfigError if a generator has fewer, or a follow-up names none."""
         groups: dict[str, list[int]] = {}
         for i, each in enumerate(self.follow_ups):
             if each.by is None:
@@ -94,8 +94,6 @@ class FollowUpPool(Config):
 
 
 def load_pool(path: str) -> FollowUpPool:
-    """The pool at ``path``, or the shipped one of that name (``followups/contrast``).
-
-    Raises ConfigError that names the field.
-    """
+    """Returns the pool at ``path``, or the shipped pool of that name (``followups/contrast``).
+    Raises ConfigError that names the field."""
     return build_config(FollowUpPool, read_yaml(path), where=path)

@@ -63,10 +63,6 @@ class AnswerField:
     scale: Scale
     binary: bool = False
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((self.key, self.label, self.name)))
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -201,7 +197,10 @@ def _from_json(
         if single and _is_number(value):
             return _scored(value, field, None, (begin, len(text.rstrip())))
         return Answer(reason=f"a JSON answer without the key {field.key!r}")
-    names = {_bare_key(name) for name in (*field.names, *([shape.score] if single else []))}
+    names = {
+        _bare_key(name)
+        for name in (field.key, field.label, field.name, *([shape.score] if single else []))
+    }
     entries = {key: each for key, each in value.items() if _bare_key(key) in names}
     if not entries:
         return Answer(reason=f"no key {field.key!r} in the JSON answer")
@@ -278,7 +277,7 @@ def read_line(
 ) -> Answer:
     """The number of the score line for ``field``. If it is the only dimension (``single``),
     ``which`` line has to be it, and its label may be missing or one of LABELS."""
-    names = tuple(name.replace("_", " ") for name in field.names)
+    names = tuple(name.replace("_", " ") for name in (field.key, field.label, field.name))
     pattern = _score_line((*names, *LABELS) if single else names, single)
     lines = [m for m in re.finditer(r"[^\n]+", text) if m[0].strip()]
     found = [(line, m) for line in lines if (m := pattern.fullmatch(line[0]))]

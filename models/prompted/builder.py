@@ -101,9 +101,8 @@ class PromptBuilder:
             raise ConfigError(f"the prompt has no role {role!r}", hint=f"it has: {known}")
         questions = []
         for d in dimensions:
-            aspect = self.aspect(d)
+            aspect, binary = self.aspect(d), d.kind == "binary"
             label = aspect.label or d.name.replace("_", " ")
-            binary = d.kind == "binary"
             field = AnswerField(d.name, aspect.key or d.name, label, self.scale(d), binary)
             questions.append(PromptQuestion((d,), (field,)))
         if resolved.layout.ask == "together":
@@ -177,7 +176,36 @@ class PromptBuilder:
         return fenced_dialogue(turns, gap=self.resolved.gap)
 
     def _values(self, question: PromptQuestion) -> dict[str, str | None]:
-        each = [self._of_dimension(d) for d in question.dimensions]
+        """The values of the placeholders that do not depend on the dialogue."""
+        each: list[dict[str, str | None]] = []
+        for d in question.dimensions:
+            aspect, (low, high), whole = self.aspect(d), self.scale(d), self.whole(d)
+            # Bands have equal shares of the scale from the lowest up (ORALIS, appendix C.5: 0-20,
+            # 21-40, ...).
+            bands, start = [], low
+            for k, band in enumerate(aspect.bands, 1):
+                end = low + (high - low) * k / len(aspect.bands)
+                end = math.floor(end + 1e-9) if whole else end
+                span = f"{start:g}" if start == end else f"{start:g}-{end:g}"
+                bands.append(f"- {span}: {band}")
+                start = end + 1 if whole else end
+            values: dict[str, str | None] = {
+                "key": aspect.key or d.name,
+                "label": aspect.label or d.name.replace("_", " "),
+                "definition": (aspect.definition or d.definition).strip(),
+                "criteria": aspect.criteria.strip(),
+                "low": f"{low:g}",
+                "high": f"{high:g}",
+                "low_means": aspect.low_means,
+                "high_means": aspect.high_means,
+                "bands": "\n".join(bands),
+                "role": "",
+            }
+            role = aspect.role if self.role is None else self.role
+            if role and role != "none":
+                values["role"] = fill(self.resolved.roles[role], values)
+            more = self.more_values(d, aspect) if self.more_values else {}
+            each.append(values | dict(more))
         lines = [fill(self.resolved.parts.get("aspect", ""), values) for values in each]
         values = each[0] if len(each) == 1 else {"role": each[0]["role"]}
         answer = self.resolved.answer
@@ -193,25 +221,6 @@ class PromptBuilder:
         else:
             form = forms[0] if answer.comment is not None else f'{{"{answer.score}": {forms[0]}}}'
         return values | {"aspects": "\n".join(lines), "form": form}
-
-    def _of_dimension(self, d: Dimension) -> dict[str, str | None]:
-        aspect, (low, high) = self.aspect(d), self.scale(d)
-        values: dict[str, str | None] = {
-            "key": aspect.key or d.name,
-            "label": aspect.label or d.name.replace("_", " "),
-            "definition": (aspect.definition or d.definition).strip(),
-            "criteria": aspect.criteria.strip(),
-            "low": f"{low:g}",
-            "high": f"{high:g}",
-            "low_means": aspect.low_means,
-            "high_means": aspect.high_means,
-            "bands": "\n".join(_bands(aspect.bands, low, high, whole=self.whole(d))),
-            "role": "",
-        }
-        role = aspect.role if self.role is None else self.role
-        if role and role != "none":
-            values["role"] = fill(self.resolved.roles[role], values)
-        return values | dict(self.more_values(d, aspect) if self.more_values else {})
 
     def _examples(self, question: PromptQuestion, judged: str | None) -> str:
         d = question.dimensions[0]
@@ -252,20 +261,6 @@ class PromptBuilder:
         if answer.comment is None:
             return _closed(numbers)
         return _closed({k: _closed({answer.score: n} | commented) for k, n in numbers.items()})
-
-
-def _bands(bands: Sequence[str], low: float, high: float, *, whole: bool) -> list[str]:
-    """One line per band with its scores: equal shares of the scale from the lowest up (ORALIS,
-    appendix C.5: 0-20, 21-40, ...)."""
-    lines: list[str] = []
-    start = low
-    for k, band in enumerate(bands, 1):
-        end = low + (high - low) * k / len(bands)
-        end = math.floor(end + 1e-9) if whole else end
-        span = f"{start:g}" if start == end else f"{start:g}-{end:g}"
-        lines.append(f"- {span}: {band}")
-        start = end + 1 if whole else end
-    return lines
 
 
 def _closed(fields: Mapping[str, object]) -> dict[str, object]:

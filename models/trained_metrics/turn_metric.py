@@ -40,8 +40,8 @@ TokenIds = tuple[int, ...]
 
 
 class CheckpointConfig(Config):
-    """``model``: a folder or hub id at ``revision``. ``tokenizer``: its source if the model brings
-    none. ``device``: by default the GPU if there is one."""
+    """``model``: a folder, or a hub id at ``revision``. ``tokenizer``: the tokenizer's folder or
+    hub id if the model has none. ``device``: by default the GPU if there is one."""
 
     name: str
     model: str
@@ -60,8 +60,8 @@ def load_checkpoint(
 ) -> tuple[Any, PreTrainedTokenizerBase]:
     """Loads (network in evaluation mode on its device, tokenizer) of a published model.
 
-    ``network_class`` is the class of transformers for the checkpoint. Raises JudgeLoadError; also
-    for weights in a pickle only, because opening a pickle can run code.
+    ``network_class`` names its class in transformers. Raises JudgeLoadError; also if the weights
+    are only in a pickle, because opening a pickle can run code.
     """
     import transformers
 
@@ -120,10 +120,10 @@ def load_checkpoint(
 
 @dataclass(slots=True)
 class Queries:
-    """The inputs of the network for one request.
+    """The network's inputs for one request.
 
-    ``asked``: (dimension, turn index, token ids); several of one dimension and turn are the turn's
-    sentences. ``unseen``: turns left out somewhere for lack of space. ``refused``: dimension -> the
+    ``asked``: (dimension, turn index, token ids); a turn has several for one dimension if it is
+    asked by sentence. ``unseen``: turns that did not fit in an input. ``refused``: dimension -> the
     first reason why a turn has no input for it.
     """
 
@@ -133,9 +133,9 @@ class Queries:
 
 
 class TurnMetric(Judge, Generic[C]):
-    """A published network that gives a probability for a token sequence.
+    """A published network that returns a probability for a token sequence.
 
-    A family writes ``_ask`` and ``_probability``. Equal sequences are read once per batch.
+    A family implements ``_ask`` and ``_probability``. Equal sequences are read once per batch.
     """
 
     config: C
@@ -155,7 +155,7 @@ class TurnMetric(Judge, Generic[C]):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> TurnMetric[C]:
-        """Returns a judge of configs/judges/ from its settings. Raises JudgeLoadError."""
+        """Returns a judge from the settings of a file of configs/judges/. Raises JudgeLoadError."""
         config: Any = build_config(cls.config_class, dict(settings), where=f"{cls.family} judge")
         judge = cls(config, *load_checkpoint(config, cls.network_class))
         try:  # finds a wrong config now, and not in the first dialogue
@@ -180,21 +180,21 @@ class TurnMetric(Judge, Generic[C]):
 
     @abstractmethod
     def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
-        """Add the queries about turn index ``turn``, the last turn that they may read."""
+        """Adds the queries about turn index ``turn``, which may read no later turn."""
 
     @abstractmethod
     def _probability(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Returns the probability [B] for each row of ``ids`` [B, L]."""
+        """Returns the probability [B] of each row of ``ids`` [B, L]."""
 
     def _needed(self, dimensions: Sequence[str]) -> set[str]:
-        """The dimensions whose queries are needed for ``dimensions``."""
+        """Returns the dimensions whose queries are needed for ``dimensions``."""
         return set(dimensions)
 
     def _turn_values(
         self, dimension: str, answers: Mapping[str, Mapping[int, list[float]]]
     ) -> tuple[dict[int, float], bool]:
-        """Returns turn index -> value, by default the mean over the turn's sentences; and whether
-        values have an upper bound of 1. ``answers``: dimension -> turn -> probabilities."""
+        """Returns (turn index -> value, whether values are at most 1). ``answers``: dimension ->
+        turn -> probabilities. By default a turn's value is the mean over its sentences."""
         own = answers.get(dimension, {})
         return {turn: sum(values) / len(values) for turn, values in own.items()}, True
 
@@ -225,60 +225,57 @@ class TurnMetric(Judge, Generic[C]):
         probabilities: dict[TokenIds, float] = {}
         for batch in budget_batches(sequences, len, self.token_budget, tight=True):
             probabilities.update(zip(batch, retry_on_oom(forward, batch), strict=True))
-        return [self._judged(request, dimensions, probabilities) for request in requests]
-
-    def _judged(
-        self,
-        request: ScoreRequest,
-        dimensions: Sequence[str],
-        probabilities: Mapping[TokenIds, float],
-    ) -> Judgement:
-        scores: dict[str, float | None] = dict.fromkeys(dimensions)
-        distributions: dict[str, list[float]] = {}
-        contributions: dict[str, Contributions] = {}
-        details: dict[str, dict[str, Any]] = {}
-        queries: Queries = request.payload
-        answers: dict[str, dict[int, list[float]]] = {}
-        for name, turn, ids in queries.asked:
-            if ids in probabilities:
-                answers.setdefault(name, {}).setdefault(turn, []).append(probabilities[ids])
-        for name in dimensions:
-            dimension = self.dimension(name)
-            turns, bounded = self._turn_values(name, answers)
-            if not turns:
-                continue
-            raw = sum(turns.values()) / len(turns)
-            if not bounded:  # x / (1 + x) keeps ranks
-                scores[name] = dimension.from_unit(raw / (1 + raw))
-                details[name] = {"raw": raw}
-                continue
-            scores[name] = dimension.from_unit(raw)
-            if dimension.kind == "binary":
-                distributions[name] = [1 - raw, raw]
-            if request.turn is None:
-                # Around the middle of the scale: the average turn is unknown.
-                shares = [0.0] * len(request.dialogue.turns)
-                for turn, value in turns.items():
-                    shares[turn] = (dimension.high - dimension.low) * (value - 0.5) / len(turns)
-                contributions[name] = Contributions(tuple(shares), dimension.from_unit(0.5))
-        missing = [name for name, value in scores.items() if value is None]
-        # A dimension made of others has their reasons.
-        known = [name for name in missing if name in queries.refused] or list(queries.refused)
-        reasons = "; ".join(f"{name}: {queries.refused[name]}" for name in known)
-        return Judgement(
-            scores=scores,
-            distributions=distributions,
-            contributions=contributions,
-            failure=reasons if missing else None,
-            details=details,
-        )
+        judgements = []
+        for request in requests:
+            scores: dict[str, float | None] = dict.fromkeys(dimensions)
+            distributions: dict[str, list[float]] = {}
+            contributions: dict[str, Contributions] = {}
+            details: dict[str, dict[str, Any]] = {}
+            queries: Queries = request.payload
+            answers: dict[str, dict[int, list[float]]] = {}
+            for name, turn, ids in queries.asked:
+                if ids in probabilities:
+                    answers.setdefault(name, {}).setdefault(turn, []).append(probabilities[ids])
+            for name in dimensions:
+                dimension = self.dimension(name)
+                turns, bounded = self._turn_values(name, answers)
+                if not turns:
+                    continue
+                raw = sum(turns.values()) / len(turns)
+                if not bounded:  # x / (1 + x) keeps ranks
+                    scores[name] = dimension.from_unit(raw / (1 + raw))
+                    details[name] = {"raw": raw}
+                    continue
+                scores[name] = dimension.from_unit(raw)
+                if dimension.kind == "binary":
+                    distributions[name] = [1 - raw, raw]
+                if request.turn is None:
+                    # Around the middle of the scale: the average turn is unknown.
+                    shares = [0.0] * len(request.dialogue.turns)
+                    for turn, value in turns.items():
+                        shares[turn] = (dimension.high - dimension.low) * (value - 0.5) / len(turns)
+                    contributions[name] = Contributions(tuple(shares), dimension.from_unit(0.5))
+            missing = [name for name, value in scores.items() if value is None]
+            # A dimension made of others has their reasons.
+            known = [name for name in missing if name in queries.refused] or list(queries.refused)
+            reasons = "; ".join(f"{name}: {queries.refused[name]}" for name in known)
+            judgements.append(
+                Judgement(
+                    scores=scores,
+                    distributions=distributions,
+                    contributions=contributions,
+                    failure=reasons if missing else None,
+                    details=details,
+                )
+            )
+        return judgements
 
 
 ENGAGING = 1  # label of the class "engaging" (the published model's documentation)
 
 
 class EnDexConfig(CheckpointConfig):
-    """``model``: a RoBERTa that classifies sequences into two classes."""
+    """``model``: a RoBERTa classifier with two classes."""
 
     family: Literal["endex"] = "endex"
     name: str = "endex"
@@ -287,10 +284,11 @@ class EnDexConfig(CheckpointConfig):
 
 
 class EnDexJudge(TurnMetric[EnDexConfig]):
-    """Probability that an answer, read without its context as in the paper, is engaging.
+    """EnDex (Xu et al., EMNLP 2022), learnt from reactions on Reddit: the probability that an
+    answer is engaging, read without its context as in the paper.
 
-    At level dialogue the mean over all assistant turns. A turn longer than ``max_tokens`` is left
-    out and counted; a dialogue without other turns is unscored.
+    At level dialogue the score is the mean over all assistant turns. A turn longer than
+    ``max_tokens`` is left out and counted; a dialogue without other turns is unscored.
     """
 
     family = "endex"
@@ -344,7 +342,8 @@ _END = re.compile(r"(?<=[.!?…])(?<!\b[A-Z]\.)[\"'”’)\]]*\s+|(?<=[。！？
 
 
 class UniEvalQuestion(Config):
-    """One question and the fields that follow it. ``by`` sentence: asked about each sentence."""
+    """One question and the fields after it in the input. ``by: sentence``: the question is asked
+    about each sentence."""
 
     question: str
     fields: tuple[FieldName, ...]
@@ -353,7 +352,7 @@ class UniEvalQuestion(Config):
 
 
 class InputLayout(Config):
-    """The layout of the network's input: configs/prompts/unieval.yaml."""
+    """The layout of the network's input, as in configs/prompts/unieval.yaml."""
 
     separator: str
     turn_separator: str
@@ -362,10 +361,10 @@ class InputLayout(Config):
 
 
 class UniEvalConfig(CheckpointConfig):
-    """``model``: a T5 trained as UniEval is. ``dimensions``: those of ``rubric`` to score (default:
-    all). ``sentences``: how a question by sentence is pooled: ``mean``, or ``sum`` as in the
-    published code. ``fact_keys``: keys of the dialogue's context for its fact; the first that
-    exists is used."""
+    """``model``: a T5 trained as UniEval. ``dimensions`` of ``rubric`` to score (None: all).
+    ``sentences``: how the answers to a question by sentence are pooled, ``mean``, or ``sum`` as in
+    the published code. ``fact_keys``: keys of the dialogue's context in which its fact is looked
+    up, in this order."""
 
     family: Literal["unieval"] = "unieval"
     name: str = "unieval"
@@ -378,13 +377,14 @@ class UniEvalConfig(CheckpointConfig):
 
 
 class UniEvalJudge(TurnMetric[UniEvalConfig]):
-    """P(Yes) / (P(Yes) + P(No)) of the first answer token, for each question about an answer.
+    """UniEval (Zhong et al., EMNLP 2022), a T5 that answers yes-or-no questions about a reply:
+    P(Yes) / (P(Yes) + P(No)) of the first answer token.
 
     Engagingness is the mean over the answer's sentences. The published code sums them, so that
-    longer answers score more; ``sentences: sum`` does the same (then x / (1 + x) on the scale, with
-    the sum as ``raw`` in the details). ``overall`` is the mean of the scored dimensions. At level
+    longer answers score higher; ``sentences: sum`` does so too (the score is then x / (1 + x), and
+    the sum is ``raw`` in the details). ``overall`` is the mean of the other dimensions. At level
     dialogue all are means over the assistant turns. An input longer than ``max_tokens`` loses whole
-    oldest turns, which are counted; the published code cuts its end instead.
+    oldest turns, which are counted; the published code cuts its end.
     """
 
     family = "unieval"
@@ -437,7 +437,7 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
     def _fitted(
         self, question: UniEvalQuestion, answer: str, before: Sequence[str], fact: str
     ) -> tuple[TokenIds, int]:
-        """(token ids with the newest turns that fit, number of older turns dropped)."""
+        """Returns (token ids with the newest turns that fit, number of older turns dropped)."""
         layout = self.layout
 
         def encoded(start: int) -> TokenIds:
@@ -465,7 +465,8 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
     def _turn_values(
         self, dimension: str, answers: Mapping[str, Mapping[int, list[float]]]
     ) -> tuple[dict[int, float], bool]:
-        """As in TurnMetric; overall is the mean of the parts, of turns that have all of them."""
+        """Returns the values as TurnMetric does; overall is the mean of the other dimensions, for
+        turns that have all of them."""
         if dimension == OVERALL:
             parts = [self._turn_values(name, answers) for name in self.parts]
             shared = set.intersection(*(set(values) for values, _ in parts)) if parts else set()
@@ -478,7 +479,7 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
 
 
 def sentences(text: str) -> list[str]:
-    """Returns the non-empty sentences in order; a text without words is one empty sentence."""
+    """Returns the non-empty sentences in order; if there are none, the text as one sentence."""
     parts: list[str] = []
     start = 0
     for end in _END.finditer(text):

@@ -19,7 +19,6 @@ from transformers import (
 )
 
 from medal_judges.errors import ConfigError, MissingExtraError
-from medal_judges.models.batching import retry_on_oom
 from medal_judges.models.llm.chat_template import Prompts
 from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.local.likelihood import takes
@@ -47,34 +46,11 @@ class Row(NamedTuple):
     cached: int
 
 
-def generate(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    prompts: Prompts,
-    requests: Sequence[ChatRequest],
-    *,
-    budget: int,
-    batching: Batching,
-    stop: str = "",
-) -> list[Row]:
-    """A row for each prompt (token ids); with ``stop`` it also ends after that text. A row does not
-    depend on its batch, which has at most ``budget`` padded tokens."""
-
-    def rows(batch: Sequence[int]) -> list[Row]:
-        own, asked = [prompts[i] for i in batch], [requests[i] for i in batch]
-        return write(model, tokenizer, own, asked, shared=batching == "shared", stop=stop)
-
-    done: dict[int, Row] = {}
-    for batch in batches(prompts, requests, budget, batching):
-        done |= zip(batch, retry_on_oom(rows, batch), strict=True)
-    return [done[i] for i in range(len(prompts))]
-
-
 def batches(
     prompts: Prompts, requests: Sequence[ChatRequest], budget: int, batching: Batching
 ) -> Iterator[list[int]]:
-    """Indices of prompts for one batch each. The number of alternatives is a setting of the batch,
-    so requests that differ in it are kept apart."""
+    """Indices of prompts for batches of at most ``budget`` padded tokens. The number of
+    alternatives is a setting of the batch, so requests that differ in it are in different ones."""
     for kind in sorted({request.top_logprobs for request in requests}):
         members = [i for i, request in enumerate(requests) if request.top_logprobs == kind]
         order = sorted(members, key=lambda i: -len(prompts[i]))
@@ -108,7 +84,7 @@ def write(
     begin = inputs.ids.shape[1]
     shaped = LogitsProcessorList()
     if any(r.schema is not None for r in requests):
-        shaped.append(grammar_processor(tokenizer, [r.schema for r in requests]))
+        shaped.append(GrammarMask(tokenizer, [r.schema for r in requests]))
     if any(r.presence_penalty for r in requests):
         shaped.append(PresencePenalty(requests, begin))
     if any(r.temperature > 0 for r in requests):
@@ -319,6 +295,8 @@ def _padded(
     return torch.tensor(ids, device=model.device), torch.tensor(mask, device=model.device)
 
 
+# -- logits processors: each shapes a row by its own request, whatever its batch -------------------
+
 FEW = 256  # words in which the nucleus is searched first
 # One way to write an object: with free white space a small model may write blanks without end.
 _LAYOUT: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
@@ -413,48 +391,53 @@ class StopAfter(LogitsProcessor):
         return scores
 
 
-def grammar_processor(
-    tokenizer: PreTrainedTokenizerBase, schemas: Sequence[Mapping[str, Any] | None]
-) -> GrammarMask:
-    """A logits processor that makes row i write JSON of ``schemas[i]`` (None: anything), then end.
+class GrammarMask(LogitsProcessor):
+    """Makes row i write JSON of ``schemas[i]`` (None: anything), then end. For one call of
+    ``generate`` only.
 
-    One processor per call of ``generate``.
     Raises MissingExtraError without llguidance, ConfigError for a schema or tokenizer it refuses.
     """
-    if find_spec("llguidance") is None:
-        raise MissingExtraError("llguidance", "llm", "holding a local model to a JSON schema")
-    from llguidance import LLMatcher
 
-    grammars: dict[str, str] = {}  # rows mostly share a few schemas
-    for schema in schemas:
-        if schema is None or repr(schema) in grammars:
-            continue
-        try:
-            text = json.dumps(dict(schema))
-            grammar = LLMatcher.grammar_from_json_schema(text, defaults=_LAYOUT)
-            problem = LLMatcher.validate_grammar(grammar)
-        except ValueError as error:
-            problem = str(error)
-        if problem:
-            raise ConfigError(f"no grammar can be made of the schema: {problem}")
-        grammars[repr(schema)] = grammar
-    return GrammarMask(tokenizer, [None if s is None else grammars[repr(s)] for s in schemas])
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, schemas: Sequence[Mapping[str, Any] | None]
+    ) -> None:
+        if find_spec("llguidance") is None:
+            raise MissingExtraError("llguidance", "llm", "holding a local model to a JSON schema")
+        from llguidance import LLMatcher
 
-
-class GrammarMask(LogitsProcessor):
-    """See ``grammar_processor``. Has one matcher per row from the first call on."""
-
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, grammars: Sequence[str | None]) -> None:
-        self.tokenizer, self.grammars = tokenizer, grammars
-        self.matchers: list[Any] = []
+        texts = [None if schema is None else json.dumps(dict(schema)) for schema in schemas]
+        grammars: dict[str | None, str | None] = {None: None}  # rows mostly share a few schemas
+        for text in {*texts} - {None}:
+            try:
+                grammars[text] = LLMatcher.grammar_from_json_schema(text, defaults=_LAYOUT)
+                problem = LLMatcher.validate_grammar(grammars[text])
+            except ValueError as error:
+                problem = str(error)
+            if problem:
+                raise ConfigError(f"no grammar can be made of the schema: {problem}")
+        self.tokenizer, self.grammars = tokenizer, [grammars[text] for text in texts]
+        self.matchers: list[Any] = []  # one per row from the first call on
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         from llguidance import LLMatcher
+        from llguidance.hf import from_tokenizer
 
         words, end = scores.shape[1], self.tokenizer.eos_token_id
         if not self.matchers:
-            tokens = _wrapped(self.tokenizer, words)
-            first = {g: LLMatcher(tokens, g) for g in set(self.grammars) if g is not None}
+            by_size = _WRAPPED.setdefault(self.tokenizer, {})
+            if words not in by_size:
+                # Some tokenizers have a token more than the network has vectors (Gemma 3's for
+                # images).
+                size = max(words, len(self.tokenizer))
+                try:
+                    by_size[words] = from_tokenizer(self.tokenizer, n_vocab=size)  # type: ignore[arg-type]
+                except ValueError as error:
+                    raise ConfigError(
+                        f"no grammar works with this tokenizer: {error}",
+                        hint="set enforce: false in the judge, or use a model with a fast "
+                        "tokenizer",
+                    ) from error
+            first = {g: LLMatcher(by_size[words], g) for g in {*self.grammars} if g is not None}
             self.matchers = [None if g is None else first[g].deep_copy() for g in self.grammars]
         else:
             for i, token in enumerate(input_ids[:, -1].tolist()):
@@ -478,19 +461,3 @@ class GrammarMask(LogitsProcessor):
                 row[: len(next_words)] = next_words
         mask = torch.from_numpy(~allowed).to(scores.device)
         return scores.masked_fill(mask, float("-inf"))
-
-
-def _wrapped(tokenizer: Any, words: int) -> Any:
-    by_size = _WRAPPED.setdefault(tokenizer, {})
-    if words not in by_size:
-        from llguidance.hf import from_tokenizer
-
-        try:
-            # Some tokenizers have a token more than the network has vectors (Gemma 3's for images).
-            by_size[words] = from_tokenizer(tokenizer, n_vocab=max(words, len(tokenizer)))
-        except ValueError as error:
-            raise ConfigError(
-                f"no grammar works with this tokenizer: {error}",
-                hint="set enforce: false in the judge, or use a model with a fast tokenizer",
-            ) from error
-    return by_size[words]

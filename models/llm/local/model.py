@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pickle import UnpicklingError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from medal_judges.errors import ConfigError, NotAvailableError
+from medal_judges.models.batching import retry_on_oom
 from medal_judges.models.device import torch_device, torch_dtype
 from medal_judges.models.llm.chat_template import Prompts, TokenModel
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
-from medal_judges.models.llm.local.generation import Row, generate, to_completion
+from medal_judges.models.llm.local.generation import Row, batches, to_completion, write
 from medal_judges.models.llm.local.likelihood import context_of, plain_logprobs, tree_logprobs
 from medal_judges.models.llm.local.trial import Paths, quick_paths
 from medal_judges.models.llm.local.weights import model_name, model_path
@@ -133,8 +134,18 @@ class LocalModel(TokenModel):
         return [row.ids for row in self._rows(prompts, requests, stop)]
 
     def _rows(self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str = "") -> list[Row]:
-        how: dict[str, Any] = {"budget": self.token_budget, "batching": self.paths.batching}
-        return generate(self.model, self.tokenizer, prompts, requests, stop=stop, **how)
+        """A row for each prompt, independent of its batch; with ``stop`` it also ends after that
+        text."""
+        batching, done = self.paths.batching, dict[int, Row]()
+
+        def rows(batch: Sequence[int]) -> list[Row]:
+            own, asked = [prompts[i] for i in batch], [requests[i] for i in batch]
+            shared = batching == "shared"
+            return write(self.model, self.tokenizer, own, asked, shared=shared, stop=stop)
+
+        for batch in batches(prompts, requests, self.token_budget, batching):
+            done |= zip(batch, retry_on_oom(rows, batch), strict=True)
+        return [done[i] for i in range(len(prompts))]
 
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False

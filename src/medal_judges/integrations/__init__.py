@@ -1,1 +1,1 @@
-"""Judges inside tools that people already run; each file is one tool, and imports it when used."""
+"""Judges inside other tools: one file per tool, which is imported only when it is used."""

@@ -1,4 +1,4 @@
-"""Shared by all tools: scores chats with a judge given by name, folder or object."""
+"""Scores chats with a judge, for all integrations."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _OPTIONS = ReportOptions(scores="(chats)")
 
 @dataclass(frozen=True, slots=True)
 class ScoredChats:
-    """``judgements`` of ``dialogues`` by ``judge``; ``chats`` holds the index of the chat of each
-    judgement: at level turn a chat has several."""
+    """``judgements`` of ``dialogues`` by ``judge``; ``chats`` holds for each judgement the index of
+    its chat (at level turn a chat has several)."""
 
     judge: Judge
     dialogues: tuple[Dialogue, ...]
@@ -64,10 +64,11 @@ class ScoredChats:
 
 
 def load_judge(judge: JudgeSource = BOXED, *, max_cost: float | None = None) -> Judge:
-    """Loads the judge of a shipped name, folder, YAML file or hub id; returns a Judge as it is.
+    """Loads the judge of a shipped name, folder, YAML file or hub id; a loaded Judge is returned as
+    it is.
 
     ``max_cost``: US dollars that a judge behind an API may spend. Raises JudgeLoadError, and
-    ConfigError for a limit on a judge that costs nothing or is loaded already.
+    ConfigError for a limit on a judge without cost or on a loaded judge.
     """
     if not isinstance(judge, Judge):
         return choose_judge(str(judge)).spending(max_cost).load()
@@ -80,10 +81,8 @@ def load_judge(judge: JudgeSource = BOXED, *, max_cost: float | None = None) -> 
 
 
 def as_dialogue(chat: Chat, place: str = "chat", **known: object) -> Dialogue:
-    """Returns the dialogue of ``chat``; ``known`` (id, lang, ...) is stated beside its messages.
-
-    Raises DataError that names ``place``, the message and its field.
-    """
+    """Returns the dialogue of ``chat``, with the fields ``known`` (id, lang, ...) unless the chat
+    has them. Raises DataError that names ``place``, the message and its field."""
     if isinstance(chat, Dialogue):
         return chat
     given = {name: value for name, value in known.items() if value is not None}
@@ -126,7 +125,7 @@ def score_chats(
 
 
 def goodness(dimension: Dimension, score: float | None) -> float | None:
-    """Returns ``score`` on a scale from 0 (what a user does not want) to 1; None for None."""
+    """Returns ``score`` on a scale from 0 (bad) to 1 (good); None for None."""
     if score is None:
         return None
     share = dimension.to_unit(score)

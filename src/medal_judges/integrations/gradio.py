@@ -19,8 +19,9 @@ _EXAMPLE = "User: Hi! Any plans for the weekend?\nAssistant: Yes, I will plant t
 
 
 def make_app(judge: JudgeSource = BOXED) -> Any:
-    """Returns a gradio.Blocks that scores a pasted chat: messages as JSON, or lines that begin with
-    ``User:`` and ``Assistant:``. Raises JudgeLoadError, MissingExtraError without gradio."""
+    """Returns a gradio.Blocks page that scores a pasted chat: messages as JSON, or lines that begin
+    with ``User:`` and ``Assistant:``. Raises JudgeLoadError, and MissingExtraError without
+    gradio."""
     try:
         import gradio
     except ImportError as error:
@@ -44,8 +45,8 @@ def make_app(judge: JudgeSource = BOXED) -> Any:
 
 
 def scored_rows(judge: Judge, pasted: str) -> tuple[list[list[object]], str]:
-    """Returns rows of COLUMNS, and the signature or why there is no score. Raises MedalError
-    for text that is no chat."""
+    """Returns rows of COLUMNS, and the judge's signature or the reason why there is no score.
+    Raises MedalError for text that is not a chat."""
     scored = score_chats([_chat(pasted)], judge, place="chat")
     (judgement,) = scored.judgements
     rows: list[list[object]] = []
@@ -66,7 +67,7 @@ def _chat(pasted: str) -> Any:
 
 
 def _turns(pasted: str) -> Iterator[dict[str, str]]:
-    """A message for each line with a speaker; other lines belong to the message before."""
+    """Yields a message for each line with a speaker; other lines belong to the message before."""
     role, lines = "", list[str]()
     for line in pasted.splitlines():
         found = _SPEAKER.match(line)

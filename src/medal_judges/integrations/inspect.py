@@ -24,9 +24,9 @@ def medal_judge(
 ) -> Scorer:
     """Scores the conversation in each dimension, on the dimension's own scale.
 
-    At level turn the score is the mean over the assistant's turns, and ``metadata`` has each turn.
-    A conversation without a score is unscored in Inspect, with its reason, and not in the means.
-    ``metadata`` has the judge's signature too.
+    At level turn the score is the mean over the assistant's turns, and ``metadata`` has the score
+    of each turn; it always has the judge's signature. A conversation without a score is unscored in
+    Inspect, with its reason, and left out of means.
     """
     loaded = load_judge(judge, max_cost=max_cost)
 
@@ -63,7 +63,7 @@ def _score(scored: ScoredChats) -> Score:
 
 
 def _message(message: ChatMessage) -> dict[str, Any]:
-    """The message in OpenAI's form, with its parts as they are."""
+    """Returns the message in OpenAI's form, with its parts unchanged."""
     content = message.content
     if not isinstance(content, str):
         content = [part.model_dump(exclude_none=True) for part in content]

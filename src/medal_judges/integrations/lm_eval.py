@@ -1,4 +1,5 @@
-"""lm-evaluation-harness: a judge as the metric of a task whose answers continue a conversation."""
+"""lm-evaluation-harness: a judge as a metric for tasks in which the model continues a
+conversation."""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ from medal_judges.models.base.judge import Judge, ScoreLevel
 
 
 class ChatMetric:
-    """Functions for a task's YAML (``!function``), for rows with the chat so far under
+    """Functions for a task's YAML (``!function``), whose rows have the chat so far under
     ``messages``.
 
-    ``process_results`` appends the generation to the chat. ``mean(DIMENSION)`` scores all chats in
-    one batch, once for all dimensions, and returns the mean of the scored ones, NaN without any;
-    ``coverage`` returns their share.
+    ``process_results`` appends the generation to the chat. ``mean(DIMENSION)`` is the mean score of
+    the scored chats, NaN without any; ``coverage`` is the share of chats that are scored. All chats
+    are scored once, in one batch, for all dimensions.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class ChatMetric:
         return dict.fromkeys((*self.dimensions, "coverage"), text)
 
     def mean(self, dimension: str) -> Callable[[Sequence[str]], float]:
-        """Returns the aggregation of one dimension."""
+        """Returns the function that aggregates one dimension."""
 
         def mean_scored(chats: Sequence[str]) -> float:
             column = [each.scores[dimension] for each in self._scored(chats).judgements]

@@ -1,4 +1,4 @@
-"""Meta-evaluation of plain lists of scores, answers and systems."""
+"""Meta-evaluation of a judge's scores in plain lists."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def agreement(
     groups: Sequence[str] | None = None,
     scale: tuple[float, float] | None = None,
 ) -> dict[str, Any]:
-    """Returns the correlations of a judge's ``predictions`` with human ``references``, by name,
+    """Returns the correlations, by name, of a judge's ``predictions`` with human ``references``,
     each with its 95% interval, and coverage; see eval/metaeval.
 
-    ``references``: a number for each row, or one for each annotator. ``systems``: the chatbot of
-    each row. ``groups``: its conversation; by default each row is one. Raises RecordError for lists
-    of unequal lengths and for a value that is no number.
+    ``references``: a number for each row, or a list with one for each annotator. ``systems``: the
+    chatbot of each row. ``groups``: the conversation of each row (default: each row is one). Raises
+    RecordError for lists of unequal lengths and for values that are not numbers.
     """
     total = len(predictions)
     for name, given in (("references", references), ("systems", systems), ("groups", groups)):

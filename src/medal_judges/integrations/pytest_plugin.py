@@ -1,6 +1,6 @@
 """pytest: the fixtures ``judge`` and ``assert_quality``, and the options that choose the judge.
 
-pytest finds this file by its entry point; it imports nothing heavy before a test uses a fixture.
+pytest loads this file by its entry point, so it imports nothing heavy until a fixture is used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _JUDGE, _COST = "medal_judge", "medal_max_cost"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--medal-judge`` and ``--medal-max-cost``, and the same names in pytest's settings."""
+    """Adds ``--medal-judge`` and ``--medal-max-cost``, and ini settings of the same names."""
     judge = "judge of the fixtures judge and assert_quality: a shipped name, folder, YAML or hub id"
     cost = "US dollars that a judge behind an API may spend in this run"
     group = parser.getgroup("medal_judges", "judges of dialogue (medal-judges)")
@@ -32,9 +32,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def judge(request: pytest.FixtureRequest) -> Judge:
-    """The judge of ``--medal-judge`` (by default the one in the package), loaded once.
+    """The judge of ``--medal-judge`` (default: the judge in the package), loaded once.
 
-    A fixture of this name in a conftest.py replaces it.
+    To use another judge, define a fixture of this name in conftest.py.
     """
     from medal_judges.errors import ConfigError
     from medal_judges.integrations.chats import load_judge
@@ -51,7 +51,8 @@ def judge(request: pytest.FixtureRequest) -> Judge:
 
 @pytest.fixture
 def assert_quality(judge: Judge) -> Callable[..., ScoredChats]:
-    """``assert_quality(chats, overall=3.5)`` with the fixture ``judge``: see quality.py."""
+    """The function ``assert_quality(chats, overall=3.5)`` of quality.py with the fixture
+    ``judge``."""
     from medal_judges.integrations.quality import assert_quality as asserted
 
     return partial(asserted, judge=judge)

@@ -1,4 +1,4 @@
-"""Asserts the quality of chats by 95% intervals; see pytest_plugin.py."""
+"""Asserts the quality of chats with 95% intervals; pytest_plugin.py makes a fixture of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHOWN, _TEXT = 3, 160  # chats to look at, and characters of a turn
 
 
 class QualityUndecidedWarning(UserWarning):
-    """The limit lies inside the interval, so these chats cannot decide it."""
+    """The limit lies inside the interval, so these chats cannot decide whether it holds."""
 
 
 def assert_quality(
@@ -41,14 +41,15 @@ def assert_quality(
     """Scores ``chats``, compares each dimension of ``limits`` with its 95% interval, and returns
     the scored chats.
 
-    A limit is the smallest mean of a dimension that is good when high (``overall=3.5``), and the
-    largest mean, or share of chats, of one that is good when low (``unsafe=0.05``). It fails if the
-    whole interval lies on the wrong side, as in ``medal report --fail-under``. If the limit lies
-    inside the interval, it fails with ``fail_undecided``, else QualityUndecidedWarning is issued.
+    The limit of a dimension whose good end is high is the minimum of its mean (``overall=3.5``); of
+    a dimension whose good end is low, the maximum of its mean or share of chats (``unsafe=0.05``).
+    The assertion fails if the whole interval is on the wrong side, as in ``medal report
+    --fail-under``. If the limit is inside the interval, it fails with ``fail_undecided``, else it
+    issues QualityUndecidedWarning.
 
-    Raises AssertionError that names the chats to read; ConfigError for no limits, for an unknown
+    Raises AssertionError that names the chats to read; ConfigError for no limits, an unknown
     dimension or a limit outside its scale; CoverageError if fewer than ``min_coverage`` of the
-    chats have a score, and MedalError if they are too few for an interval.
+    chats have a score; MedalError if there are too few for an interval.
     """
     __tracebackhide__ = True
     loaded = load_judge(judge, max_cost=max_cost)
@@ -84,7 +85,8 @@ def assert_quality(
 
 
 def _message(results: Sequence[GateResult], scored: ScoredChats) -> str:
-    """The gates, then the worst chats by the first dimension that failed, with their last turns."""
+    """Returns the failed limits, then the worst chats by the first of them, with their last
+    turns."""
     coverage = f"coverage {scored.coverage or 0.0:.1%}"
     broken = [each.gate.dimension for each in results if each.verdict != "passed"]
     lines = [each.text for each in results]

@@ -17,12 +17,12 @@ Text = str | Sequence[Mapping[str, Any]]
 
 
 class JudgeReward:
-    """A reward for each completion, from 0 (what a user does not want) to 1.
+    """A reward for each completion, from 0 (bad) to 1 (good).
 
-    ``dimension``: ``overall`` if the judge has it, else its first. ``level``: see ``Judge.score``;
-    ``last`` scores the completion given its prompt. The whole batch is scored at once, equal chats
-    once. A column ``lang`` of the data set states the language. An unscored completion has the
-    reward None, which TRL ignores; the metric ``NAME/unscored`` counts them.
+    ``dimension``: default ``overall`` if the judge has it, else its first. ``level``: see
+    ``Judge.score``; ``last`` scores the completion given its prompt. Each distinct chat of a batch
+    is scored once. A column ``lang`` of the data set states the language. An unscored completion
+    has the reward None, which TRL ignores; the metric ``NAME/unscored`` counts them.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class JudgeReward:
         **columns: object,
     ) -> list[float | None]:
         """Returns a reward for each completion, in order. Raises DataError that names the chat and
-        message."""
+        the message."""
         chats = [
             _dialogue(prompt, completion, f"completions[{i}]", None if lang is None else lang[i])
             for i, (prompt, completion) in enumerate(zip(prompts, completions, strict=True))
@@ -69,7 +69,7 @@ class JudgeReward:
 
 
 def _dialogue(prompt: Text, completion: Text, place: str, lang: str | None) -> Dialogue:
-    """The chat that ends with the completion, even an empty one: its prompt earns no reward."""
+    """Returns the chat that ends with the completion; an empty completion is an empty turn."""
     before = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
     answer: Mapping[str, Any] = {"role": "assistant", "content": completion}
     after = [answer] if isinstance(completion, str) else list(completion)

@@ -1,8 +1,8 @@
-"""Krippendorff's alpha as a function of row weights: many samples in a few products.
+"""Krippendorff's alpha as a function of row weights, for many samples at once.
 
-The coincidences of a row are counted once, and a sample is a weighted sum of them (Krippendorff
-2011, "Computing Krippendorff's Alpha-Reliability", part C to E). Tests compare it with the package
-krippendorff, which knows no weights.
+The coincidences of each row are counted once; a sample is a weighted sum of them (Krippendorff
+2011, "Computing Krippendorff's Alpha-Reliability", parts C to E). Tests compare it with the package
+krippendorff, which has no row weights.
 """
 
 from __future__ import annotations
@@ -21,30 +21,14 @@ _FLAT = 1e-20  # an expected disagreement below this share of the squares is rou
 
 
 def alpha_statistic(values: Floats, measurement: str) -> Alpha:
-    """Alpha of ``values``, shape (rows, annotators), NaN without an answer, for any row weights.
+    """Returns alpha of ``values``, shape (rows, annotators), as a function of row weights. NaN in
+    ``values`` is a missing answer.
 
-    ``measurement`` is ``nominal``, ``ordinal`` or ``interval``. NaN if all answers drawn are
-    equal or none of the rows drawn has two.
+    ``measurement`` is ``nominal``, ``ordinal`` or ``interval``. Alpha is NaN if all answers are
+    equal or no row has two.
     """
-    return _interval(values) if measurement == "interval" else _by_levels(values, measurement)
-
-
-def no_interval(values: Floats, measurement: str) -> str | None:
-    """Why alpha of these answers has no interval; None if it may have one.
-
-    If nobody gives the rarest answer twice to one row, alpha is a little below 0 whichever row is
-    left out: by simulation such an interval never holds the true value.
-    """
-    if measurement != "nominal":
-        return None
-    counts = _counts(values)[2]
-    if counts.shape[1] < 2:
-        return None
-    rarest = counts[:, counts.sum(axis=0).argmin()]
-    return None if (rarest > 1).any() else "no interval: no row has the rarest answer twice"
-
-
-def _by_levels(values: Floats, measurement: str) -> Alpha:
+    if measurement == "interval":
+        return _interval(values)
     rows, levels, counts = _counts(values)
     row_coincidences = _coincidences(counts)
     size = len(levels)
@@ -65,9 +49,24 @@ def _by_levels(values: Floats, measurement: str) -> Alpha:
     return alpha
 
 
+def no_interval(values: Floats, measurement: str) -> str | None:
+    """Returns why alpha of these answers has no interval, or None.
+
+    If no row has the rarest answer twice, alpha is a little below 0 whichever row is left out: in
+    simulations such an interval never contains the true value.
+    """
+    if measurement != "nominal":
+        return None
+    counts = _counts(values)[2]
+    if counts.shape[1] < 2:
+        return None
+    rarest = counts[:, counts.sum(axis=0).argmin()]
+    return None if (rarest > 1).any() else "no interval: no row has the rarest answer twice"
+
+
 def _counts(values: Floats) -> tuple[npt.NDArray[np.intp], Floats, Floats]:
-    """Numbers of the rows with two answers or more, the levels that occur in them, and how often
-    each level was given, shape (rows, levels)."""
+    """Returns the indices of the rows with two or more answers, the levels in them, and the count
+    of each level by row, shape (rows, levels)."""
     rows = np.flatnonzero(np.isfinite(values).sum(axis=1) > 1)
     kept = values[rows]
     levels = np.unique(kept[np.isfinite(kept)])
@@ -76,8 +75,8 @@ def _counts(values: Floats) -> tuple[npt.NDArray[np.intp], Floats, Floats]:
 
 
 def _coincidences(counts: Floats) -> Any:
-    """Pairs of answers of a row by level, each row's worth its number of answers: a sparse matrix
-    of shape (rows, levels * levels)."""
+    """Returns the pairs of answers by level of each row, weighted so that a row's pairs sum to its
+    number of answers: a sparse matrix of shape (rows, levels * levels)."""
     from scipy import sparse
 
     size = counts.shape[1]

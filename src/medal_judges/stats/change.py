@@ -32,10 +32,10 @@ _CHUNK = 4_000_000  # numbers held at once
 class Change:
     """How the mean of one dimension changes over time.
 
-    ``slope``: least squares, a unit of time (its p-value is of no trend). ``start``: index of the
-    first period of the later part; ``difference``: the mean from then on minus the mean before,
-    with the p-value of no change. ``searched``: the start was searched for (the p-value accounts
-    for it), else it halves the rows. ``before`` and ``after``: the two means.
+    ``slope`` is the least-squares slope per unit of time, with the p-value of no trend. ``start``
+    is the index of the first period after the change; ``difference`` is the mean from there on
+    minus the mean before (``after`` and ``before``), with the p-value of no change. ``searched``:
+    the start was searched (the p-value accounts for it); otherwise it halves the rows.
     """
 
     slope: Estimate
@@ -47,13 +47,13 @@ class Change:
 
 
 def change(values: Floats, times: Floats, periods: Codes, clusters: Codes, seed: int = 0) -> Change:
-    """Trend and change of ``values`` (rows,) at ``times`` (rows,); ``periods`` (rows,) numbers the
-    periods from 0 in order of time.
+    """Returns trend and change of ``values`` at ``times``; ``periods`` numbers the period of each
+    row from 0, in order of time. All arrays have shape (rows,).
 
-    Errors are those of the clusters or of whole periods, whichever are larger. From 8 periods on
-    the start of the change is where the means before and after differ most, and its p-value is from
-    4,999 random orders of the periods; else the rows are halved. Both treat periods as exchangeable
-    if nothing changes: a slow wave over many periods is a change to them.
+    Errors are computed by cluster and by period, and the larger ones are used. With 8 periods or
+    more, the change is where the means before and after differ most, and its p-value is from 4,999
+    random orders of the periods; with fewer, the rows are halved. Both assume that periods are
+    exchangeable if nothing changes: a slow wave over many periods counts as a change.
     """
     present, period = np.unique(periods, return_inverse=True)
     if len(present) < 2:
@@ -84,8 +84,9 @@ def change(values: Floats, times: Floats, periods: Codes, clusters: Codes, seed:
 
 
 def trend(values: Floats, times: Floats, clusters: Codes) -> Estimate:
-    """Slope of ``values`` over ``times`` by least squares, with its 95% interval and the two-sided
-    p-value of no trend; the spread is that of the ``clusters`` (CR1), numbered without gaps."""
+    """Returns the least-squares slope of ``values`` over ``times`` with its 95% interval and the
+    two-sided p-value of no trend. Errors are by ``clusters`` (CR1), which are numbered without
+    gaps."""
     if len(values) < MIN_ROWS:
         return Estimate(None, reason=f"{len(values)} rows, fewer than {MIN_ROWS}")
     if np.ptp(times) == 0:
@@ -107,17 +108,17 @@ def trend(values: Floats, times: Floats, clusters: Codes) -> Estimate:
 
 
 def wider(first: Estimate, second: Estimate) -> Estimate:
-    """The one of two estimates of one figure with the wider interval; the first if either has
-    none."""
+    """Returns the one of two estimates of the same figure that has the wider interval; the first
+    one if an interval is missing."""
     if first.low is None or first.high is None or second.low is None or second.high is None:
         return first
     return second if second.high - second.low > first.high - first.low else first
 
 
 def _steps(sizes: Floats, sums: Floats) -> Floats:
-    """Size of the step of the mean after each period but the last in standard errors (up to a
-    factor), shape (orders, periods - 1), 0 if a side has too few rows. ``sizes`` and ``sums``:
-    shape (orders, periods)."""
+    """Returns the difference of the means before and after each period boundary, in standard errors
+    up to a factor, shape (orders, periods - 1); 0 if a side has too few rows. ``sizes`` and
+    ``sums`` have shape (orders, periods)."""
     n, total = sizes.sum(axis=1)[:, None], sums.sum(axis=1)[:, None]
     before = np.cumsum(sizes, axis=1)[:, :-1]
     total_before = np.cumsum(sums, axis=1)[:, :-1]
@@ -128,7 +129,7 @@ def _steps(sizes: Floats, sums: Floats) -> Floats:
 
 
 def _permuted(sizes: Floats, sums: Floats, seed: int) -> float:
-    """Share of random orders of the periods whose largest step is at least as large."""
+    """Returns the share of random orders of the periods with a step at least as large."""
     rng = np.random.default_rng(seed)
     largest = _steps(sizes[None], sums[None]).max() * (1 - 1e-9)
     left, beyond = _PERMUTATIONS, 0

@@ -1,7 +1,7 @@
-"""Correlation of a judge with people, over the whole set and within chatbots.
+"""Correlation of a judge with people, over all rows and within chatbots.
 
-Every figure exists twice: for the rows themselves (by scipy), and as a function of a matrix of row
-weights, for the figures of many selections of rows in a few array operations.
+Each figure has two forms: for the rows themselves (by scipy), and as a function of a matrix of row
+weights, which computes the figure of many selections of rows at once.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ _FLAT = 1e-20  # a variance below this share of the square of the largest value 
 def correlations(
     human: Floats, score: Floats, chatbots: Sequence[str | None] = ()
 ) -> dict[str, Estimate]:
-    """``pearson``, ``spearman``, ``kendall`` (tau-b), and with ``chatbots`` also ``within_system``
-    and ``centred`` (see ``within_system_statistic``). Intervals and p-values: intervals.py.
+    """Returns ``pearson``, ``spearman``, ``kendall`` (tau-b), and with ``chatbots`` also
+    ``within_system`` and ``centred`` (see ``within_system_statistic``). intervals.py adds intervals
+    and p-values.
 
-    An undefined figure is None with its reason: fewer than 3 rows, or one side constant.
+    An undefined figure (fewer than 3 rows, one side constant) is None with its reason.
     """
     names = ("pearson", "spearman", "kendall", *(("within_system", "centred") if chatbots else ()))
     reason = undefined_reason(human, score)
@@ -61,7 +62,7 @@ def correlations(
 
 
 def undefined_reason(human: Floats, score: Floats) -> str | None:
-    """Why no correlation is defined for these rows; None if one is."""
+    """Returns why no correlation is defined for these rows, or None."""
     if len(human) < MIN_ROWS:
         return f"{len(human)} rows, fewer than {MIN_ROWS}"
     if np.ptp(human) == 0:
@@ -74,7 +75,7 @@ def undefined_reason(human: Floats, score: Floats) -> str | None:
 def correlation_statistic(
     human: Floats, score: Floats, chatbots: Sequence[str | None] = ()
 ) -> Statistic:
-    """The figures of ``correlations`` as a function of row weights (how often a row was drawn)."""
+    """Returns the figures of ``correlations`` as a function of row weights."""
     kendall = _kendall_statistic(human, score)
     within = within_system_statistic(human, score, chatbots) if chatbots else None
 
@@ -90,70 +91,60 @@ def correlation_statistic(
 
 
 def spearman_statistic(human: Floats, score: Floats) -> Statistic:
-    """Spearman alone, for many pairs of judges: Kendall is what costs."""
+    """Returns Spearman's correlation as a function of row weights; unlike Kendall's it is cheap."""
     return lambda weights: {"spearman": weighted_spearman(human, score, weights)}
 
 
 def within_system_statistic(
     human: Floats, score: Floats, chatbots: Sequence[str | None]
 ) -> Statistic:
-    """Agreement beyond the differences between chatbots, two ways.
+    """Returns two measures of agreement beyond differences between chatbots, as a function of row
+    weights.
 
-    ``within_system``: mean of the Spearman correlations of the single chatbots, weighted by rows,
-    over chatbots with at least 5 rows on which neither side is constant. ``centred``: ranks over
-    all rows, minus the chatbot's mean rank, then Pearson (the rank correlation with the chatbot
-    partialled out). Rows of no named chatbot are left out.
+    ``within_system``: the mean of Spearman's correlation within each chatbot, weighted by rows,
+    over chatbots with at least 5 rows on which neither side is constant. ``centred``: Pearson's
+    correlation of ranks over all rows minus the chatbot's mean rank (the partial rank correlation
+    given the chatbot). Rows without a chatbot are left out.
     """
     names = np.array([bot or "" for bot in chatbots])
     parts = [np.flatnonzero(names == name) for name in sorted(set(names) - {""})]
 
-    def statistic(weights: Floats) -> dict[str, Floats]:
-        return {
-            "within_system": _within(human, score, weights, parts),
-            "centred": _centred(human, score, weights, parts),
-        }
+    def within(weights: Floats) -> Floats:
+        total, size = np.zeros(len(weights)), np.zeros(len(weights))
+        for rows in parts:
+            mine = weights[:, rows]
+            rho = weighted_spearman(human[rows], score[rows], mine)
+            counts = np.isfinite(rho) & ((mine > 0).sum(axis=1) >= MIN_WITHIN)
+            total += np.where(counts, rho * mine.sum(axis=1), 0.0)
+            size += np.where(counts, mine.sum(axis=1), 0.0)
+        return ratio(total, size, size > 0)
 
-    return statistic
+    def centred(weights: Floats) -> Floats:
+        if not parts:
+            return np.full(len(weights), np.nan)
+        named = np.concatenate(parts)
+        weights = weights[:, named]
+        sides = [weighted_ranks(side[named], weights) for side in (human, score)]
+        start = 0
+        for rows in parts:
+            mine = slice(start, start + len(rows))
+            start += len(rows)
+            drawn = _not_zero(weights[:, mine].sum(axis=1))
+            for side in sides:
+                side[:, mine] -= ((side[:, mine] * weights[:, mine]).sum(axis=1) / drawn)[:, None]
+        return weighted_pearson(sides[0], sides[1], weights)
 
-
-def _within(
-    human: Floats, score: Floats, weights: Floats, parts: Sequence[npt.NDArray[np.intp]]
-) -> Floats:
-    total, size = np.zeros(len(weights)), np.zeros(len(weights))
-    for rows in parts:
-        mine = weights[:, rows]
-        rho = weighted_spearman(human[rows], score[rows], mine)
-        counts = np.isfinite(rho) & ((mine > 0).sum(axis=1) >= MIN_WITHIN)
-        total += np.where(counts, rho * mine.sum(axis=1), 0.0)
-        size += np.where(counts, mine.sum(axis=1), 0.0)
-    return ratio(total, size, size > 0)
-
-
-def _centred(
-    human: Floats, score: Floats, weights: Floats, parts: Sequence[npt.NDArray[np.intp]]
-) -> Floats:
-    if not parts:
-        return np.full(len(weights), np.nan)
-    kept = np.concatenate(parts)
-    weights = weights[:, kept]
-    sides = [weighted_ranks(side[kept], weights) for side in (human, score)]
-    start = 0
-    for rows in parts:
-        mine = slice(start, start + len(rows))
-        start += len(rows)
-        drawn = _not_zero(weights[:, mine].sum(axis=1))
-        for side in sides:
-            side[:, mine] -= ((side[:, mine] * weights[:, mine]).sum(axis=1) / drawn)[:, None]
-    return weighted_pearson(sides[0], sides[1], weights)
+    return lambda weights: {"within_system": within(weights), "centred": centred(weights)}
 
 
 def weighted_spearman(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """Spearman of each weighted sample, shape (samples,)."""
+    """Returns Spearman's correlation of each weighted sample, shape (samples,)."""
     return weighted_pearson(weighted_ranks(x, weights), weighted_ranks(y, weights), weights)
 
 
 def weighted_ranks(values: Floats, weights: Floats) -> Floats:
-    """Mid-ranks (ties shared) of ``values`` in each weighted sample, shape of ``weights``."""
+    """Returns the ranks (mean ranks for ties) of ``values`` in each weighted sample, in the shape
+    of ``weights``."""
     order = np.argsort(values, kind="stable")
     new = np.r_[True, np.diff(values[order]) > 0]
     tied = np.add.reduceat(weights[:, order], np.flatnonzero(new), axis=1)
@@ -165,10 +156,10 @@ def weighted_ranks(values: Floats, weights: Floats) -> Floats:
 
 
 def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """Pearson of each weighted sample, shape (samples,).
+    """Returns Pearson's correlation of each weighted sample, shape (samples,).
 
-    ``x`` and ``y`` have shape (rows,) or (samples, rows). NaN if a side is constant or fewer
-    than 3 different rows were drawn.
+    ``x`` and ``y`` have shape (rows,) or (samples, rows). NaN if a side is constant or fewer than 3
+    rows have a weight above 0.
     """
     size = _not_zero(weights.sum(axis=1, keepdims=True))
     dx, dy = (v - (v * weights).sum(axis=1, keepdims=True) / size for v in (x, y))
@@ -185,13 +176,18 @@ def _not_zero(total: Floats) -> Floats:
 
 
 def _kendall_statistic(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
-    """Kendall tau-b of each weighted sample, by sums over pairs; a row drawn twice ties."""
+    """Returns Kendall's tau-b as a function of row weights, by sums over pairs; a row drawn twice
+    is a tie."""
     if len(x) > _KENDALL_MATRIX:
-        return lambda weights: (
-            _kendall_one_by_one(x, y, weights)
-            if (weights == np.floor(weights)).all()
-            else _kendall_by_blocks(x, y, weights)
-        )
+        from scipy.stats import kendalltau
+
+        def large(weights: Floats) -> Floats:
+            if (weights != np.floor(weights)).any():
+                return _kendall_by_blocks(x, y, weights)
+            drawn = (np.repeat(np.arange(len(x)), w.astype(int)) for w in weights)
+            return np.array([float(kendalltau(x[i], y[i]).statistic) for i in drawn])
+
+        return large
     sx, sy = (np.sign(v[:, None] - v[None, :]).astype(np.float32) for v in (x, y))
     products = (sx * sy, np.abs(sx), np.abs(sy))
 
@@ -205,7 +201,8 @@ def _kendall_statistic(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
 
 
 def _kendall_by_blocks(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """The sums over pairs, a block of rows at a time, for weights that are not whole numbers."""
+    """Returns tau-b for weights that are not whole numbers: the sums over pairs, a block of rows at
+    a time."""
     agree, nx, ny = (np.zeros(len(weights)) for _ in range(3))
     for start in range(0, len(x), _KENDALL_BLOCK):
         rows = slice(start, start + _KENDALL_BLOCK)
@@ -218,18 +215,12 @@ def _kendall_by_blocks(x: Floats, y: Floats, weights: Floats) -> Floats:
     return ratio(agree, np.sqrt(nx * ny), (nx > 0) & (ny > 0) & enough)
 
 
-def _kendall_one_by_one(x: Floats, y: Floats, weights: Floats) -> Floats:
-    from scipy.stats import kendalltau
-
-    rows = np.arange(len(x))
-    drawn = (np.repeat(rows, w.astype(int)) for w in weights)
-    return np.array([float(kendalltau(x[i], y[i]).statistic) for i in drawn])
-
-
 def weighted_auc(positive: Floats, score: Floats, weights: Floats) -> Floats:
-    """Area under the ROC curve of each weighted sample, shape (samples,), by the rank sum of the
-    positives (Mann and Whitney, 1947): the chance that a positive row scores above another one,
-    ties half. NaN for a sample of one class. ``positive`` is 1 or 0, shape (rows,)."""
+    """Returns the area under the ROC curve of each weighted sample, shape (samples,): the chance
+    that a positive row scores above a negative one, ties counting half (Mann and Whitney, 1947).
+
+    ``positive`` is 1 or 0, shape (rows,). NaN for a sample of one class.
+    """
     ranks = weighted_ranks(score, weights)
     high = (weights * positive).sum(axis=1)
     low = (weights * (1 - positive)).sum(axis=1)
@@ -240,7 +231,8 @@ def weighted_auc(positive: Floats, score: Floats, weights: Floats) -> Floats:
 def ratio(
     top: Floats, bottom: npt.NDArray[Any], defined: npt.NDArray[np.bool_] | None = None
 ) -> Floats:
-    """``top / bottom``, NaN if it is not ``defined``; by default if ``bottom`` is not above 0."""
+    """Returns ``top / bottom``, NaN where it is not ``defined`` (by default: where ``bottom`` is
+    not above 0)."""
     out: Floats = np.full(np.shape(top), np.nan)
     np.divide(top, bottom, out=out, where=bottom > 0 if defined is None else defined)
     return out

@@ -21,5 +21,5 @@ class Estimate:
 
 
 def undefined(names: Iterable[str], reason: str) -> dict[str, Estimate]:
-    """Returns the same reason for every figure."""
+    """Returns an undefined Estimate with the same reason for each of ``names``."""
     return {name: Estimate(None, reason=reason) for name in names}

@@ -1,12 +1,13 @@
-"""95% intervals and p-values that hold for few chatbots: the jackknife over whole clusters.
+"""95% intervals and p-values that are valid for few chatbots: the jackknife over whole clusters.
 
-Chatbots are a random sample: an interval is for other chatbots like these, in new dialogues. Each
-chatbot is left out in turn, and Student's t is applied to the spread of the figures, on a scale
-without ends (Fisher's z, logit; MacKinnon, Nielsen and Webb 2023, "Cluster-robust inference: a
-guide to empirical practice", the estimator CV3). If chatbots are not named, or there is only
-one, conversations take their place, and the interval is for these chatbots.
+Chatbots are treated as a random sample, so an interval is about other chatbots like these, in new
+dialogues. Each chatbot is left out in turn, and Student's t is applied to the spread of the
+figures, on a scale without ends (Fisher's z, logit; MacKinnon, Nielsen and Webb 2023,
+"Cluster-robust inference: a guide to empirical practice", the estimator CV3). If chatbots are not
+named, or there is only one, conversations are left out instead, and the interval is about these
+chatbots.
 
-docs/results/intervals.md has their measured coverage (benchmarks/interval_coverage.py).
+docs/results/intervals.md has the measured coverage (benchmarks/interval_coverage.py).
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ _SHARES = (
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """``to`` leads from the figure to its scale, ``back`` from there, ``slope`` is the derivative
-    of ``to``. Figures are between ``low`` and ``high``, where ``to`` is infinite."""
+    """A scale on which an interval is computed: ``to`` maps a figure to it, ``back`` maps it back,
+    ``slope`` is the derivative of ``to``. A figure is between ``low`` and ``high``, where ``to`` is
+    infinite."""
 
     low: float
     high: float
@@ -66,8 +68,8 @@ LOGIT = Scale(
 
 
 def scale_of(metric: str) -> Scale:
-    """Fisher's z for correlations and Krippendorff's alpha, the logit for shares, F1 and areas
-    under the ROC curve, else (means) the figure's own."""
+    """Returns the scale of a metric: Fisher's z for correlations and Krippendorff's alpha, the
+    logit for shares, F1 and areas under the ROC curve, no transformation for others (means)."""
     if metric in _CORRELATIONS or metric == "alpha":
         return FISHER
     return LOGIT if metric.startswith(_SHARES) else PLAIN
@@ -75,10 +77,10 @@ def scale_of(metric: str) -> Scale:
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """The cluster of each row. ``unit`` says what is left out at a time.
+    """The cluster of each row; ``unit`` is the kind of cluster.
 
-    ``crossed``: the conversation or context of each row if some of them occur with several
-    chatbots; their share of the variance is added to that of the chatbots.
+    ``crossed``: the conversation or context of each row, if some of them occur with several
+    chatbots; their part of the variance is added.
     """
 
     unit: Literal["chatbot", "conversation"]
@@ -91,7 +93,8 @@ class Clusters:
 
 
 def choose_clusters(chatbots: Sequence[str | None], groups: Sequence[str]) -> Clusters:
-    """By chatbot if every row names one and there are several, else by conversation."""
+    """Returns clusters by chatbot if every row names one and there are several, else by
+    conversation."""
     bots = tuple(bot for bot in chatbots if bot is not None)
     if len(bots) < len(chatbots) or len(set(bots)) < 2:
         return Clusters("conversation", tuple(groups))
@@ -100,7 +103,7 @@ def choose_clusters(chatbots: Sequence[str | None], groups: Sequence[str]) -> Cl
 
 
 def too_few(clusters: Clusters) -> str | None:
-    """Why these rows are too few for an interval; None if they are enough."""
+    """Returns why these rows are too few for an interval, or None."""
     if len(clusters.names) < MIN_ROWS:
         return f"no interval: {len(clusters.names)} rows, fewer than {MIN_ROWS}"
     if clusters.count < MIN_CLUSTERS:
@@ -114,11 +117,11 @@ def with_intervals(
     clusters: Clusters,
     scale: Callable[[str], Scale] = scale_of,
 ) -> dict[str, Estimate]:
-    """``estimates`` with 95% intervals, and the p-values of correlations.
+    """Returns ``estimates`` with 95% intervals, and correlations also with p-values.
 
-    A figure that cannot have an interval keeps its value and says why in ``reason``: fewer than 10
-    rows or 3 clusters, a figure that is undefined without one of the clusters, or at the
-    end of its range. ``scale`` returns the scale of a figure.
+    A figure without an interval keeps its value, and ``reason`` says why: fewer than 10 rows or 3
+    clusters, undefined without one of the clusters, or at the end of its range. ``scale`` returns
+    the scale of a figure.
     """
     if reason := too_few(clusters):
         return {name: _without(estimate, reason) for name, estimate in estimates.items()}
@@ -136,7 +139,7 @@ def estimated(
     names: Iterable[str] | None = None,
     scale: Callable[[str], Scale] = scale_of,
 ) -> dict[str, Estimate]:
-    """Returns the figures of ``statistic`` with 95% intervals; undefined ones have ``reason``."""
+    """Returns the figures of ``statistic`` with 95% intervals; undefined ones get ``reason``."""
     values = statistic(np.ones((1, len(clusters.names))))
     plain = {
         name: Estimate(float(values[name][0]))
@@ -149,8 +152,8 @@ def estimated(
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Standard error of a figure and the degrees of freedom of its Student's t. ``reason`` says
-    why there is none."""
+    """The standard error of a figure and the degrees of freedom of its Student's t, or the
+    ``reason`` why there are none."""
 
     error: float
     degrees: float
@@ -158,11 +161,11 @@ class Spread:
 
     @property
     def half(self) -> float:
-        """Half the width of the 95% interval around the figure."""
+        """Half the width of the figure's 95% interval."""
         return self.error * float(t_quantile(self.degrees))
 
     def p_value(self, distance: float) -> float:
-        """Two-sided p of a figure that is this far from what it is tested against."""
+        """Returns the two-sided p-value of a figure at this distance from the tested value."""
         from scipy.stats import t
 
         # The smallest float instead of 0, which would be certainty.
@@ -170,7 +173,7 @@ class Spread:
 
 
 def t_quantile(degrees: float | Floats) -> Floats:
-    """Student's t that 95% of draws do not exceed in size."""
+    """Returns the 97.5% quantile of Student's t."""
     from scipy.special import stdtrit  # what scipy.stats.t calls, without its checks
 
     quantile: Floats = stdtrit(degrees, 0.975)
@@ -178,16 +181,16 @@ def t_quantile(degrees: float | Floats) -> Floats:
 
 
 def variance(left: Floats, whole: Floats) -> Floats:
-    """Jackknife variance of figures ``whole``, shape (...), from those without each cluster,
-    ``left``, shape (..., clusters)."""
+    """Returns the jackknife variance of figures ``whole``, shape (...), given the figures without
+    each cluster ``left``, shape (..., clusters)."""
     count = left.shape[-1]
     spread: Floats = (count - 1) / count * ((left - whole[..., None]) ** 2).sum(axis=-1)
     return spread
 
 
 def degrees(left: Floats, evenness: float) -> Floats:
-    """Degrees of freedom, shape (...), from a third of clusters - 1 up to clusters - 1: fewer if
-    few clusters carry most of the variance. ``evenness``: FIGURE or DIFFERENCE."""
+    """Returns degrees of freedom, shape (...), between a third of clusters - 1 and clusters - 1:
+    fewer if few clusters carry most of the variance. ``evenness`` is FIGURE or DIFFERENCE."""
     most = left.shape[-1] - 1
     # Below a third (one chatbot unlike all others) intervals get wide and hold no more often.
     away = left - left.mean(axis=-1, keepdims=True)
@@ -195,8 +198,8 @@ def degrees(left: Floats, evenness: float) -> Floats:
 
 
 def evenness_degrees(away: Floats, evenness: float, least: float, most: float) -> Floats:
-    """Degrees of freedom, shape (...), from what each cluster moves a figure by, ``away``, shape
-    (..., clusters)."""
+    """Returns degrees of freedom, shape (...), given how far each cluster moves a figure, ``away``,
+    shape (..., clusters)."""
     squares = away**2
     # 1 for a single cluster that matters, 1 / clusters where all matter alike
     share = (squares**2).sum(axis=-1) / squares.sum(axis=-1) ** 2
@@ -207,7 +210,7 @@ def evenness_degrees(away: Floats, evenness: float, least: float, most: float) -
 def jackknife(
     statistic: Statistic, clusters: Clusters, evenness: float = FIGURE
 ) -> dict[str, Spread]:
-    """The spread of each figure of ``statistic`` when each cluster is left out in turn."""
+    """Returns the spread of each figure of ``statistic``, by leaving out each cluster in turn."""
     whole = statistic(np.ones((1, len(clusters.names))))
     labels, left = _left_out(statistic, clusters.names)
     variances = {name: float(variance(left[name], value)[0]) for name, value in whole.items()}
@@ -230,7 +233,8 @@ def spread_of(
     unit: str = "conversation",
     evenness: float = FIGURE,
 ) -> Spread:
-    """The spread of one figure; ``left``: the figure without each cluster, shape (clusters,)."""
+    """Returns the spread of one figure; ``left`` is the figure without each cluster, shape
+    (clusters,)."""
     if not math.isfinite(variance):
         missing = np.flatnonzero(~np.isfinite(left))
         named = unit == "chatbot" and len(missing)
@@ -242,7 +246,7 @@ def spread_of(
 
 
 def _left_out(statistic: Statistic, names: Sequence[str]) -> tuple[list[str], dict[str, Floats]]:
-    """The names left out in turn, and each figure without them, shape (parts,)."""
+    """Returns the names left out in turn, and each figure without them, shape (parts,)."""
     labels, member = np.unique(np.asarray(names), return_inverse=True)
     if len(labels) > MAX_PARTS:  # numbered by name: the order of the rows changes nothing
         part = np.random.default_rng(0).permutation(len(labels)) % MAX_PARTS
@@ -257,8 +261,8 @@ def _left_out(statistic: Statistic, names: Sequence[str]) -> tuple[list[str], di
 
 
 def spanned(estimate: Estimate, spread: Spread, scale: Scale, *, tested: bool = False) -> Estimate:
-    """Returns ``estimate`` with the interval that follows from ``spread`` on ``scale``, and with
-    the p-value against 0 if ``tested``."""
+    """Returns ``estimate`` with the interval by ``spread`` on ``scale``, and if ``tested`` with the
+    p-value against 0."""
     if estimate.value is None:
         return estimate
     if spread.reason:
@@ -277,12 +281,12 @@ def _without(estimate: Estimate, reason: str) -> Estimate:
 
 
 def wilson(successes: float, n: float) -> tuple[float, float]:
-    """Wilson's 95% score interval of ``successes / n`` (1927); both may be fractions."""
+    """Returns Wilson's 95% score interval of ``successes / n`` (1927); both may be fractions."""
     return wilson_at(successes / n, n, 1.959963984540054)
 
 
 def wilson_at(share: float, n: float, quantile: float) -> tuple[float, float]:
-    """Wilson's interval of ``share`` with another quantile than the normal one of 95%."""
+    """Returns Wilson's interval of ``share`` with the given normal or t quantile."""
     square = quantile**2
     middle = (share + square / (2 * n)) / (1 + square / n)
     half = quantile * math.sqrt(share * (1 - share) / n + square / (4 * n * n)) / (1 + square / n)

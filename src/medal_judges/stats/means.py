@@ -1,9 +1,9 @@
 """Means and shares of rows, and their differences, with 95% intervals: the jackknife by cluster.
 
 A cluster is a sampling unit: a context that several systems answered, a chatbot, a user, a repeated
-conversation. Each is left out in turn; Student's t has the degrees of freedom of intervals.py,
-fewer if few clusters carry the variance. If every row is its own cluster this is the usual
-t-interval: Welch's for two samples, the paired one for two samples of the same contexts.
+conversation. Each is left out in turn; Student's t has the degrees of freedom of intervals.py. If
+every row is a cluster by itself, the result is the usual t-interval: Welch's for two samples, the
+paired one for two samples of the same contexts.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ ClusterNames = Sequence[str] | npt.NDArray[np.intp] | npt.NDArray[np.str_]
 class Sample:
     """Scores of one system, or of one group of rows.
 
-    ``scores``: shape (rows,), no NaN. ``clusters``: the cluster of each row; the same name in two
-    samples is the same cluster; None: each row is its own. ``weights``: how often each row counts,
-    above 0; None: once. Raises ValueError for other lengths, NaN, or weights not above 0.
+    ``scores``: shape (rows,), no NaN. ``clusters``: the cluster of each row (None: each row is
+    one); equal names in two samples are the same cluster. ``weights``: how often each row counts,
+    above 0 (None: once). Raises ValueError for wrong lengths, NaN, or weights not above 0.
     """
 
     scores: Floats
@@ -59,8 +59,8 @@ class Sample:
 class Jackknifed:
     """A figure, and the figure without each cluster, shape (clusters,).
 
-    ``share``: the weight of each cluster's squared deviation ((n - 1) / n with n clusters of its
-    sample). ``least`` and ``most``: bounds of the degrees of freedom.
+    ``share``: the weight of each cluster's squared deviation ((n - 1) / n for a sample of n
+    clusters). ``least`` and ``most`` are the bounds of the degrees of freedom.
     """
 
     value: float
@@ -70,11 +70,12 @@ class Jackknifed:
     most: float
 
     def __sub__(self, other: Jackknifed) -> Jackknifed:
-        """The difference of two figures over the same clusters."""
+        """Returns the difference of two figures over the same clusters."""
         return self._combined(other, 1.0, -1.0)
 
     def mixed(self, other: Jackknifed, share: float) -> Jackknifed:
-        """``share`` of this figure and the rest of another one of other clusters."""
+        """Returns ``share`` times this figure plus (1 - ``share``) times a figure of other
+        clusters."""
         return self._combined(other, share, 1 - share)
 
     def _combined(self, other: Jackknifed, mine: float, others: float) -> Jackknifed:
@@ -88,28 +89,27 @@ class Jackknifed:
 
     @property
     def variance(self) -> float:
-        """Jackknife variance; NaN if the figure is undefined without one of the clusters."""
+        """The jackknife variance; NaN if the figure is undefined without one of the clusters."""
         return float((self.share * (self.left - self.value) ** 2).sum())
 
     @property
     def degrees(self) -> float:
-        """Degrees of freedom of Student's t."""
+        """The degrees of freedom of Student's t."""
         return float(evenness_degrees(self.left - self.value, DIFFERENCE, self.least, self.most))
 
 
 def mean_of(sample: Sample, span: Span | None = None) -> Estimate:
-    """Weighted mean of the scores with its interval, which stays within ``span``.
-
-    No interval, with the reason, for fewer than 5 clusters or equal scores.
-    """
+    """Returns the weighted mean of the scores with its interval, cut to ``span``. For fewer than 5
+    clusters or equal scores there is no interval, but a reason."""
     if not len(sample.scores):
         return Estimate(None, reason="no rows")
     return interval_of(left_out_means([sample])[0], _few(sample), span, tested=False)
 
 
 def share_of(sample: Sample) -> Estimate:
-    """Share of rows of a 0-or-1 score: Wilson's interval on the effective number of rows, which
-    exists at 0 and 1 too. Raises ValueError for scores outside 0 to 1."""
+    """Returns the share of rows with score 1 (scores are from 0 to 1) with Wilson's interval for
+    the effective number of rows, which is defined at shares of 0 and 1 too. Raises ValueError for
+    other scores."""
     if ((sample.scores < 0) | (sample.scores > 1)).any():
         raise ValueError("a share is of scores from 0 to 1")
     if not len(sample.scores):
@@ -119,11 +119,12 @@ def share_of(sample: Sample) -> Estimate:
 
 
 def difference_of(first: Sample, second: Sample, span: Span | None = None) -> Estimate:
-    """Mean of the first minus mean of the second, its interval and two-sided p-value.
+    """Returns the mean of the first minus the mean of the second, with its interval and two-sided
+    p-value.
 
-    Clusters that both have count once: the same contexts make a paired comparison. ``span``: the
-    scale of the scores. No interval, with the reason, for fewer than 5 clusters in one of the two,
-    or if nothing varies.
+    A cluster in both is left out of both at once, so the same contexts make a paired comparison.
+    ``span`` is the scale of the scores. For fewer than 5 clusters in one of the two, or equal
+    scores, there is no interval, but a reason.
     """
     if not (len(first.scores) and len(second.scores)):
         return Estimate(None, reason="no rows")
@@ -132,14 +133,14 @@ def difference_of(first: Sample, second: Sample, span: Span | None = None) -> Es
 
 
 def cluster_count(sample: Sample) -> int:
-    """Number of clusters."""
     if sample.clusters is None:
         return len(sample.scores)
     return _numbered(np.asarray(sample.clusters))[1]
 
 
 def cluster_members(samples: Sequence[Sample]) -> tuple[list[npt.NDArray[np.intp]], int]:
-    """For each sample the number of each row's cluster, and how many clusters there are in all."""
+    """Returns for each sample the number of each row's cluster, and the number of clusters in all
+    samples."""
     names = [
         np.array([f"\x00{k} {i}" for i in range(len(sample.scores))], dtype=str)
         if sample.clusters is None
@@ -151,7 +152,8 @@ def cluster_members(samples: Sequence[Sample]) -> tuple[list[npt.NDArray[np.intp
 
 
 def _numbered(names: npt.NDArray[np.generic]) -> tuple[npt.NDArray[np.intp], int]:
-    """The clusters of rows numbered without gaps in the order of their names, and how many."""
+    """Returns the cluster of each row, numbered without gaps in the order of names, and the number
+    of clusters."""
     if names.dtype.kind == "i" and len(names) and names.min() >= 0:
         codes = names.astype(np.intp)
         if codes.max() < _DENSE * len(codes):  # a sort of a million rows is slow
@@ -162,15 +164,15 @@ def _numbered(names: npt.NDArray[np.generic]) -> tuple[npt.NDArray[np.intp], int
 
 
 def cluster_shares(member: npt.NDArray[np.intp], size: int) -> tuple[Floats, int]:
-    """Returns the weight of each cluster's squared deviation and the number of clusters in the
-    sample. A cluster without rows weighs 0."""
+    """Returns the weight of each cluster's squared deviation (0 for a cluster without rows), and
+    the number of clusters in the sample."""
     present = np.bincount(member, minlength=size) > 0
     count = int(present.sum())
     return np.where(present, (count - 1) / count, 0.0), count
 
 
 def left_out_means(samples: Sequence[Sample]) -> list[Jackknifed]:
-    """The weighted mean of each sample, and without each cluster of all samples."""
+    """Returns the weighted mean of each sample, also without each cluster of all samples."""
     members, size = cluster_members(samples)
     figures = []
     for sample, member in zip(samples, members, strict=True):
@@ -188,10 +190,11 @@ def left_out_means(samples: Sequence[Sample]) -> list[Jackknifed]:
 def interval_of(
     figure: Jackknifed, reason: str | None, span: Span | None, *, tested: bool, extra: float = 0.0
 ) -> Estimate:
-    """The figure with its interval, cut to ``span``, and if ``tested`` its p-value against 0.
+    """Returns the figure with its interval, cut to ``span``, and if ``tested`` with its p-value
+    against 0.
 
-    ``reason`` says why there is no interval; ``extra`` is an error (in the figure's units, 95%)
-    that the spread does not show.
+    ``reason`` says why there is no interval. ``extra`` is an additional error (95%, in the figure's
+    units) that the jackknife does not show.
     """
     from scipy.special import stdtr
 
@@ -219,8 +222,8 @@ def interval_of(
 def share_interval(
     figure: Jackknifed, clusters: int, rows: int, reason: str | None, extra: float = 0.0
 ) -> Estimate:
-    """Wilson's interval of a share with its effective number of rows: at most ``rows``, and
-    ``clusters`` at 0 and 1, where there is no variance."""
+    """Returns a share with Wilson's interval for its effective number of rows: at most ``rows``;
+    ``clusters`` at shares of 0 and 1, where there is no variance."""
     value = min(1.0, max(0.0, figure.value))
     if reason:
         return Estimate(value, reason=reason)
@@ -237,7 +240,7 @@ def share_interval(
 
 
 def difference_span(span: Span | None) -> Span | None:
-    """How far apart two means on a scale can be."""
+    """Returns the range of differences of two means on a scale."""
     return None if span is None else (span[0] - span[1], span[1] - span[0])
 
 

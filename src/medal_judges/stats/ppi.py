@@ -1,13 +1,13 @@
-"""Prediction-powered inference: the human mean of all rows, estimated from labels of a few of them.
+"""Prediction-powered inference: estimates the human mean of all rows from labels of a few rows.
 
-The judge scored every row, people labelled some. The judge's mean of all rows is corrected by its
-error on the labelled ones, with power tuning (PPI++: Angelopoulos, Duchi and Zrnic 2023,
-arXiv:2311.01453): the judge counts as much as it agrees with people. So the correction never needs
-a good judge, only labelled rows that are a random sample (or weights that say how they were drawn).
+The judge scored every row, and people labelled some. The judge's mean of all rows is corrected by
+its error on the labelled rows, with power tuning (PPI++: Angelopoulos, Duchi and Zrnic 2023,
+arXiv:2311.01453): the judge counts as much as it agrees with people. So the correction is valid
+with any judge; it only needs labels of a random sample (or weights of the labelled rows).
 
-ppi-python (0.2.3) knows no clusters, and its intervals are normal: too narrow for 10 labels. Here
-the slope is that of the labelled rows and is estimated again without each cluster, and Student's t
-has the degrees of freedom of the labelled clusters. For thousands of labels both agree
+ppi-python (0.2.3) supports no clusters, and its normal intervals are too narrow for 10 labels. Here
+the slope is estimated on the labelled rows, again without each cluster, and Student's t has the
+degrees of freedom of the labelled clusters. For thousands of labels both agree
 (tests/stats/test_ppi.py); docs/results/comparison.md has the measured coverage.
 """
 
@@ -47,9 +47,9 @@ _NEVER = 3.7
 class LabelledSample:
     """A sample of which people labelled some rows.
 
-    ``labels``: shape (rows,), on any scale, NaN without a label. ``label_weights``: how many
-    rows each labelled row represents (the inverse of the chance to be drawn); None: labelled rows
-    are a random sample. Raises ValueError for other lengths.
+    ``labels``: shape (rows,), on any scale, NaN without a label. ``label_weights``: the number of
+    rows that each labelled row represents (None: labelled rows are a random sample). Raises
+    ValueError for wrong lengths.
     """
 
     sample: Sample
@@ -66,19 +66,19 @@ class LabelledSample:
 
     @property
     def labelled(self) -> npt.NDArray[np.bool_]:
-        """Which rows people labelled, shape (rows,)."""
+        """Whether people labelled each row, shape (rows,)."""
         return np.asarray(np.isfinite(self.labels))
 
     @property
     def people(self) -> Sample:
-        """The labels alone, as scores of the labelled rows."""
+        """The labelled rows, with labels as scores."""
         rows, clusters = self.labelled, self.sample.clusters
         own = None if clusters is None else np.asarray(clusters)[rows]
         return Sample(self.labels[rows], own, self.weights_of_labels[rows])
 
     @property
     def weights_of_labels(self) -> Floats:
-        """The weight of each labelled row among the labelled ones, 0 for the others; mean 1."""
+        """The weights of the labelled rows (mean 1), 0 for the others."""
         own = 1.0 if self.label_weights is None else self.label_weights
         weights: Floats = np.where(self.labelled, self.sample.row_weights * own, 0.0)
         return weights / weights[self.labelled].mean() if self.labelled.any() else weights
@@ -87,10 +87,10 @@ class LabelledSample:
 @dataclass(frozen=True, slots=True)
 class Corrected:
     """The estimated human mean of all rows (``estimate``), the judge's mean of all rows (``judge``)
-    and the human mean of the labelled ones (``people``), each with its interval.
+    and the human mean of the labelled rows (``people``), each with its interval.
 
-    ``labelled`` counts labelled rows, of both systems in a difference; ``slope``: how much a
-    label rises if the score rises by 1 (0: the judge is useless), None without labels.
+    ``labelled`` counts labelled rows (of both systems in a difference). ``slope``: how much a label
+    rises if the score rises by 1 (0: the judge is useless), None without labels.
     """
 
     estimate: Estimate
@@ -101,10 +101,11 @@ class Corrected:
 
 
 def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Corrected:
-    """The mean of people's labels over all rows. ``span``: the scale of the labels.
+    """Returns the estimated mean of people's labels over all rows. ``span`` is the scale of the
+    labels.
 
-    No interval, with the reason, for fewer than 5 labelled clusters, and without ``span`` if the
-    labels follow from the judge's scores without an error.
+    For fewer than 5 labelled clusters, or if labels follow exactly from scores and ``span`` is
+    None, there is no interval, but a reason.
     """
     judge, people = mean_of(rows.sample), mean_of(rows.people, span)
     count = int(rows.labelled.sum())
@@ -116,8 +117,8 @@ def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Corrected:
 
 
 def corrected_share(rows: LabelledSample) -> Corrected:
-    """The share of rows with label 1; scores are probabilities, or 0 and 1. Raises ValueError for
-    labels outside 0 to 1 (a mean of several people lies between)."""
+    """Returns the estimated share of rows with label 1; scores are probabilities, or 0 and 1.
+    Raises ValueError for labels outside 0 to 1."""
     given = rows.labels[rows.labelled]
     if ((given < 0) | (given > 1)).any():
         raise ValueError("a share is of labels from 0 to 1")
@@ -135,11 +136,12 @@ def corrected_share(rows: LabelledSample) -> Corrected:
 def corrected_difference(
     first: LabelledSample, second: LabelledSample, span: Span | None = None
 ) -> Corrected:
-    """People's mean of the first system minus that of the second, with its p-value.
+    """Returns people's estimated mean of the first system minus that of the second, with its
+    p-value.
 
-    Each system is corrected by its own labelled rows, so a judge's favour for one of them cancels
-    out; the slope is common to both. The same cluster name in both is the same
-    context. No interval, with the reason, for fewer than 5 labelled clusters of one of them.
+    Each system is corrected by its own labelled rows, so a judge's preference for one of them
+    cancels out; the slope is common to both. Equal cluster names in both are the same context. For
+    fewer than 5 labelled clusters in one of them there is no interval, but a reason.
     """
     both = [first, second]
     judge = difference_of(first.sample, second.sample)
@@ -156,9 +158,9 @@ def corrected_difference(
 
 @dataclass(frozen=True, slots=True)
 class CorrectedFigures:
-    """The corrected mean of each system. ``hidden``: the error (95%) that its labels may hide
-    because they follow from the judge's scores without exception, mostly 0; ``certain``: why there
-    is then no interval if the scale is not known."""
+    """The corrected mean of each system. If labels follow exactly from scores, ``hidden`` is the
+    error (95%) that they may hide, else 0; and if the scale is not known, ``certain`` says why
+    there is no interval."""
 
     figures: list[Jackknifed]
     slope: float
@@ -167,8 +169,8 @@ class CorrectedFigures:
 
 
 def correct(systems: Sequence[LabelledSample], span: Span | None) -> CorrectedFigures:
-    """The corrected mean of each system, and without each cluster, with a slope common to all.
-    Each system has a labelled row."""
+    """Returns the corrected mean of each system, also without each cluster, with a common slope.
+    Each system must have a labelled row."""
     members, size = cluster_members([rows.sample for rows in systems])
     sums = [_sums(rows, member, size) for rows, member in zip(systems, members, strict=True)]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -197,9 +199,12 @@ def correct(systems: Sequence[LabelledSample], span: Span | None) -> CorrectedFi
 
 
 def _sums(rows: LabelledSample, member: npt.NDArray[np.intp], size: int) -> tuple[Floats, float]:
-    """Weighted sums of all rows and of each leave-out, shape (1 + clusters, 7), of values less
-    their centres: all rows' weight and score, labelled rows' weight, label, score, their product
-    and the score's square. Then the centre of the labels."""
+    """Returns weighted sums over all rows and over the rows without each cluster, shape (1 +
+    clusters, 7), and the centre of the labels.
+
+    The columns: weight and score of all rows; weight, label, score, label x score, and score
+    squared of labelled rows. Labels and scores are centred.
+    """
     every, weights, labelled = rows.sample.row_weights, rows.weights_of_labels, rows.labelled
     centre = float(np.average(rows.sample.scores[labelled], weights=weights[labelled]))
     middle = float(np.average(rows.labels[labelled], weights=weights[labelled]))
@@ -216,8 +221,8 @@ def _sums(rows: LabelledSample, member: npt.NDArray[np.intp], size: int) -> tupl
 
 
 def _slope(parts: Sequence[Floats]) -> Floats:
-    """Least squares of label on score within systems, shape (1 + clusters,); never below 0: a judge
-    that contradicts people does not count."""
+    """Returns the least-squares slope of label on score within systems, shape (1 + clusters,), at
+    least 0: a judge that contradicts people does not count."""
     products, squares, size = np.zeros((3, len(parts[0])))
     for part in parts:
         weight, label, score, product, square = part.T[2:]
@@ -231,7 +236,7 @@ def _slope(parts: Sequence[Floats]) -> Floats:
 
 
 def too_few_labels(rows: LabelledSample) -> str | None:
-    """Why these labels correct nothing; None if they are enough."""
+    """Returns why the labels are too few for a correction, or None."""
     count = cluster_count(rows.people)
     if count >= MIN_LABELLED:
         return None

@@ -22,11 +22,11 @@ from medal_judges.stats.weights import weighted
 def paired_difference(
     first: Statistic, second: Statistic, metric: str, clusters: Clusters
 ) -> Estimate:
-    """``metric`` of the first judge minus the second's on the same rows, its 95% interval and the
-    two-sided p-value of no difference, by the jackknife of intervals.py.
+    """Returns ``metric`` of the first judge minus that of the second on the same rows, its 95%
+    interval and the two-sided p-value of no difference (the jackknife of intervals.py).
 
-    Undefined if either judge's figure is. A difference without an interval says why in
-    ``reason``; two judges that differ on no selection of rows have p 1.
+    Undefined if one of the figures is. Without an interval ``reason`` says why; two judges with the
+    same figure in all selections of rows have a p-value of 1.
     """
 
     def difference(weights: Floats) -> dict[str, Floats]:
@@ -50,7 +50,8 @@ def paired_difference(
 def correlation_difference(
     human: Floats, first: Floats, second: Floats, clusters: Clusters, weights: Floats | None = None
 ) -> Estimate:
-    """``paired_difference`` of two judges' Spearman with people. All arrays: shape (rows,)."""
+    """Returns ``paired_difference`` of two judges' Spearman correlations with people. All arrays
+    have shape (rows,)."""
     for score in (first, second):
         if reason := undefined_reason(human, score):
             return Estimate(None, reason=reason)
@@ -60,7 +61,7 @@ def correlation_difference(
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """Test statistic and two-sided p-value; both None with a reason if undefined."""
+    """A test statistic and its two-sided p-value; both None with a reason if undefined."""
 
     statistic: float | None
     p_value: float | None
@@ -68,12 +69,12 @@ class Test:
 
 
 def williams(r_first: float, r_second: float, r_between: float, rows: int) -> Test:
-    """Williams' t-test of two correlations that share one variable (here: the people).
+    """Returns Williams' t-test of two correlations that share one variable (here: people's scores).
 
-    ``r_first`` and ``r_second`` are the judges' correlations with people, ``r_between`` that of
-    the judges with each other. Rows - 3 degrees of freedom; positive if the first is higher.
-    Source: Williams 1959; Steiger 1980, equation 7. It treats rows as independent: if dialogues
-    share a chatbot, ``paired_difference`` is safer.
+    ``r_first`` and ``r_second`` are the judges' correlations with people, ``r_between`` is that
+    between the judges. The statistic has rows - 3 degrees of freedom and is positive if the first
+    is higher (Williams 1959; Steiger 1980, equation 7). It assumes independent rows: if dialogues
+    share a chatbot, use ``paired_difference``.
     """
     from scipy.stats import t
 
@@ -92,10 +93,10 @@ def williams(r_first: float, r_second: float, r_between: float, rows: int) -> Te
 
 
 def mcnemar(first_only: int, second_only: int) -> Test:
-    """McNemar's exact test of two judges' right and wrong answers (MEDAL, Figure 5).
+    """Returns McNemar's exact test of two judges' right and wrong answers (MEDAL, Figure 5).
 
-    ``first_only`` and ``second_only``: rows on which only that judge is right. The statistic is the
-    smaller of the two, binomial with chance 1/2 if the judges are equally good.
+    ``first_only`` and ``second_only`` count the rows on which only that judge is right. The
+    statistic is the smaller of the two, binomial with chance 1/2 if the judges are equally good.
     """
     from scipy.stats import binomtest
 
@@ -106,7 +107,7 @@ def mcnemar(first_only: int, second_only: int) -> Test:
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """p-values after Holm's correction (1979) over all known ones; None stays None."""
+    """Returns p-values after Holm's correction (1979) over all that are not None."""
     known = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
     corrected: list[float | None] = [None] * len(p_values)
     largest = 0.0

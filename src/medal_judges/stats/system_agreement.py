@@ -1,10 +1,10 @@
-"""Does a judge order systems as people do? Pairwise accuracy, with ties, and its soft form.
+"""Pairwise accuracy, with ties, and its soft form: does a judge order systems as people do?
 
-Pairwise accuracy: the share of pairs of systems that people's means and the judge's order alike
-(Kocmi et al. 2021); a pair that both tie counts as right, one that a single side ties as wrong
-(acc_eq of Deutsch, Foster and Freitag 2023). Soft pairwise accuracy (Thompson et al. 2024) compares
-how sure the two sides are: 1 minus the mean distance of their p-values that the first system is
-better, here from the t-test of means.py, which respects contexts.
+Pairwise accuracy is the share of pairs of systems that people's means and the judge's means order
+alike (Kocmi et al. 2021). A pair counts as right if both sides tie it, as wrong if only one side
+does (acc_eq of Deutsch, Foster and Freitag 2023). Soft pairwise accuracy (Thompson et al. 2024) is
+1 minus the mean distance between the two sides' p-values that the first system is better, here from
+the t-test of means.py by context.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _TIE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class SystemMeans:
-    """Means of the systems by one side, shape (systems,), and ``better``, shape (systems, systems):
-    the one-sided p-value that the row's system is not better than the column's, so near 0 where it
-    surely is; 0.5 on the diagonal."""
+    """The means of the systems by one side, shape (systems,), and ``better``, shape (systems,
+    systems): the one-sided p-value of the row's system not being better than the column's (near 0
+    if it surely is better, 0.5 on the diagonal)."""
 
     means: Floats
     better: Floats
@@ -43,8 +43,8 @@ def system_means(
     groups: Sequence[str],
     weights: Floats | None = None,
 ) -> SystemMeans:
-    """Means and p-values of ``values``, shape (rows,); ``systems`` numbers the system of each row
-    from 0, ``groups`` names its context."""
+    """Returns means and p-values of ``values``, shape (rows,). ``systems`` numbers the system of
+    each row from 0, ``groups`` names its context."""
     names = np.asarray(groups)
     samples = [
         Sample(values[rows], names[rows], None if weights is None else weights[rows])
@@ -55,7 +55,7 @@ def system_means(
 
 
 def means_of_figures(figures: Sequence[Jackknifed]) -> SystemMeans:
-    """As above for systems that have one figure each, over the same clusters."""
+    """Returns means and p-values of systems with one figure each, over the same clusters."""
     from scipy.stats import t
 
     count = len(figures)
@@ -73,7 +73,8 @@ def means_of_figures(figures: Sequence[Jackknifed]) -> SystemMeans:
 
 
 def pair_accuracy(people: SystemMeans, judge: SystemMeans) -> Floats:
-    """1 where both sides order or tie a pair of systems alike, else 0; shape (systems, systems)."""
+    """Returns 1 for pairs of systems that both sides order or tie alike, else 0; shape (systems,
+    systems)."""
 
     def order(side: SystemMeans) -> Floats:
         apart = side.means[:, None] - side.means
@@ -83,13 +84,13 @@ def pair_accuracy(people: SystemMeans, judge: SystemMeans) -> Floats:
 
 
 def soft_pair_accuracy(people: SystemMeans, judge: SystemMeans) -> Floats:
-    """1 minus the distance of the two p-values of each pair, shape (systems, systems)."""
+    """Returns 1 minus the distance of the two p-values of each pair, shape (systems, systems)."""
     return np.asarray(1 - np.abs(people.better - judge.better))
 
 
 def system_agreement(people: SystemMeans, judge: SystemMeans) -> dict[str, Estimate]:
-    """``pairwise_accuracy`` and ``soft_pairwise_accuracy`` with intervals for other systems like
-    these: each system is left out in turn. Undefined for fewer than 3 systems."""
+    """Returns ``pairwise_accuracy`` and ``soft_pairwise_accuracy`` with intervals about other
+    systems like these (each system is left out in turn). Undefined for fewer than 3 systems."""
     return {
         name: over_pairs(pairs(people, judge))
         for name, pairs in (
@@ -100,7 +101,7 @@ def system_agreement(people: SystemMeans, judge: SystemMeans) -> dict[str, Estim
 
 
 def over_pairs(pairs: Floats) -> Estimate:
-    """Mean over the pairs of systems, of a symmetric matrix, with its interval."""
+    """Returns the mean of a symmetric matrix over the pairs of systems, with its interval."""
     count = len(pairs)
     if count < MIN_SYSTEMS:
         return Estimate(None, reason=f"{count} systems, fewer than {MIN_SYSTEMS}")
@@ -121,9 +122,9 @@ def over_pairs(pairs: Floats) -> Estimate:
 def split_half(
     values: Floats, systems: npt.NDArray[np.intp], groups: Sequence[str]
 ) -> dict[str, float]:
-    """Agreement of people's means over one half of each system's rows with the other half: both
-    figures, the mean over 10 random splits (the same ones in every run). The judge is compared with
-    the means of all rows, which are less noisy, so it can reach more."""
+    """Returns both figures for people's means over one half of each system's rows against the other
+    half, as means over 10 random splits (the same in every run). A judge can reach more, because it
+    is compared with means over all rows, which are less noisy."""
     rng = np.random.default_rng(0)
     names = np.asarray(groups)
     found: dict[str, list[float]] = {}

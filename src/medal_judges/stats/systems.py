@@ -1,10 +1,10 @@
 """Which of two systems is better: their difference, paired in the contexts that they share.
 
-Each row belongs to a context (its own if nothing is shared). A shared context counts by its
-dialogues, and the two means in it are subtracted (a paired comparison); the other rows of both are
-an unpaired one, and the two are weighed by their precision. With human labels the same is done with
-prediction-powered means (ppi.py). Contexts are what varies: repeated dialogues in one context are
-no new evidence about others.
+Each row belongs to a context. In a shared context the mean of one system is subtracted from the
+mean of the other (a paired comparison; it counts by its dialogues). The other rows of both are an
+unpaired comparison, and the two are weighted by their precision. With human labels the same is done
+with prediction-powered means (ppi.py). Errors are by context: repeated dialogues in one context are
+no new evidence about other contexts.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ Mask = npt.NDArray[np.bool_]
 class SystemRows:
     """The rows of one system on one dimension.
 
-    ``scores``: shape (rows,). ``contexts``: the context of each row, the same name in two systems
-    being the same one. ``clusters``: what varies together if it is more than a context (a
-    user); by default the contexts. ``labels``: people's means, NaN without a label, or None
-    for no labels at all; ``label_weights`` as in LabelledSample.
+    ``scores``: shape (rows,). ``contexts``: the context of each row; equal names in two systems are
+    the same context. ``clusters`` (by default the contexts): larger units that vary together, such
+    as users. ``labels``: people's means, NaN without a label; None for no labels.
+    ``label_weights``: see LabelledSample.
     """
 
     scores: Floats
@@ -57,25 +57,25 @@ class SystemRows:
     label_weights: Floats | None = None
 
     def sample(self, rows: Rows, weights: Floats) -> Sample:
-        """The scores of some of the rows."""
+        """Returns the scores of some of the rows."""
         names = self.contexts if self.clusters is None else self.clusters
         return Sample(self.scores[rows], np.asarray(names)[rows], weights)
 
     def labelled_sample(self, rows: Rows, weights: Floats) -> LabelledSample:
-        """The same with labels, none if ``labels`` is None."""
+        """Returns the scores and labels of some of the rows."""
         labels = np.full(len(self.scores), np.nan) if self.labels is None else self.labels
         own = None if self.label_weights is None else self.label_weights[rows]
         return LabelledSample(self.sample(rows, weights), labels[rows], own)
 
     def whole(self) -> LabelledSample:
-        """All rows, each counting once."""
+        """Returns all rows, with equal weights."""
         return self.labelled_sample(np.arange(len(self.scores)), np.ones(len(self.scores)))
 
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """A difference with its interval and p-value; ``smallest`` is the difference that this many
-    rows show with a power of 0.8 (two-sided, 5%), None without an interval."""
+    """A difference with its interval and p-value. ``smallest`` is the smallest difference that as
+    many rows show with a power of 0.8 (two-sided, 5%), None without an interval."""
 
     estimate: Estimate
     smallest: float | None = None
@@ -83,13 +83,13 @@ class Tested:
 
 @dataclass(frozen=True, slots=True)
 class SystemDifference:
-    """Mean of the first system minus that of the second.
+    """The mean of the first system minus that of the second.
 
-    ``judge`` is by the judge's scores alone, ``corrected`` by people (None without labels).
-    ``shared``: contexts of both; ``rows``: how many of each system enter the difference;
-    ``left_out``: how many of each do not, since the other system lacks their contexts.
-    ``wins``, ``ties``, ``losses`` of the first, by the judge: of the shared contexts if these
-    hold half of each system's rows (``by_context``), else of all pairs of a row of each.
+    ``judge`` is by the judge's scores alone, ``corrected`` by people's labels (None without
+    labels). ``shared`` counts contexts of both; ``rows`` the rows of each system in the difference;
+    ``left_out`` the rows of each whose contexts the other system lacks. ``wins``, ``ties`` and
+    ``losses`` of the first system, by the judge, count the shared contexts if these have half of
+    each system's rows (``by_context``), else all pairs of a row of each.
     """
 
     judge: Tested
@@ -105,17 +105,18 @@ class SystemDifference:
 
     @property
     def best(self) -> Tested:
-        """The corrected difference if there is one, or else the judge's."""
+        """The corrected difference if there is one, else the judge's."""
         return self.judge if self.corrected is None else self.corrected
 
 
 def system_difference(
     first: SystemRows, second: SystemRows, span: Span | None = None, label_span: Span | None = None
 ) -> SystemDifference:
-    """``first`` minus ``second``. ``span``: scale of the scores; ``label_span``: of the labels.
+    """Returns ``first`` minus ``second``. ``span`` is the scale of the scores, ``label_span`` that
+    of the labels.
 
-    A difference without an interval says why in its ``reason``: fewer than 5 contexts, or scores
-    that do not vary; a correction needs 5 labelled contexts of each.
+    A difference without an interval has a ``reason``: fewer than 5 contexts, or equal scores. A
+    correction needs 5 labelled contexts of each.
     """
     both, sizes = (first, second), (len(first.scores), len(second.scores))
     named = np.concatenate([np.asarray(system.contexts) for system in both])
@@ -167,8 +168,8 @@ _Part = tuple[Sequence[Rows], Sequence[Floats]]
 
 
 def _parts(codes: Sequence[Rows], counts: Rows, inside: Sequence[Mask]) -> list[_Part]:
-    """The paired part and the unpaired one; all rows unpaired if too few contexts are shared; the
-    paired one alone if only one system has other rows."""
+    """Returns the paired part and the unpaired part; only the paired part if one system has no
+    other rows; all rows as an unpaired part if too few contexts are shared."""
     if (counts > 0).all(axis=0).sum() < MIN_FOR_MEAN:
         return [_all_rows(codes)]
     paired = [np.flatnonzero(rows) for rows in inside]
@@ -207,7 +208,8 @@ def _judge(both: Sequence[SystemRows], parts: Sequence[_Part], span: Span | None
 
 
 def _corrected(both: Sequence[SystemRows], parts: Sequence[_Part], span: Span | None) -> Tested:
-    """Like ``_judge``; if a part has too few labels, all rows are one unpaired part."""
+    """Does the same as ``_judge`` with labels; if a part has too few labels, all rows are one
+    unpaired part."""
 
     def labelled(chosen: Sequence[_Part]) -> list[LabelledSample]:
         return [
@@ -227,7 +229,7 @@ def _corrected(both: Sequence[SystemRows], parts: Sequence[_Part], span: Span | 
 
 
 def _joined(figures: Sequence[Jackknifed]) -> Jackknifed:
-    """The difference of a part, or of two parts weighed by their precision."""
+    """Returns the difference of a part, or of two parts weighted by their precision."""
     paired = figures[0] - figures[1]
     if len(figures) == 2:
         return paired
@@ -261,9 +263,9 @@ PValueOf = Callable[[int, int], float | None]
 def rank_intervals(
     values: Sequence[float], p_value: PValueOf, level: float = 0.05
 ) -> list[tuple[int, int]]:
-    """(best, worst) rank that each system may have, 1 for the largest value: systems that differ
-    from it at ``level`` are surely above or below it. With p-values after Holm's correction all
-    intervals hold together at 1 - ``level`` (Mogstad et al. 2024)."""
+    """Returns the (best, worst) rank that each system may have, 1 for the largest value: a system
+    that differs from it at ``level`` is surely above or below. With p-values after Holm's
+    correction all intervals hold together at 1 - ``level`` (Mogstad et al. 2024)."""
     count = len(values)
     found = []
     for i in range(count):
@@ -276,9 +278,8 @@ def rank_intervals(
 def indistinct_groups(
     values: Sequence[float], p_value: PValueOf, level: float = 0.05
 ) -> list[tuple[int, ...]]:
-    """Groups of systems that cannot be told apart, the best first: every two in a group do not
-    differ at ``level``, and no system could be added. A system may be in several (the compact
-    letter display of Piepho 2004)."""
+    """Returns the largest groups of systems of which no two differ at ``level``, the best group
+    first. A system may be in several groups (the compact letter display of Piepho 2004)."""
     order = sorted(range(len(values)), key=lambda i: -values[i])
     groups: list[set[int]] = [set(order)] if order else []
     for i in order:

@@ -15,9 +15,9 @@ from medal_judges.errors import ConfigError
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.local.generation import (
     FEW,
+    GrammarMask,
     PresencePenalty,
     _nucleus,
-    grammar_processor,
     write,
 )
 from medal_judges.models.llm.local.model import LocalModel
@@ -141,7 +141,7 @@ def test_samples_stay_inside_the_grammar(smollm2: LocalModel) -> None:
 
 def test_a_schema_that_no_grammar_can_hold_is_refused(smollm2: LocalModel) -> None:
     with pytest.raises(ConfigError, match="no grammar can be made"):
-        grammar_processor(smollm2.tokenizer, [{"type": "no such type"}])
+        GrammarMask(smollm2.tokenizer, [{"type": "no such type"}])
 
 
 # -- the recorded log-probabilities ----------------------------------------------------------------

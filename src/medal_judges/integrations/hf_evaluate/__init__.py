@@ -1,4 +1,5 @@
-"""Hugging Face Evaluate: two modules for ``evaluate.load``, a folder each, as its loader wants."""
+"""Hugging Face Evaluate: two modules for ``evaluate.load``, one folder each, as its loader
+expects."""
 
 from __future__ import annotations
 
@@ -7,5 +8,5 @@ from typing import Literal
 
 
 def metric(name: Literal["medal_judge", "medal_metaeval"]) -> str:
-    """The folder of a module, for ``evaluate.load``."""
+    """Returns the folder of a module, for ``evaluate.load``."""
     return str(files(__name__) / name)

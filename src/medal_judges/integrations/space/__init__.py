@@ -1,4 +1,4 @@
-"""A Space of the Hugging Face Hub: the folder that is uploaded, as it is."""
+"""A Space of the Hugging Face Hub: a folder that can be uploaded unchanged."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from importlib.resources import files
 
 
 def folder() -> str:
-    """The folder: app.py, requirements.txt and the Space's README.md."""
+    """Returns the folder with app.py, requirements.txt and the Space's README.md."""
     return str(files(__name__))

@@ -1,4 +1,4 @@
-"""What a Space runs: the page of one judge, named by the variable MEDAL_JUDGE."""
+"""The app of a Space: the page of the judge that the variable MEDAL_JUDGE names."""
 
 import os
 

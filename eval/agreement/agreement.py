@@ -92,7 +92,7 @@ def agreements(
     """Returns the agreement on each of ``dimensions`` (default: all, ``overall`` last), in each
     language and, if there are several, in all together.
 
-    Raises MedalError for a dimension that no row has, and if rows state two scales of one.
+    Raises MedalError for a dimension that no row has, and if rows state different scales for one.
     """
     known = dict.fromkeys(name for row in rows for name in row.labels)
     ordered = sorted(known, key=lambda name: name == "overall")

@@ -122,7 +122,8 @@ def shown(row: ResultRow | None, metric: str, source: str = "metrics") -> Estima
 
 
 def scatter(view: View, figures: Figures) -> Section:
-    """For each set a panel a judge on the headline dimension, with the same colours."""
+    """For each set a plot of every judge against people on the headline dimension. The judges'
+    plots share their colours."""
     blocks = []
     for name, headline in view.headlines.items():
         rows = [row for row in view.rows(name, headline) if row.points]
@@ -174,7 +175,7 @@ def _columns(row: ResultRow) -> list[np.ndarray]:
 
 
 def calibration(view: View, figures: Figures) -> Section:
-    """For each set a panel a dimension, the first set in sight."""
+    """For each set a calibration plot of every dimension, the first set unfolded."""
     colours = {judge: min(i, OTHER_INDEX) for i, judge in enumerate(view.judges)}
     legend = list(colours.items())
     folds: list[Block] = []
@@ -193,7 +194,7 @@ def calibration(view: View, figures: Figures) -> Section:
 
 
 def calibration_panel(title: str, rows: Sequence[ResultRow], colours: Mapping[str, int]) -> Plot:
-    """Mean human answer by mean score of each bin, a line a judge."""
+    """Plots the mean human answer by the mean score of each bin, one line for each judge."""
     binned = {row.judge: bins(row) for row in rows}
     values = [v for parts in binned.values() for score, human, *_ in parts for v in (score, human)]
     span = (-0.04, 1.04) if rows[0].kind == "binary" else padded(values or [0.0])
@@ -227,8 +228,8 @@ def calibration_panel(title: str, rows: Sequence[ResultRow], colours: Mapping[st
 
 
 def bins(row: ResultRow) -> list[Bin]:
-    """Returns the row's bins by rising score, on the scale of people's answers; empty if the scores
-    cannot be put on it (``off_scale``). Equal scores share a bin."""
+    """Returns the row's bins by rising score, on the scale of people's answers. Equal scores share
+    a bin. Empty if the scores cannot be converted to that scale (``off_scale``)."""
     if off_scale(row) is not None:
         return []
     human, score, weight = _columns(row)
@@ -257,13 +258,14 @@ def bins(row: ResultRow) -> list[Bin]:
 
 
 def gap(parts: Sequence[Bin]) -> float:
-    """Returns the mean distance between score and human answer over bins, by rows (ECE)."""
+    """Returns the mean distance between score and human answer, weighted by the rows of each bin
+    (expected calibration error)."""
     return sum(w * abs(score - human) for score, human, _, w in parts) / sum(w for *_, w in parts)
 
 
 def off_scale(row: ResultRow) -> str | None:
-    """Returns why the scores are not comparable with people's answers, None if they are: both
-    scales are stated, and 95% of the scores are on the judge's (with 10% leeway)."""
+    """Returns why the scores cannot be compared with people's answers, or None. They can if both
+    scales are stated and 95% of the scores are on the judge's scale, with 10% leeway."""
     if row.kind == "binary":
         inside = all(0 <= p.score <= 1 for p in row.points)
         return None if inside else "its scores are not probabilities"
@@ -289,9 +291,10 @@ _ESTIMATE = ("value", "low", "high", "p_value", "reason")  # fields of Estimate
 
 
 def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
-    """Writes report.html, tables/*.csv and figures/* under ``output_dir``; returns the page's path.
+    """Writes report.html, tables/*.csv and figures/* into ``output_dir``; returns the page's path.
 
-    The same benchmark gives the same bytes. Raises MedalError for rows that do not fit one table.
+    The same benchmark gives the same bytes. Raises MedalError if a table would mix rows of
+    different data or dimensions.
     """
     rows = benchmark.rows
     view = View(rows)
@@ -359,14 +362,15 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
 
 
 def ranking(row: ResultRow | None, metric: str) -> Estimate:
-    """Returns the figure that orders the judges: as ``shown``, but none for fewer than 10 rows."""
+    """Returns the figure that ranks the judges: ``shown``, or None if fewer than 10 rows are
+    scored."""
     if row is not None and row.scored < MIN_ROWS:
         return Estimate(None, reason=f"{row.scored} rows, fewer than {MIN_ROWS}: no rank")
     return shown(row, metric)
 
 
 def human_ceiling(rows: Sequence[ResultRow], metric: str, part: str = "") -> Estimate:
-    """Returns the ceiling of a set, or of a slice such as ``lang:de``: the first defined one."""
+    """Returns the human ceiling of a set, or of a slice such as ``lang:de``."""
     each = [row.slice_ceilings.get(part, {}) if part else row.ceiling for row in rows]
     known = sorted((c[metric] for c in each if metric in c), key=lambda e: e.value is None)
     none = Estimate(None, reason="no human ceiling: the set has no second annotator")
@@ -386,7 +390,8 @@ def _order(estimate: Estimate) -> tuple[bool, float]:
 
 
 def leaderboard(view: View, figures: Figures) -> Section:
-    """Judges by sets, graded dimensions of each set, then the issues of each set."""
+    """The judges on every set: a table of all sets, then the graded dimensions and the issues of
+    each."""
     blocks: list[Block] = [_matrix(view)] if view.headlines else []
     for name, headline in view.headlines.items():
         table = dimension_table(view, name, [headline])
@@ -406,7 +411,7 @@ def leaderboard(view: View, figures: Figures) -> Section:
 
 
 def _matrix(view: View) -> Table:
-    """Judges by sets with the headline correlation, ordered by each judge's worst set."""
+    """The headline correlation of every judge on every set. Judges are ordered by their worst set."""
     places = list(view.headlines.items())
     large = [at for at in places if any(row.scored >= MIN_ROWS for row in view.rows(*at))]
     ranks = {
@@ -436,8 +441,8 @@ def _matrix(view: View) -> Table:
 
 
 def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
-    """Judges of one set on dimensions that are all graded or all issues, a group of rows each; the
-    headline figure as text and as a bar."""
+    """The judges on dimensions of one set, either all graded or all issues: a group of rows for
+    each dimension, with the headline figure as text and as a bar."""
     binary = view.rows(name, dimensions[0])[0].kind == "binary"
     metrics = METRICS if binary else GRADED
     main = metrics[0]
@@ -485,7 +490,8 @@ def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
 
 
 def slices(view: View, part: str, title: str) -> Section:
-    """Each set by ``part`` (lang or chatbot), judges side by side, if it has several."""
+    """For each set the figures by ``part`` (lang or chatbot), one column for each judge. A set with
+    one part only is left out."""
     blocks: list[Block] = []
     for name in view.sets:
         tables = []
@@ -522,8 +528,8 @@ def slices(view: View, part: str, title: str) -> Section:
 
 
 def systems(agreements: Sequence[SystemAgreement]) -> Section:
-    """Judges about chatbots as wholes, a table for each set and dimension: best judge first,
-    people's split half at the end."""
+    """How well judges order the chatbots: a table for each set and dimension, best judge first, and
+    the split half of people at the end."""
     groups: dict[tuple[str, str], list[SystemAgreement]] = {}
     for one in agreements:
         groups.setdefault((one.set_name, one.dimension), []).append(one)

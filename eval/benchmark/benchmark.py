@@ -146,7 +146,7 @@ def run_benchmark(
 
 
 def print_benchmark(benchmark: Benchmark, notes: Sequence[str]) -> None:
-    """Prints the leaderboards of each set, further tables, then notes on skipped sets and judges."""
+    """Prints the leaderboards of each set, further tables, then notes on what was skipped."""
     console, view = wide_console(), View(benchmark.rows)
     for name in view.sets:
         for binary in (False, True):

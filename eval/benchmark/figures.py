@@ -87,7 +87,7 @@ class BenchmarkRun:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """The content of results.json and the page. ``facts``: (label, value) pairs on how it was made."""
+    """The content of results.json and the page. ``facts``: (label, value) pairs on its making."""
 
     title: str
     rows: Sequence[ResultRow]

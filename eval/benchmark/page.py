@@ -14,8 +14,9 @@ import numpy as np
 from markupsafe import Markup
 
 from medal_judges.eval.benchmark.figures import Benchmark
-from medal_judges.eval.metaeval.alignment import METRICS
-from medal_judges.eval.metaeval.metaeval import ResultRow, SystemAgreement
+from medal_judges.eval.metaeval.alignment import METRICS, label
+from medal_judges.eval.metaeval.metaeval import Disagreement, ResultRow, SystemAgreement
+from medal_judges.records.judgement import Unit
 from medal_judges.records.labelled import rescale
 from medal_judges.records.signature import Signature, require_comparable
 from medal_judges.report.figure import (
@@ -37,8 +38,6 @@ from medal_judges.report.page import (
     Section,
     Sheet,
     Strip,
-    account,
-    chat_html,
     counted,
     facts_section,
     folded,
@@ -54,7 +53,6 @@ from medal_judges.report.table import (
     Row,
     Table,
     checked,
-    label,
     number,
     unique_slugs,
 )
@@ -67,6 +65,17 @@ _GRADED_BINS, _BINARY_BINS = 8, 10
 # number of rows, and their weight.
 Bin = tuple[float, float, int, float]
 Figures = dict[str, Figure]
+
+
+_TURNS = 6  # of a dialogue; the rest is folded
+_UNITS: dict[Unit, str] = {
+    "score": "units of the score",
+    "uncalibrated score": "units of the score before calibration",
+    "logit": "logits of the score's place on its scale",
+    "uncalibrated logit": "logits of the score's place on its scale, before calibration",
+    "mean logit": "mean logits over the steps of the scale",
+    "logit per level": "logits per level of the scale",
+}
 
 
 class View:
@@ -300,18 +309,7 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
     view = View(rows)
     cards: list[Block] = [TURN_KEY] if benchmark.disagreements else []
     for judge in dict.fromkeys([*view.judges, *(d.judge for d in benchmark.disagreements)]):
-        drawn = [
-            fragment(
-                __package__,
-                "disagreement.html",
-                item=item,
-                track=rank_svg(item.human_rank, item.score_rank),
-                account=account(item.contributions, len(item.turns)),
-                chat=chat_html(item.turns, item.contributions),
-            )
-            for item in benchmark.disagreements
-            if item.judge == judge
-        ]
+        drawn = [_card(item) for item in benchmark.disagreements if item.judge == judge]
         if drawn:
             body = Markup('<div class="cards">{}</div>').format(Markup("").join(drawn))
             cards.append(Fold(f"{judge}: {len(drawn)} dialogues", [body], is_open=len(cards) == 1))
@@ -358,6 +356,33 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
         leads=__package__,
         tables=tables,
         figures=figures,
+    )
+
+
+def _card(item: Disagreement) -> Markup:
+    """A dialogue with its contributions, and how they add up from the baseline to the score."""
+    given, count = item.contributions, len(item.turns)
+    account = "This judge gives no contributions."
+    if given is not None and len(given.turns) != count:
+        account = f"{len(given.turns)} contributions for {count} turns: not shown."
+        given = None
+    elif given is not None:
+        moved = given.value - given.baseline
+        sums = f"{number(given.baseline)} {'−' if moved < 0 else '+'} {number(abs(moved))}"
+        end = f"{number(given.value)}, in {_UNITS[given.unit]}"
+        account = f"Baseline {sums} by its turns = {end}"
+    moves = [None] * count if given is None else [*given.turns]
+    largest = max((abs(move) for move in moves if move), default=0.0)
+    strengths = [round(100 * abs(move) / largest) if move else 0 for move in moves]
+    turns = list(zip(range(count), item.turns, moves, strengths, strict=True))
+    in_sight = _TURNS if count > _TURNS + 2 else count
+    return fragment(
+        __package__,
+        "disagreement.html",
+        item=item,
+        track=rank_svg(item.human_rank, item.score_rank),
+        account=account,
+        chat=fragment(__package__, "chat.html", turns=turns, in_sight=in_sight),
     )
 
 
@@ -411,7 +436,7 @@ def leaderboard(view: View, figures: Figures) -> Section:
 
 
 def _matrix(view: View) -> Table:
-    """The headline correlation of every judge on every set. Judges are ordered by their worst set."""
+    """The headline correlation of every judge on every set. The order is by worst set."""
     places = list(view.headlines.items())
     large = [at for at in places if any(row.scored >= MIN_ROWS for row in view.rows(*at))]
     ranks = {

@@ -162,6 +162,24 @@ _REASONS = {
 METRICS = tuple(_REASONS)
 
 
+_LABELS = {
+    "spearman": "Spearman ρ",
+    "pearson": "Pearson r",
+    "kendall": "Kendall τ-b",
+    "within_system": "ρ within chatbots",
+    "f1_present": "F1+",
+    "f1_absent": "F1−",
+    "precision": "Precision",
+    "recall": "Recall",
+    "accuracy": "Accuracy",
+}
+
+
+def label(metric: str) -> str:
+    """Name of a metric in a table head."""
+    return _LABELS.get(metric, metric.replace("_", " "))
+
+
 def classification(score: Floats, labels: Floats) -> dict[str, Estimate]:
     """Returns F1+ (``f1_present``), F1- (``f1_absent``), precision, recall and accuracy, each a
     mean over annotators.

@@ -60,7 +60,7 @@ class GroupFigures:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Figures by period, and changes over time. p-values are corrected by Holm over the dimensions."""
+    """Figures by period, and changes over time. p-values are corrected (Holm)."""
 
     unit: Unit
     periods: Sequence[str]

@@ -115,7 +115,7 @@ Bounds = Mapping[str, Bound]
 
 
 def load_bounds(path: str) -> Bounds:
-    """Reads bounds from a YAML file; missing ones come from the shipped file. Raises ConfigError."""
+    """Reads bounds from a YAML file; the shipped file has the others. Raises ConfigError."""
     shipped, given = read_yaml("trial/bounds"), read_yaml(path)
     if unknown := [name for name in given if name not in shipped]:
         raise ConfigError(f"{path}: no figure {unknown[0]!r}", hint=f"known: {', '.join(shipped)}")

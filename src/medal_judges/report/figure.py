@@ -292,7 +292,7 @@ def interval_svg(bar: IntervalBar) -> Markup:
 
 
 def rank_svg(people: float, judge: float) -> Markup:
-    """The ranks of a dialogue by people (diamond) and judge (dot), from lowest (left) to highest."""
+    """The ranks of a dialogue by people (diamond) and judge (dot), lowest on the left."""
     first, second = 6 + 188 * people, 6 + 188 * judge
     parts = [
         _tag("line", class_="track", x1=6, y1=6, x2=194, y2=6),

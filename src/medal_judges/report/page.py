@@ -17,7 +17,6 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
-from medal_judges.records.judgement import Contributions, Unit
 from medal_judges.report import table as texts
 from medal_judges.report.figure import (
     Bars,
@@ -28,7 +27,7 @@ from medal_judges.report.figure import (
     plot_svg,
     write_figures,
 )
-from medal_judges.report.table import IntervalBar, Table, number, write_csv
+from medal_judges.report.table import IntervalBar, Table, write_csv
 from medal_judges.storage.files import atomic_write
 
 _PACKAGE = "medal_judges.report"
@@ -157,45 +156,8 @@ def _asset(name: str) -> str:
     return (files(_PACKAGE) / name).read_text(encoding="utf-8")
 
 
-_IN_SIGHT = 6
 TURN_KEY = Markup(
     '<p class="turnkey"><span class="pos" style="--s:90%">raised the score above the baseline'
     '</span><span style="--s:0%">as an average turn</span>'
     '<span class="neg" style="--s:90%">lowered it below the baseline</span></p>'
 )
-_UNITS: dict[Unit, str] = {
-    "score": "units of the score",
-    "uncalibrated score": "units of the score before calibration",
-    "logit": "logits of the score's place on its scale",
-    "uncalibrated logit": "logits of the score's place on its scale, before calibration",
-    "mean logit": "mean logits over the steps of the scale",
-    "logit per level": "logits per level of the scale",
-}
-
-
-def chat_html(
-    turns: Sequence[tuple[str, str]], given: Contributions | None, judged: int | None = None
-) -> Markup:
-    """The turns, each (role, text), as speech bubbles, coloured by their contributions. The
-    strongest contribution has the full colour; turns after the sixth are folded. Contributions are
-    left out if their number differs from that of the turns. ``judged`` is the index of the judged
-    turn."""
-    count = len(turns)
-    moves = [*given.turns] if given is not None and len(given.turns) == count else [None] * count
-    largest = max((abs(move) for move in moves if move), default=0.0)
-    strengths = [round(100 * abs(move) / largest) if move else 0 for move in moves]
-    rows = list(zip(range(count), turns, moves, strengths, strict=True))
-    in_sight = _IN_SIGHT if count > _IN_SIGHT + 2 else count
-    return fragment(_PACKAGE, "chat.html", turns=rows, in_sight=in_sight, judged=judged)
-
-
-def account(given: Contributions | None, turns: int) -> str:
-    """A sentence that adds baseline and contributions up to the score, or says why there are none."""
-    if given is None:
-        return "This judge gives no contributions."
-    if len(given.turns) != turns:
-        return f"{len(given.turns)} contributions for {turns} turns: not shown."
-    moved = given.value - given.baseline
-    sign = "−" if moved < 0 else "+"
-    sums = f"{number(given.baseline)} {sign} {number(abs(moved))} by its turns"
-    return f"Baseline {sums} = {number(given.value)}, in {_UNITS[given.unit]}"

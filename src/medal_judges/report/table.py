@@ -181,7 +181,7 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Iterable[object
 
 
 def slug(text: str) -> str:
-    """``text`` in lower case, with everything except letters and digits replaced by single dashes."""
+    """``text`` in lower case, with single dashes for all but letters and digits."""
     return "-".join(re.findall("[a-z0-9]+", text.lower())) or "unnamed"
 
 
@@ -195,23 +195,6 @@ def unique_slugs(texts: Sequence[str]) -> list[str]:
 
 
 DASH = "–"
-
-_LABELS = {
-    "spearman": "Spearman ρ",
-    "pearson": "Pearson r",
-    "kendall": "Kendall τ-b",
-    "within_system": "ρ within chatbots",
-    "f1_present": "F1+",
-    "f1_absent": "F1−",
-    "precision": "Precision",
-    "recall": "Recall",
-    "accuracy": "Accuracy",
-}
-
-
-def label(metric: str) -> str:
-    """Name of a metric in a table head."""
-    return _LABELS.get(metric, metric.replace("_", " "))
 
 
 def number(value: float, digits: int = 2) -> str:

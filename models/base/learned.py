@@ -12,7 +12,7 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import write_config
 from medal_judges.models.device import cast_weights, set_attention, torch_device, torch_dtype
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Contributions, Judgement, Unit
+from medal_judges.records.judgement import Contributions, Unit
 from medal_judges.records.signature import Signature
 from medal_judges.storage.files import ProcessLock
 
@@ -130,18 +130,3 @@ class NetworkJudge(LearnedJudge):
         if dtype != "fp32":
             cast_weights(self.net.body, torch_dtype(dtype, self.device))
         set_attention(self.net.body, self.config.attention, self.device, dtype)
-
-    def judged(self, logits: Mapping[str, torch.Tensor]) -> list[Judgement]:
-        """Returns the judgement of each row of ``logits`` (dimension -> [rows, outputs]), by the
-        first member's heads and the calibration."""
-        rows: list[tuple[dict[str, float | None], dict[str, list[float]]]] = []
-        for name, each in logits.items():
-            rows = rows or [({}, {}) for _ in each]
-            answers = self.net.heads[0][name].answers(each, self.fitted(name))
-            for (scores, distributions), score, chances in zip(rows, *answers, strict=True):
-                scores[name] = score
-                if chances:
-                    distributions[name] = chances
-        return [
-            Judgement(scores=s, distributions=d, details=self.interval_details(s)) for s, d in rows
-        ]

@@ -184,4 +184,16 @@ class LoraJudge(NetworkJudge):
     ) -> list[Judgement]:
         ids, mask = pad_rows([request.payload for request in requests], self.pad)
         logits = self.net(ids.to(self.device), mask.to(self.device))
-        return self.judged({name: logits[name].cpu() for name in dimensions})
+        scores: list[dict[str, float | None]] = [{} for _ in requests]
+        distributions: list[dict[str, list[float]]] = [{} for _ in requests]
+        for name in dimensions:
+            head: Head = self.net.heads[0][name]
+            answers = head.answers(logits[name].cpu(), self.fitted(name))
+            for row, (score, chances) in enumerate(zip(*answers, strict=True)):
+                scores[row][name] = score
+                if chances:
+                    distributions[row][name] = chances
+        return [
+            Judgement(scores=s, distributions=d, details=self.interval_details(s))
+            for s, d in zip(scores, distributions, strict=True)
+        ]

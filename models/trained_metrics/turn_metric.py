@@ -225,53 +225,50 @@ class TurnMetric(Judge, Generic[C]):
         probabilities: dict[TokenIds, float] = {}
         for batch in budget_batches(sequences, len, self.token_budget, tight=True):
             probabilities.update(zip(batch, retry_on_oom(forward, batch), strict=True))
-        return [self._judged(request, dimensions, probabilities) for request in requests]
-
-    def _judged(
-        self,
-        request: ScoreRequest,
-        dimensions: Sequence[str],
-        probabilities: Mapping[TokenIds, float],
-    ) -> Judgement:
-        scores: dict[str, float | None] = dict.fromkeys(dimensions)
-        distributions: dict[str, list[float]] = {}
-        contributions: dict[str, Contributions] = {}
-        details: dict[str, dict[str, Any]] = {}
-        queries: Queries = request.payload
-        answers: dict[str, dict[int, list[float]]] = {}
-        for name, turn, ids in queries.asked:
-            if ids in probabilities:
-                answers.setdefault(name, {}).setdefault(turn, []).append(probabilities[ids])
-        for name in dimensions:
-            dimension = self.dimension(name)
-            turns, bounded = self._turn_values(name, answers)
-            if not turns:
-                continue
-            raw = sum(turns.values()) / len(turns)
-            if not bounded:  # x / (1 + x) keeps ranks
-                scores[name] = dimension.from_unit(raw / (1 + raw))
-                details[name] = {"raw": raw}
-                continue
-            scores[name] = dimension.from_unit(raw)
-            if dimension.kind == "binary":
-                distributions[name] = [1 - raw, raw]
-            if request.turn is None:
-                # Around the middle of the scale: the average turn is unknown.
-                shares = [0.0] * len(request.dialogue.turns)
-                for turn, value in turns.items():
-                    shares[turn] = (dimension.high - dimension.low) * (value - 0.5) / len(turns)
-                contributions[name] = Contributions(tuple(shares), dimension.from_unit(0.5))
-        missing = [name for name, value in scores.items() if value is None]
-        # A dimension made of others has their reasons.
-        known = [name for name in missing if name in queries.refused] or list(queries.refused)
-        reasons = "; ".join(f"{name}: {queries.refused[name]}" for name in known)
-        return Judgement(
-            scores=scores,
-            distributions=distributions,
-            contributions=contributions,
-            failure=reasons if missing else None,
-            details=details,
-        )
+        judgements = []
+        for request in requests:
+            scores: dict[str, float | None] = dict.fromkeys(dimensions)
+            distributions: dict[str, list[float]] = {}
+            contributions: dict[str, Contributions] = {}
+            details: dict[str, dict[str, Any]] = {}
+            queries: Queries = request.payload
+            answers: dict[str, dict[int, list[float]]] = {}
+            for name, turn, ids in queries.asked:
+                if ids in probabilities:
+                    answers.setdefault(name, {}).setdefault(turn, []).append(probabilities[ids])
+            for name in dimensions:
+                dimension = self.dimension(name)
+                turns, bounded = self._turn_values(name, answers)
+                if not turns:
+                    continue
+                raw = sum(turns.values()) / len(turns)
+                if not bounded:  # x / (1 + x) keeps ranks
+                    scores[name] = dimension.from_unit(raw / (1 + raw))
+                    details[name] = {"raw": raw}
+                    continue
+                scores[name] = dimension.from_unit(raw)
+                if dimension.kind == "binary":
+                    distributions[name] = [1 - raw, raw]
+                if request.turn is None:
+                    # Around the middle of the scale: the average turn is unknown.
+                    shares = [0.0] * len(request.dialogue.turns)
+                    for turn, value in turns.items():
+                        shares[turn] = (dimension.high - dimension.low) * (value - 0.5) / len(turns)
+                    contributions[name] = Contributions(tuple(shares), dimension.from_unit(0.5))
+            missing = [name for name, value in scores.items() if value is None]
+            # A dimension made of others has their reasons.
+            known = [name for name in missing if name in queries.refused] or list(queries.refused)
+            reasons = "; ".join(f"{name}: {queries.refused[name]}" for name in known)
+            judgements.append(
+                Judgement(
+                    scores=scores,
+                    distributions=distributions,
+                    contributions=contributions,
+                    failure=reasons if missing else None,
+                    details=details,
+                )
+            )
+        return judgements
 
 
 ENGAGING = 1  # label of the class "engaging" (the published model's documentation)

@@ -97,7 +97,7 @@ def option(
     argument: bool = False,
     metavar: str | None = None,
     panel: str | None = None,
-    **bounds: float,
+    **bounds: Any,
 ) -> Any:
     """A field of a command's options (a Config), from which cli/options.py builds the command line.
 

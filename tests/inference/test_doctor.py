@@ -77,7 +77,7 @@ def test_a_judge_that_answers_otherwise_is_exit_code_1(folder: Path) -> None:
     code, said = medal(str(folder))
     assert code == 1
     assert "golden-01, overall" in said and "1.0 then, " in said
-    assert "does not score here as it did" in said
+    assert "does not give its golden scores" in said
 
 
 def test_a_hybrid_is_given_what_its_folder_may_not_hold(tmp_path: Path) -> None:
@@ -104,6 +104,6 @@ def test_a_hybrid_is_given_what_its_folder_may_not_hold(tmp_path: Path) -> None:
     assert "paid was made with llm: openai:x" in str(asked.exception)
     given = ["paid.llm.backend=openai", "paid.llm.model=x", "paid.llm.cache=false"]
     held = CliRunner().invoke(app, ["doctor", str(folder), *given])
-    assert held.exit_code == 0 and "scores here as it did" in held.output
+    assert held.exit_code == 0 and "gives its golden scores" in held.output
     two = CliRunner().invoke(app, ["doctor", str(folder), "another"])
     assert "one judge" in str(two.exception)

@@ -16,13 +16,12 @@ from medal_judges.reading.dialogues import reading_report
 @opt.writes("source", folder=True)
 @opt.from_options
 def agreement(options: AgreementOptions) -> None:
-    """Percent agreement, Krippendorff's alpha and Spearman, per dimension and language.
-
-    With --out: agreement.html, agreement.json, percent.csv, alpha.csv, spearman.csv.
-    """
+    """Measure how well annotators agree: percent agreement, Krippendorff's alpha and Spearman, per
+    dimension and language. With --out: agreement.html, agreement.json, percent.csv, alpha.csv,
+    spearman.csv."""
     from medal_judges.data_prep.sources.registry import load_spec
     from medal_judges.eval.agreement.agreement import agreements, print_agreement, write_agreement
-    from medal_judges.eval.benchmark.run import data_hash
+    from medal_judges.eval.benchmark.benchmark import data_hash
     from medal_judges.stats.intervals import METHOD
     from medal_judges.stats.weights import required_weights
 

@@ -1,4 +1,4 @@
-"""``medal annotate``: dialogues to annotators, and their answers back."""
+"""``medal annotate``: exports packages for annotators and imports their answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from medal_judges.config import Config, option
 from medal_judges.data_prep.annotation.project import ExportOptions
 from medal_judges.reading.dialogues import reading_report
 
-app = PlainTyper(help="Annotation by people.", no_args_is_help=True)
+app = PlainTyper(help="Export packages for annotators, import their answers.", no_args_is_help=True)
 
 
 @app.command(
@@ -23,10 +23,8 @@ app = PlainTyper(help="Annotation by people.", no_args_is_help=True)
 @writes("source", "rubric", "guidelines", folder=True)
 @from_options
 def export_project(options: ExportOptions) -> None:
-    """Write an annotation package: guidelines, Label Studio project, spreadsheets.
-
-    Annotators see no models, labels or ids. Each annotator gets an own share in an own order.
-    """
+    """Write an annotation package: guidelines, Label Studio project, spreadsheets. Annotators see
+    no models, labels or ids. Each annotator has a separate share, in a separate order."""
     from medal_judges.data_prep.annotation.project import export, new_project
     from medal_judges.data_prep.annotation.questions import dimensions_to_ask, load_guidelines
     from medal_judges.data_prep.sources.registry import load_spec
@@ -43,7 +41,7 @@ def export_project(options: ExportOptions) -> None:
     for name, keys in project.assignments.items():
         typer.echo(f"{name}: {len(keys)} dialogues")
     typer.echo("for annotators:\n" + "\n".join(f"  {path}" for path in written))
-    typer.echo(f"not for annotators (models, labels): {out}/project.json, {out}/rows.jsonl")
+    typer.echo(f"do not show annotators (models, labels): {out}/project.json, {out}/rows.jsonl")
     typer.echo(f"next: medal annotate import {out} ANSWERS... --out annotated.jsonl")
 
 
@@ -56,7 +54,9 @@ class ImportOptions(Config):
     )
     out: Path = option(help="File to write (.jsonl or .jsonl.gz).")
     name: tuple[str, ...] = option(
-        (), metavar="THEIRS=NAME", help="Annotator of an account or name; may be repeated."
+        (),
+        metavar="THEIRS=NAME",
+        help="Annotator behind an account or name; may be repeated.",
     )
     strict: bool = option(False, help="Write nothing unless every answer is valid.")
 
@@ -65,10 +65,8 @@ class ImportOptions(Config):
 @writes("answers")
 @from_options
 def import_answers(options: ImportOptions) -> None:
-    """Read annotators' answers into rows with one label per annotator.
-
-    Invalid answers are listed and skipped; with --strict nothing is written then.
-    """
+    """Read the answers of annotators into rows with one label per annotator. Invalid answers are
+    listed and skipped; with --strict they stop the import."""
     from medal_judges.data_prep.annotation.answers import check, merge
     from medal_judges.data_prep.annotation.label_studio import ACCOUNT, read_label_studio
     from medal_judges.data_prep.annotation.project import PROJECT_FILE, ROWS_FILE, load_project

@@ -12,12 +12,9 @@ from medal_judges.report.console import ProgressBar
 
 @opt.from_options
 def benchmark(options: BenchmarkOptions) -> None:
-    """Run judges over sets, compare them with people, write the page.
-
-    Reuses the judgements of an earlier run for the same judge and data, and retries rows that
-    failed because of a server or a limit. Exits with status 3, after everything is written, if a
-    judge left too many rows unscored.
-    """
+    """Run judges over sets, compare them with people, write the page. Reuses the judgements of an
+    earlier run for the same judge and data, and retries rows that failed because of a server or a
+    limit. If a judge left too many rows unscored, writes everything and exits with status 3."""
     from medal_judges.eval.benchmark.benchmark import print_benchmark, run_benchmark
 
     with ProgressBar("judging") as bar:

@@ -1,4 +1,4 @@
-"""``medal calibrate``: map a follow-up judge's raw values to a human scale."""
+"""``medal calibrate``: maps the raw values of a follow-up judge to a human scale."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CalibrateOptions(Config):
     dimension: tuple[str, ...] = option(
         (),
         metavar="LABEL[=DIMENSION]",
-        help="Only this dimension; may be repeated. LABEL=DIMENSION: its label has another name.",
+        help="Only this dimension; may be repeated. LABEL=DIMENSION if the label has another name.",
     )
     limit: int | None = option(None, ge=20, help="First rows only.")
     reading: ReadOptions = DEFAULT_READING
@@ -32,7 +32,8 @@ class CalibrateOptions(Config):
 @writes("judge", "data")
 @from_options
 def calibrate(options: CalibrateOptions) -> None:
-    """Fit centre and spread of each dimension's scale on human ratings; ranks do not change."""
+    """Fit centre and spread of each dimension to human ratings. The ranks of dialogues do not
+    change."""
     from medal_judges.data_prep.sources.registry import files_of, load_spec
     from medal_judges.models.followup.judge import FollowUpJudge
     from medal_judges.training.loop.calibration import fit_scale

@@ -6,7 +6,7 @@ import typer
 
 from medal_judges.cli.options import from_options, writes
 from medal_judges.eval.comparison.compare import compare as compared
-from medal_judges.eval.comparison.report import print_comparison, write_comparison
+from medal_judges.eval.comparison.compare import print_comparison, write_comparison
 from medal_judges.eval.comparison.rows import CompareOptions
 from medal_judges.reading.dialogues import reading_report
 from medal_judges.report.console import ProgressBar
@@ -15,12 +15,10 @@ from medal_judges.report.console import ProgressBar
 @writes("files", "human", "chats", folder=True)
 @from_options
 def compare(options: CompareOptions) -> None:
-    """Compare systems by a judge's scores: differences, intervals, ranks, and the differences that
-    these dialogues could show. Systems are paired in the contexts that they share. With --human,
-    human labels of some dialogues correct a judge that favours one system.
-
-    With --out: compare.html, compare.json, tables/, figures/.
-    """
+    """Compare systems by a judge's scores: differences, intervals, ranks, and the smallest
+    differences that these dialogues could show. Contexts that systems share are compared pairwise.
+    With --human, human labels of some dialogues correct a judge that favours one system. With
+    --out: compare.html, compare.json, tables/, figures/."""
     out = options.out
     reading = reading_report(options.reading, None if out is None else out / "skipped.jsonl")
     with ProgressBar("judging") as bar:

@@ -29,19 +29,19 @@ CONFIGS = {
 }
 Name = Annotated[str, typer.Argument(metavar="NAME", help="train/quickstart, judges/medal, ...")]
 
-app = PlainTyper(help="What is shipped: list, show, copy.", no_args_is_help=False)
+app = PlainTyper(help="List, show or copy shipped configs.", no_args_is_help=False)
 
 
 @app.callback(invoke_without_command=True)
 def before(context: typer.Context) -> None:
-    """The shipped configs, judges, rubrics and prompts: options take their names, or a file."""
+    """The shipped configs, judges, rubrics and prompts. Options accept their names or a file."""
     if context.invoked_subcommand is None:
         list_configs()
 
 
 @app.command("list", example="medal configs list")
 def list_configs() -> None:
-    """List all of them by the option that takes their names."""
+    """List all files, grouped by the option that accepts their names."""
     for command, folder in CONFIGS.items():
         typer.echo(f"{command}  (configs/{folder})")
         rows = [(name, about(folder, name)) for name in shipped_names(folder)]
@@ -50,7 +50,7 @@ def list_configs() -> None:
 
 @app.command("show", example="medal configs show rubrics/medal")
 def show(name: Name) -> None:
-    """Print one."""
+    """Print a file."""
     typer.echo(config_text(_shipped(name)), nl=False)
 
 
@@ -61,7 +61,7 @@ def copy(
         Path | None, typer.Option("--out", help="File to write; by default NAME, with .yaml.")
     ] = None,
 ) -> None:
-    """Copy one to a file, to change it."""
+    """Copy a file, so that you can change it."""
     shipped = _shipped(name)
     short = shipped.split("/", 1)[1]
     target = out or Path(short if short.endswith(".json") else f"{short}.yaml")
@@ -77,9 +77,9 @@ def _shipped(name: str) -> str:
     short = name.removeprefix("configs/").removesuffix(".yaml")
     fits = [each for each in known if short in (each, each.split("/", 1)[1])]
     if len(fits) > 1:
-        raise ConfigError(f"{name!r} is the name of several", hint=f"one of {', '.join(fits)}")
+        raise ConfigError(f"{name!r} names several files", hint=f"one of {', '.join(fits)}")
     if not fits:
         guess = did_you_mean(short, {*known, *(each.split("/", 1)[1] for each in known)})
         hint = f"{guess}medal configs lists all"
-        raise ConfigError(f"nothing of the name {name!r} is shipped", hint=hint)
+        raise ConfigError(f"no shipped file has the name {name!r} is shipped", hint=hint)
     return fits[0]

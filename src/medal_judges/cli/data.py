@@ -1,4 +1,4 @@
-"""``medal data``: sources, injected issues, statistics, and what other data commands there are."""
+"""``medal data``: sources of dialogues, injected issues, statistics, seeds, follow-up pools."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from medal_judges.storage.files import atomic_write, require_other_file
 from medal_judges.storage.jsonl import write_records
 
 app = PlainTyper(
-    help="Sources of labelled dialogues; seeds, injected issues, translations.",
+    help="Get and prepare data: sources, seeds, injected issues, translations.",
     no_args_is_help=True,
 )
 app.command("translate", example="medal data translate dialogues.jsonl --to de --to zh")(translate)
@@ -73,7 +73,7 @@ class PlantOptions(LengthOptions):
     )
     out: Path = option(help="File to write (.jsonl or .jsonl.gz).")
     issues: tuple[str, ...] = option((), help="Only this issue; may be repeated. Default: all.")
-    strength: tuple[int, ...] = option((), help="1 subtle, 2 plain, 3 gross; may be repeated.")
+    strength: tuple[int, ...] = option((), help="1 subtle, 2 clear, 3 gross; may be repeated.")
     per_issue: int | None = option(None, ge=1, help="Pairs per issue; default: all.")
     split: Literal["train", "val", "test"] = option("train", help="Part of the sentence tables.")
     seed: int = option(0, ge=0, help="Seed of every random draw.")
@@ -98,10 +98,10 @@ class SeedsOptions(Config):
     lang: tuple[str, ...] = option(
         (), help="ISO 639-1 code; may be repeated. Default: MEDAL's six languages."
     )
-    n: int = option(400, ge=1, help="Contexts, each in every language.")
+    n: int = option(400, ge=1, help="Number of contexts; each is written in every language.")
     scenes: str = option("embedded", help="embedded, or ATOMIC10X.jsonl (.gz).")
     personas: str = option("embedded", help="embedded, or PersonaHub's persona.jsonl (.gz).")
-    critic: str = option("rec_0.5", help="Field of a scenes file that says what to keep, or no.")
+    critic: str = option("rec_0.5", help="Field of the scenes file that marks rows to keep, or no.")
     seed: int = option(0, ge=0, help="Seed of every random draw.")
 
 
@@ -138,7 +138,7 @@ def list_sources() -> None:
 @app.command(example="medal data show chitchat")
 @from_options
 def show(options: ShowOptions) -> None:
-    """Show facts about a source, its counts and its first dialogues."""
+    """Show facts about a source, counts, and its first dialogues."""
     from medal_judges.data_prep.sources.registry import (
         find_local,
         get_source,
@@ -193,7 +193,7 @@ def fetch(options: SourceOptions) -> None:
         raise SourceError(f"{options.name} is a file; there is nothing to fetch")
     source = get_source(spec.name)
     if not source.parts:
-        raise SourceError(f"{source.name} has no file to fetch; it comes from {_origin(source)}")
+        raise SourceError(f"{source.name} has no download; it comes from {_origin(source)}")
     for part in source.parts:
         if spec.part in (None, part.name):
             typer.echo(fetch_part(part, offline=options.offline or None))
@@ -207,7 +207,7 @@ def _origin(source: Source) -> str:
 @app.command("audit", example="medal data audit chats.jsonl")
 @from_options
 def audit_source(options: ReadSourceOptions) -> None:
-    """Look for clipped turns, duplicates, odd roles and broken text in a set."""
+    """Find clipped turns, duplicates, odd roles and broken text in a set."""
     from medal_judges.data_prep.sources.audit import audit
     from medal_judges.data_prep.sources.registry import load_spec
 
@@ -225,7 +225,7 @@ def audit_source(options: ReadSourceOptions) -> None:
         counts = str(one.dialogues), str(one.turns), f"{hits} of {edges}"
         table.add_row(lang, *counts, f"{expected:.0f}", verdict)
     console.print(table)
-    console.print("clipped: turns have lost a last letter u, s, e or r (strip('user: '))")
+    console.print("clipped: turns lost a final u, s, e or r (strip('user: '))")
     table = Table("finding", "rows")
     table.add_column("examples", overflow="fold")
     for problem, ids in sorted(problems.items(), key=lambda found: -len(found[1])):
@@ -252,9 +252,7 @@ def write(options: WriteOptions) -> None:
 @from_options
 def plant(options: PlantOptions) -> None:
     """Write clean dialogues, dialogues with an injected issue, and matched controls, all labelled.
-
-    Give one split of your conversations at a time, with the same --split.
-    """
+    Use one split of your conversations per run, and the same --split."""
     from medal_judges.data_prep.perturbation.injection import ISSUES, InjectionCounts, injected_set
     from medal_judges.data_prep.sources.registry import files_of, load_spec
 
@@ -309,9 +307,7 @@ def stats(options: StatsOptions) -> None:
 @from_options
 def seeds(options: SeedsOptions) -> None:
     """Draw scenes, personas, genders and feelings for simulated users, the same in all languages.
-
-    More contexts of the same seed begin with the same ones.
-    """
+    With the same seed, a larger --n only adds contexts at the end."""
     require_other_file(options.out, [options.scenes, options.personas])
     settings = options.model_dump(include={"n", "scenes", "personas"})
     settings["critic"] = None if options.critic == "no" else options.critic
@@ -329,11 +325,9 @@ def seeds(options: SeedsOptions) -> None:
 @writes("config")
 @from_options
 def followups(options: FollowUpsOptions) -> None:
-    """Have language models propose follow-ups (DIET's meta-prompt); read the file before use.
-
+    """Generate follow-ups with language models (DIET's meta-prompt); review the file before use.
     Settings to change are for example llms=[ORG/NAME] and signs=[negative,positive]. The same
-    command resumes after a stop.
-    """
+    command resumes after a stop."""
     from medal_judges.data_prep.followups import PoolGeneration, propose_pool
     from medal_judges.data_prep.jobs import beside
 
@@ -346,12 +340,12 @@ def followups(options: FollowUpsOptions) -> None:
     pool = propose_pool(out.stem, config, out)
     if pool is None:
         raise MedalError(
-            "no answer held a list of utterances",
+            "no answer contained a list of utterances",
             hint="a larger model, more samples, or a lower temperature",
         )
     record = pool.model_dump(exclude_defaults=True, mode="json")
     atomic_write(out, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=100))
     beside(out, "answers").unlink(missing_ok=True)
     typer.echo(
-        f"{len(pool.follow_ups)} follow-ups in {out}: read it and remove what no user would say"
+        f"{len(pool.follow_ups)} follow-ups in {out}: review it and remove what no user would say"
     )

@@ -40,7 +40,7 @@ class TranslateOptions(JobOptions):
 class CompareOptions(JobOptions):
     native: Path = option(argument=True, metavar="NATIVE", help="File of native dialogues.")
     translated: Path = option(
-        argument=True, metavar="TRANSLATED", help="File of medal data translate."
+        argument=True, metavar="TRANSLATED", help="File that medal data translate wrote."
     )
     overrides: tuple[str, ...] = _OVERRIDES
     out: Path = option(Path("native"), help="Folder to write.")
@@ -49,11 +49,9 @@ class CompareOptions(JobOptions):
 
 @from_options
 def translate(options: TranslateOptions) -> None:
-    """Translate the English dialogues of a file; the same command resumes after a stop.
-
-    Turns and roles stay as they are; OUT.failed.jsonl lists failures with their reasons. With the
-    extra lang, a turn in another language is a failure too. OUT.answers.jsonl is for the resume.
-    """
+    """Translate the English dialogues of a file; the same command resumes after a stop. Turns and
+    roles stay unchanged. OUT.failed.jsonl lists failures with their reasons; with the extra lang, a
+    turn in the wrong language is a failure too. OUT.answers.jsonl is needed to resume."""
     from medal_judges.data_prep.jobs import JsonRunner, beside
     from medal_judges.data_prep.native import (
         TranslateConfig,
@@ -106,10 +104,8 @@ def translate(options: TranslateOptions) -> None:
 
 @from_options
 def compare_native(options: CompareOptions) -> None:
-    """Ask a judge which is better, native or translated, in both orders; resumes after a stop.
-
-    OUT holds verdicts.jsonl, results.json, report.html and its tables and figures.
-    """
+    """Ask a judge whether the native or the translated dialogue is better, in both orders; resumes
+    after a stop. Writes verdicts.jsonl, results.json, report.html, tables and figures to OUT."""
     from medal_judges.data_prep.native import (
         CompareConfig,
         compare,

@@ -1,4 +1,4 @@
-"""``medal doctor [JUDGE [FIELD=VALUE ...]]``."""
+"""``medal doctor``: checks this machine, or a saved judge."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class DoctorOptions(Config):
 
 @from_options
 def doctor(options: DoctorOptions) -> None:
-    """Show what is installed and what is missing for which feature; with JUDGE, check its golden
-    scores (exits with status 1 if they differ)."""
+    """Show which features are installed and what others need. With JUDGE, check its golden scores
+    (exits with status 1 if they differ)."""
     if not options.words:
         _show([*machine_facts(), _data()])
         return
     judge, *settings = options.words
     if not all("=" in setting for setting in settings):
-        raise ConfigError("medal doctor checks one judge; further words are MEMBER.FIELD=VALUE")
+        raise ConfigError("medal doctor checks one judge; other arguments are MEMBER.FIELD=VALUE")
     if judge_file(judge) is not None:
         raise ConfigError(
-            f"{judge} is a YAML file: it has no weights, and so no golden scores",
+            f"{judge} is a YAML file, which has no weights and no golden scores",
             hint="give the folder or hub id of a saved judge",
         )
     folder = judge_folder(judge, options.revision)
@@ -56,9 +56,9 @@ def doctor(options: DoctorOptions) -> None:
     check = compare(folder, device=options.device, options=changed)
     _show(judge_facts(check))
     if not check.holds:
-        typer.echo(f"error: {judge} does not score here as it did when it was saved", err=True)
+        typer.echo(f"error: {judge} does not give its golden scores", err=True)
         raise typer.Exit(1)
-    typer.echo("the judge scores here as it did when it was saved")
+    typer.echo("the judge gives its golden scores")
 
 
 def _data() -> tuple[str, str]:

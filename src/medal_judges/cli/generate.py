@@ -1,4 +1,4 @@
-"""``medal generate``: seed contexts in, dialogues between simulated users and chatbots out."""
+"""``medal generate``: generates dialogues between simulated users and chatbots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``medal judges``: the shipped judges by name."""
+"""``medal judges``: lists the shipped judges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from medal_judges.report.console import wide_console
 
 
 def judges() -> None:
-    """List the shipped judges: --judge takes their names, a folder, a YAML file, or OWNER/NAME."""
+    """List the shipped judges. --judge accepts a name, a folder, a YAML file, or OWNER/NAME."""
     rows = [(BOXED, str(read_config(judge_folder(BOXED))["family"]), about("train", BOXED))]
     for name in shipped_names(JUDGES):
         family = read_yaml(f"{JUDGES}/{name}").get("family", "")
@@ -22,7 +22,7 @@ def judges() -> None:
 
 
 def print_listed(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Prints rows of names and, in the last column, words."""
+    """Prints rows of names with an explanation in the last column."""
     table = Table(box=box.SIMPLE, pad_edge=False)
     for name in head[:-1]:
         table.add_column(name, no_wrap=True)

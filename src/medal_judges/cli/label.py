@@ -1,4 +1,4 @@
-"""``medal label``: labels of a judge for every dialogue, malformed users apart."""
+"""``medal label``: labels dialogues with a judge and separates malformed users."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class LabelOptions(Config):
     )
     device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
     overwrite: bool = option(False, help="Start again from the beginning; replaces OUT.")
-    retry_failed: bool = option(False, help="Score every row without a score again.")
+    retry_failed: bool = option(False, help="Score again every row that has no score.")
     no_cache: bool = option(False, help="Neither use nor store cached answers of language models.")
     dry_run: bool = option(
         False, help="Estimate requests, tokens and maximum cost without sending anything."
@@ -61,11 +61,11 @@ class LabelOptions(Config):
 
 @from_options
 def label(options: LabelOptions) -> None:
-    """Label dialogues by a judge. The same command resumes after a stop, and tries rows again that
-    failed because a server was down or a limit was reached."""
+    """Label dialogues with a judge. The same command resumes after a stop, and retries rows that
+    failed because of a server or a limit."""
     file, out = options.file, options.out
     if out is None and not options.dry_run:
-        raise ConfigError("no folder given to write to", hint="--out runs/labelled")
+        raise ConfigError("no folder to write to", hint="--out runs/labelled")
     for name in _WRITTEN if out is not None else ():
         require_other_file(Path(out or "") / name, [file], option=f"--out: its {name}")
     listed = None if options.dry_run or out is None else out / "skipped.jsonl"

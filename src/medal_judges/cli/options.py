@@ -20,9 +20,9 @@ _make_enum: Any = Enum  # mypy reads a call of Enum as the definition of a class
 
 
 def from_options(command: Callable[[Any], None]) -> Callable[..., None]:
-    """Returns ``command``, whose one parameter is an options object, as a function of one parameter
-    for each field made by ``config.option``. Fields of a nested options object are parameters too.
-    """
+    """Turns ``command``, whose one parameter is an options object, into a function with a parameter
+    for each field that ``config.option`` makes. Fields of nested options objects are parameters
+    too."""
     (kind,) = (hint for name, hint in get_type_hints(command).items() if name != "return")
 
     @wraps(command)
@@ -86,8 +86,9 @@ def _built(kind: type[Config], given: Mapping[str, Any]) -> Config:
 def writes(
     *names: str, folder: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorates a command that writes ``out``, a file or ``folder``: locks it meanwhile, and never
-    overwrites the inputs that the arguments ``names`` state (PATH, NAME=PATH, or a spec)."""
+    """Decorates a command that writes ``out``, a file or ``folder``: locks it while the command
+    runs, and protects the inputs in the arguments ``names`` (PATH, NAME=PATH, or a spec) from being
+    overwritten."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)

@@ -1,4 +1,4 @@
-"""``medal push``: a saved judge to the Hub."""
+"""``medal push``: uploads a saved judge to the Hub."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from medal_judges.training.card.push import PushOptions, push_judge
 
 @from_options
 def push(options: PushOptions) -> None:
-    """Check a judge, write its card, and upload it. Without --no-trial its folder must have a
-    trial of it (medal trial FOLDER --save)."""
+    """Check a judge, write its card, and upload it. The folder must contain a trial of the judge
+    (medal trial FOLDER --save), unless --no-trial is given."""
     address = push_judge(options)
     typer.echo(f"{'public' if options.public else 'private'}: {address}")
     at = f" --revision {options.revision}" if options.revision else ""
-    typer.echo(f"check it anywhere: medal doctor {options.repo_id}{at}")
+    typer.echo(f"to check it on any machine: medal doctor {options.repo_id}{at}")

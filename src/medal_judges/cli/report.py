@@ -1,4 +1,4 @@
-"""``medal report``: how good scored chats are, and which ones to read."""
+"""``medal report``: reports how good scored chats are, and which ones to read."""
 
 from __future__ import annotations
 

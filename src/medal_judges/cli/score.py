@@ -1,4 +1,4 @@
-"""``medal score``: dialogues in, judgements out."""
+"""``medal score``: scores dialogues."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class ScoreCommand(Config):
     min_coverage: float = option(
         MIN_COVERAGE, ge=0, le=1, help="Minimum coverage; exits with status 3 below it."
     )
-    workers: int = option(1, ge=1, help="Processes that score (extra ray); on GPUs one per GPU.")
+    workers: int = option(1, ge=1, help="Number of processes (extra ray); on GPUs one per GPU.")
     ray: str | None = option(
         None,
         metavar="ADDRESS",
-        help="Score on a Ray cluster (auto, HOST:6379); --workers is the most processes there.",
+        help="Score on a Ray cluster (auto, HOST:6379); --workers limits the processes.",
     )
     dry_run: bool = option(
         False, help="Estimate requests, tokens and maximum cost without sending anything."
@@ -50,8 +50,8 @@ class ScoreCommand(Config):
 
 @from_options
 def score(options: ScoreCommand) -> None:
-    """Score dialogues. The same command resumes after a stop, and tries rows again that failed
-    because a server was down or a limit was reached."""
+    """Score dialogues. The same command resumes after a stop, and retries rows that failed because
+    of a server or a limit."""
     file, out = options.file, options.out
     require_other_file(out, [file])
     choice = options.judge.choose(dry_run=options.dry_run)

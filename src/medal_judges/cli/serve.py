@@ -1,4 +1,4 @@
-"""``medal serve JUDGE``: a judge behind HTTP."""
+"""``medal serve``: runs a judge as an HTTP server."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class _ServedJudge(JudgeOptions):
 class ServeOptions(Config):
     judge: _ServedJudge = _ServedJudge()
     host: str = option(
-        "127.0.0.1", help="Address; others than loopback need a token in MEDAL_JUDGES_TOKEN."
+        "127.0.0.1", help="Address; other than loopback needs a token in MEDAL_JUDGES_TOKEN."
     )
     port: int = option(8000, ge=0, le=65535, help="Port; 0 is any free one.")
-    token_budget: int | None = option(None, ge=1, help="Padded tokens of a batch.")
+    token_budget: int | None = option(None, ge=1, help="Maximum number of padded tokens per batch.")
     unknown_language: Literal["warn", "refuse"] = option(
         "warn", help="What to do with dialogues in languages that the judge does not support."
     )
@@ -38,9 +38,8 @@ class ServeOptions(Config):
 
 @from_options
 def serve(options: ServeOptions) -> None:
-    """Answer POST /score with judgements; /health, /judge and /metrics describe the server.
-
-    With --max-cost the server stops using a paid model before it has spent more in all."""
+    """Answer POST /score with judgements; /health, /judge and /metrics describe the server. With
+    --max-cost the server stops using a paid model before it spends more in total."""
     try:
         from medal_judges.inference.serving.server import serve as run
     except ImportError as error:

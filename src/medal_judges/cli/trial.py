@@ -1,4 +1,4 @@
-"""``medal trial``: edits that should not move a judge but do, and edits that should but do not."""
+"""``medal trial``: tests which edits change the scores of a judge."""
 
 from __future__ import annotations
 
@@ -22,19 +22,17 @@ if TYPE_CHECKING:
 @opt.writes("judges", "data", folder=True)
 @opt.from_options
 def trial(options: TrialOptions) -> None:
-    """Put judges on trial: pairs of dialogues that differ by one edit, made by rules.
-
-    Writes OUT/trial.html, OUT/trial.json and the judgements, which a second run reuses.
-    """
+    """Test judges with pairs of dialogues that differ by one edit, made by rules. Writes
+    OUT/trial.html, OUT/trial.json and the judgements, which a second run reuses."""
     from medal_judges.config import load_config
-    from medal_judges.eval.trial.page import (
+    from medal_judges.eval.trial.trial import (
         PAGE_NAME,
         TRIAL_NAME,
         print_trial,
+        run_trial,
         write_result,
         write_trial,
     )
-    from medal_judges.eval.trial.trial import run_trial
 
     out, data = options.out, options.data
     named, settings = split_settings(options.judges)
@@ -50,7 +48,7 @@ def trial(options: TrialOptions) -> None:
         signature = str(one.judge.signature())
         if known.setdefault(signature, one.name) != one.name:
             raise ConfigError(
-                f"{known[signature]} and {one.name} are one and the same judge",
+                f"{known[signature]} and {one.name} are the same judge",
                 hint="give both the setting to compare, such as fence=true and fence=false",
             )
     reading = reading_report(options.reading, out / "skipped.jsonl", [data] if data else [])
@@ -78,8 +76,8 @@ def trial(options: TrialOptions) -> None:
 
 
 def split_settings(words: Sequence[str]) -> tuple[list[tuple[str, list[str]]], list[str]]:
-    """Returns the judges, each with its settings, and the settings of the trial; the boxed judge if
-    ``words`` names none. Raises ConfigError for a setting without a judge before it."""
+    """Returns the judges, each with its settings, and the settings of the trial. The boxed judge is
+    used if ``words`` names none. Raises ConfigError for a judge's setting that follows no judge."""
     named: list[tuple[str, list[str]]] = []
     settings: list[str] = []
     for word in words:

@@ -69,19 +69,16 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
     if path == STDIN:
         raw = standard_input()
         begin = raw.peek(1) if isinstance(raw, io.BufferedReader) else b""
-        line, ended, _ = begin.partition(b"\n")
-        whole = not ended or not isinstance(
-            _json_value(line.decode("utf-8-sig", "replace")), RecordError
-        )
-        if begin[:1] == b"{" and kind in (None, "jsonl") and whole:
+        line, ended, _ = begin.decode("utf-8-sig", "replace").partition("\n")
+        is_line = not (ended and isinstance(_json_value(line), RecordError))
+        if begin[:1] == b"{" and kind in (None, "jsonl") and is_line:
             return "jsonl", _rows(path, raw, "jsonl")  # each line is answered as it arrives
         stream = _copied(raw)
-    elif not Path(path).is_file():
-        problem = "is a folder, not a file" if Path(path).is_dir() else "no such file"
-        raise DataError(path, None, problem)
     else:
         try:
             stream = open(path, "rb")  # noqa: SIM115 (_rows closes it)
+        except FileNotFoundError as error:
+            raise DataError(path, None, "no such file") from error
         except OSError as error:
             raise DataError(path, None, f"cannot be opened: {error.strerror}") from error
     try:

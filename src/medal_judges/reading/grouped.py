@@ -56,10 +56,8 @@ def grouped_chats(
                     id: Any = lookup(row, column)
                     if isinstance(id, float) and id.is_integer():
                         id = int(id)  # tables have no whole numbers if a cell is empty
-                    if (
-                        isinstance(id, bool)
-                        or not str(id if isinstance(id, str | int) else "").strip()
-                    ):
+                    known = isinstance(id, str | int) and not isinstance(id, bool)
+                    if not (known and str(id).strip()):
                         raise RecordError("id", "the id of the turn's conversation", id)
                     yield str(id), number, json.dumps(row)
                     continue
@@ -103,8 +101,8 @@ def _chat_of_turns(key: str, rows: Group, columns: ColumnMap) -> Fields:
     for field in ("order", "time"):
         places = [_moment(lookup(record, names[field])) for _, record in rows]
         if None not in places:
-            order = sorted(range(len(rows)), key=lambda i: places[i])  # type: ignore[arg-type, return-value]
-            rows = [rows[i] for i in order]
+            ordered = sorted(zip(places, rows, strict=True), key=lambda pair: pair[0] or 0.0)
+            rows = [row for _, row in ordered]
             break
     messages: list[Fields] = []
     chat: Fields = {}
@@ -186,8 +184,8 @@ def _chat_of_spans(group: Group) -> Fields:
     equal ones) has the whole chat. Calls of agents repeat calls of models, and are used only if
     there are none. Raises RecordError.
     """
-    spans = [span for _, span in group]
-    calls = [s for s in spans if s.get(_OPERATION) in _CHATS] or [*spans]
+    calls = [span for _, span in group]
+    calls = [span for span in calls if span.get(_OPERATION) in _CHATS] or calls
     for kind in ((int, float), str):
         if all(isinstance(s.get("start"), kind) for s in calls):
             calls = sorted(calls, key=lambda span: span["start"])
@@ -208,10 +206,7 @@ def _chat_of_spans(group: Group) -> Fields:
         meta["time"] = start
     row = {
         "id": _chat_id(last),
-        "messages": [
-            {k: v for k, v in m.items() if k != "finish_reason"} if isinstance(m, Mapping) else m
-            for m in messages
-        ],
+        "messages": messages,
         "models": {"assistant": str(model)} if model else {},
         "meta": meta,
     }

@@ -53,7 +53,7 @@ class Dimension:
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """The values an annotator can give; empty for a continuous dimension."""
+        """The values that an annotator can give; empty for a continuous dimension."""
         if self.kind == "continuous":
             return ()
         return tuple(float(v) for v in range(int(self.low), int(self.high) + 1))

@@ -1,8 +1,4 @@
-"""Judgement: a judge's scores of one dialogue or of one assistant turn.
-
-``details`` say more about a score (its distribution, interval, repeats), ``contributions`` how much
-each turn added to it.
-"""
+"""Judgement: a judge's scores of one dialogue or of one assistant turn."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""LabelledDialogue: a dialogue with labels by annotators or by a model, on the source's own scale
-(loading neither aggregates nor rescales them)."""
+"""LabelledDialogue: a dialogue with labels by annotators or by a model, on the source's own
+scale."""
 
 from __future__ import annotations
 
@@ -46,14 +46,13 @@ def mean(rating: Rating) -> float | None:
 
 
 def rescale(value: float, source: Scale, target: Scale) -> float:
-    """Returns ``value`` of the scale ``source`` on the scale ``target``, by a linear map (ORALIS,
-    Equation 1, before rounding)."""
+    """Maps ``value`` linearly from one scale to another (ORALIS, Equation 1, before rounding)."""
     (a, b), (c, d) = source, target
     return c + (value - a) * (d - c) / (b - a)
 
 
 def parse_values(field: str, values: object) -> tuple[float | None, ...]:
-    """Returns one value per annotator; a number outside of a list is by one annotator. Raises
+    """Returns one value per annotator; a number instead of a list is one annotator's. Raises
     RecordError."""
     listed: Sequence[object] = values if isinstance(values, list) else [values]
     expected = "finite numbers or nulls, one per annotator"
@@ -123,11 +122,8 @@ class LabelledDialogue:
 
 
 def parse_labelled(record: object) -> LabelledDialogue:
-    """Returns the labelled dialogue of a JSON object in the line format.
-
-    Raises RecordError that names the field, also for a label outside of its scale: rows of several
-    scales in one file are the most common fault.
-    """
+    """Returns the labelled dialogue of a JSON object in the line format. Raises RecordError that
+    names the field, also for a label outside of its scale."""
     dialogue = parse_dialogue(record)
     assert isinstance(record, dict)  # parse_dialogue raises for anything else
     level = record.get("level", "dialogue")

@@ -44,9 +44,9 @@ class Signature:
 
     @classmethod
     def parse(cls, text: str) -> Signature:
-        """Returns the signature that ``text`` is the ``str`` of, without unknown keys (of a newer
-        version); text without a ``judge:`` pair is the judge's name. Raises MedalError for a seed
-        that is not a whole number."""
+        """Reads a signature from its text. Ignores unknown keys (of a newer version); text without
+        a ``judge:`` pair is the judge's name. Raises MedalError for a seed that is not a whole
+        number."""
         pairs: dict[str, Any] = dict(part.split(":", 1) for part in text.split("|") if ":" in part)
         known = {f.name: pairs[f.name] for f in fields(cls) if f.name in pairs}
         try:

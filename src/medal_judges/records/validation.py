@@ -72,8 +72,8 @@ def parse(kind: type[T], record: object, place: str = "") -> T:
 
 @cache
 def _adapter(kind: Any) -> tuple[TypeAdapter[Any], list[str], set[str]]:
-    """Returns the validator of a dataclass, the names of its fields, and of those without a
-    default."""
+    """Returns the validator of a dataclass, the names of all its fields, and the names of those
+    without a default."""
     absent = [each.name for each in fields(kind) if each.default is each.default_factory is MISSING]
     # A list, because pydantic takes no config beside a dataclass. With a maximum length it refuses
     # lone surrogates.
@@ -97,7 +97,8 @@ def number(field: str, value: object, expected: str = "a finite number") -> floa
 
 
 def text(field: str, value: object, expected: str = "a text") -> str:
-    """Returns ``value`` if it is text, maybe empty, that UTF-8 can encode. Raises RecordError."""
+    """Returns ``value`` if it is text that UTF-8 can encode (it may be empty). Raises
+    RecordError."""
     if not isinstance(value, str):
         raise RecordError(field, expected, value)
     try:

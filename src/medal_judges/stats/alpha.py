@@ -27,25 +27,8 @@ def alpha_statistic(values: Floats, measurement: str) -> Alpha:
     ``measurement`` is ``nominal``, ``ordinal`` or ``interval``. Alpha is NaN if all answers are
     equal or no row has two.
     """
-    return _interval(values) if measurement == "interval" else _by_levels(values, measurement)
-
-
-def no_interval(values: Floats, measurement: str) -> str | None:
-    """Returns why alpha of these answers has no interval, or None.
-
-    If no row has the rarest answer twice, alpha is a little below 0 whichever row is left out: in
-    simulations such an interval never contains the true value.
-    """
-    if measurement != "nominal":
-        return None
-    counts = _counts(values)[2]
-    if counts.shape[1] < 2:
-        return None
-    rarest = counts[:, counts.sum(axis=0).argmin()]
-    return None if (rarest > 1).any() else "no interval: no row has the rarest answer twice"
-
-
-def _by_levels(values: Floats, measurement: str) -> Alpha:
+    if measurement == "interval":
+        return _interval(values)
     rows, levels, counts = _counts(values)
     row_coincidences = _coincidences(counts)
     size = len(levels)
@@ -64,6 +47,21 @@ def _by_levels(values: Floats, measurement: str) -> Alpha:
         return _alpha(observed, (expected * delta).sum(axis=(1, 2)), n)
 
     return alpha
+
+
+def no_interval(values: Floats, measurement: str) -> str | None:
+    """Returns why alpha of these answers has no interval, or None.
+
+    If no row has the rarest answer twice, alpha is a little below 0 whichever row is left out: in
+    simulations such an interval never contains the true value.
+    """
+    if measurement != "nominal":
+        return None
+    counts = _counts(values)[2]
+    if counts.shape[1] < 2:
+        return None
+    rarest = counts[:, counts.sum(axis=0).argmin()]
+    return None if (rarest > 1).any() else "no interval: no row has the rarest answer twice"
 
 
 def _counts(values: Floats) -> tuple[npt.NDArray[np.intp], Floats, Floats]:

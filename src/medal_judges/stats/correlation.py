@@ -109,44 +109,32 @@ def within_system_statistic(
     names = np.array([bot or "" for bot in chatbots])
     parts = [np.flatnonzero(names == name) for name in sorted(set(names) - {""})]
 
-    def statistic(weights: Floats) -> dict[str, Floats]:
-        return {
-            "within_system": _within(human, score, weights, parts),
-            "centred": _centred(human, score, weights, parts),
-        }
+    def within(weights: Floats) -> Floats:
+        total, size = np.zeros(len(weights)), np.zeros(len(weights))
+        for rows in parts:
+            mine = weights[:, rows]
+            rho = weighted_spearman(human[rows], score[rows], mine)
+            counts = np.isfinite(rho) & ((mine > 0).sum(axis=1) >= MIN_WITHIN)
+            total += np.where(counts, rho * mine.sum(axis=1), 0.0)
+            size += np.where(counts, mine.sum(axis=1), 0.0)
+        return ratio(total, size, size > 0)
 
-    return statistic
+    def centred(weights: Floats) -> Floats:
+        if not parts:
+            return np.full(len(weights), np.nan)
+        named = np.concatenate(parts)
+        weights = weights[:, named]
+        sides = [weighted_ranks(side[named], weights) for side in (human, score)]
+        start = 0
+        for rows in parts:
+            mine = slice(start, start + len(rows))
+            start += len(rows)
+            drawn = _not_zero(weights[:, mine].sum(axis=1))
+            for side in sides:
+                side[:, mine] -= ((side[:, mine] * weights[:, mine]).sum(axis=1) / drawn)[:, None]
+        return weighted_pearson(sides[0], sides[1], weights)
 
-
-def _within(
-    human: Floats, score: Floats, weights: Floats, parts: Sequence[npt.NDArray[np.intp]]
-) -> Floats:
-    total, size = np.zeros(len(weights)), np.zeros(len(weights))
-    for rows in parts:
-        mine = weights[:, rows]
-        rho = weighted_spearman(human[rows], score[rows], mine)
-        counts = np.isfinite(rho) & ((mine > 0).sum(axis=1) >= MIN_WITHIN)
-        total += np.where(counts, rho * mine.sum(axis=1), 0.0)
-        size += np.where(counts, mine.sum(axis=1), 0.0)
-    return ratio(total, size, size > 0)
-
-
-def _centred(
-    human: Floats, score: Floats, weights: Floats, parts: Sequence[npt.NDArray[np.intp]]
-) -> Floats:
-    if not parts:
-        return np.full(len(weights), np.nan)
-    kept = np.concatenate(parts)
-    weights = weights[:, kept]
-    sides = [weighted_ranks(side[kept], weights) for side in (human, score)]
-    start = 0
-    for rows in parts:
-        mine = slice(start, start + len(rows))
-        start += len(rows)
-        drawn = _not_zero(weights[:, mine].sum(axis=1))
-        for side in sides:
-            side[:, mine] -= ((side[:, mine] * weights[:, mine]).sum(axis=1) / drawn)[:, None]
-    return weighted_pearson(sides[0], sides[1], weights)
+    return lambda weights: {"within_system": within(weights), "centred": centred(weights)}
 
 
 def weighted_spearman(x: Floats, y: Floats, weights: Floats) -> Floats:
@@ -191,11 +179,15 @@ def _kendall_statistic(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
     """Returns Kendall's tau-b as a function of row weights, by sums over pairs; a row drawn twice
     is a tie."""
     if len(x) > _KENDALL_MATRIX:
-        return lambda weights: (
-            _kendall_one_by_one(x, y, weights)
-            if (weights == np.floor(weights)).all()
-            else _kendall_by_blocks(x, y, weights)
-        )
+        from scipy.stats import kendalltau
+
+        def large(weights: Floats) -> Floats:
+            if (weights != np.floor(weights)).any():
+                return _kendall_by_blocks(x, y, weights)
+            drawn = (np.repeat(np.arange(len(x)), w.astype(int)) for w in weights)
+            return np.array([float(kendalltau(x[i], y[i]).statistic) for i in drawn])
+
+        return large
     sx, sy = (np.sign(v[:, None] - v[None, :]).astype(np.float32) for v in (x, y))
     products = (sx * sy, np.abs(sx), np.abs(sy))
 
@@ -221,14 +213,6 @@ def _kendall_by_blocks(x: Floats, y: Floats, weights: Floats) -> Floats:
         ny += ((counts @ np.abs(sy)) * mine).sum(axis=1)
     enough = (weights > 0).sum(axis=1) >= MIN_ROWS
     return ratio(agree, np.sqrt(nx * ny), (nx > 0) & (ny > 0) & enough)
-
-
-def _kendall_one_by_one(x: Floats, y: Floats, weights: Floats) -> Floats:
-    from scipy.stats import kendalltau
-
-    rows = np.arange(len(x))
-    drawn = (np.repeat(rows, w.astype(int)) for w in weights)
-    return np.array([float(kendalltau(x[i], y[i]).statistic) for i in drawn])
 
 
 def weighted_auc(positive: Floats, score: Floats, weights: Floats) -> Floats:

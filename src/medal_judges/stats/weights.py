@@ -91,7 +91,8 @@ def row_weights(rows: Sequence[LabelledDialogue], weights: Weights) -> Floats | 
     if weights == "none" or not rows:
         return None
     values: Floats = np.array([curation_weight(row) or np.nan for row in rows], dtype=np.float64)
-    return values / values.mean()
+    values /= values.mean()
+    return values
 
 
 def effective_size(weights: Sequence[float]) -> float:

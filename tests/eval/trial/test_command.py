@@ -102,7 +102,7 @@ def test_settings_of_judges_and_of_the_trial_are_split() -> None:
         ("length bounds=nowhere.yaml", "no config file nowhere.yaml"),
         ("length own=9", "less than or equal to 8"),
         ("length --save", "length is not a folder"),
-        ("repetition repetition name=repetition", "one and the same judge"),
+        ("repetition repetition name=repetition", "the same judge"),
     ],
 )
 def test_bad_settings_are_refused_before_anything_is_scored(

@@ -8,11 +8,9 @@ new judgements go to a journal beside the file, and replace the old ones at the 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from pathlib import Path
-from typing import IO
 
 from medal_judges.errors import MedalError
 from medal_judges.inference.metadata import metadata_of
@@ -112,7 +110,7 @@ def resume(
     again: list[Dialogue] = []
     # (dialogue, its lines, its judgements or None if it is scored again)
     window: list[tuple[Dialogue, list[str], Sequence[Judgement] | None]] = []
-    with _rewritten(out) as stream:
+    with atomic_path(out) as partial, open_text(partial, "w") as stream:
 
         def settle() -> None:
             for dialogue, lines, rows in window:
@@ -175,19 +173,13 @@ def put_in_place(out: Path, newer: Path) -> None:
     if not newer.exists():
         return
     found = {rows[0].id: (lines, rows) for lines, rows in _by_dialogue(newer)}
-    with _rewritten(out) as stream:
+    with atomic_path(out) as partial, open_text(partial, "w") as stream:
         for lines, rows in _by_dialogue(out):
             new_lines, new = found.get(rows[0].id, (lines, rows))
             # A kill can leave a part of a dialogue's turns.
             whole = [(r.turn, r.judge) for r in new] == [(r.turn, r.judge) for r in rows]
             stream.writelines(new_lines if whole else lines)
     newer.unlink()
-
-
-@contextmanager
-def _rewritten(out: Path) -> Iterator[IO[str]]:
-    with atomic_path(out) as partial, open_text(partial, "w") as stream:
-        yield stream
 
 
 def _by_dialogue(path: Path) -> Iterator[tuple[list[str], list[Judgement]]]:

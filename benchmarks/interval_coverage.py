@@ -38,7 +38,7 @@ from interval_population import (
 )
 from into_docs import keep
 
-from medal_judges.eval.metaeval.classification import classification, classification_statistic
+from medal_judges.eval.metaeval.alignment import classification, classification_statistic
 from medal_judges.stats.alpha import alpha_statistic, no_interval
 from medal_judges.stats.correlation import (
     Floats,

@@ -16,7 +16,7 @@ from pathlib import Path
 from medal_judges.eval.trial.config import GROUPS, Group
 from medal_judges.eval.trial.findings import TrialFinding, TrialResult
 from medal_judges.records.validation import parse
-from medal_judges.report.numbers import number
+from medal_judges.report.table import number
 
 _SHARES = ("moved", "raised", "harmed", "unscored")
 _SHOWN = 3  # findings of a group that are named

@@ -20,7 +20,6 @@ from medal_judges.data_prep.corpus_stats.statistics import (
 from medal_judges.data_prep.corpus_stats.tokens import MTLD_UNDEFINED
 from medal_judges.report import console
 from medal_judges.report.figure import Bar, Bars, BarSegment, Figure, Tone
-from medal_judges.report.numbers import DASH, number
 from medal_judges.report.page import (
     Block,
     Fold,
@@ -30,7 +29,7 @@ from medal_judges.report.page import (
     folded,
     write_page,
 )
-from medal_judges.report.table import Cell, Heat, Row, Table, unique_slugs
+from medal_judges.report.table import DASH, Cell, Heat, Row, Table, number, unique_slugs
 from medal_judges.stats.estimate import Estimate
 
 _PAIRS = "Language and chatbot"

@@ -12,22 +12,20 @@ import numpy as np
 
 from medal_judges.config import Config, option
 from medal_judges.errors import MedalError
-from medal_judges.eval.metaeval.alignment import answer_matrix
+from medal_judges.eval.metaeval.alignment import METRICS, answer_matrix
 from medal_judges.eval.metaeval.ceiling import (
     MEASUREMENT,
     answers_by_annotator,
     busiest,
     human_ceiling,
 )
-from medal_judges.eval.metaeval.classification import METRICS
 from medal_judges.eval.metaeval.metaeval import kind_of
 from medal_judges.reading.dialogues import DEFAULT_READING, ReadOptions
 from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.console import print_tables, rich_table, wide_console
-from medal_judges.report.numbers import label
 from medal_judges.report.page import Section, counted, facts_section, write_page
-from medal_judges.report.table import Row, Table, write_csv
+from medal_judges.report.table import Row, Table, label, write_csv
 from medal_judges.stats.alpha import alpha_statistic, no_interval
 from medal_judges.stats.correlation import MIN_ROWS, Floats, ratio, weighted_spearman
 from medal_judges.stats.estimate import Estimate, undefined

@@ -109,13 +109,6 @@ class PredictionConfig(Config):
     dimensions: Mapping[str, str] = {}
 
 
-class CascadeConfig(Config):
-    """Two judges by name: the strong one rescores the rows of which the weak one is least sure."""
-
-    weak: str
-    strong: str
-
-
 class BenchmarkConfig(Config):
     """Everything ``medal benchmark`` does.
 
@@ -128,7 +121,6 @@ class BenchmarkConfig(Config):
     title: str = "Benchmark of dialogue judges"
     output_dir: Path
     weights: Weights = "none"
-    seed: int = 0
     min_coverage: float = Field(0.98, ge=0, le=1)
     disagreements: int = Field(6, ge=0)
     device: str | None = None
@@ -139,27 +131,18 @@ class BenchmarkConfig(Config):
     sets: tuple[SetConfig, ...] = ()
     injected: tuple[InjectedConfig, ...] = ()
     predictions: tuple[PredictionConfig, ...] = ()
-    cascades: tuple[CascadeConfig, ...] = ()
 
     @model_validator(mode="after")
     def _names_fit(self) -> BenchmarkConfig:
         judges = [judge.name for judge in self.judges]
         sets = [one.name for one in self.sets] + [one.name for one in self.injected]
         files = [f"{p.name} on {p.set}" for p in self.predictions]
-        everyone = judges + list({p.name for p in self.predictions})
-        for what, names in (("judges", everyone), ("sets", sets), ("predictions", files)):
+        judges += {p.name for p in self.predictions}
+        for what, names in (("judges", judges), ("sets", sets), ("predictions", files)):
             if twice := sorted(name for name, count in Counter(names).items() if count > 1):
-                raise ValueError(
-                    f"two {what} are called {', '.join(twice)}: give each its own name"
-                )
-        for name in (name for one in self.cascades for name in (one.weak, one.strong)):
-            if name not in everyone:
-                there = ", ".join(sorted(everyone)) or "none"
-                raise ValueError(f"a cascade names {name}, which is no judge here; there: {there}")
+                raise ValueError(f"two {what} have the name {', '.join(twice)}")
         for file in self.predictions:
             if file.set not in sets:
-                there = ", ".join(sets) or "none"
-                raise ValueError(
-                    f"predictions {file.name!r} are of set {file.set!r}; there: {there}"
-                )
+                known = ", ".join(sets) or "none"
+                raise ValueError(f"predictions {file.name!r}: no set {file.set!r}; known: {known}")
         return self

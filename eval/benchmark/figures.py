@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from medal_judges.errors import MedalError
-from medal_judges.eval.benchmark.injected import injected_table
-from medal_judges.eval.benchmark.published import published_table
-from medal_judges.eval.benchmark.run import BenchmarkRun
+import numpy as np
+
+from medal_judges.config import read_yaml
+from medal_judges.errors import ConfigError
+from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.eval.metaeval.comparison import (
-    CascadeCurve,
-    cascade_curve,
     comparison_tables,
     dimension_means_table,
 )
@@ -29,12 +29,59 @@ from medal_judges.eval.metaeval.metaeval import (
     system_agreements,
 )
 from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.records.signature import Signature
 from medal_judges.report.table import Cell, Table
-from medal_judges.stats.intervals import METHOD
+from medal_judges.stats.correlation import Floats, ratio, weighted_auc
+from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import METHOD, Clusters, estimated, too_few, wilson
+from medal_judges.stats.weights import Weights
 from medal_judges.storage.files import atomic_write
 
 FOLLOW_UPS = "Follow-ups that were chosen"
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkSet:
+    """Rows to judge. ``data``: name and hash of the rows, for signatures. ``dimensions``: what is
+    compared, set's name -> judge's name. ``left_out``: rows of the source outside the set.
+    ``published``: judgements by labeller."""
+
+    rows: tuple[LabelledDialogue, ...]
+    data: str
+    dimensions: Mapping[str, str]
+    level: str = "dialogue"
+    left_out: tuple[LabelledDialogue, ...] = ()
+    published: Mapping[str, Sequence[Judgement]] = field(default_factory=dict)
+    weights: Weights = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The judgements of one set by one judge. ``names``: set's dimension -> judge's; ``scales``:
+    (lowest, highest) of the judge's dimensions, if known."""
+
+    judge: str
+    signature: str
+    judgements: Sequence[Judgement]
+    names: Mapping[str, str]
+    scales: Mapping[str, Scale] = field(default_factory=dict)
+
+    @property
+    def dimensions(self) -> list[str]:
+        return list(dict.fromkeys(name for one in self.judgements for name in one.scores))
+
+
+@dataclass(slots=True)
+class BenchmarkRun:
+    """Loaded sets and the answers by set. ``notes``: what was skipped and why."""
+
+    config: BenchmarkConfig
+    sets: dict[str, BenchmarkSet] = field(default_factory=dict)
+    injected: dict[str, BenchmarkSet] = field(default_factory=dict)
+    answers: dict[str, list[Answers]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    weighting: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +93,6 @@ class Benchmark:
     disagreements: Sequence[Disagreement] = ()
     facts: Sequence[tuple[str, str]] = ()
     tables: Sequence[Table] = ()
-    cascades: Sequence[CascadeCurve] = ()
     systems: Sequence[SystemAgreement] = ()
 
     def write(self, path: Path) -> Path:
@@ -66,7 +112,6 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
 
     config = run.config
     judged: list[JudgedRows] = []
-    by_name: dict[tuple[str, str, str], tuple[JudgedRows, str]] = {}
     differing: list[Disagreement] = []
     for name, data in run.sets.items():
         # Figures with and without weights are not comparable.
@@ -92,7 +137,6 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
                     weights=data.weights,
                 )
                 judged.append(one)
-                by_name[answers.judge, name, dimension] = one, wanted
                 if one.row.kind != "binary" and not one.row.under_floor:
                     differing += disagreements(one, wanted, config.disagreements)
     results = [one.row for one in judged]
@@ -108,16 +152,6 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
             for answers in run.answers[name]
         )
     )
-    curves = []
-    for cascade in config.cascades:
-        for name, dimension in ((n, d) for n, data in run.sets.items() for d in data.dimensions):
-            weak, strong = ((j, name, dimension) for j in (cascade.weak, cascade.strong))
-            if weak in by_name and strong in by_name:
-                first, wanted = by_name[weak]
-                try:
-                    curves.append(cascade_curve(first, by_name[strong][0], wanted, config.seed))
-                except MedalError as error:
-                    run.notes.append(f"no cascade on {name}, {dimension}: {error.message}")
     units = {r.set_name: r.clusters for r in results} | dict.fromkeys(run.injected, "conversation")
     facts = [
         ("Made", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())),
@@ -135,7 +169,7 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
     ]
     tables = [table for table in tables if table.rows]
     systems = system_agreements(judged)
-    return Benchmark(config.title, results, differing, facts, tables, curves, systems)
+    return Benchmark(config.title, results, differing, facts, tables, systems)
 
 
 def follow_up_usage(answers: Iterable[tuple[str, str, Sequence[Judgement]]]) -> Table:
@@ -164,3 +198,238 @@ def follow_up_usage(answers: Iterable[tuple[str, str, Sequence[Judgement]]]) -> 
         "one, and its share of all choices (DIET, Figure 3)."
     )
     return Table(FOLLOW_UPS, columns, rows, note)
+
+
+THRESHOLD = 0.5
+KINDS = {"planted": "injected", "innocent": "control", "clean": "clean"}  # files' word: ours
+INJECTED_COLUMNS = {
+    "f1_clean": "F1+ vs clean",
+    "f1_control": "F1+ vs matched controls",
+    "auc_clean": "AUC vs clean",
+    "auc_control": "AUC vs matched controls",
+    "win_rate": "Above its control",
+    "recall": "Recall",
+    "false_alarms": "False alarms, clean",
+    "control_alarms": "False alarms, matched controls",
+    "localisation": "Turn found",
+    "localisation_chance": "Turn found by chance",
+}
+_INJECTED_NOTE = (
+    "Clean rows are untouched; matched controls have harmless edits in the same turns, so noticing "
+    "an edit is not enough. The threshold is 0.5; AUC and the share of injected rows above their "
+    "own control need none (0.5 is chance)."
+)
+# Of one issue: the figures by the names of INJECTED_COLUMNS, and the rows and the scored rows of
+# each kind.
+Result = tuple[dict[str, Estimate], Counter[str], Counter[str]]
+
+
+def injected_results(
+    rows: Iterable[LabelledDialogue],
+    judgements: Iterable[Judgement],
+    *,
+    names: Mapping[str, str] | None = None,
+) -> dict[str, Result]:
+    """Returns the figures of each issue injected into ``rows``; ``names`` maps an issue to the
+    judge's name for it. Intervals leave out each ``group``; a share of 0 or 1 has Wilson's
+    interval, one trial a group."""
+    known = {j.id: j for j in judgements if j.turn is None}
+    listed = [row for row in rows if "planted" in row.extra]
+    results = {}
+    for issue in dict.fromkeys(row.extra["planted"]["issue"] for row in listed):
+        if issue is None:  # the clean rows, which belong to every issue
+            continue
+        judged = (names or {}).get(issue, issue)
+        mine = [row for row in listed if row.extra["planted"]["issue"] in (issue, None)]
+        scored = []
+        for row in mine:
+            judgement = known.get(row.id)
+            if judgement is None or (score := judgement.scores.get(judged)) is None:
+                continue
+            about = row.extra["planted"]
+            given = judgement.contributions.get(judged)
+            one = {"kind": about["kind"], "pair": about["pair"]}
+            one |= {"score": float(score), "group": row.group}
+            if about["kind"] == "planted" and given:
+                answers = row.dialogue.assistant_turns
+                one["hit"], one["chance"] = localisation(given.turns, answers, about["turns"])
+            scored.append(one)
+        there = Counter(row.extra["planted"]["kind"] for row in mine)
+        results[issue] = _figures(scored), there, Counter(one["kind"] for one in scored)
+    return results
+
+
+def localisation(
+    contributions: Sequence[float], assistant: Sequence[int], injected: Sequence[int]
+) -> tuple[float, float]:
+    """Returns (hit, chance) of one dialogue: the share of the assistant turns with the largest
+    contribution that have the issue (1 or 0 unless tied), and the share of all assistant turns."""
+    most = max(contributions[i] for i in assistant)
+    top = [i for i in assistant if contributions[i] == most]
+    marked = set(injected)
+    return len(marked.intersection(top)) / len(top), len(marked) / len(assistant)
+
+
+def _figures(rows: Sequence[dict[str, Any]]) -> dict[str, Estimate]:
+    """Returns ``f1_*`` and ``auc_*`` (injected against clean or matched controls), ``win_rate``
+    (injected scored above its own control, ties half), ``false_alarms`` and ``control_alarms``
+    (share at or above the threshold), ``recall``, and means of ``localisation``."""
+    of_kind = {kind: [row for row in rows if row["kind"] == kind] for kind in KINDS}
+    controls = {row["pair"]: row["score"] for row in of_kind["innocent"]}
+    paired = [row for row in of_kind["planted"] if row["pair"] in controls]
+    located = [row for row in of_kind["planted"] if "hit" in row]
+    unlocated = "the judge gives no contributions by turn"
+
+    def estimate(of: Iterable[dict[str, Any]], statistic: Callable[[Floats], Floats]) -> Estimate:
+        groups = Clusters("conversation", tuple(row["group"] for row in of))
+        return estimated(lambda weights: {"share": statistic(weights)}, groups, "undefined")[
+            "share"
+        ]
+
+    def mean(
+        of: Sequence[dict[str, Any]], value: Callable[[dict[str, Any]], float], reason: str
+    ) -> Estimate:
+        if not of:
+            return Estimate(None, reason=reason)
+        values = np.array([value(row) for row in of])
+        groups = Clusters("conversation", tuple(row["group"] for row in of))
+        share = float(values.mean())
+        if share in (0, 1) and not too_few(groups):
+            return Estimate(share, *wilson(share * groups.count, groups.count))
+        return estimate(of, lambda weights: weights @ values / weights.sum(axis=1))
+
+    def alarms(kind: str) -> Estimate:
+        none = f"no scored {KINDS[kind]} rows"
+        return mean(of_kind[kind], lambda row: float(row["score"] >= THRESHOLD), none)
+
+    def versus(kind: str, statistic: Callable[[Floats, Floats, Floats], Floats]) -> Estimate:
+        for needed in ("planted", kind):
+            if not of_kind[needed]:
+                return Estimate(None, reason=f"no scored {KINDS[needed]} rows")
+        both = [row for row in rows if row["kind"] in ("planted", kind)]
+        labels = np.array([row["kind"] == "planted" for row in both], dtype=np.float64)
+        scores = np.array([row["score"] for row in both])
+        return estimate(both, lambda weights: statistic(labels, scores, weights))
+
+    return {
+        "recall": alarms("planted"),
+        "auc_clean": versus("clean", weighted_auc),
+        "win_rate": mean(
+            paired,
+            lambda row: 0.5 + 0.5 * float(np.sign(row["score"] - controls[row["pair"]])),
+            "no injected row scored together with its control",
+        ),
+        "f1_clean": versus("clean", weighted_f1),
+        "f1_control": versus("innocent", weighted_f1),
+        "auc_control": versus("innocent", weighted_auc),
+        "false_alarms": alarms("clean"),
+        "control_alarms": alarms("innocent"),
+        "localisation": mean(located, lambda row: row["hit"], unlocated),
+        "localisation_chance": mean(located, lambda row: row["chance"], unlocated),
+    }
+
+
+def weighted_f1(labels: Floats, scores: Floats, weights: Floats) -> Floats:
+    """Returns F1 of label 1 at the threshold 0.5 of each weighted sample, as ``weighted_auc``."""
+    alarmed = scores >= THRESHOLD
+    return ratio(2 * (weights @ (labels * alarmed)), weights @ labels + weights @ alarmed)
+
+
+def injected_table(
+    name: str, rows: Sequence[LabelledDialogue], answers: Sequence[Answers], min_coverage: float
+) -> Table:
+    """Returns one row for each issue and judge; no rows if nothing was judged."""
+    by_issue: dict[str, list[tuple[Cell, ...]]] = {}
+    for one in answers:
+        found = injected_results(rows, one.judgements, names=one.names)
+        for issue, (estimates, there, scored) in found.items():
+            if one.names[issue] not in one.dimensions:
+                continue
+            coverage = scored.total() / there.total()
+            figures = [estimates[key] for key in INJECTED_COLUMNS]
+            if coverage < min_coverage:
+                floor = f"{100 * min_coverage:g}%"
+                reason = f"coverage {coverage:.1%} is below the minimum of {floor}"
+                figures = [Estimate(None, reason=reason)] * len(INJECTED_COLUMNS)
+            line: tuple[Cell, ...] = (issue, one.judge, *figures, there["planted"], coverage)
+            by_issue.setdefault(issue, []).append(line)
+    cells = [line for lines in by_issue.values() for line in lines]
+    columns = ("Issue", "Judge", *INJECTED_COLUMNS.values(), "Injected rows", "Coverage")
+    return Table(f"Injected issues: {name}", columns, cells, _INJECTED_NOTE)
+
+
+OURS = "Our ρ"  # empty in rows that this run did not measure
+PUBLISHED = "Beside the published figures"
+_PUBLISHED_COLUMNS = ("Set", "Dimension", "Judge", "Their model", "Their ρ", "Their r", "Our model",
+                      OURS, "Our r", "n", "Source")  # fmt: skip
+_PUBLISHED_NOTE = (
+    "The paper's figures, with its own model and its version of the data, beside the figures of "
+    "this run. Figures of different models are no targets, and ours are a reproduction only if the "
+    "two models are the same. ρ is Spearman's, r Pearson's; ns marks figures that the paper calls "
+    "not significant (p > 0.05)."
+)
+
+
+def read_published() -> list[dict[str, Any]]:
+    """Returns the rows of configs/published.yaml: correlations of a ``judge`` with people.
+
+    ``variant`` is the judge's variant and ``model`` its language model. ``key`` is what a config
+    names in ``published_as`` (``diet/craft-cll``, ``fed``). ``paper`` is the source of the figure.
+    """
+    rows = read_yaml("published")["figures"]
+    for row in rows:
+        row["key"] = "/".join(filter(None, (row["judge"], row.get("variant"))))
+        row["paper"] = row["source"].split(",")[0]
+    return list(rows)
+
+
+def check_published(config: BenchmarkConfig) -> None:
+    """Raises ConfigError for a paper, judge or set that the published figures do not have."""
+    named = [("published", name, "paper") for name in config.published]
+    named += [
+        ("a judge's published_as", j.published_as, "key") for j in config.judges if j.published_as
+    ]
+    named += [
+        ("a set's published_as", s.published_as, "set") for s in config.sets if s.published_as
+    ]
+    rows = read_published() if named else []
+    for what, name, key in named:
+        there = dict.fromkeys(row[key] for row in rows)
+        if name not in there:
+            raise ConfigError(
+                f"{what}: {name!r} is not in configs/published.yaml",
+                hint=f"there: {', '.join(there)}",
+            )
+
+
+def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table:
+    """Returns each figure of ``config.published`` on a set of this benchmark, a line for each of
+    our judges with this figure, or one that says why there is none."""
+    lines: list[tuple[Cell, ...]] = []
+    for figure in (figure for figure in read_published() if figure["paper"] in config.published):
+        ours = [judge.name for judge in config.judges if judge.published_as == figure["key"]]
+        printed: list[str | None] = []
+        for metric in ("spearman", "pearson"):
+            mark = " ns" if metric in figure.get("not_significant", ()) else ""
+            value = figure[metric]
+            printed.append(None if value is None else f"{value:.2f}{mark}")
+        for one in config.sets:
+            if (one.published_as, one.level) != (figure["set"], figure["level"]):
+                continue
+            for dimension, judged in one.dimensions.items():
+                if figure["dimension"] not in (dimension, judged):
+                    continue
+                measured: list[tuple[Cell, ...]] = []
+                for row in rows:
+                    at = row.set_name, row.dimension
+                    if at == (one.name, dimension) and row.judge in ours:
+                        signature = Signature.parse(row.signature)
+                        pair = row.metrics.get("spearman"), row.metrics.get("pearson")
+                        measured.append((signature.base or signature.judge, *pair, row.scored))
+                why = "no figure in this run" if ours else "not among our judges"
+                who = figure["key"].replace("/", ", "), figure["model"]
+                lines += [
+                    (one.name, dimension, *who, *printed, *mine, figure["source"])
+                    for mine in measured or [(why, None, None, None)]
+                ]
+    return Table(PUBLISHED, _PUBLISHED_COLUMNS, lines, _PUBLISHED_NOTE)

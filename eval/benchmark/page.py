@@ -5,39 +5,46 @@ Functions that draw add their figures, by file name, to ``figures``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple
 from pathlib import Path
 
+import numpy as np
 from markupsafe import Markup
 
 from medal_judges.eval.benchmark.figures import Benchmark
-from medal_judges.eval.benchmark.plots import (
-    Figures,
-    View,
-    calibration,
-    cascades,
-    primary_metric,
-    scatter,
-    shown,
-)
-from medal_judges.eval.metaeval.classification import METRICS
+from medal_judges.eval.metaeval.alignment import METRICS
 from medal_judges.eval.metaeval.metaeval import ResultRow, SystemAgreement
-from medal_judges.report.chat import TURN_KEY, account, chat_html
-from medal_judges.report.figure import Figure
-from medal_judges.report.numbers import checked, label
+from medal_judges.records.labelled import rescale
+from medal_judges.records.signature import Signature, require_comparable
+from medal_judges.report.figure import (
+    MAX_DRAWN,
+    OTHER_INDEX,
+    Axis,
+    Dot,
+    Figure,
+    Line,
+    Plot,
+    padded,
+    rank_svg,
+    thinned,
+)
 from medal_judges.report.page import (
+    TURN_KEY,
     Block,
-    Facts,
     Fold,
     Section,
     Sheet,
+    Strip,
+    account,
+    chat_html,
     counted,
     facts_section,
     folded,
     fragment,
     write_page,
 )
-from medal_judges.report.svg import rank_svg
 from medal_judges.report.table import (
     Cell,
     Figured,
@@ -46,10 +53,226 @@ from medal_judges.report.table import (
     Pin,
     Row,
     Table,
+    checked,
+    label,
+    number,
     unique_slugs,
 )
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import MIN_ROWS
+
+UNKNOWN = "unknown chatbot"
+_GRADED_BINS, _BINARY_BINS = 8, 10
+# Rows with similar scores: mean score and mean human answer on the scale of people's answers, the
+# number of rows, and their weight.
+Bin = tuple[float, float, int, float]
+Figures = dict[str, Figure]
+
+
+class View:
+    """Result rows by set, dimension and judge, in order of appearance; ``sets`` are the sets' names
+    with those in file names, ``headlines`` each set's ``overall`` or first graded dimension. Raises
+    MedalError if signatures of one table differ in data or dimension."""
+
+    def __init__(self, rows: Sequence[ResultRow]) -> None:
+        self.judges = list(dict.fromkeys(row.judge for row in rows))
+        names = list(dict.fromkeys(row.set_name for row in rows))
+        self.sets = dict(zip(names, unique_slugs(names), strict=True))
+        self._rows: dict[tuple[str, str], dict[str, ResultRow]] = {}
+        for row in rows:
+            self._rows.setdefault((row.set_name, row.dimension), {})[row.judge] = row
+        for by_judge in self._rows.values():
+            # A signature without data (a bare baseline) cannot contradict the others.
+            signatures = [Signature.parse(row.signature) for row in by_judge.values()]
+            require_comparable([s for s in signatures if s.data is not None])
+        graded = {name: self.dimensions(name, binary=False) for name in self.sets}
+        self.headlines = {name: found[0] for name, found in graded.items() if found}
+
+    def dimensions(self, name: str, *, binary: bool | None = None) -> list[str]:
+        """Returns the dimensions of a set, ``overall`` first; only issues, or only others."""
+        found = sorted((d for one, d in self._rows if one == name), key=lambda d: d != "overall")
+        kinds = {d: self.rows(name, d)[0].kind == "binary" for d in found}
+        return [d for d in found if binary in (None, kinds[d])]
+
+    def rows(self, name: str, dimension: str) -> list[ResultRow]:
+        """Returns one row a judge, in the judges' order."""
+        by_judge = self._rows[name, dimension]
+        return [by_judge[judge] for judge in self.judges if judge in by_judge]
+
+    def row(self, judge: str, name: str, dimension: str) -> ResultRow | None:
+        return self._rows[name, dimension].get(judge)
+
+
+def primary_metric(kind: str) -> str:
+    """Returns the headline metric of a dimension: F1+ if binary, else Spearman."""
+    return "f1_present" if kind == "binary" else "spearman"
+
+
+def shown(row: ResultRow | None, metric: str, source: str = "metrics") -> Estimate:
+    """Returns what the page prints for ``metric`` of a field of the row (``like_for_like``): no
+    figure if coverage is below the minimum."""
+    if row is None:
+        return Estimate(None, reason="this judge was not run here")
+    if row.under_floor:
+        percent = f"{100 * (row.coverage or 0):.1f}%"
+        floor = f"{100 * row.min_coverage:g}%"
+        reason = f"coverage {percent} is below the minimum of {floor}: no headline figure"
+        return Estimate(None, reason=reason)
+    return checked(getattr(row, source).get(metric))
+
+
+def scatter(view: View, figures: Figures) -> Section:
+    """For each set a panel a judge on the headline dimension, with the same colours."""
+    blocks = []
+    for name, headline in view.headlines.items():
+        rows = [row for row in view.rows(name, headline) if row.points]
+        if not rows:
+            continue
+        counts = Counter(p.chatbot or UNKNOWN for row in rows for p in row.points)
+        ranked = sorted(counts, key=lambda bot: (-counts[bot], bot))
+        colours = {bot: min(i, OTHER_INDEX) for i, bot in enumerate(ranked)}
+        span = padded([p.human for row in rows for p in row.points])
+        legend = [(bot, index) for bot, index in colours.items() if index < OTHER_INDEX]
+        if len(legend) < len(colours):
+            legend.append((f"{len(colours) - len(legend)} others", OTHER_INDEX))
+        panels = []
+        for row in rows:
+            dots = []
+            for p in row.points:
+                chatbot, turn = p.chatbot or UNKNOWN, "" if p.turn is None else f", turn {p.turn}"
+                tooltip = (
+                    f"{p.id}{turn} · people {number(p.human)} · judge {number(p.score)} · "
+                    f"{chatbot} · {p.lang}"
+                )
+                dots.append(Dot(p.human, p.score, colours[chatbot], tooltip))
+            people, score, weight = _columns(row)
+            ends = []
+            if np.ptp(people) > 0:
+                slope, start = np.polyfit(people, score, 1, w=np.sqrt(weight))
+                ends = [(float(x), float(start + slope * x)) for x in (people.min(), people.max())]
+            drawn = f", {len(thinned(dots)):,} drawn" if len(dots) > MAX_DRAWN else ""
+            panels.append(
+                Plot(
+                    title=row.judge,
+                    x=Axis("people", span),
+                    y=Axis("judge", padded(score.tolist())),
+                    marks=[dots, Line(ends)],
+                    description=f"{row.judge} against people on {row.set_name}, {len(dots)} rows",
+                    figure=("ρ", shown(row, "spearman")),
+                    count=f"{len(dots):,} rows{drawn}",
+                )
+            )
+        title = f"{name}: {headline}"
+        blocks.append(figure := Figure(title, panels, title, legend, "Chatbots"))
+        figures[f"scatter-{view.sets[name]}"] = figure
+    return Section("scatter", "Judge against people", blocks, link="Scatter")
+
+
+def _columns(row: ResultRow) -> list[np.ndarray]:
+    """Human answers, scores and weights of the row's points."""
+    return [np.array([getattr(p, n) for p in row.points]) for n in ("human", "score", "weight")]
+
+
+def calibration(view: View, figures: Figures) -> Section:
+    """For each set a panel a dimension, the first set in sight."""
+    colours = {judge: min(i, OTHER_INDEX) for i, judge in enumerate(view.judges)}
+    legend = list(colours.items())
+    folds: list[Block] = []
+    for name in view.sets:
+        panels = [
+            calibration_panel(f"{name}: {dimension}", rows, colours)
+            for dimension in view.dimensions(name)
+            if (rows := [row for row in view.rows(name, dimension) if row.points])
+        ]
+        if panels:
+            title = f"{name}: calibration"
+            figures[f"calibration-{view.sets[name]}"] = Figure(title, panels, legend=legend)
+            folds.append(Fold(name, [Figure(title, panels)], is_open=not folds))
+    blocks = [Strip(legend, "Judges", folds)] if folds else []
+    return Section("calibration", "Calibration", blocks)
+
+
+def calibration_panel(title: str, rows: Sequence[ResultRow], colours: Mapping[str, int]) -> Plot:
+    """Mean human answer by mean score of each bin, a line a judge."""
+    binned = {row.judge: bins(row) for row in rows}
+    values = [v for parts in binned.values() for score, human, *_ in parts for v in (score, human)]
+    span = (-0.04, 1.04) if rows[0].kind == "binary" else padded(values or [0.0])
+    marks: list[Line | list[Dot]] = [Line([(span[0], span[0]), (span[1], span[1])], "ideal")]
+    gaps = []
+    for row in rows:
+        judge, parts, colour = row.judge, binned[row.judge], colours[row.judge]
+        text = off_scale(row) or number(gap(parts))
+        if parts:
+            largest = max(n for *_, n, _ in parts)
+            marks.append(Line([(score, human) for score, human, *_ in parts], colour=colour))
+            dots = []
+            for score, human, n, _ in parts:
+                tooltip = f"{judge}: score {number(score)}, people {number(human)}, {n:,} rows"
+                radius = 1.5 + 3 * (n / largest) ** 0.5
+                dots.append(Dot(score, human, colour, tooltip, radius, "bin"))
+            marks.append(dots)
+            scale = row.judge_scale
+            if row.kind != "binary" and scale is not None and scale != row.human_scale:
+                text += f" (from {scale[0]:g}–{scale[1]:g})"
+        gaps.append((judge, colour, text))
+    return Plot(
+        title=title,
+        x=Axis("mean score of the judge", span),
+        y=Axis("mean human answer", span),
+        marks=marks,
+        description=f"Calibration on {title}",
+        gaps=gaps,
+        missing="" if any(binned.values()) else "No judge answers on this scale.",
+    )
+
+
+def bins(row: ResultRow) -> list[Bin]:
+    """Returns the row's bins by rising score, on the scale of people's answers; empty if the scores
+    cannot be put on it (``off_scale``). Equal scores share a bin."""
+    if off_scale(row) is not None:
+        return []
+    human, score, weight = _columns(row)
+    judge, people = row.judge_scale, row.human_scale
+    if row.kind == "binary":
+        member = np.clip((score * _BINARY_BINS).astype(int), 0, _BINARY_BINS - 1)
+    else:
+        if judge is not None and people is not None and judge != people:
+            score = np.array([rescale(value, judge, people) for value in score])
+        order = np.argsort(score, kind="stable")
+        score, human, weight = score[order], human[order], weight[order]
+        _, same, counts = np.unique(score, return_inverse=True, return_counts=True)
+        size = len(score) / min(_GRADED_BINS, max(1, len(score) // 5))
+        parts, filled = [0], 0
+        for count in counts:
+            full = filled >= size - 1e-9
+            parts.append(parts[-1] + full)
+            filled = count if full else filled + count
+        member = np.array(parts[1:])[same]
+    found = []
+    for part in (member == place for place in np.unique(member)):
+        total = float(sum(weight[part]))
+        means = [float(sum(weight[part] * side[part]) / total) for side in (score, human)]
+        found.append((means[0], means[1], int(part.sum()), total))
+    return found
+
+
+def gap(parts: Sequence[Bin]) -> float:
+    """Returns the mean distance between score and human answer over bins, by rows (ECE)."""
+    return sum(w * abs(score - human) for score, human, _, w in parts) / sum(w for *_, w in parts)
+
+
+def off_scale(row: ResultRow) -> str | None:
+    """Returns why the scores are not comparable with people's answers, None if they are: both
+    scales are stated, and 95% of the scores are on the judge's (with 10% leeway)."""
+    if row.kind == "binary":
+        inside = all(0 <= p.score <= 1 for p in row.points)
+        return None if inside else "its scores are not probabilities"
+    if row.human_scale is None or row.judge_scale is None:
+        return "its scale is not stated" if row.human_scale else "people's scale is not stated"
+    low, high = padded(row.judge_scale, 0.1)
+    inside = sum(low <= p.score <= high for p in row.points) >= 0.95 * len(row.points)
+    return None if inside else "its scores leave its own scale"
+
 
 GRADED = ("spearman", "within_system", "pearson", "kendall")
 _BRIEF = ("precision", "recall", "accuracy")  # their intervals are tooltips
@@ -62,7 +285,7 @@ _ORDERS = {
     "soft_pairwise_accuracy": "Soft pairwise accuracy",
 }
 _ROW = ("judge", "set", "level", "dimension", "kind")
-_ESTIMATE = ("value", "low", "high", "p_value", "reason")
+_ESTIMATE = ("value", "low", "high", "p_value", "reason")  # fields of Estimate
 
 
 def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
@@ -92,7 +315,7 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
     signed = list(dict.fromkeys((row.judge, row.signature) for row in rows))
     signatures: list[Block] = []
     if signed:
-        signatures = [Fold(counted([(len(signed), "signature")]), [Facts(signed)])]
+        signatures = [Fold(counted([(len(signed), "signature")]), [signed])]
     figures: Figures = {}
     heading = "Where judge and people differ most"
     sections = [
@@ -103,7 +326,6 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
         slices(view, "lang", "Language"),
         slices(view, "chatbot", "Chatbot"),
         Section("tables", "Further tables", folded(benchmark.tables, 3)),
-        cascades(benchmark.cascades, figures),
         Section("disagreements", heading, cards, link="Disagreements"),
         facts_section(benchmark.facts),
     ]
@@ -113,10 +335,10 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
     for r in rows:
         at = [r.judge, r.set_name, r.level, r.dimension, r.kind]
         about = [*at, r.n, r.scored, r.coverage, r.under_floor]
-        whole += ([*about, metric, *_values(e)] for metric, e in r.metrics.items())
+        whole += ([*about, metric, *astuple(e)] for metric, e in r.metrics.items())
         for name, part in r.slices.items():
             size = r.slice_sizes.get(name)
-            sliced += ([*at, name, size, metric, *_values(e)] for metric, e in part.items())
+            sliced += ([*at, name, size, metric, *astuple(e)] for metric, e in part.items())
     columns = (*_ROW, "n", "scored", "coverage", "under_floor", "metric", *_ESTIMATE)
     slugs = unique_slugs([table.title for table in benchmark.tables])
     tables: dict[str, Table | Sheet] = {
@@ -134,10 +356,6 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
         tables=tables,
         figures=figures,
     )
-
-
-def _values(estimate: Estimate) -> list[object]:
-    return [getattr(estimate, name) for name in _ESTIMATE]
 
 
 def ranking(row: ResultRow | None, metric: str) -> Estimate:

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from medal_judges.eval.metaeval.alignment import Aligned
-from medal_judges.eval.metaeval.classification import (
+from medal_judges.eval.metaeval.alignment import (
     METRICS,
     THRESHOLD,
+    Aligned,
     classification_statistic,
     not_classifiable,
 )

@@ -1,19 +1,16 @@
-"""Comparison: every pair of judges of a set and dimension, on the rows that both scored; means of a
-judge over dimensions; cascades of a weak and a strong judge.
-"""
+"""Comparison: every pair of judges of a set and dimension, on the rows that both scored; and means
+of a judge over dimensions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from itertools import combinations, product
 
 import numpy as np
 
-from medal_judges.errors import MedalError
-from medal_judges.eval.metaeval.alignment import Aligned
-from medal_judges.eval.metaeval.classification import (
+from medal_judges.eval.metaeval.alignment import (
     THRESHOLD,
+    Aligned,
     classification,
     classification_statistic,
     not_classifiable,
@@ -23,11 +20,8 @@ from medal_judges.report.table import Cell, PValue, Table
 from medal_judges.stats.correlation import (
     Floats,
     correlations,
-    spearman_statistic,
-    undefined_reason,
 )
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import estimated
 from medal_judges.stats.significance import (
     correlation_difference,
     holm,
@@ -61,9 +55,6 @@ _F1 = ("Difference in F1+", "p", "p, Holm", "Right alone: better", "Right alone:
        "McNemar p", "McNemar p, Holm", "n")  # fmt: skip
 _AGAINST = ("Set", "Dimension", "Judge", "Like for like", "One annotator", "Difference", "p",
             "p, Holm", "n")  # fmt: skip
-_SHARES = tuple(k / 10 for k in range(11))  # of the rows, deferred to a strong judge
-_COSTS = ("tokens", "seconds", "money")
-_RANDOM_ORDERS = 50
 Line = tuple[Cell, ...]
 # Compares two judges' scores of the same rows, each of shape (rows,).
 Compare = Callable[[Aligned, Floats, Floats], Line]
@@ -194,84 +185,3 @@ def dimension_means_table(rows: Sequence[ResultRow]) -> Table:
             cells.append((*place, *means, f"{len(known)} of {len(values)}"))
     columns = ("Set", "Judge", "Mean absolute ρ", "Mean positive ρ", "Mean ρ", "Dimensions")
     return Table(MEANS, columns, cells, _MEANS_NOTE)
-
-
-@dataclass(frozen=True, slots=True)
-class CascadePoint:
-    """``share`` of the rows (``deferred`` of them) scored by the strong judge: Spearman with
-    people, its mean for as many rows deferred at random, and the mean cost a row by kind."""
-
-    share: float
-    deferred: int
-    spearman: Estimate
-    at_random: float | None
-    cost: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class CascadeCurve:
-    """A weak judge, and a strong one that rescores the rows of which the weak one is least sure,
-    over the ``n`` rows of a set that both scored."""
-
-    weak: str
-    strong: str
-    set_name: str
-    level: str
-    dimension: str
-    n: int
-    points: Sequence[CascadePoint]
-
-
-def cascade_curve(
-    weak: JudgedRows, strong: JudgedRows, judge_dimension: str, seed: int = 0
-) -> CascadeCurve:
-    """Returns agreement and cost for shares of rows deferred from 0 to 1, the least sure first.
-
-    Uncertainty is the standard deviation of the weak judge's distribution of ``judge_dimension``,
-    as in the hybrid judge ``cascade``; ``seed`` is of the random orders. Raises MedalError if there
-    is no distribution.
-    """
-    rows, others = weak.aligned.shared(strong.aligned)
-    spreads = [judgement.uncertainty(judge_dimension) for judgement in rows.judgements]
-    if None in spreads:
-        raise MedalError(
-            f"{weak.row.judge} gives no distribution of {judge_dimension!r}, so a cascade cannot "
-            "measure its uncertainty",
-            hint="a weak judge needs an ordinal or binary dimension, and a calibration",
-        )
-    count, human = len(rows.rows), rows.human
-    order = np.argsort(-np.array(spreads, dtype=np.float64), kind="stable")
-    weights = np.ones(count) if rows.weights is None else rows.weights
-    judgements = list(zip(rows.judgements, others.judgements, strict=True))
-    kinds = {kind for pair in judgements for one in pair for kind in one.usage}
-    points = []
-    for share in _SHARES:
-        deferred = np.zeros(count, dtype=bool)
-        deferred[order[: round(share * count)]] = True
-        number = int(deferred.sum())
-        cost = {}
-        for kind in (kind for kind in _COSTS if kind in kinds):
-            usage = np.array([[one.usage.get(kind, 0.0) for one in pair] for pair in judgements])
-            cost[kind] = float(weights @ (usage[:, 0] + usage[:, 1] * deferred)) / (
-                float(weights.sum()) or 1.0
-            )
-        mixed = np.where(deferred, others.score, rows.score)
-        figure = Estimate(None, reason=undefined_reason(human, mixed))
-        if not figure.reason:
-            statistic = weighted(spearman_statistic(human, mixed), rows.weights)
-            figure = estimated(statistic, rows.clusters, "undefined")["spearman"]
-        rng = np.random.default_rng(seed)
-        at_random = []
-        for _ in range(1 if number in (0, count) else _RANDOM_ORDERS):
-            mixed = rows.score.copy()
-            chosen = rng.permutation(count)[:number]
-            mixed[chosen] = others.score[chosen]
-            if undefined_reason(human, mixed) is None:
-                statistic = weighted(spearman_statistic(human, mixed), rows.weights)
-                at_random.append(float(statistic(np.ones((1, count)))["spearman"][0]))
-        mean = sum(at_random) / len(at_random) if at_random else None
-        points.append(CascadePoint(share, number, figure, mean, cost))
-    row = weak.row
-    return CascadeCurve(
-        row.judge, strong.row.judge, row.set_name, row.level, row.dimension, count, points
-    )

@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from medal_judges.eval.metaeval.alignment import Aligned, align
-from medal_judges.eval.metaeval.ceiling import against_ceiling, noise_free
-from medal_judges.eval.metaeval.classification import (
+from medal_judges.eval.metaeval.alignment import (
     METRICS,
     THRESHOLD,
+    Aligned,
+    align,
     classification,
     classification_statistic,
     confusion_cells,
     not_classifiable,
 )
+from medal_judges.eval.metaeval.ceiling import against_ceiling, noise_free
 from medal_judges.records.dimension import Kind
 from medal_judges.records.judgement import Contributions, Judgement
 from medal_judges.records.labelled import LabelledDialogue, Scale

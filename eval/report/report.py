@@ -2,22 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from itertools import chain, repeat
 from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from markupsafe import Markup
 
 from medal_judges import __version__
 from medal_judges.errors import ConfigError
-from medal_judges.eval.report.conversations import collect, select
-from medal_judges.eval.report.figures import GateResult, ReportFigures, check_gates, compute_figures
+from medal_judges.eval.report.conversations import Conversation, collect, pack, select
+from medal_judges.eval.report.figures import (
+    OTHERS,
+    GateResult,
+    GroupFigures,
+    ReportFigures,
+    Timeline,
+    check_gates,
+    compute_figures,
+)
 from medal_judges.eval.report.options import ReportOptions
-from medal_judges.eval.report.page import write_report
 from medal_judges.eval.report.scores import Scores, add_labels, load_scores
-from medal_judges.eval.report.tables import findings, group_table, summary_table
 from medal_judges.reading.dialogues import ReadingReport, dialogues_of, labelled_of
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.report.console import ProgressBar, print_tables, wide_console
+from medal_judges.records.dimension import Dimension
+from medal_judges.report.console import ProgressBar, cell_text, print_tables, wide_console
+from medal_judges.report.figure import Axis, Bar, Bars, BarSegment, Dot, Figure, Line, Plot, padded
+from medal_judges.report.page import (
+    TURN_KEY,
+    Block,
+    Fold,
+    Section,
+    Sheet,
+    counted,
+    facts_section,
+    fragment,
+    write_page,
+)
+from medal_judges.report.table import (
+    Cell,
+    IntervalBar,
+    PValue,
+    Row,
+    Share,
+    Table,
+    interval,
+    number,
+    p_value_text,
+    percent,
+    percent_interval,
+    unique_slugs,
+)
+from medal_judges.stats.correlation import Floats
+from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.jsonl import STDIN
 from medal_judges.storage.judgements import read_frame, read_judgements
 
@@ -121,3 +160,407 @@ def print_report(report: Report) -> None:
         show(f"gate {gate.text}")
     if report.page is not None:
         show(report.page)
+
+
+_PACKAGE = "medal_judges.eval.report"
+_IN_SIGHT = 20  # groups; the rest of a long table is folded
+_BINS = 8
+_LEVELS = 10  # an ordinal scale of more levels gets bins
+_TICKS = 4
+_LIST = (
+    '<div id="conversation-list"><noscript><p class="note">The list needs JavaScript.</p>'
+    "</noscript></div>"
+)
+
+
+def write_report(
+    folder: Path,
+    title: str,
+    scores: Scores,
+    figures: ReportFigures,
+    found: Mapping[int, Conversation],
+    *,
+    gates: Sequence[GateResult] = (),
+    facts: Sequence[tuple[str, str]] = (),
+) -> Path:
+    """Writes report.html, tables/*.csv and figures/* into ``folder``; returns the page's path."""
+    timeline = figures.timeline
+    time = None
+    if timeline is not None and len(timeline.periods) > 1:
+        panels = [_panel(scores, timeline, name) for name in ordered(scores, figures)]
+        time = Figure(f"By {timeline.unit}", panels, f"By {timeline.unit}")
+    distribution = None
+    if scores.dimensions:
+        names = [*scores.graded, *scores.issues]
+        bars = [_distribution(scores.dimensions[name], scores.scores[name]) for name in names]
+        distribution = Figure("Distribution of the scores", bars)
+    table = summary_table(scores, figures)
+    summary: list[Block] = ["The file has no judgements: nothing to report on."]
+    if scores.rows:
+        values = {"tiles": _tiles(scores, figures), "gates": gates, "by": figures.corrected}
+        values["findings"] = findings(scores, figures)
+        summary = [fragment(_PACKAGE, "summary.html", **values), table]
+    changes: list[Block] = [] if timeline is None else [change_table(scores, timeline)]
+    conversations: list[Block] = []
+    if len(found) < scores.rows:
+        conversations.append(
+            f"{len(found):,} of {scores.rows:,} {scores.unit}s are on this page: the worst, the "
+            "least certain, and a random sample of the others. The figures above are of all."
+        )
+    if not any(each.turns for each in found.values()):
+        conversations.append("The texts are not here: give the scored chats with --chats.")
+    elif any(each.judgement.contributions for each in found.values()):
+        conversations.append(TURN_KEY)
+    conversations.append(Markup(_LIST))
+    conversations.append(pack(scores, found))
+    slugs = dict(zip(figures.groups, unique_slugs(list(figures.groups)), strict=True))
+    sections = [
+        Section("summary", "In short", summary),
+        Section("time", "Over time", [*([time] if time else []), *changes]),
+        *(_group_section(scores, figures, *each) for each in slugs.items()),
+        Section("conversations", "Conversations", conversations if found else []),
+        Section("distribution", "Distribution", [distribution] if distribution else []),
+        facts_section(facts),
+    ]
+    counts = [(scores.frame["id"].nunique(), "conversation")]
+    if scores.unit == "judged turn":
+        counts.append((scores.rows, scores.unit))
+    counts.append((len(scores.dimensions), "dimension"))
+    if (lang := scores.columns.get("lang")) is not None:
+        counts.append((len(lang.categories), "language"))
+    line = Markup("<p><code>{}</code> <span class='ci'>{:,} {}s</span></p>")
+    signatures = [line.format(text, n, scores.unit) for text, n in scores.signatures.items()]
+    drawn = {"distribution": distribution, "time": time}
+    for name, part in (("graded", scores.graded), ("issues", scores.issues)):
+        if rows := [row for row in table.rows if row[0] in part]:
+            drawn[name] = Figure(title, [Table(table.title, table.columns, rows)])
+    for column, slug in slugs.items():
+        of = group_table(scores, figures, column, figures.groups[column][:_IN_SIGHT])
+        if "95%" in of.columns:
+            drawn[f"by-{slug}"] = Figure(of.title, [of])
+    return write_page(
+        folder / "report.html",
+        title,
+        counted(counts),
+        sections,
+        foot=Section("signatures", "Signature of the judge", signatures),
+        leads=_PACKAGE,
+        scripts=("conversations.js",),
+        tables=sheets(scores, figures),
+        figures=drawn,
+    )
+
+
+def _tiles(scores: Scores, figures: ReportFigures) -> list[tuple[str, str, str, str]]:
+    """(Name, figure, interval, meaning) of the few figures that come first."""
+    tiles = []
+    issues = [name for name in scores.issues if scores.dimensions[name].good == "low"]
+    most = max(issues, key=lambda name: figures.lead(name).value or 0.0, default=None)
+    for name in filter(None, (scores.headline, most)):
+        estimate, dimension = figures.lead(name), scores.dimensions[name]
+        who = "corrected by human labels" if figures.is_corrected(name) else "as judged"
+        scale = "" if name in scores.assumed else f"of {dimension.low:g} to {dimension.high:g}, "
+        what = f"the most frequent issue, {who}" if name == most else f"mean, {scale}{who}"
+        if estimate.value is None:
+            tiles.append((name, "–", "", estimate.reason or ""))
+        elif scores.is_issue(name):
+            tiles.append((name, percent(estimate.value), percent_interval(estimate), what))
+        else:
+            tiles.append((name, number(estimate.value), interval(estimate), what))
+    if scores.coverage is not None:
+        missing = scores.rows - scores.scored
+        text = f"{missing:,} are not scored in full" if missing else "none is missing"
+        what = f"of {scores.rows:,} {scores.unit}s; {text}"
+        tiles.append(("scored", f"{100 * scores.coverage:.1f}%", "", what))
+    return tiles
+
+
+def _group_section(scores: Scores, figures: ReportFigures, column: str, slug: str) -> Section:
+    groups, name = figures.groups[column], column_name(column)
+    table = group_table(scores, figures, column, groups)
+    top, rest = table.rows[:_IN_SIGHT], table.rows[_IN_SIGHT:]
+    blocks: list[Block] = [replace(table, rows=top)]
+    if len(groups) == 1:
+        blocks.insert(0, f"All rows have one {column}: there is nothing to compare.")
+    if rest:
+        more = Table(f"{table.title}: the smaller ones", table.columns, rest)
+        blocks.append(Fold(f"{len(rest)} more, smaller ones", [more]))
+    lead = fragment(_PACKAGE, "group_lead.html", column=column, unit=scores.cluster_name)
+    return Section(f"by-{slug}", f"By {name.lower()}", blocks, lead=lead, link=name)
+
+
+def _distribution(dimension: Dimension, scores: Floats) -> Bars:
+    """The share of rows by score."""
+    values, levels = scores[np.isfinite(scores)], dimension.levels
+    low, high, is_issue = dimension.low, dimension.high, dimension.kind == "binary"
+    if not is_issue and 2 < len(levels) <= _LEVELS:
+        counts = [int(np.sum(np.round(values) == level)) for level in levels]
+        names = [f"{level:g}" for level in levels]
+    else:
+        count, span = 5 if is_issue else _BINS, high - low
+        edges = np.linspace(low, high, count + 1)
+        places = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, count - 1)
+        counts = np.bincount(places, minlength=count).tolist()
+        digits = 0 if span >= 50 else 1 if span > 2 else 2
+        names = [f"≥ {edge:.{digits}f}" for edge in edges[:-1]]  # the lower end of a bin
+    total = len(values)
+    bars = []
+    for name, n in zip(names, counts, strict=True):
+        tip = f"{n:,} of {total:,}"
+        segment = BarSegment(n / total, 0, tooltip=tip)
+        bars.append(Bar(name, [segment], text=percent(n / total), tooltip=tip))
+    about = "probability" if is_issue else "score"
+    title = f"{dimension.name}{' (probability)' if is_issue else ''}"
+    description = f"Share of rows by {about}, {dimension.name}"
+    return Bars(title, bars, max(max(counts) / total, 0.01), description)
+
+
+def _panel(scores: Scores, timeline: Timeline, name: str) -> Plot:
+    """A dimension over time."""
+    share, estimates, periods = scores.is_issue(name), timeline.figures[name], timeline.periods
+    factor, text = (100.0, percent) if share else (1.0, number)
+    ends = [factor * v for e in estimates for v in (e.low, e.value, e.high) if v is not None]
+    low, high = padded(ends or [0.0])
+    if share:
+        low, high = (0.0, min(100.0, high) if any(ends) else 1.0)
+    marks: list[Line | list[Dot]] = []
+    dots: list[Dot] = []
+    curve: list[tuple[float, float | None]] = []
+    for i, e in enumerate(estimates):
+        curve.append((float(i), None if e.value is None else factor * e.value))
+        span = ""
+        if e.low is not None and e.high is not None:
+            marks.append(Line([(i, factor * e.low), (i, factor * e.high)], "whisker"))
+            span = f" [{text(e.low)}, {text(e.high)}]"
+        if e.value is not None:
+            tip = f"{periods[i]}: {text(e.value)}{span}, {timeline.counts[i]:,} rows"
+            dots.append(Dot(float(i), factor * e.value, 0, tip, 2.4, "bin"))
+    marks += [Line(curve, "trend"), dots]
+    step = timeline.changes[name]
+    p_value = step.difference.p_value
+    if step.searched and step.start is not None and p_value is not None and p_value < 0.05:
+        marks.append(Line([(step.start - 0.5, low), (step.start - 0.5, high)], "ideal"))
+    # A few dates, without the year if it is the same for all.
+    last = len(periods) - 1
+    places = sorted(set(np.linspace(0, last, min(_TICKS, last + 1)).round().astype(int).tolist()))
+    short = timeline.unit != "month" and periods[0][:4] == periods[-1][:4]
+    named = [(float(i), periods[i][5:] if short else periods[i]) for i in places]
+    return Plot(
+        title=name,
+        x=Axis(timeline.unit, (-0.5, last + 0.5), named),
+        y=Axis("% with issue" if share else "mean", (low, high)),
+        marks=marks,
+        description=f"{name} by {timeline.unit}, {len(periods)} {timeline.unit}s",
+        missing="" if dots else "nothing scored",
+    )
+
+
+Tone = Literal["worse", "better", "note"]
+_SIGNIFICANT = 0.05
+_MOST_GROUPS = 6  # sentences about groups
+_NAMES = {"lang": "Language", "chatbot": "Chatbot"}
+
+
+def column_name(column: str) -> str:
+    """Name of a column in a heading."""
+    return _NAMES.get(column, column)
+
+
+def shown(scores: Scores, name: str, estimate: Estimate | None, signed: bool = False) -> Cell:
+    """A figure as a cell: a share of an issue, a mean of anything else."""
+    if estimate is None or not scores.is_issue(name):
+        return estimate
+    return Share(estimate, signed)
+
+
+def ordered(scores: Scores, figures: ReportFigures) -> list[str]:
+    """Graded dimensions, the headline first, then issues, the most frequent first."""
+    issues = sorted(scores.issues, key=lambda name: -(figures.lead(name).value or 0.0))
+    return [*scores.graded, *issues]
+
+
+def is_worse(scores: Scores, name: str, difference: Estimate) -> bool | None:
+    """Whether a difference is for the worse; None if it is not significant."""
+    value, p_value = difference.value, difference.p_value
+    if not value or p_value is None or p_value >= _SIGNIFICANT:
+        return None
+    return (value < 0) == (scores.dimensions[name].good == "high")
+
+
+def _p(estimate: Estimate) -> PValue | None:
+    return None if estimate.p_value is None else PValue(estimate.p_value)
+
+
+def summary_table(scores: Scores, figures: ReportFigures) -> Table:
+    """Every dimension with its figure, corrected by human labels if there are some."""
+    corrected = bool(figures.corrected)
+    widest = max((e.high or e.value or 0 for e in map(figures.lead, scores.issues)), default=0)
+    rows: list[Row] = []
+    for name in ordered(scores, figures):
+        dimension, estimate = scores.dimensions[name], figures.lead(name)
+        better = ("higher" if dimension.good == "high" else "lower") + " is better"
+        scale = f"{dimension.low:g} to {dimension.high:g}, {better}"
+        span = dimension.low, dimension.high
+        if scores.is_issue(name):
+            scale = "fewer is better" if dimension.good == "low" else "more is better"
+            span = 0.0, max(widest, 0.01)
+        elif name in scores.assumed:
+            scale = "not known"
+        basis = "people and judge" if figures.is_corrected(name) else "judge alone"
+        own: list[Cell] = [basis, shown(scores, name, figures.overall[name])] if corrected else []
+        bar, count = IntervalBar(estimate, span), figures.counts[name]
+        rows.append((name, shown(scores, name, estimate), bar, *own, scale, count))
+    headings = {}
+    if scores.graded and scores.issues:
+        headings = {0: "Graded: mean", len(scores.graded): f"Issues: share of {scores.unit}s"}
+    note = "" if not scores.assumed else (
+        f"No rubric knows the scale of {', '.join(scores.assumed)}; --rubric FILE states it."
+    )  # fmt: skip
+    title = "Corrected by human labels" if corrected else "Every dimension"
+    more = ["By", "As judged"] if corrected else []
+    columns = ["Dimension", "Figure", "95%", *more, "Scale", "Scored"]
+    return Table(title, columns, rows, note, headings)
+
+
+def group_table(
+    scores: Scores, figures: ReportFigures, column: str, groups: Sequence[GroupFigures]
+) -> Table:
+    """A row a value of the column: its rows, the headline and its difference from all others."""
+    head = scores.headline or next(iter(ordered(scores, figures)), None)
+    name = column_name(column)
+    title = f"By {name.lower()}"
+    if head is None:
+        return Table(title, [name, "Rows"], [(g.name, g.rows) for g in groups])
+    leads = [group.lead(head) for group in groups]
+    span = padded([v for e in leads for v in (e.low, e.value, e.high) if v is not None] or [0.0])
+    by_people = head in scores.people
+    rows: list[Row] = []
+    for group, estimate in zip(groups, leads, strict=True):
+        apart, bar = group.differences[head], IntervalBar(estimate, span)
+        own = [shown(scores, head, group.figures[head])] if by_people else []
+        rows.append((group.name, group.rows, shown(scores, head, estimate), bar,
+                     shown(scores, head, apart, signed=True), _p(apart), *own))  # fmt: skip
+    columns = [name, "Rows", head, "95%", "From the others", "p (Holm)"]
+    note = (
+        "Figures and differences are corrected by human labels. With fewer than 5 labels of a side "
+        "there is no difference, and the figure is the judge's."
+    )
+    if by_people:
+        return Table(title, [*columns, "As judged"], rows, note)
+    return Table(title, columns, rows)
+
+
+def change_table(scores: Scores, timeline: Timeline) -> Table:
+    """What changed over time, a row a dimension."""
+    rows: list[Row] = []
+    for name, each in timeline.changes.items():
+        since = ""
+        if each.start is not None:
+            since = f"{timeline.periods[each.start]} ({'found' if each.searched else 'halved'})"
+        means = (None if v is None else Estimate(v) for v in (each.before, each.after))
+        means_shown = (shown(scores, name, mean) for mean in means)
+        apart = shown(scores, name, each.difference, signed=True)
+        rows.append((name, *means_shown, apart, _p(each.difference), since, _p(each.slope)))
+    columns = ["Dimension", "Before", "From then on", "Change", "p (Holm)", "Since", "p of a trend"]
+    return Table("Change over time", columns, rows)
+
+
+def findings(scores: Scores, figures: ReportFigures) -> list[tuple[Tone, str]]:
+    """Changes over time and groups that are worse, only significant ones (after Holm), then notes
+    on what is missing."""
+    found: list[tuple[Tone, str]] = []
+    timeline = figures.timeline
+    for name in ordered(scores, figures) if timeline is not None else ():
+        assert timeline is not None
+        each = timeline.changes[name]
+        worse = is_worse(scores, name, each.difference)
+        if worse is None or each.start is None or each.difference.p_value is None:
+            continue
+        since = timeline.periods[each.start]
+        when = f"since {since}" if each.searched else f"in the later half (from {since} on)"
+        before, after = (
+            cell_text(shown(scores, name, Estimate(v))) for v in (each.before, each.after)
+        )
+        apart = cell_text(shown(scores, name, each.difference, signed=True))
+        tone: Tone = "worse" if worse else "better"
+        p_value = f"p {p_value_text(each.difference.p_value)}"
+        p_value += " (as judged)" if figures.corrected else ""
+        text = f"{name} is {tone} {when}: {before} before, {after} from then on ({apart})"
+        found.append((tone, f"{text}, {p_value}."))
+    groups: list[tuple[float, str]] = []
+    for column, several in figures.groups.items():
+        for group in several:
+            for name, difference in group.differences.items():
+                figure, gap, p = group.lead(name).value, difference.value, difference.p_value
+                is_rest = group.name.endswith(f" {OTHERS}")
+                if is_rest or not is_worse(scores, name, difference):
+                    continue
+                if figure is None or gap is None or p is None:
+                    continue
+                share, dimension = scores.is_issue(name), scores.dimensions[name]
+                what = f"in {percent(figure)}" if share else number(figure)
+                far = f"{number(100 * abs(gap), 1)} points" if share else number(abs(gap))
+                side = "below" if gap < 0 else "above"
+                text = f"{column} {group.name}: {name} {what}, {far} {side} the others"
+                size = abs(gap) / (dimension.high - dimension.low)
+                size *= 1 + (name == scores.headline)
+                groups.append((size, f"{text}, p {p_value_text(p)}."))
+    groups.sort(key=lambda each: -each[0])
+    found += [("worse", text) for _, text in groups[:_MOST_GROUPS]]
+    if more := len(groups[_MOST_GROUPS:]):
+        found.append(("worse", f"{more} more differences between groups are in their tables."))
+    found.sort(key=lambda each: each[0] != "worse")
+    notes = []
+    if missing := scores.rows - scores.scored:
+        notes = [f"{missing:,} of {scores.rows:,} are not scored in full: {scores.failures()}"]
+    if "unknown_language" in scores.frame:
+        counts = scores.frame["unknown_language"].value_counts()[:8]
+        names = ", ".join(f"{lang} ({n:,})" for lang, n in counts.items())
+        notes += [f"The judge does not support these languages: {names}"] if names else []
+    notes += scores.notes
+    if timeline is not None and len(timeline.periods) == 1:
+        notes.append(f"All times are in one {timeline.unit}: nothing to compare over time")
+    return found + [("note", f"{note}.") for note in notes]
+
+
+def sheets(scores: Scores, figures: ReportFigures) -> dict[str, Sheet]:
+    """All figures in full precision, by file name."""
+
+    def sheet(heads: str, rows: Iterable[tuple[object, ...]]) -> Sheet:
+        """Rows that end with an estimate, which becomes five columns."""
+        lines = [(*row[:-1], *astuple(row[-1])) for row in rows]  # type: ignore[call-overload]
+        return [*heads.split(), "value", "low", "high", "p_value", "reason"], lines
+
+    summary = (
+        (name, scores.dimensions[name].kind, figures.counts[name], corrected, by[name])
+        for name in figures.overall
+        for corrected, by in ((False, figures.overall), (True, figures.corrected))
+        if name in by
+    )
+    groups = (
+        (column, group.name, group.rows, what, name, estimate)
+        for column, each in figures.groups.items()
+        for group in each
+        for what, by in (("figure", group.figures), ("difference", group.differences))
+        for name, estimate in by.items()
+    )
+    made = {
+        "summary": sheet("dimension kind scored corrected", summary),
+        "groups": sheet("column value rows what dimension", groups),
+    }
+    if (timeline := figures.timeline) is not None:
+        periods = timeline.periods
+        times = (
+            (period, timeline.counts[i], name, estimates[i])
+            for name, estimates in timeline.figures.items()
+            for i, period in enumerate(periods)
+        )
+        made["time"] = sheet(f"{timeline.unit} rows dimension", times)
+        changes = (
+            (name, None if c.start is None else periods[c.start], c.searched, c.before, c.after,
+             what, estimate)
+            for name, c in timeline.changes.items()
+            for what, estimate in (("difference", c.difference), ("slope a day", c.slope))
+        )  # fmt: skip
+        made["changes"] = sheet("dimension since searched before after what", changes)
+    return made

@@ -26,7 +26,7 @@ from medal_judges.eval.trial.edits import (
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
-from medal_judges.report.numbers import number
+from medal_judges.report.table import number
 from medal_judges.stats.correlation import (
     Floats,
     undefined_reason,

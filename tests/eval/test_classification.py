@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
-from medal_judges.eval.metaeval.classification import (
+from medal_judges.eval.metaeval.alignment import (
     METRICS,
     classification,
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
-from medal_judges.eval.benchmark.injected import (
+from medal_judges.eval.benchmark.figures import (
     Result,
     injected_results,
     weighted_f1,

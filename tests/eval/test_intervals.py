@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from medal_judges.eval.metaeval.classification import classification, classification_statistic
+from medal_judges.eval.metaeval.alignment import classification, classification_statistic
 from medal_judges.stats.correlation import (
     Floats,
     Statistic,

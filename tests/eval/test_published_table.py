@@ -12,7 +12,7 @@ import yaml
 from medal_judges.config import load_config
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.eval.benchmark.config import BenchmarkConfig
-from medal_judges.eval.benchmark.published import TITLE, check_published, read_published
+from medal_judges.eval.benchmark.figures import PUBLISHED, check_published, read_published
 from medal_judges.models.base.saving import FAMILIES
 
 from .benchmark_case import medal, results
@@ -31,7 +31,7 @@ def add_published(folder: Path, judge: str = "published_as: medal", **extra: str
 
 
 def published_lines(folder: Path) -> list[dict[str, Any]]:
-    table = next(t for t in results(folder)["tables"] if t["title"] == TITLE)
+    table = next(t for t in results(folder)["tables"] if t["title"] == PUBLISHED)
     return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
 
 

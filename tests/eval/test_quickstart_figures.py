@@ -5,19 +5,19 @@ from pathlib import Path
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.eval.benchmark.injected import _COLUMNS
+from medal_judges.eval.benchmark.figures import INJECTED_COLUMNS
 
 from ..doc_tables import read_csv
 from ..quickstart_figures import JUDGES, injected_rows, printed, replaced
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "python.md"
-COLUMNS = ("Issue", "Judge", *_COLUMNS.values(), "Injected rows", "Coverage")
+COLUMNS = ("Issue", "Judge", *INJECTED_COLUMNS.values(), "Injected rows", "Coverage")
 
 
 def results(value: float = 0.864) -> dict[str, object]:
     def cells(judge: str) -> list[object]:
         shown = value if judge == "quickstart" else 0.5
-        return [*[{"value": shown, "low": None, "high": None}] * len(_COLUMNS), 40, 1.0]
+        return [*[{"value": shown, "low": None, "high": None}] * len(INJECTED_COLUMNS), 40, 1.0]
 
     rows = [["repetitive", judge, *cells(judge)] for judge in JUDGES]
     return {"tables": [{"title": "Injected issues: injected", "columns": COLUMNS, "rows": rows}]}

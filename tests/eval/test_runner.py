@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError, CoverageError, DataError, MedalError
+from medal_judges.eval.benchmark.benchmark import load_set
 from medal_judges.eval.benchmark.config import SetConfig
-from medal_judges.eval.benchmark.run import load_set
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
@@ -60,7 +60,7 @@ def test_the_order_of_chatbots_stands_beside_the_figures(folder: Path) -> None:
 def test_judged_once_and_again_only_where_judge_or_data_changed(folder: Path) -> None:
     medal()
     assert CountingJudge.scored == 24
-    medal("seed=3")
+    medal("disagreements=3")
     assert CountingJudge.scored == 24
     (folder / "judge.yaml").write_text("family: counting\ndimensions: 2\nrevision: 2\n")
     medal()
@@ -244,8 +244,11 @@ def test_injected_issues_follow_the_mapping(folder: Path) -> None:
     ("change", "message"),
     [
         ("min_coverag=1", "did you mean 'min_coverage'"),
-        ("judges=[{name: a, path: b}, {name: a, path: c}]", "two judges are called a"),
-        ("predictions=[{name: counting, set: little, path: b}]", "two judges are called counting"),
+        ("judges=[{name: a, path: b}, {name: a, path: c}]", "two judges have the name a"),
+        (
+            "predictions=[{name: counting, set: little, path: b}]",
+            "two judges have the name counting",
+        ),
         ("predictions=[{name: a, set: nowhere, path: b}]", "'nowhere'"),
         ("sets=[{name: a, source: set.jsonl, dimensions: [fun]}]", "it has: overall, repeats"),
         ("sets=[{name: a, source: set.jsonl, dimensions: [overall], level: turn}]", "no row"),

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError
 from medal_judges.eval.agreement.agreement import agreements
-from medal_judges.eval.benchmark.plots import bins, gap
+from medal_judges.eval.benchmark.page import bins, gap
 from medal_judges.eval.metaeval.comparison import GRADED, ISSUES, comparison_tables
 from medal_judges.eval.metaeval.metaeval import ResultRow, evaluate
 from medal_judges.reading.dialogues import read_labelled

@@ -21,7 +21,7 @@ def agreement(options: AgreementOptions) -> None:
     spearman.csv."""
     from medal_judges.data_prep.sources.registry import load_spec
     from medal_judges.eval.agreement.agreement import agreements, print_agreement, write_agreement
-    from medal_judges.eval.benchmark.run import data_hash
+    from medal_judges.eval.benchmark.benchmark import data_hash
     from medal_judges.stats.intervals import METHOD
     from medal_judges.stats.weights import required_weights
 

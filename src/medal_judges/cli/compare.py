@@ -6,7 +6,7 @@ import typer
 
 from medal_judges.cli.options import from_options, writes
 from medal_judges.eval.comparison.compare import compare as compared
-from medal_judges.eval.comparison.report import print_comparison, write_comparison
+from medal_judges.eval.comparison.compare import print_comparison, write_comparison
 from medal_judges.eval.comparison.rows import CompareOptions
 from medal_judges.reading.dialogues import reading_report
 from medal_judges.report.console import ProgressBar

@@ -25,14 +25,14 @@ def trial(options: TrialOptions) -> None:
     """Test judges with pairs of dialogues that differ by one edit, made by rules. Writes
     OUT/trial.html, OUT/trial.json and the judgements, which a second run reuses."""
     from medal_judges.config import load_config
-    from medal_judges.eval.trial.page import (
+    from medal_judges.eval.trial.trial import (
         PAGE_NAME,
         TRIAL_NAME,
         print_trial,
+        run_trial,
         write_result,
         write_trial,
     )
-    from medal_judges.eval.trial.trial import run_trial
 
     out, data = options.out, options.data
     named, settings = split_settings(options.judges)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from markupsafe import Markup
 from rich import box
@@ -18,8 +18,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from medal_judges.errors import visible
-from medal_judges.report.numbers import DASH, p_value_text, percent, percent_interval, points
 from medal_judges.report.table import (  # fmt: skip
+    DASH,
     Figured,
     Heat,
     IntervalBar,
@@ -28,10 +28,13 @@ from medal_judges.report.table import (  # fmt: skip
     PValue,
     Share,
     Table,
+    p_value_text,
+    percent,
+    percent_interval,
+    points,
 )
 from medal_judges.stats.estimate import Estimate
 
-B = TypeVar("B", bound="ProgressBar")
 PIPED = 120  # columns of a pipe or file; rich would take 80 and break the names
 
 # Logger -> beginning of its useless messages. DeepSpeed reports that there is no GPU, on standard
@@ -103,7 +106,7 @@ def cell_text(cell: object, brief: bool = False) -> str:
     if cell is None or isinstance(cell, IntervalBar):
         return DASH
     if isinstance(cell, Light):
-        words = "" if cell.colour == "none" else f"{cell.words} "
+        words = "" if cell.colour == "none" else f"{cell.colour} "
         return f"{cell.sign} {words}{cell.shown}".rstrip()
     if isinstance(cell, Percent):
         return f"{cell.value:.1%}"
@@ -155,7 +158,7 @@ class ProgressBar:
         )
         self._task = self._bar.add_task(what, total=total, completed=done, note="")
 
-    def __enter__(self: B) -> B:
+    def __enter__(self) -> ProgressBar:
         self._bar.start()
         return self
 
@@ -190,10 +193,7 @@ def quiet_foreign_logs() -> None:
     """Silences the messages of _NOISE and, without a terminal, the progress bars of transformers
     and huggingface_hub. Call it before these libraries are imported."""
     for name, start in _NOISE.items():
-        logging.getLogger(name).addFilter(partial(_is_useful, start))
+        noise = re.compile(re.escape(start))
+        logging.getLogger(name).addFilter(lambda r, noise=noise: not noise.match(r.getMessage()))
     if not sys.stderr.isatty():
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-
-
-def _is_useful(start: str, record: logging.LogRecord) -> bool:
-    return not record.getMessage().startswith(start)

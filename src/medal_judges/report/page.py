@@ -17,19 +17,25 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
-from medal_judges.report import numbers
-from medal_judges.report.figure import Bars, Figure, Plot
-from medal_judges.report.figure_files import write_figures
-from medal_judges.report.svg import bars_svg, interval_svg, plot_svg
-from medal_judges.report.table import IntervalBar, Table, write_csv
+from medal_judges.records.judgement import Contributions, Unit
+from medal_judges.report import table as texts
+from medal_judges.report.figure import (
+    Bars,
+    Figure,
+    Plot,
+    bars_svg,
+    interval_svg,
+    plot_svg,
+    write_figures,
+)
+from medal_judges.report.table import IntervalBar, Table, number, write_csv
 from medal_judges.storage.files import atomic_write
 
 _PACKAGE = "medal_judges.report"
-_SVG: dict[type, Callable[..., Markup]] = {
-    Plot: plot_svg,
-    Bars: bars_svg,
-    IntervalBar: interval_svg,
-}
+_DRAWS: dict[type, Callable[..., Markup]] = {
+    Plot: plot_svg, Bars: bars_svg, IntervalBar: interval_svg
+}  # fmt: skip
+_TEXTS = ("checked", "number", "interval", "p_value_text", "percent", "percent_interval", "points")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +56,8 @@ class Strip:
     blocks: Sequence[Block]
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """(Name, value) pairs."""
-
-    pairs: Sequence[tuple[str, str]]
-
-
-# A str is a paragraph; Markup is our own HTML.
-Block = str | Table | Figure | Fold | Strip | Facts
+# A str is a paragraph; Markup is our own HTML; a list has facts as (name, value) pairs.
+Block = str | Table | Figure | Fold | Strip | list[tuple[str, str]]
 # A table that is only a file: its columns and rows.
 Sheet = tuple[Sequence[str], Iterable[Iterable[object]]]
 
@@ -129,7 +128,7 @@ def fragment(package: str, template: str, **values: object) -> Markup:
 def facts_section(pairs: Iterable[tuple[str, str]]) -> Section:
     """How the page was made, as (name, value) pairs; left out if there are none."""
     listed = list(pairs)
-    return Section("facts", "How it was made", [Facts(listed)] if listed else [])
+    return Section("facts", "How it was made", [listed] if listed else [])
 
 
 def counted(counts: Iterable[tuple[int, str]]) -> str:
@@ -148,15 +147,54 @@ def _environment(package: str) -> Environment:
     environment = Environment(
         loader=PackageLoader(package), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    names = ("checked", "number", "interval", "p_value_text", "percent", "points")
-    environment.filters |= {name: getattr(numbers, name) for name in names}
-    environment.filters |= {
-        "percent_interval": numbers.percent_interval,
-        "kind": lambda block: type(block).__name__,
-        "svg": lambda drawn: _SVG[type(drawn)](drawn),
-    }
+    environment.filters |= {name: getattr(texts, name) for name in _TEXTS}
+    environment.filters["kind"] = lambda block: type(block).__name__
+    environment.filters["svg"] = lambda drawn: _DRAWS[type(drawn)](drawn)
     return environment
 
 
 def _asset(name: str) -> str:
     return (files(_PACKAGE) / name).read_text(encoding="utf-8")
+
+
+_IN_SIGHT = 6
+TURN_KEY = Markup(
+    '<p class="turnkey"><span class="pos" style="--s:90%">raised the score above the baseline'
+    '</span><span style="--s:0%">as an average turn</span>'
+    '<span class="neg" style="--s:90%">lowered it below the baseline</span></p>'
+)
+_UNITS: dict[Unit, str] = {
+    "score": "units of the score",
+    "uncalibrated score": "units of the score before calibration",
+    "logit": "logits of the score's place on its scale",
+    "uncalibrated logit": "logits of the score's place on its scale, before calibration",
+    "mean logit": "mean logits over the steps of the scale",
+    "logit per level": "logits per level of the scale",
+}
+
+
+def chat_html(
+    turns: Sequence[tuple[str, str]], given: Contributions | None, judged: int | None = None
+) -> Markup:
+    """The turns, (role, text) each; the strongest contribution has the full colour, turns beyond
+    the sixth are folded. Contributions of another number of turns are not shown. ``judged`` is the
+    turn of the score."""
+    count = len(turns)
+    moves = [*given.turns] if given is not None and len(given.turns) == count else [None] * count
+    largest = max((abs(move) for move in moves if move), default=0.0)
+    strengths = [round(100 * abs(move) / largest) if move else 0 for move in moves]
+    rows = list(zip(range(count), turns, moves, strengths, strict=True))
+    in_sight = _IN_SIGHT if count > _IN_SIGHT + 2 else count
+    return fragment(_PACKAGE, "chat.html", turns=rows, in_sight=in_sight, judged=judged)
+
+
+def account(given: Contributions | None, turns: int) -> str:
+    """How baseline and contributions add up, or why none are shown."""
+    if given is None:
+        return "This judge gives no contributions."
+    if len(given.turns) != turns:
+        return f"{len(given.turns)} contributions for {turns} turns: not shown."
+    moved = given.value - given.baseline
+    sign = "−" if moved < 0 else "+"
+    sums = f"{number(given.baseline)} {sign} {number(abs(moved))} by its turns"
+    return f"Baseline {sums} = {number(given.value)}, in {_UNITS[given.unit]}"

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
 from itertools import chain, count
 from pathlib import Path
@@ -100,26 +102,10 @@ class Light:
     def sign(self) -> str:
         return {"green": "●", "amber": "▲", "red": "■", "none": "○"}[self.colour]
 
-    @property
-    def words(self) -> str:
-        return "no verdict" if self.colour == "none" else self.colour
-
 
 # A str is text. Markup is our own HTML: only the page keeps its tags.
-Cell = (  # fmt: skip
-    str
-    | int
-    | float
-    | Estimate
-    | PValue
-    | Percent
-    | Share
-    | Figured
-    | Heat
-    | Light
-    | IntervalBar
-    | None
-)
+Number = int | float | Estimate | PValue | Percent | Share | Figured
+Cell = str | Number | Heat | Light | IntervalBar | None
 Row = Sequence[Cell]
 
 
@@ -196,8 +182,7 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Iterable[object
 
 def slug(text: str) -> str:
     """``text`` in lower case, with everything but letters and digits as single dashes."""
-    kept = "".join(c if c.isascii() and c.isalnum() else "-" for c in text.lower())
-    return "-".join(part for part in kept.split("-") if part) or "unnamed"
+    return "-".join(re.findall("[a-z0-9]+", text.lower())) or "unnamed"
 
 
 def unique_slugs(texts: Sequence[str]) -> list[str]:
@@ -207,3 +192,72 @@ def unique_slugs(texts: Sequence[str]) -> list[str]:
         names = chain([base], (f"{base}-{i}" for i in count(2)))
         slugs.append(next(name for name in names if name not in slugs))
     return slugs
+
+
+DASH = "–"
+
+_LABELS = {
+    "spearman": "Spearman ρ",
+    "pearson": "Pearson r",
+    "kendall": "Kendall τ-b",
+    "within_system": "ρ within chatbots",
+    "f1_present": "F1+",
+    "f1_absent": "F1−",
+    "precision": "Precision",
+    "recall": "Recall",
+    "accuracy": "Accuracy",
+}
+
+
+def label(metric: str) -> str:
+    """Name of a metric in a table head."""
+    return _LABELS.get(metric, metric.replace("_", " "))
+
+
+def number(value: float, digits: int = 2) -> str:
+    """``value`` with ``digits`` decimals and a real minus sign; never minus zero."""
+    text = f"{value:.{digits}f}"
+    if float(text) == 0:
+        text = text.lstrip("-")
+    return text.replace("-", "−")
+
+
+def percent(share: float) -> str:
+    """``12.3%``; two decimals below 1%, so that rare issues keep their size."""
+    return f"{_hundredths(share)}%"
+
+
+def points(difference: float) -> str:
+    """A difference of shares in percentage points: ``+4.8 pts``."""
+    return f"{'+' if difference > 0 else ''}{_hundredths(difference)} pts"
+
+
+def _hundredths(share: float) -> str:
+    return number(100 * share, 2 if 0 < abs(share) < 0.00995 else 1)
+
+
+def p_value_text(value: float) -> str:
+    """``0.034``, ``0.62``, ``< 0.001``: never 0.00."""
+    return "< 0.001" if value < 0.001 else number(value, 3 if value < 0.1 else 2)
+
+
+def interval(estimate: Estimate, text: Callable[[float], str] = number) -> str:
+    """``[low, high]``, or nothing without an interval."""
+    if estimate.low is None or estimate.high is None:
+        return ""
+    return f"[{text(estimate.low)}, {text(estimate.high)}]"
+
+
+def percent_interval(estimate: Estimate) -> str:
+    """``[low, high]`` in percent, or nothing without an interval."""
+    return interval(estimate, _hundredths)
+
+
+def checked(estimate: Estimate | None) -> Estimate:
+    """The estimate if it has a finite number, else None with a reason."""
+    if estimate is None:
+        return Estimate(None, reason="not computed")
+    if estimate.value is None:
+        return Estimate(None, reason=estimate.reason or "undefined (no reason recorded)")
+    is_number = math.isfinite(estimate.value)
+    return estimate if is_number else Estimate(None, reason="not a finite number")

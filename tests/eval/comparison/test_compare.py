@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 from medal_judges import CompareOptions, MedalError
 from medal_judges import compare as compare_systems
 from medal_judges.cli import app
-from medal_judges.eval.comparison.compare import SystemComparison
-from medal_judges.eval.comparison.report import write_comparison
+from medal_judges.eval.comparison.compare import SystemComparison, write_comparison
 
 JUDGE = "judge:test|revision:1"
 Write = Callable[[str, Sequence[Mapping[str, object]]], Path]

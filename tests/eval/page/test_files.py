@@ -10,8 +10,7 @@ import pytest
 from tests.pages import page_text
 
 from medal_judges.eval.benchmark.figures import Benchmark
-from medal_judges.eval.benchmark.page import write_report
-from medal_judges.eval.benchmark.plots import bins, gap, off_scale
+from medal_judges.eval.benchmark.page import bins, gap, off_scale, write_report
 from medal_judges.eval.metaeval.metaeval import Point, ResultRow
 from medal_judges.records.labelled import Scale
 from medal_judges.stats.estimate import Estimate

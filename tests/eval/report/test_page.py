@@ -18,8 +18,7 @@ from tests.pages import Tree, page_text
 from medal_judges.eval.report.conversations import badness, collect, select, shortened
 from medal_judges.eval.report.figures import compute_figures
 from medal_judges.eval.report.options import ReportOptions
-from medal_judges.eval.report.page import write_report
-from medal_judges.eval.report.report import Report
+from medal_judges.eval.report.report import Report, write_report
 from medal_judges.eval.report.scores import Scores, load_scores
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.records.judgement import Judgement

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from tests.browser import CHROMIUM, CONTRAST, DESKTOP, PHONE, Browser
 
-from medal_judges.eval.trial.page import write_trial
-from medal_judges.eval.trial.trial import Trial
+from medal_judges.eval.trial.trial import Trial, write_trial
 
 pytestmark = CHROMIUM
 

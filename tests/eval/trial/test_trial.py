@@ -10,8 +10,7 @@ from tests.trial_table import trial_rows, trials_of
 
 from medal_judges.eval.trial.config import TrialConfig
 from medal_judges.eval.trial.findings import TrialFinding, TrialResult
-from medal_judges.eval.trial.page import write_trial
-from medal_judges.eval.trial.trial import Trial, TrialJudge, run_trial
+from medal_judges.eval.trial.trial import Trial, TrialJudge, run_trial, write_trial
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Judgement

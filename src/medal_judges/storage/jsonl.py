@@ -241,20 +241,6 @@ class Journal:
                     stream.truncate(end)
                 raise
 
-    def append_each(self, records: Iterable[T], every: int) -> Iterator[T]:
-        """Yields ``records`` and appends them in blocks of ``every``, the last block also after an
-        error or if the caller stops."""
-        block: list[T] = []
-        try:
-            for record in records:
-                block.append(record)
-                if len(block) >= every:
-                    full, block = block, []
-                    self.append(full, sync=False)
-                yield record
-        finally:
-            self.append(block, sync=False)
-
     def sync(self) -> None:
         """Waits until everything that was appended is on the disk."""
         if self.path.exists():

@@ -89,7 +89,7 @@ class Agents:
             if model.limiter is not None and model.limiter.own is not None:
                 problem = f"--max-cost cannot be combined with llm.max_cost of {model.name}"
                 raise ConfigError(problem, hint="leave out one of them")
-            if model.cost(Usage()) is None and not model.capabilities.private:
+            if model.cost(Usage()) is None and not model.private:
                 raise ConfigError(
                     f"the price of {model.name} is unknown, so --max-cost cannot be guaranteed",
                     hint="give its llm a file like configs/prices.yaml (prices: PATH)",
@@ -232,12 +232,12 @@ class JobRunner(ABC, Generic[J]):
         started: list[threading.Event] = []
         try:
             for call in by_model.values():
-                if call[0].capabilities.api:
+                if call[0].api:
                     done = threading.Event()
                     threading.Thread(target=serve, args=(*call, done), daemon=True).start()
                     started.append(done)
             for model, jobs, requests in by_model.values():
-                if model.capabilities.api:
+                if model.api:
                     continue
                 for part in windows(zip(jobs, requests, strict=True), self.per_call):
                     answers = model.chat([request for _, request in part])

@@ -162,7 +162,7 @@ def choose_judge(
 def cached_answers(judges: Sequence[Judge]) -> str | None:
     """Returns a sentence with the number of cached answers; None if there are none."""
     counts = [judge.answer_counts() for judge in judges]
-    cached, asked = sum(each.kept for each in counts), sum(each.asked for each in counts)
+    cached, asked = sum(each["kept"] for each in counts), sum(each["asked"] for each in counts)
     if not cached:
         return None
     return f"{cached} of {cached + asked} answers served from the cache; --no-cache asks for all"

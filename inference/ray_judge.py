@@ -26,7 +26,6 @@ from medal_judges.models.base.judge import (
     with_warnings,
 )
 from medal_judges.models.batching import windows
-from medal_judges.models.llm.protocol import AnswerCounts
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature
@@ -131,7 +130,7 @@ class _Process:
 
     def score(
         self, window: Sequence[Dialogue], how: dict[str, Any]
-    ) -> tuple[list[Judgement], AnswerCounts] | Exception:
+    ) -> tuple[list[Judgement], Counter[str]] | Exception:
         try:
             return list(self.judge.score(window, **how)), self.judge.answer_counts()
         except Exception as error:
@@ -153,7 +152,7 @@ class RayJudge(Judge):
 
         self._actor = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=0)(_Process)
         self._choice = ray.put(choice)
-        self._answers: dict[Any, AnswerCounts] = {}
+        self._answers: dict[Any, Counter[str]] = {}
         self._ready: list[Any] = []  # actors with a judge
         self._loading: dict[Any, Any] = {}  # the answer that comes -> its actor
         for _ in range(count):
@@ -177,10 +176,10 @@ class RayJudge(Judge):
         signature: Signature = self._about["signature"]
         return signature
 
-    def answer_counts(self) -> AnswerCounts:
-        counts = AnswerCounts()
+    def answer_counts(self) -> Counter[str]:
+        counts = Counter[str]()
         for each in self._answers.values():
-            counts.add(kept=each.kept, asked=each.asked)
+            counts.update(each)
         return counts
 
     def score(

@@ -8,11 +8,9 @@ new judgements go to a journal beside the file, and replace the old ones at the 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from pathlib import Path
-from typing import IO
 
 from medal_judges.errors import MedalError
 from medal_judges.inference.metadata import metadata_of
@@ -109,11 +107,10 @@ def resume(
     ``keep`` receives the judgements of each finished dialogue. Raises MedalError if ``out`` does
     not fit ``expected`` and ``dialogues``, and leaves it unchanged.
     """
-    put_in_place(out)
     again: list[Dialogue] = []
     # (dialogue, its lines, its judgements or None if it is scored again)
     window: list[tuple[Dialogue, list[str], Sequence[Judgement] | None]] = []
-    with _rewritten(out) as stream:
+    with atomic_path(out) as partial, open_text(partial, "w") as stream:
 
         def settle() -> None:
             for dialogue, lines, rows in window:
@@ -170,35 +167,19 @@ def _earlier(
         yield dialogue, lines, rows
 
 
-@contextmanager
-def new_judgements(out: Path) -> Iterator[Journal]:
-    """Yields a journal for new judgements. They replace the old ones at the end or after an error;
-    after a kill, when the next run starts."""
-    try:
-        yield Journal(out.with_name(f".again-{out.name}"))
-    finally:
-        put_in_place(out)
-
-
-def put_in_place(out: Path) -> None:
-    """Replaces the judgements in ``out`` of each dialogue that was completely scored again."""
-    journal = out.with_name(f".again-{out.name}")
-    if not journal.exists():
+def put_in_place(out: Path, newer: Path) -> None:
+    """Replaces the judgements in ``out`` of each dialogue that is complete in the file ``newer``,
+    then deletes ``newer``."""
+    if not newer.exists():
         return
-    newer = {rows[0].id: (lines, rows) for lines, rows in _by_dialogue(journal)}
-    with _rewritten(out) as stream:
+    found = {rows[0].id: (lines, rows) for lines, rows in _by_dialogue(newer)}
+    with atomic_path(out) as partial, open_text(partial, "w") as stream:
         for lines, rows in _by_dialogue(out):
-            new_lines, new = newer.get(rows[0].id, (lines, rows))
+            new_lines, new = found.get(rows[0].id, (lines, rows))
             # A kill can leave a part of a dialogue's turns.
             whole = [(r.turn, r.judge) for r in new] == [(r.turn, r.judge) for r in rows]
             stream.writelines(new_lines if whole else lines)
-    journal.unlink()
-
-
-@contextmanager
-def _rewritten(out: Path) -> Iterator[IO[str]]:
-    with atomic_path(out) as partial, open_text(partial, "w") as stream:
-        yield stream
+    newer.unlink()
 
 
 def _by_dialogue(path: Path) -> Iterator[tuple[list[str], list[Judgement]]]:

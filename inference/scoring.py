@@ -7,7 +7,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from medal_judges.config import Config, option
 from medal_judges.errors import CoverageError, DataError, MedalError
 from medal_judges.inference.judge_choice import JudgeChoice
 from medal_judges.inference.metadata import with_metadata
-from medal_judges.inference.resuming import Expected, new_judgements, resume
+from medal_judges.inference.resuming import Expected, put_in_place, resume
 from medal_judges.models.base.judge import Judge, ScoreLevel, UnknownLanguage, is_detecting
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
@@ -262,8 +262,9 @@ def score_to_file(
             progress(1)
 
     rest, again = iter(dialogues), list[Dialogue]()
+    beside = lines.with_name(f".again-{lines.name}")  # of dialogues that are scored again
     if options.overwrite or not lines.exists() or lines.stat().st_size == 0:
-        for path in (lines, lines.with_name(f".again-{lines.name}")):
+        for path in (lines, beside):
             path.unlink(missing_ok=True)
     else:
         expected = Expected(
@@ -277,22 +278,29 @@ def score_to_file(
             unknown_language=options.unknown_language,
             window=judge.window if judge.resumes_windows else 1,
         )
+        put_in_place(lines, beside)  # what a killed run left
         rest, again = resume(rest, expected, lines, keep)
     report.resumed, start = report.total, time.perf_counter()
-    parts: list[tuple[Iterable[Dialogue], AbstractContextManager[Journal]]]
-    parts = [(again, new_judgements(lines))] if again else []
-    parts.append((rest, nullcontext(Journal(lines))))
-    for part, opening in parts:
-        with opening as journal:
-            last = None
-            judged = options.score(judge, part, progress)
-            # Writing each line by itself would halve the speed of a fast judge.
-            for judgement in journal.append_each(judged, min(judge.window, 64)):
+    parts: list[tuple[Iterable[Dialogue], Journal]] = [(rest, Journal(lines))]
+    if again:
+        parts.insert(0, (again, Journal(beside)))
+    for part, journal in parts:
+        block, last = list[Judgement](), None
+        try:
+            for judgement in options.score(judge, part, progress):
+                block.append(judgement)
+                # Writing each line by itself would halve the speed of a fast judge.
+                if len(block) >= min(judge.window, 64):
+                    full, block = block, []
+                    journal.append(full, sync=False)
                 report.add(judgement)
                 report.dialogues += judgement.id != last
                 last = judgement.id
-        if part is again:
-            report.rescored = report.total - report.resumed
+        finally:
+            journal.append(block, sync=False)
+            if part is again:
+                put_in_place(lines, beside)
+                report.rescored = report.total - report.resumed
     lines.parent.mkdir(parents=True, exist_ok=True)
     lines.touch()  # an empty input gives an empty file
     if out != lines:

@@ -96,13 +96,24 @@ def files_hash(
     """Returns a hash of 12 hex digits of the files in ``folder`` that match ``patterns``: without
     the fields of JSON files that differ between copies, and without the fields ``leave_out`` of the
     folder's own config.json. Raises OSError."""
-    files = sorted({path for pattern in patterns for path in folder.glob(pattern)})
     hashes = {}
-    for path in files:
-        if path.is_file():
-            name = path.relative_to(folder).as_posix()
-            own = leave_out if name == "config.json" else _OWN.get(path.name, ())
-            hashes[name] = _file_hash(path, {*_WHO_WROTE, *own})
+    for path in sorted({path for pattern in patterns for path in folder.glob(pattern)}):
+        if not path.is_file():
+            continue
+        name = path.relative_to(folder).as_posix()
+        if path.suffix != ".json":
+            with path.open("rb") as stream:
+                hashes[name] = hashlib.file_digest(stream, "sha256").hexdigest()
+            continue
+        data = path.read_bytes()
+        with suppress(ValueError, RecursionError):  # not JSON: its bytes unchanged
+            # 32 and 32.0 are one setting, written by a user and read back.
+            content = json.loads(data, parse_float=_number)
+            if isinstance(content, dict):
+                own = leave_out if name == "config.json" else _OWN.get(path.name, ())
+                rest = {k: v for k, v in content.items() if k not in (*_WHO_WROTE, *own)}
+                data = json.dumps(rest, sort_keys=True, ensure_ascii=True).encode()
+        hashes[name] = hashlib.sha256(data).hexdigest()
     return content_hash(hashes)
 
 
@@ -137,21 +148,6 @@ def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
         rules = written[written.index('"added_tokens"') :]
     special = {name: str(value) for name, value in tokenizer.special_tokens_map.items()}
     return content_hash([rules, special])
-
-
-def _file_hash(path: Path, leave_out: set[str]) -> str:
-    """Returns the SHA-256 of a file; of a JSON object without the fields ``leave_out``."""
-    if path.suffix != ".json":
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    data = path.read_bytes()
-    with suppress(ValueError, RecursionError):  # no JSON: its bytes as they are
-        # 32 and 32.0 are one setting, written by a user and read back.
-        content = json.loads(data, parse_float=_number)
-        if isinstance(content, dict):
-            rest = {key: value for key, value in content.items() if key not in leave_out}
-            data = json.dumps(rest, sort_keys=True, ensure_ascii=True).encode()
-    return hashlib.sha256(data).hexdigest()
 
 
 def _number(text: str) -> float:

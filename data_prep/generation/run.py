@@ -377,6 +377,6 @@ def estimate(
         if llm.api:  # a local model is not loaded to find out that it has no price
             model = load_llm(llm)
             money = model.cost(Usage(read, output=written))
-            money = 0.0 if money is None and model.capabilities.private else money
+            money = 0.0 if money is None and model.private else money
         costs[agent] = CostEstimate(requests, 0, read, written, money)
     return costs

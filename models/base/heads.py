@@ -135,26 +135,23 @@ class Head(nn.Module):
         """
         # Rows without a label get weight 0: selecting the others would wait for a GPU.
         known = logits.float().masked_fill(~mask.unsqueeze(-1), 0.0)
-        losses, weights = self._losses(known, target.float()), weights * mask
-        return (losses * weights).sum() / weights.sum().clamp_min(_LEAST_WEIGHT)
-
-    def _losses(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Returns the loss of each row [B]."""
-        config = self.config
+        target, weights, config = target.float(), weights * mask, self.config
         if config.kind == "regression":
-            return functional.mse_loss(logits.squeeze(-1), target, reduction="none")
-        if config.kind == "binary":
-            return functional.binary_cross_entropy_with_logits(
-                logits.squeeze(-1),
+            losses = functional.mse_loss(known.squeeze(-1), target, reduction="none")
+        elif config.kind == "binary":
+            losses = functional.binary_cross_entropy_with_logits(
+                known.squeeze(-1),
                 target * (1 - config.label_smoothing) + 0.5 * config.label_smoothing,
-                pos_weight=logits.new_tensor(self.positive_weight),
+                pos_weight=known.new_tensor(self.positive_weight),
                 reduction="none",
             )
-        if config.kind == "ordinal":
-            return corn_losses(logits, target)
-        return functional.cross_entropy(
-            logits, target, label_smoothing=config.label_smoothing, reduction="none"
-        )
+        elif config.kind == "ordinal":
+            losses = corn_losses(known, target)
+        else:
+            losses = functional.cross_entropy(
+                known, target, label_smoothing=config.label_smoothing, reduction="none"
+            )
+        return (losses * weights).sum() / weights.sum().clamp_min(_LEAST_WEIGHT)
 
     def probabilities(self, logits: Tensor, temperature: float, spread: float | None) -> Tensor:
         """Returns the probability per level [B, levels]. A regression's distribution is a normal

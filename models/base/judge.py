@@ -25,7 +25,7 @@ from medal_judges.models.base.golden import write_golden
 from medal_judges.models.base.hub import push_folder
 from medal_judges.models.base.saving import load_judge, save_judge
 from medal_judges.models.batching import budget_batches, retry_on_oom, windows
-from medal_judges.models.llm.protocol import AnswerCounts, LanguageModel
+from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.reading.language_detection import PURPOSE, detected_language
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue, base_language
 from medal_judges.records.dimension import Dimension
@@ -118,13 +118,13 @@ class Judge(ABC):
         """Returns the language models that the judge asks; of a hybrid those of its members."""
         return []
 
-    def answer_counts(self) -> AnswerCounts:
+    def answer_counts(self) -> Counter[str]:
         """Returns how many answers of its language models came from the cache, and how many are
         new."""
-        counts = AnswerCounts()
+        counts = Counter[str]()
         for model in {id(each): each for each in self.language_models()}.values():
             mine = model.answer_counts()
-            counts.add(kept=mine.kept, asked=mine.asked)
+            counts.update(mine)
         return counts
 
     def place(self, device: str, dtype: str) -> None:  # noqa: B027  (most have nothing to move)

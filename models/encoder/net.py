@@ -80,10 +80,20 @@ class TurnTokenizer:
 
     def encode(self, dialogue: Dialogue) -> EncodedDialogue:
         """Returns the newest turns of the dialogue that fit."""
-        lines = self._lines(dialogue) if self.config.shape == "flat" else []
-        dropped = len(dialogue.turns) - (
-            len(lines) or min(len(dialogue.turns), self.config.max_turns)
-        )
+        fitting: list[list[int]] = []  # role-marked token ids by turn, the newest turn first
+        if self.config.shape == "flat":
+            marked = [f"{t.role}: {self.marks.broken_up(t.content)}" for t in dialogue.turns]
+            ids = self.tokenizer(marked, add_special_tokens=False, verbose=False)["input_ids"]
+            separator, room = self.tokenizer.sep_token_id, self.limit
+            for line in reversed(ids):
+                line = line if separator is None else [*line, separator]
+                if fitting and len(line) > room:
+                    break
+                fitting.append(line[: self.limit])  # a newest turn beyond the window is cut
+                room -= len(line)
+        lines = fitting[::-1]
+        seen = len(lines) or min(len(dialogue.turns), self.config.max_turns)
+        dropped = len(dialogue.turns) - seen
         turns = dialogue.turns[dropped:]
         features = np.zeros((len(dialogue.turns), len(FEATURE_NAMES)), dtype=np.float32)
         if self.config.net != "sequence" and set(self.config.features) & set(FEATURE_NAMES):
@@ -100,23 +110,6 @@ class TurnTokenizer:
             inner = [position for position, line in enumerate(lines) for _ in line]
             encoded.segments = begin + inner + end
         return encoded
-
-    def _lines(self, dialogue: Dialogue) -> list[list[int]]:
-        """Returns the token ids, with role marks, of the newest turns that fit together, oldest
-        first."""
-        marked = [f"{t.role}: {self.marks.broken_up(t.content)}" for t in dialogue.turns]
-        separator = self.tokenizer.sep_token_id
-        end = [] if separator is None else [separator]
-        ids = self.tokenizer(marked, add_special_tokens=False, verbose=False)["input_ids"]
-        room = self.limit
-        fitting: list[list[int]] = []
-        for line in reversed(ids):
-            line = line + end
-            if fitting and len(line) > room:
-                break
-            fitting.append(line[: self.limit])  # a single turn beyond the window: its beginning
-            room -= len(line)
-        return fitting[::-1]
 
     def pieces(self, texts: Sequence[str]) -> list[list[list[int]]]:
         """Returns the token pieces, with the tokenizer's marks, of each text. A text longer than

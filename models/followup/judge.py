@@ -15,7 +15,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
@@ -147,19 +147,22 @@ def select(
     more = max(config.max_tokens, min(MORE_TOKENS * config.max_tokens, llm.context // 4))
     unread = [run for run in every if isinstance(run.chosen, str) and not run.failed]
     ask(unread, more, f"\n\n{prompt.parts[AGAIN]}".rstrip())
-    return [_selection(own, pool) for own in runs]
-
-
-def _selection(runs: Sequence[_Run], pool: FollowUpPool) -> FollowUpSelection:
-    sets = [{r.order[i] for i in r.chosen} for r in runs if not isinstance(r.chosen, str)]
-    usage = spent(usage for run in runs for usage in run.usages)
-    missing = any(run.transient for run in runs)
-    if not sets:
-        failure = f"no selection of follow-ups could be read: {runs[0].chosen}"
-        return FollowUpSelection((), True, usage, len(runs), failure, missing)
-    common = set.intersection(*sets)
-    indices = tuple(sorted(common or range(len(pool.follow_ups))))
-    return FollowUpSelection(indices, not common, usage, len(runs) - len(sets), transient=missing)
+    selections = []
+    for own in runs:
+        sets = [{r.order[i] for i in r.chosen} for r in own if not isinstance(r.chosen, str)]
+        common: set[int] = set.intersection(*sets) if sets else set()
+        unreadable = f"no selection of follow-ups could be read: {own[0].chosen}"
+        selections.append(
+            FollowUpSelection(
+                indices=tuple(sorted(common or range(len(texts)))) if sets else (),
+                empty=not common,
+                usage=spent(usage for run in own for usage in run.usages),
+                unread=len(own) - len(sets),
+                failure=None if sets else unreadable,
+                transient=any(run.transient for run in own),
+            )
+        )
+    return selections
 
 
 def read_choice(completion: Completion, options: Sequence[str]) -> set[int] | str:
@@ -339,23 +342,11 @@ class FollowUpJudge(Judge):
                     transient=selection.transient,
                 )
         left = [i for i in left if i not in judged]
-        tables = self._likelihoods([requests[i] for i in left])
-        for i, likelihoods in zip(left, tables, strict=True):
-            table = np.array([[self._value(each) for each in row] for row in likelihoods])
-            judgement = self._judged(requests[i], table, selections.get(i), dimensions)
-            usage = dict(judgement.usage)
-            add_usage(usage, likelihood_usage(requests[i].tokens, chain(*likelihoods)))
-            judged[i] = replace(judgement, usage=usage)
-        return [judged[i] for i in range(len(requests))]
-
-    # -- the parts of a score -------------------------------------------------------------------
-
-    def _likelihoods(self, requests: Sequence[ScoreRequest]) -> list[list[list[Likelihood]]]:
-        """Returns likelihoods [requests, ends, follow-ups]. Turns of one dialogue that begin at the
-        same turn form a group, for which the conversation is read once."""
+        # Turns of one dialogue that begin at the same turn are a group: their conversation is read
+        # once.
         units: dict[tuple[str, int], list[int]] = {}
-        for i, request in enumerate(requests):
-            units.setdefault((request.dialogue.id, request.payload[0]), []).append(i)
+        for i in left:
+            units.setdefault((requests[i].dialogue.id, requests[i].payload[0]), []).append(i)
         groups = [
             [
                 Continuation(
@@ -372,13 +363,17 @@ class FollowUpJudge(Judge):
         ]
         joint = self.config.likelihood == "joint"
         scored = self.llm.loglikelihood(groups, joint=joint) if groups else []
-        tables: dict[int, list[list[Likelihood]]] = {}
+        width = len(self.pool.follow_ups)
         for unit, likelihoods in zip(units.values(), scored, strict=True):
             rest = iter(likelihoods)
             for i in unit:
-                ends = self._ends(requests[i])
-                tables[i] = [[next(rest) for _ in self.pool.follow_ups] for _ in ends]
-        return [tables[i] for i in range(len(requests))]
+                own = list(islice(rest, width * len(self._ends(requests[i]))))
+                table = np.array([self._value(each) for each in own]).reshape(-1, width)
+                judgement = self._judged(requests[i], table, selections.get(i), dimensions)
+                usage = dict(judgement.usage)
+                add_usage(usage, likelihood_usage(requests[i].tokens, own))
+                judged[i] = replace(judgement, usage=usage)
+        return [judged[i] for i in range(len(requests))]
 
     def _ends(self, request: ScoreRequest) -> list[int]:
         """Returns the numbers of messages after which the follow-ups are scored."""

@@ -18,7 +18,6 @@ from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.storage.files import ProcessLock
 
-PER = 1_000_000  # prices are per million tokens
 WAIT = 0.01  # seconds between two looks at a limit of cost that is used up for now
 
 Count = Annotated[int, Field(strict=True, ge=0)]
@@ -53,7 +52,7 @@ class Usage:
         )
 
     def to_record(self) -> dict[str, float]:
-        """Numbers for ``Judgement.usage``; money only if it is known."""
+        """The numbers of ``Judgement.usage``; money only if it is known."""
         record: dict[str, float] = {
             "input_tokens": self.input,
             "cached_tokens": self.cached,
@@ -67,7 +66,7 @@ class Usage:
 
 
 def add_usage(amounts: dict[str, float], usage: Usage) -> None:
-    """Add ``usage`` to ``amounts``, named as in ``Judgement.usage``."""
+    """Adds ``usage`` to ``amounts``, named as in ``Judgement.usage``."""
     record = {"tokens": float(usage.input + usage.output)} | usage.to_record()
     for key, value in record.items():
         amounts[key] = amounts.get(key, 0.0) + value
@@ -93,7 +92,7 @@ class Price(Config):
         """US dollars for ``usage``."""
         cached = self.input if self.cached is None else self.cached
         fresh = usage.input - usage.cached
-        return (fresh * self.input + usage.cached * cached + usage.output * self.output) / PER
+        return (fresh * self.input + usage.cached * cached + usage.output * self.output) / 1e6
 
 
 class PriceFile(Config):
@@ -165,24 +164,20 @@ class CostLimiter:
     async def take(self, highest: float) -> None:
         """Reserve ``highest`` until ``pay``. Raises BudgetExceeded if it does not fit, and
         ConfigError in another process than the one that created the limiter."""
-        while not self._reserve(highest):
+        if self.limit is not None and os.getpid() != self._process:
+            raise ConfigError(
+                "a limit of cost works in one process only",
+                hint="load the judge in each process, with its share of the limit as llm.max_cost",
+            )
+        while True:
+            with self._lock:
+                if self.limit is None or self.spent + self.at_stake + highest <= self.limit:
+                    self.at_stake += highest
+                    self.under_way += 1
+                    return
+                if not self.under_way:
+                    raise BudgetExceeded
             await asyncio.sleep(WAIT)
-
-    def _reserve(self, highest: float) -> bool:
-        with self._lock:
-            if self.limit is not None and os.getpid() != self._process:
-                raise ConfigError(
-                    "a limit of cost works in one process only",
-                    hint="load the judge in each process, with its share of the limit as "
-                    "llm.max_cost",
-                )
-            if self.limit is None or self.spent + self.at_stake + highest <= self.limit:
-                self.at_stake += highest
-                self.under_way += 1
-                return True
-            if not self.under_way:
-                raise BudgetExceeded
-            return False
 
     def pay(self, highest: float, price: float | None) -> None:
         """Replace a reserved highest price by the real one."""

@@ -12,6 +12,7 @@ import hashlib
 import json
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib.util import find_spec
@@ -23,7 +24,6 @@ from pydantic import TypeAdapter
 from medal_judges.errors import ConfigError, MedalError, MissingExtraError, RecordError, SourceError
 from medal_judges.models.llm.cost import CostEstimate, Usage
 from medal_judges.models.llm.protocol import (
-    AnswerCounts,
     ChatRequest,
     Completion,
     Continuation,
@@ -77,13 +77,14 @@ class AnswerStore:
     def find(self, keys: Iterable[str]) -> dict[str, Completion]:
         """The answers for ``keys`` that are in the file now. Raises SourceError."""
         answers: dict[str, Completion] = {}
+        broken = (ValueError, KeyError, TypeError, RecursionError)
         with self._lock:
             try:
                 for place, line in self.journal.lines(self._read):
                     self._read = place + len(line)
                     try:
                         self._places[str(json.loads(line)["key"])] = (place, len(line))
-                    except (ValueError, KeyError, TypeError, RecursionError):
+                    except broken:
                         logger.warning("%s: a line is no answer", self.path)
                 wanted = [key for key in dict.fromkeys(keys) if key in self._places]
                 if not wanted:
@@ -91,24 +92,19 @@ class AnswerStore:
                 with self.path.open("rb") as stream:
                     for key in wanted:
                         stream.seek(self._places[key][0])
-                        answer = self._answer(key, stream.read(self._places[key][1]))
-                        if answer is not None:
+                        try:
+                            record = json.loads(stream.read(self._places[key][1]))
+                            text = json.dumps(record["answer"])
+                            answer = COMPLETION.validate_json(text, strict=True)
+                            if record["key"] != key or answer.failed:
+                                raise ValueError("not an answer to this request")
                             answers[key] = answer
+                        except broken:
+                            del self._places[key]
+                            logger.warning("%s: an unreadable answer is requested anew", self.path)
             except OSError as error:
                 raise SourceError(f"{self.path}: cached answers cannot be read: {error}") from error
         return answers
-
-    def _answer(self, key: str, line: bytes) -> Completion | None:
-        try:
-            record = json.loads(line)
-            answer = COMPLETION.validate_json(json.dumps(record["answer"]), strict=True)
-            if record["key"] != key or answer.failed:
-                raise ValueError("not an answer to this request")
-            return answer
-        except (ValueError, KeyError, TypeError, RecursionError):
-            del self._places[key]
-            logger.warning("%s: a cached answer is unreadable and requested again", self.path)
-            return None
 
     def append(self, answers: Mapping[str, Completion]) -> None:
         """Write ``answers`` and wait until they are on disk. Raises SourceError."""
@@ -133,7 +129,7 @@ class CachedModel(Wrapper):
         key = model_key(inner)
         label = re.sub(r"[^A-Za-z0-9._-]+", "-", inner.name)[:80]
         folder = folder or cache_folder() / "answers"
-        self.store, self.counts = AnswerStore(folder / f"{label}-{key[:12]}.jsonl"), AnswerCounts()
+        self.store, self.counts = AnswerStore(folder / f"{label}-{key[:12]}.jsonl"), Counter[str]()
         self._lock = ProcessLock()
         self._own_key, self._served_key = key, ""
 
@@ -150,7 +146,7 @@ class CachedModel(Wrapper):
                 self._served_key = _hash(self._own_key, identity) if identity else self._own_key
             return self._served_key
 
-    def answer_counts(self) -> AnswerCounts:
+    def answer_counts(self) -> Counter[str]:
         return self.counts
 
     def cached(self, request: ChatRequest) -> Completion | None:
@@ -170,7 +166,7 @@ class CachedModel(Wrapper):
                 on_answer(index, completion.with_usage(from_cache=True))
         missing = [key for key in places if key not in cached]
         with self._lock:
-            self.counts.add(kept=len(cached), asked=len(missing))
+            self.counts.update(kept=len(cached), asked=len(missing))
 
         def arrived(number: int, completion: Completion) -> None:
             first, *others = places[missing[number]]
@@ -224,7 +220,7 @@ class CountingModel(Wrapper):
 
     def counted(self) -> CostEstimate:
         """The estimate for all counted requests, likelihoods among them."""
-        written = self.continuations if self.capabilities.api else 0  # a server writes one token
+        written = self.continuations if self.api else 0  # a server writes one token
         more = Usage(input=self.continuation_tokens, output=written)
         total = self.inner.estimate(list(self.asked.values()), more)
         requests = total.requests + self.continuations
@@ -240,39 +236,43 @@ _LOADING = ProcessLock()
 
 
 def load_llm(setting: str | Mapping[str, object] | LLMConfig | LanguageModel) -> LanguageModel:
-    """The model that ``setting`` names, see llm_config. A model of this machine that is in use is
-    not loaded twice. Raises ConfigError for a wrong setting or a model that cannot be loaded."""
+    """Loads the model that ``setting`` names, see llm_config. A model of this machine that is in
+    use is not loaded twice. Raises ConfigError for a wrong setting or if the model does not
+    load."""
     if isinstance(setting, LanguageModel):
         return setting
     config = llm_config(setting)
-    if config.api:
-        return _load(config)
-    key = config.model_dump_json()
-    with _LOADING:
-        model = _IN_USE.get(key)
-        if model is None:
-            model = _IN_USE[key] = _load(config)
-    return model
-
-
-def _load(config: LLMConfig) -> LanguageModel:
     inner: LanguageModel
-    folder = Path(config.cache) if isinstance(config.cache, str) else None
-    if isinstance(config, TransformersLLM):
-        from medal_judges.models.llm.local.model import load_local
-
-        inner = load_local(config)
-    elif isinstance(config, VLLMLLM):
-        from medal_judges.models.llm.vllm.model import load_vllm
-
-        inner = load_vllm(config)
-    else:
+    if not isinstance(config, TransformersLLM | VLLMLLM):
         if find_spec("openai") is None:
             raise MissingExtraError("openai", "api", f"llm: openai:{config.model}")
         from medal_judges.models.llm.server.model import RemoteModel
 
         inner = remote = RemoteModel(config)
-        if folder is None and (base := remote.config.base_url):
-            # Another server gives other answers under the same model name.
-            folder = cache_folder() / "answers" / f"server-{content_hash(base)}"
-    return CachedModel(inner, folder) if config.cache is not False else inner
+        if (base := remote.config.base_url) is None:
+            return _cached(inner, config.cache)
+        # Another server gives other answers under the same model name.
+        folder = cache_folder() / "answers" / f"server-{content_hash(base)}"
+        return _cached(inner, config.cache, folder)
+    key = config.model_dump_json()
+    with _LOADING:
+        model = _IN_USE.get(key)
+        if model is None:
+            if isinstance(config, TransformersLLM):
+                from medal_judges.models.llm.local.model import load_local
+
+                inner = load_local(config)
+            else:
+                from medal_judges.models.llm.vllm.model import load_vllm
+
+                inner = load_vllm(config)
+            model = _IN_USE[key] = _cached(inner, config.cache)
+    return model
+
+
+def _cached(
+    model: LanguageModel, cache: str | bool | None, folder: Path | None = None
+) -> LanguageModel:
+    if cache is False:
+        return model
+    return CachedModel(model, Path(cache) if isinstance(cache, str) else folder)

@@ -1,7 +1,7 @@
 """The interface of every language model: ``chat`` answers, ``loglikelihood`` scores a given text.
 
 Both take batches. Behind the interface are transformers, vLLM and any OpenAI-compatible server. A
-judge knows no backend by name and reads ``capabilities`` if it must know how a model is served. A
+judge knows no backend by name and reads ``api`` if it must know how a model is served. A
 ``Wrapper`` (cache, counter) is a model in front of another model.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
@@ -137,26 +138,6 @@ class Likelihood:
         return self.total / len(self.logprobs)
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """How a model is served. ``api``: by a server, whose requests run side by side and may cost
-    money. ``private``: the server is on this machine or its private network and sends no bill."""
-
-    api: bool = False
-    private: bool = True
-
-
-@dataclass(slots=True)
-class AnswerCounts:
-    """The number of answers read from the cache (``kept``) and requested from the model."""
-
-    kept: int = 0
-    asked: int = 0
-
-    def add(self, *, kept: int, asked: int) -> None:
-        self.kept, self.asked = self.kept + kept, self.asked + asked
-
-
 OnAnswer = Callable[[int, Completion], None]
 
 
@@ -164,13 +145,16 @@ class LanguageModel(ABC):
     """A language model.
 
     ``name`` is the ``base`` of a signature: model and backend, without paths or secrets.
-    ``context`` is the number of tokens that fit, prompt and answer together. ``chunk``: requests
-    sent at a time if answers do not arrive one by one; a kill loses at most these.
+    ``context`` is the number of tokens that fit, prompt and answer together. ``api``: a server
+    runs the model; its requests run side by side and may cost money. ``private``: on this machine
+    or its private network, without a bill. ``chunk``: requests sent at a time if answers do not
+    arrive one by one; a kill loses at most these.
     """
 
     name: str
     context: int
-    capabilities: Capabilities = Capabilities()
+    api: bool = False
+    private: bool = True
     chunk: int = 32
 
     @abstractmethod
@@ -233,9 +217,9 @@ class LanguageModel(ABC):
         written = sum(request.max_tokens for request in requests)
         return CostEstimate(len(requests), input=read + more.input, output=written + more.output)
 
-    def answer_counts(self) -> AnswerCounts:
-        """The number of answers from the cache and from the model so far."""
-        return AnswerCounts()
+    def answer_counts(self) -> Counter[str]:
+        """The number of answers so far from the cache (``kept``) and from the model (``asked``)."""
+        return Counter()
 
     def close(self) -> None:  # noqa: B027 - most have nothing to release
         """Release connections and memory."""
@@ -247,7 +231,7 @@ class Wrapper(LanguageModel):
     def __init__(self, inner: LanguageModel) -> None:
         self.inner = inner
         self.name, self.context = inner.name, inner.context
-        self.capabilities, self.chunk = inner.capabilities, inner.chunk
+        self.api, self.private, self.chunk = inner.api, inner.private, inner.chunk
 
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
         return collect(self.chat_each, requests)
@@ -284,7 +268,7 @@ class Wrapper(LanguageModel):
     def served_identity(self) -> str | None:
         return self.inner.served_identity()
 
-    def answer_counts(self) -> AnswerCounts:
+    def answer_counts(self) -> Counter[str]:
         return self.inner.answer_counts()
 
     def close(self) -> None:

@@ -63,10 +63,10 @@ class OpenAILLM(Config):
     variable ``api_key_env`` and sent nowhere else. ``timeout``: seconds for one try (more for a
     reasoning model); ``attempts``: tries of a request, ``longest_wait``: most seconds between them.
     ``reasoning``: the model thinks first, so its answers get MEDAL's 32,768 tokens (section 5.3.1);
-    ``reasoning_effort`` is sent unchanged and, except for ``none``, implies it. ``max_cost``: limit
-    in US dollars, by the file ``prices``. ``tokenizer``: hub id or folder of the model's tokenizer;
-    likelihoods need its chat template. ``cache``:
-    false, or a folder for the cached answers.
+    ``reasoning_effort`` is sent unchanged; any but ``none`` implies ``reasoning``. ``max_cost``:
+    limit in US dollars at the list prices of the file ``prices``. ``tokenizer``: hub id or folder
+    of the model's tokenizer; likelihoods need its chat template. ``cache``: a folder for the cached
+    answers, or false for no cache.
     """
 
     api: ClassVar[bool] = True  # behind a server, which may send a bill
@@ -109,7 +109,7 @@ BACKENDS: dict[str, type[TransformersLLM | VLLMLLM | OpenAILLM]] = {
 
 
 def llm_config(setting: object) -> LLMConfig:
-    """``setting`` as the config of its backend.
+    """Returns ``setting`` as the config of its backend.
 
     A text is ``[BACKEND:]MODEL``: ``embedded:smollm2``, a hub id or folder (both transformers),
     ``vllm:ORG/NAME``, ``openai:MODEL``. A mapping has ``model`` in the same form, or with
@@ -126,22 +126,18 @@ def llm_config(setting: object) -> LLMConfig:
         backend, colon, model = name.partition(":")
         split = colon and backend in BACKENDS
         given |= {"backend": backend, "model": model} if split else {"backend": "transformers"}
-    if not isinstance(given["backend"], str) or given["backend"] not in BACKENDS:
-        raise ConfigError(
-            f"llm: unknown backend {given['backend']!r}",
-            hint=f"known: {', '.join(sorted(BACKENDS))}",
-        )
-    kind = BACKENDS[given["backend"]]
+    kind = BACKENDS.get(str(given["backend"]))
+    if kind is None:
+        known = ", ".join(sorted(BACKENDS))
+        raise ConfigError(f"llm: unknown backend {given['backend']!r}", hint=f"known: {known}")
     return build_config(kind, given, where="llm")
-
-
-def _llm(value: object) -> object:
-    return value if value is None or isinstance(value, LanguageModel) else llm_config(value)
 
 
 # The type of a config field that names a language model: a text or mapping, see llm_config.
 LLMConfig = Annotated[
-    TransformersLLM | VLLMLLM | OpenAILLM, Field(discriminator="backend"), BeforeValidator(_llm)
+    TransformersLLM | VLLMLLM | OpenAILLM,
+    Field(discriminator="backend"),
+    BeforeValidator(lambda v: v if v is None or isinstance(v, LanguageModel) else llm_config(v)),
 ]
 # The same for a judge, which in Python may also take a loaded model.
 LLMSetting = LLMConfig | InstanceOf[LanguageModel]

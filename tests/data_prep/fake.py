@@ -9,7 +9,6 @@ from typing import Any
 from medal_judges.data_prep.jobs import Agents
 from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.protocol import (
-    Capabilities,
     ChatRequest,
     Completion,
     Continuation,
@@ -35,7 +34,7 @@ class FakeModel(LanguageModel):
 
     def __init__(self, name: str, answer: Script, bodies: list[dict[str, Any]], api: bool) -> None:
         self.name, self.answer, self.bodies = name, answer, bodies
-        self.capabilities = Capabilities(api=api)
+        self.api = api
 
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
         return [self._completion(request) for request in requests]

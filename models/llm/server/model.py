@@ -25,7 +25,6 @@ from medal_judges.models.llm.cost import (
 )
 from medal_judges.models.llm.local.weights import load_chat_template
 from medal_judges.models.llm.protocol import (
-    Capabilities,
     ChatRequest,
     Completion,
     Continuation,
@@ -83,7 +82,7 @@ class RemoteModel(LanguageModel):
         self.config = config.model_copy(update={"base_url": base})
         self.name = f"openai/{Path(model).name if model.startswith(('/', '.')) else model}"
         self.context = config.context
-        self.capabilities = Capabilities(api=True, private=self.config.private)
+        self.api, self.private = True, self.config.private
         self.price = load_prices(config.prices or "prices").find(model, base)
         if config.max_cost is not None and self.price is None:
             raise ConfigError(

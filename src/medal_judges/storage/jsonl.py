@@ -88,7 +88,7 @@ def damaged(path: str | Path, number: int, error: Exception) -> DataError:
     if isinstance(error, EOFError):
         problem = "the compressed file is cut short"
     elif isinstance(error, gzip.BadGzipFile) and "Not a gzipped file" in problem:
-        problem = "other bytes follow the end of its gzip data" if number else "it is no gzip file"
+        problem = "other bytes follow the end of its gzip data" if number else "not a gzip file"
     hint = "the file is damaged from here on; download or create it again"
     return DataError(path, number + 1, f"cannot read on: {problem}", hint=hint)
 
@@ -240,20 +240,6 @@ class Journal:
                 with suppress(OSError):
                     stream.truncate(end)
                 raise
-
-    def append_each(self, records: Iterable[T], every: int) -> Iterator[T]:
-        """Yields ``records`` and appends them in blocks of ``every``, the last block also after an
-        error or if the caller stops."""
-        block: list[T] = []
-        try:
-            for record in records:
-                block.append(record)
-                if len(block) >= every:
-                    full, block = block, []
-                    self.append(full, sync=False)
-                yield record
-        finally:
-            self.append(block, sync=False)
 
     def sync(self) -> None:
         """Waits until everything that was appended is on the disk."""

@@ -67,9 +67,9 @@ class AnswerField:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The score of one dimension in one answer: ``value`` on the requested scale and the ``step``
-    that read it, or None and a ``reason``. ``span``: the place of the number in the completion's text.
-    ``chances``: the distribution over all ratings, if the model reports one; ``mass``: their sum
-    before normalization; ``samples``: the number of answers that were counted (0: none)."""
+    that read it, or None and a ``reason``. ``span``: the place of the number in the completion's
+    text. ``chances``: the distribution over all ratings, if the model reports one; ``mass``: their
+    sum before normalization; ``samples``: the number of answers that were counted (0: none)."""
 
     value: float | None = None
     reason: str | None = None
@@ -268,7 +268,7 @@ def read_line(
     if which != "any" and single and lines:
         found = [(line, m) for line, m in found if line.start() == lines[-1].start()]
     if not found:
-        place = "as last line" if single else f"for {field.label!r}"
+        place = f"as {which} line" if single else f"for {field.label!r}"
         return Answer(reason=f"no score line {place} in the answer {shown(text)}")
     line, m = found[-1]
     if m["top"] and (field.binary or float(m["top"]) != field.scale[1]):

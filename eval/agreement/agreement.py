@@ -12,7 +12,7 @@ import numpy as np
 
 from medal_judges.config import Config, option
 from medal_judges.errors import MedalError
-from medal_judges.eval.metaeval.alignment import METRICS, answer_matrix
+from medal_judges.eval.metaeval.alignment import METRICS, answer_matrix, label
 from medal_judges.eval.metaeval.ceiling import (
     MEASUREMENT,
     answers_by_annotator,
@@ -25,7 +25,7 @@ from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.console import print_tables, rich_table, wide_console
 from medal_judges.report.page import Section, counted, facts_section, write_page
-from medal_judges.report.table import Row, Table, label, write_csv
+from medal_judges.report.table import Row, Table, write_csv
 from medal_judges.stats.alpha import alpha_statistic, no_interval
 from medal_judges.stats.correlation import MIN_ROWS, Floats, ratio, weighted_spearman
 from medal_judges.stats.estimate import Estimate, undefined
@@ -92,7 +92,7 @@ def agreements(
     """Returns the agreement on each of ``dimensions`` (default: all, ``overall`` last), in each
     language and, if there are several, in all together.
 
-    Raises MedalError for a dimension that no row has, and if rows state two scales of one.
+    Raises MedalError for a dimension that no row has, and if rows state different scales for one.
     """
     known = dict.fromkeys(name for row in rows for name in row.labels)
     ordered = sorted(known, key=lambda name: name == "overall")

@@ -146,7 +146,7 @@ def run_benchmark(
 
 
 def print_benchmark(benchmark: Benchmark, notes: Sequence[str]) -> None:
-    """Prints the leaderboard of each set and kind, further tables, then what was skipped."""
+    """Prints the leaderboards of each set, further tables, then notes on what was skipped."""
     console, view = wide_console(), View(benchmark.rows)
     for name in view.sets:
         for binary in (False, True):
@@ -172,10 +172,10 @@ def print_benchmark(benchmark: Benchmark, notes: Sequence[str]) -> None:
 def load_set(
     config: SetConfig | InjectedConfig, *, offline: bool | None = None
 ) -> BenchmarkSet | str:
-    """Loads a set; returns the reason as text if an optional one is missing.
+    """Loads a set. If its data is missing, returns the reason as text for an optional set.
 
-    Raises SourceError or DataError if another one is missing, and ConfigError if no row is left or
-    none has a dimension that ``config`` names.
+    Raises SourceError or DataError for another set without data, and ConfigError if no row is left
+    or no row has a dimension of ``config``.
     """
     from medal_judges.data_prep.sources import abceval
     from medal_judges.data_prep.sources.registry import load_spec
@@ -229,13 +229,13 @@ def load_set(
 
 
 def data_hash(rows: Sequence[LabelledDialogue]) -> str:
-    """Returns 12 hex digits over the content of the rows, in any order."""
+    """Returns 12 hex digits that identify the content of the rows, whatever their order."""
     return content_hash(sorted(content_hash(row.to_record()) for row in rows))
 
 
 def prepare(config: BenchmarkConfig, *, offline: bool | None = None) -> BenchmarkRun:
-    """Loads the sets; missing optional ones become notes. Raises ConfigError if no set has rows
-    with weights but ``config`` wants them, and for a mapped dimension that no set has."""
+    """Loads the sets; missing optional sets become notes. Raises ConfigError if ``config`` asks for
+    weights and no set has them, and if a judge maps a dimension that no set has."""
     check_published(config)
     run = BenchmarkRun(config)
     for one in config.sets:
@@ -275,11 +275,12 @@ def prepare(config: BenchmarkConfig, *, offline: bool | None = None) -> Benchmar
 def judge_all(
     run: BenchmarkRun, options: BenchmarkOptions, progress: Callable[[str, str, int], None]
 ) -> None:
-    """Fills ``run.answers``: predictions of every judge on every set, then files of predictions.
-    ``progress`` gets the judge, the set and the rows done since its last call.
+    """Fills ``run.answers``: first scores every set with every judge, then reads the files of
+    predictions. ``progress`` is called with the judge, the set and the number of rows done since
+    its last call.
 
-    Loads one judge at a time. A missing optional one becomes a note. Raises JudgeLoadError,
-    NotAvailableError or MissingExtraError for any other.
+    Loads one judge at a time. A missing optional judge becomes a note. Raises JudgeLoadError,
+    NotAvailableError or MissingExtraError for any other missing judge.
     """
     everything = run.sets | run.injected
     for config in run.config.judges:
@@ -339,8 +340,9 @@ def _dimensions(
     data: BenchmarkSet,
     has: Collection[str],
 ) -> tuple[dict[str, str], list[str]]:
-    """Returns the set's dimensions -> the judge's, and those of the judge's that it has; the others
-    become a note. Raises ConfigError if the judge's own mapping names a dimension that it lacks."""
+    """Returns the set's dimensions with the judge's names for them, and the names that the judge
+    knows; the others become a note. Raises ConfigError if ``config`` maps to a dimension that the
+    judge does not have."""
     if unknown := [own for own in config.dimensions.values() if own not in has]:
         raise ConfigError(
             f"judge {config.name!r} has no dimension {unknown[0]!r}",
@@ -357,6 +359,6 @@ def _dimensions(
 
 
 def file_name(name: str) -> str:
-    """Returns ``name`` as one part of a path, escaped as in an address."""
+    """Returns ``name`` as a file name, escaped as in a URL."""
     quoted = quote(name, safe=" ()+,=@")
     return quoted if not quoted.startswith(".") else "%2E" + quoted[1:]

@@ -62,12 +62,12 @@ class JudgeConfig(Config):
 
 
 class SetConfig(ChatFileConfig):
-    """Rows with human answers; ``view`` turns ABC-Eval's turns into issues of whole dialogues.
+    """Rows with human labels; ``view`` turns ABC-Eval's turns into issues of whole dialogues.
 
     ``dimensions`` maps a dimension of the set to the judge's (a list if the names are equal).
-    ``optional``: skip with a note if the data is missing. ``published``: labellers of abceval's
-    machine labels, shown beside the judges (``gpt``). ``published_as``: the set's name in
-    configs/published.yaml.
+    ``optional``: skip the set with a note if its data is missing. ``published``: labellers of
+    abceval's machine labels to show beside the judges (``gpt``). ``published_as``: the set's name
+    in configs/published.yaml.
     """
 
     name: str
@@ -110,12 +110,13 @@ class PredictionConfig(Config):
 
 
 class BenchmarkConfig(Config):
-    """Everything ``medal benchmark`` does.
+    """The YAML file of ``medal benchmark``.
 
-    ``weights``: ``curation`` estimates figures of the pool of a selection by ``medal curate``.
-    ``device`` and ``llm`` (the language model) apply to judges whose ``options`` name no other.
-    ``workers``: scoring processes, 1 for judges behind an API. ``published``: papers whose figures
-    are shown beside ours (``diet``, ``meep``, ``medal``, ``oralis``).
+    ``weights: curation`` weights the rows that ``medal curate`` selected, to estimate figures of
+    the pool that it selected from. ``device`` and ``llm`` (the language model) apply to judges
+    whose ``options`` set neither. ``workers``: number of scoring processes (judges behind an API
+    use one). ``published``: papers whose figures are shown beside ours (``diet``, ``meep``,
+    ``medal``, ``oralis``).
     """
 
     title: str = "Benchmark of dialogue judges"

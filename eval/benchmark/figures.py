@@ -1,4 +1,4 @@
-"""The figures of a benchmark: every table and curve, from judgements and records only."""
+"""The figures of a benchmark: all its tables, computed from judgements and labelled rows only."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ FOLLOW_UPS = "Follow-ups that were chosen"
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkSet:
-    """Rows to judge. ``data``: name and hash of the rows, for signatures. ``dimensions``: what is
-    compared, set's name -> judge's name. ``left_out``: rows of the source outside the set.
-    ``published``: judgements by labeller."""
+    """Rows to judge. ``data``: name and hash of the rows, for signatures. ``dimensions``: the
+    dimensions to compare, with the judge's names for them. ``left_out``: rows of the source that
+    are not in the set. ``published``: judgements by labeller."""
 
     rows: tuple[LabelledDialogue, ...]
     data: str
@@ -58,8 +58,8 @@ class BenchmarkSet:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The judgements of one set by one judge. ``names``: set's dimension -> judge's; ``scales``:
-    (lowest, highest) of the judge's dimensions, if known."""
+    """The judgements of one set by one judge. ``names``: the set's dimensions with the judge's
+    names for them; ``scales``: (lowest, highest) of the judge's dimensions, if known."""
 
     judge: str
     signature: str
@@ -74,7 +74,8 @@ class Answers:
 
 @dataclass(slots=True)
 class BenchmarkRun:
-    """Loaded sets and the answers by set. ``notes``: what was skipped and why."""
+    """Loaded sets, and the answers of all judges by set. ``notes``: which sets and judges were
+    skipped, and why."""
 
     config: BenchmarkConfig
     sets: dict[str, BenchmarkSet] = field(default_factory=dict)
@@ -86,7 +87,7 @@ class BenchmarkRun:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """The content of results.json and the page. ``facts``: (label, value), how it was made."""
+    """The content of results.json and the page. ``facts``: (label, value) pairs on its making."""
 
     title: str
     rows: Sequence[ResultRow]
@@ -104,7 +105,7 @@ class Benchmark:
 
 
 def compute(run: BenchmarkRun, command: str) -> Benchmark:
-    """Computes all figures of the run. Raises MedalError for judgements of rows in no set."""
+    """Computes all figures of the run. Raises MedalError if a judgement's row is in no set."""
     from medal_judges import __version__
 
     def signed(signature: str, data: str, dimension: str) -> str:
@@ -173,8 +174,8 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
 
 
 def follow_up_usage(answers: Iterable[tuple[str, str, Sequence[Judgement]]]) -> Table:
-    """Returns one row for each follow-up that (set, judge, judgements) chose, the most chosen
-    first; no rows without selections."""
+    """Returns one row for each follow-up that was chosen, the most frequent first. ``answers`` are
+    (set, judge, judgements); judges that choose no follow-ups have no rows."""
     rows: list[tuple[Cell, ...]] = []
     for name, judge, judgements in answers:
         for dimension in dict.fromkeys(d for j in judgements for d in j.details):
@@ -231,8 +232,8 @@ def injected_results(
     names: Mapping[str, str] | None = None,
 ) -> dict[str, Result]:
     """Returns the figures of each issue injected into ``rows``; ``names`` maps an issue to the
-    judge's name for it. Intervals leave out each ``group``; a share of 0 or 1 has Wilson's
-    interval, one trial a group."""
+    judge's name for it. Intervals come from leaving out one ``group`` at a time; a share of 0 or 1
+    has Wilson's interval, with each group as one trial."""
     known = {j.id: j for j in judgements if j.turn is None}
     listed = [row for row in rows if "planted" in row.extra]
     results = {}
@@ -262,8 +263,9 @@ def injected_results(
 def localisation(
     contributions: Sequence[float], assistant: Sequence[int], injected: Sequence[int]
 ) -> tuple[float, float]:
-    """Returns (hit, chance) of one dialogue: the share of the assistant turns with the largest
-    contribution that have the issue (1 or 0 unless tied), and the share of all assistant turns."""
+    """Returns (hit, chance) of one dialogue. Hit: whether the assistant turn with the largest
+    contribution has the issue; if several turns tie, the share of them that has it. Chance: the
+    share of all assistant turns that has the issue."""
     most = max(contributions[i] for i in assistant)
     top = [i for i in assistant if contributions[i] == most]
     marked = set(injected)
@@ -330,7 +332,7 @@ def _figures(rows: Sequence[dict[str, Any]]) -> dict[str, Estimate]:
 
 
 def weighted_f1(labels: Floats, scores: Floats, weights: Floats) -> Floats:
-    """Returns F1 of label 1 at the threshold 0.5 of each weighted sample, as ``weighted_auc``."""
+    """Returns F1 of label 1 at a threshold of 0.5 for each row of ``weights``."""
     alarmed = scores >= THRESHOLD
     return ratio(2 * (weights @ (labels * alarmed)), weights @ labels + weights @ alarmed)
 
@@ -371,10 +373,10 @@ _PUBLISHED_NOTE = (
 
 
 def read_published() -> list[dict[str, Any]]:
-    """Returns the rows of configs/published.yaml: correlations of a ``judge`` with people.
+    """Returns the published correlations with people, the rows of configs/published.yaml.
 
-    ``variant`` is the judge's variant and ``model`` its language model. ``key`` is what a config
-    names in ``published_as`` (``diet/craft-cll``, ``fed``). ``paper`` is the source of the figure.
+    ``judge`` and ``variant`` name the judge, ``model`` its language model. ``key`` is the name for
+    ``published_as`` in a config (``diet/craft-cll``, ``fed``), ``paper`` the source of the figure.
     """
     rows = read_yaml("published")["figures"]
     for row in rows:
@@ -384,7 +386,7 @@ def read_published() -> list[dict[str, Any]]:
 
 
 def check_published(config: BenchmarkConfig) -> None:
-    """Raises ConfigError for a paper, judge or set that the published figures do not have."""
+    """Raises ConfigError for a paper, judge or set that is not among the published figures."""
     named = [("published", name, "paper") for name in config.published]
     named += [
         ("a judge's published_as", j.published_as, "key") for j in config.judges if j.published_as
@@ -403,8 +405,8 @@ def check_published(config: BenchmarkConfig) -> None:
 
 
 def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table:
-    """Returns each figure of ``config.published`` on a set of this benchmark, a line for each of
-    our judges with this figure, or one that says why there is none."""
+    """Returns the published figures on the sets of this benchmark: a line for each of our judges
+    that a figure belongs to, or a line that says why there is none."""
     lines: list[tuple[Cell, ...]] = []
     for figure in (figure for figure in read_published() if figure["paper"] in config.published):
         ours = [judge.name for judge in config.judges if judge.published_as == figure["key"]]

@@ -14,8 +14,9 @@ import numpy as np
 from markupsafe import Markup
 
 from medal_judges.eval.benchmark.figures import Benchmark
-from medal_judges.eval.metaeval.alignment import METRICS
-from medal_judges.eval.metaeval.metaeval import ResultRow, SystemAgreement
+from medal_judges.eval.metaeval.alignment import METRICS, label
+from medal_judges.eval.metaeval.metaeval import Disagreement, ResultRow, SystemAgreement
+from medal_judges.records.judgement import Unit
 from medal_judges.records.labelled import rescale
 from medal_judges.records.signature import Signature, require_comparable
 from medal_judges.report.figure import (
@@ -37,8 +38,6 @@ from medal_judges.report.page import (
     Section,
     Sheet,
     Strip,
-    account,
-    chat_html,
     counted,
     facts_section,
     folded,
@@ -54,7 +53,6 @@ from medal_judges.report.table import (
     Row,
     Table,
     checked,
-    label,
     number,
     unique_slugs,
 )
@@ -67,6 +65,17 @@ _GRADED_BINS, _BINARY_BINS = 8, 10
 # number of rows, and their weight.
 Bin = tuple[float, float, int, float]
 Figures = dict[str, Figure]
+
+
+_TURNS = 6  # of a dialogue; the rest is folded
+_UNITS: dict[Unit, str] = {
+    "score": "units of the score",
+    "uncalibrated score": "units of the score before calibration",
+    "logit": "logits of the score's place on its scale",
+    "uncalibrated logit": "logits of the score's place on its scale, before calibration",
+    "mean logit": "mean logits over the steps of the scale",
+    "logit per level": "logits per level of the scale",
+}
 
 
 class View:
@@ -122,7 +131,8 @@ def shown(row: ResultRow | None, metric: str, source: str = "metrics") -> Estima
 
 
 def scatter(view: View, figures: Figures) -> Section:
-    """For each set a panel a judge on the headline dimension, with the same colours."""
+    """For each set a plot of every judge against people on the headline dimension. The judges'
+    plots share their colours."""
     blocks = []
     for name, headline in view.headlines.items():
         rows = [row for row in view.rows(name, headline) if row.points]
@@ -174,7 +184,7 @@ def _columns(row: ResultRow) -> list[np.ndarray]:
 
 
 def calibration(view: View, figures: Figures) -> Section:
-    """For each set a panel a dimension, the first set in sight."""
+    """For each set a calibration plot of every dimension, the first set unfolded."""
     colours = {judge: min(i, OTHER_INDEX) for i, judge in enumerate(view.judges)}
     legend = list(colours.items())
     folds: list[Block] = []
@@ -193,7 +203,7 @@ def calibration(view: View, figures: Figures) -> Section:
 
 
 def calibration_panel(title: str, rows: Sequence[ResultRow], colours: Mapping[str, int]) -> Plot:
-    """Mean human answer by mean score of each bin, a line a judge."""
+    """Plots the mean human answer by the mean score of each bin, one line for each judge."""
     binned = {row.judge: bins(row) for row in rows}
     values = [v for parts in binned.values() for score, human, *_ in parts for v in (score, human)]
     span = (-0.04, 1.04) if rows[0].kind == "binary" else padded(values or [0.0])
@@ -227,8 +237,8 @@ def calibration_panel(title: str, rows: Sequence[ResultRow], colours: Mapping[st
 
 
 def bins(row: ResultRow) -> list[Bin]:
-    """Returns the row's bins by rising score, on the scale of people's answers; empty if the scores
-    cannot be put on it (``off_scale``). Equal scores share a bin."""
+    """Returns the row's bins by rising score, on the scale of people's answers. Equal scores share
+    a bin. Empty if the scores cannot be converted to that scale (``off_scale``)."""
     if off_scale(row) is not None:
         return []
     human, score, weight = _columns(row)
@@ -257,13 +267,14 @@ def bins(row: ResultRow) -> list[Bin]:
 
 
 def gap(parts: Sequence[Bin]) -> float:
-    """Returns the mean distance between score and human answer over bins, by rows (ECE)."""
+    """Returns the mean distance between score and human answer, weighted by the rows of each bin
+    (expected calibration error)."""
     return sum(w * abs(score - human) for score, human, _, w in parts) / sum(w for *_, w in parts)
 
 
 def off_scale(row: ResultRow) -> str | None:
-    """Returns why the scores are not comparable with people's answers, None if they are: both
-    scales are stated, and 95% of the scores are on the judge's (with 10% leeway)."""
+    """Returns why the scores cannot be compared with people's answers, or None. They can if both
+    scales are stated and 95% of the scores are on the judge's scale, with 10% leeway."""
     if row.kind == "binary":
         inside = all(0 <= p.score <= 1 for p in row.points)
         return None if inside else "its scores are not probabilities"
@@ -289,26 +300,16 @@ _ESTIMATE = ("value", "low", "high", "p_value", "reason")  # fields of Estimate
 
 
 def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
-    """Writes report.html, tables/*.csv and figures/* under ``output_dir``; returns the page's path.
+    """Writes report.html, tables/*.csv and figures/* into ``output_dir``; returns the page's path.
 
-    The same benchmark gives the same bytes. Raises MedalError for rows that do not fit one table.
+    The same benchmark gives the same bytes. Raises MedalError if a table would mix rows of
+    different data or dimensions.
     """
     rows = benchmark.rows
     view = View(rows)
     cards: list[Block] = [TURN_KEY] if benchmark.disagreements else []
     for judge in dict.fromkeys([*view.judges, *(d.judge for d in benchmark.disagreements)]):
-        drawn = [
-            fragment(
-                __package__,
-                "disagreement.html",
-                item=item,
-                track=rank_svg(item.human_rank, item.score_rank),
-                account=account(item.contributions, len(item.turns)),
-                chat=chat_html(item.turns, item.contributions),
-            )
-            for item in benchmark.disagreements
-            if item.judge == judge
-        ]
+        drawn = [_card(item) for item in benchmark.disagreements if item.judge == judge]
         if drawn:
             body = Markup('<div class="cards">{}</div>').format(Markup("").join(drawn))
             cards.append(Fold(f"{judge}: {len(drawn)} dialogues", [body], is_open=len(cards) == 1))
@@ -358,15 +359,43 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
     )
 
 
+def _card(item: Disagreement) -> Markup:
+    """A dialogue with its contributions, and how they add up from the baseline to the score."""
+    given, count = item.contributions, len(item.turns)
+    account = "This judge gives no contributions."
+    if given is not None and len(given.turns) != count:
+        account = f"{len(given.turns)} contributions for {count} turns: not shown."
+        given = None
+    elif given is not None:
+        moved = given.value - given.baseline
+        sums = f"{number(given.baseline)} {'−' if moved < 0 else '+'} {number(abs(moved))}"
+        end = f"{number(given.value)}, in {_UNITS[given.unit]}"
+        account = f"Baseline {sums} by its turns = {end}"
+    moves = [None] * count if given is None else [*given.turns]
+    largest = max((abs(move) for move in moves if move), default=0.0)
+    strengths = [round(100 * abs(move) / largest) if move else 0 for move in moves]
+    turns = list(zip(range(count), item.turns, moves, strengths, strict=True))
+    in_sight = _TURNS if count > _TURNS + 2 else count
+    return fragment(
+        __package__,
+        "disagreement.html",
+        item=item,
+        track=rank_svg(item.human_rank, item.score_rank),
+        account=account,
+        chat=fragment(__package__, "chat.html", turns=turns, in_sight=in_sight),
+    )
+
+
 def ranking(row: ResultRow | None, metric: str) -> Estimate:
-    """Returns the figure that orders the judges: as ``shown``, but none for fewer than 10 rows."""
+    """Returns the figure that ranks the judges: ``shown``, or None if fewer than 10 rows are
+    scored."""
     if row is not None and row.scored < MIN_ROWS:
         return Estimate(None, reason=f"{row.scored} rows, fewer than {MIN_ROWS}: no rank")
     return shown(row, metric)
 
 
 def human_ceiling(rows: Sequence[ResultRow], metric: str, part: str = "") -> Estimate:
-    """Returns the ceiling of a set, or of a slice such as ``lang:de``: the first defined one."""
+    """Returns the human ceiling of a set, or of a slice such as ``lang:de``."""
     each = [row.slice_ceilings.get(part, {}) if part else row.ceiling for row in rows]
     known = sorted((c[metric] for c in each if metric in c), key=lambda e: e.value is None)
     none = Estimate(None, reason="no human ceiling: the set has no second annotator")
@@ -386,7 +415,8 @@ def _order(estimate: Estimate) -> tuple[bool, float]:
 
 
 def leaderboard(view: View, figures: Figures) -> Section:
-    """Judges by sets, graded dimensions of each set, then the issues of each set."""
+    """The judges on every set: a table of all sets, then the graded dimensions and the issues of
+    each."""
     blocks: list[Block] = [_matrix(view)] if view.headlines else []
     for name, headline in view.headlines.items():
         table = dimension_table(view, name, [headline])
@@ -406,7 +436,7 @@ def leaderboard(view: View, figures: Figures) -> Section:
 
 
 def _matrix(view: View) -> Table:
-    """Judges by sets with the headline correlation, ordered by each judge's worst set."""
+    """The headline correlation of every judge on every set. The order is by worst set."""
     places = list(view.headlines.items())
     large = [at for at in places if any(row.scored >= MIN_ROWS for row in view.rows(*at))]
     ranks = {
@@ -436,8 +466,8 @@ def _matrix(view: View) -> Table:
 
 
 def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
-    """Judges of one set on dimensions that are all graded or all issues, a group of rows each; the
-    headline figure as text and as a bar."""
+    """The judges on dimensions of one set, either all graded or all issues: a group of rows for
+    each dimension, with the headline figure as text and as a bar."""
     binary = view.rows(name, dimensions[0])[0].kind == "binary"
     metrics = METRICS if binary else GRADED
     main = metrics[0]
@@ -485,7 +515,8 @@ def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
 
 
 def slices(view: View, part: str, title: str) -> Section:
-    """Each set by ``part`` (lang or chatbot), judges side by side, if it has several."""
+    """For each set the figures by ``part`` (lang or chatbot), one column for each judge. A set with
+    one part only is left out."""
     blocks: list[Block] = []
     for name in view.sets:
         tables = []
@@ -522,8 +553,8 @@ def slices(view: View, part: str, title: str) -> Section:
 
 
 def systems(agreements: Sequence[SystemAgreement]) -> Section:
-    """Judges about chatbots as wholes, a table for each set and dimension: best judge first,
-    people's split half at the end."""
+    """How well judges order the chatbots: a table for each set and dimension, best judge first, and
+    the split half of people at the end."""
     groups: dict[tuple[str, str], list[SystemAgreement]] = {}
     for one in agreements:
         groups.setdefault((one.set_name, one.dimension), []).append(one)

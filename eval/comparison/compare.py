@@ -72,8 +72,10 @@ Basis = Literal["people", "judge"]
 class SystemResult:
     """One system on one dimension and language: the judge's mean of its ``n`` scored dialogues, the
     human mean of the ``labelled`` ones, and the estimated human mean of all (``corrected``).
-    ``rank``: (best, worst) that it may have, 1 is best; systems that share a letter of ``groups``
-    cannot be told apart."""
+
+    ``rank`` is the (best, worst) possible rank, 1 is best. Systems that share a letter of
+    ``groups`` cannot be told apart.
+    """
 
     system: str
     n: int
@@ -104,7 +106,7 @@ class PairResult:
 
     @property
     def tested(self) -> Tested:
-        """The difference that the p-value is of."""
+        """The difference that the p-value belongs to."""
         found = self.difference
         return found.corrected or found.judge if self.basis == "people" else found.judge
 
@@ -173,8 +175,8 @@ def _pair_words(pair: PairResult, good: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SystemComparison:
-    """What ``compare`` found. ``comparisons`` is how many p-values Holm's correction is over;
-    ``counts`` the dialogues of each system."""
+    """The result of ``compare``. ``comparisons``: number of p-values in Holm's correction;
+    ``counts``: number of dialogues of each system."""
 
     systems: Sequence[str]
     results: Sequence[ComparedOn]
@@ -194,7 +196,7 @@ class SystemComparison:
         return list(dict.fromkeys(r.lang for r in self.results if r.lang != ALL))
 
     def on(self, dimension: str, lang: str = ALL) -> ComparedOn:
-        """The result of a dimension and language. Raises KeyError."""
+        """The result of a dimension and language. Raises KeyError if there is none."""
         return {(r.dimension, r.lang): r for r in self.results}[dimension, lang]
 
     def verdicts(self) -> list[str]:
@@ -283,7 +285,8 @@ def _codes(names: Sequence[str]) -> npt.NDArray[np.intp]:
 @dataclass(slots=True)
 class _Labels:
     """Human means by dimension, shape (rows,), NaN without labels, on the raw ``scales`` (None if
-    labels state no common one); ``weights`` (rows,), None unless curated."""
+    the labels state different ones). ``weights``: shape (rows,), None unless the rows were curated.
+    """
 
     values: dict[str, Floats]
     scales: dict[str, Scale | None]
@@ -294,11 +297,11 @@ class _Labels:
 def _read_labels(
     systems: Systems, options: CompareOptions, reading: ReadingReport | None
 ) -> _Labels:
-    """The labels of the rows, by id. If several systems have an id, the label names one of them
-    (``models.assistant`` or a field ``system``). Labels of single turns and of other dialogues are
-    skipped and counted.
+    """Reads the human labels of the rows, matched by id. If several systems have an id, the label
+    must name one of them (in ``models.assistant`` or a field ``system``). Labels of single turns
+    and of other dialogues are skipped and counted.
 
-    Raises MedalError for an id whose system is not clear, and if no label fits.
+    Raises MedalError if the system of an id is ambiguous, and if no label fits.
     """
     place: dict[str, dict[str, int]] = {}
     for k, (id, system) in enumerate(zip(systems.row("id"), systems.row("system"), strict=True)):
@@ -365,7 +368,7 @@ def _compared_on(
     lang: str,
     good: Literal["low", "high"],
 ) -> ComparedOn:
-    """The means and differences of all systems; ranks and corrected p-values come later."""
+    """Computes the means and differences of all systems, without ranks and corrected p-values."""
     names, langs = systems.row("system").to_numpy(), systems.row("lang").to_numpy()
     scores, unscored = systems.scores(dimension), systems.unscored(dimension)
     given = None if labels is None else labels.values.get(dimension)

@@ -1,4 +1,4 @@
-"""The dialogues of several systems with their scores and contexts: from files of scores, or of
+"""The dialogues of several systems with their scores and contexts, from files of scores, or from
 chats and a judge."""
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class CompareOptions(Config):
 
     @property
     def sources(self) -> dict[str, Path]:
-        """The file of each system; a file without a name is named like itself. Raises MedalError
-        for a name given twice."""
+        """The file of each system. A system without a given name is named after its file. Raises
+        MedalError if two systems have the same name."""
         names, stems, paths = [], [], []
         for text in self.files:
             name, sign, path = text.partition("=")
@@ -105,10 +105,10 @@ class CompareOptions(Config):
 
 @dataclass(slots=True)
 class Systems:
-    """All dialogues, system by system. ``frame`` has a row a dialogue and two levels of columns:
-    ``row`` (system, id, lang, opening, dialogue without turns; the last two only if texts are
-    known), ``score`` by dimension (means over judged turns), ``asked`` (whether the judge scores
-    the dimension) and ``meta``. ``without`` counts rows that name no system."""
+    """All dialogues, system by system. ``frame`` has a row for each dialogue and two levels of
+    columns: ``row`` (system, id, lang, opening, dialogue without turns; the last two only if texts
+    are known), ``score`` by dimension (means over judged turns), ``asked`` (whether the judge
+    scores the dimension) and ``meta``. ``without`` counts rows that name no system."""
 
     frame: DataFrame
     judge: str
@@ -128,20 +128,20 @@ class Systems:
 
     @property
     def alone(self) -> Series:
-        """A name for each row that no other row has."""
+        """A name for each row that makes it its own group."""
         return "own " + self.row("system") + "\x00" + self.row("id")
 
     def scores(self, dimension: str) -> Floats:
         return np.asarray(self.frame["score", dimension], dtype=np.float64)
 
     def unscored(self, dimension: str) -> npt.NDArray[np.bool_]:
-        """Rows that the judge should have scored and did not."""
+        """The rows without a score although the judge scores the dimension."""
         asked = self.frame["asked", dimension].notna().to_numpy()
         return np.asarray(asked & np.isnan(self.scores(dimension)))
 
     def column(self, name: str, *, required: bool = False) -> Series:
-        """A column as text, by the names of ``medal score --keep``; None if a row has no value.
-        Raises MedalError if it is ``required`` and no row has a value."""
+        """A column as text, by its name in ``medal score --keep``; None if a row has no value.
+        Raises MedalError if the column is ``required`` and no row has a value."""
         if name == "lang":
             return self.row("lang")
         values = [None] * len(self.frame)
@@ -158,7 +158,7 @@ class Systems:
         return self.frame.index.to_series().map(texts)
 
     def grouped(self, name: str, kind: str) -> Series:
-        """Names of the groups of a required column; a row without a value is alone."""
+        """The group of each row by a required column; a row without a value is its own group."""
         values = self.column(name, required=True)
         return self.alone.where(values.isna(), f"{kind} " + values.astype(object))
 
@@ -177,8 +177,8 @@ def read_systems(
     reading: ReadingReport | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Systems:
-    """The dialogues of every file. Files of chats are scored by ``judge``, or else the one that the
-    options name, into ``out``/scores/ if ``out`` is given (an earlier run is resumed).
+    """Reads the dialogues of every file. Chats are scored by ``judge``, or else by the judge of the
+    options; with ``out``, scores go to ``out``/scores/ and an earlier run is resumed.
 
     Raises MedalError for files scored by different judges, and for fewer than two systems.
     """
@@ -249,7 +249,7 @@ def _without_turns(dialogues: Iterable[Dialogue]) -> dict[str, tuple[str | None,
 def _rows(
     system: str, frame: DataFrame, texts: dict[str, tuple[str | None, Dialogue]]
 ) -> DataFrame:
-    """One row a dialogue; scores of its turns are averaged."""
+    """One row for each dialogue, with the mean of its turns' scores."""
     import pandas
 
     grouped = frame.groupby("id", sort=False)
@@ -277,10 +277,11 @@ def _rows(
 
 
 def find_contexts(systems: Systems, column: str | None) -> tuple[Series, str, str]:
-    """The context of each row, in words what makes a context, and a note on what does not.
+    """Returns the context of each row, a description of the contexts, and a note.
 
-    A context is ``column`` if it is named; else the first that some systems share: a column named
-    context or scene, the id, the first user turn; else each dialogue stands alone.
+    The context is the given ``column``. Otherwise it is the first of these that systems share: a
+    column named context or scene, the id, the first user turn. If they share none, each dialogue is
+    its own context.
     """
     ids, opening = systems.row("id"), systems.row("opening").astype(object)
 

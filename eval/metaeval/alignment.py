@@ -27,12 +27,11 @@ Key = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """Rows with an answer of people and of the judge.
+    """Rows that both people and the judge scored.
 
-    ``values``: one column per annotator position on the raw scale, NaN if not given, shape (rows,
-    annotators). ``human``: mean over annotators, ``score``: the judge's, shape (rows,).
-    ``weights``: how often each row counts, None if all count alike. ``total``: rows with a human
-    answer, scored or not.
+    ``values``: the raw answers of people, shape (rows, annotators), NaN if not given. ``human``:
+    their mean, ``score``: the judge's score, both of shape (rows,). ``weights``: the weight of each
+    row, None if all are equal. ``total``: the number of rows with a human answer, scored or not.
     """
 
     rows: tuple[LabelledDialogue, ...]
@@ -52,7 +51,7 @@ class Aligned:
         return choose_clusters(self.chatbots, [row.group for row in self.rows])
 
     def part(self, chosen: Iterable[int]) -> Aligned:
-        """Returns a selection of the scored rows; ``total`` is their number."""
+        """Returns a selection of the rows; ``total`` becomes their number."""
         index = [int(i) for i in chosen]
         return Aligned(
             tuple(self.rows[i] for i in index),
@@ -65,7 +64,8 @@ class Aligned:
         )
 
     def shared(self, other: Aligned) -> tuple[Aligned, Aligned]:
-        """Returns the rows that ``other`` has too, with the scores of either, in this order."""
+        """Returns the rows that both have, in this order: first with this judge's scores, then with
+        those of ``other``."""
         at = {(row.id, row.turn): j for j, row in enumerate(other.rows)}
         keys = [(row.id, row.turn) for row in self.rows]
         mine = self.part(i for i, key in enumerate(keys) if key in at)
@@ -138,7 +138,7 @@ def align(
 
 
 def answer_matrix(rows: Sequence[LabelledDialogue], dimension: str) -> Floats:
-    """Returns the raw answers, shape (rows, annotators), NaN if not given."""
+    """Returns the raw answers of people, shape (rows, annotators), NaN if not given."""
     if not rows:
         return np.full((0, 1), np.nan)
     columns = list(zip_longest(*(row.labels[dimension] for row in rows)))
@@ -162,6 +162,24 @@ _REASONS = {
 METRICS = tuple(_REASONS)
 
 
+_LABELS = {
+    "spearman": "Spearman ρ",
+    "pearson": "Pearson r",
+    "kendall": "Kendall τ-b",
+    "within_system": "ρ within chatbots",
+    "f1_present": "F1+",
+    "f1_absent": "F1−",
+    "precision": "Precision",
+    "recall": "Recall",
+    "accuracy": "Accuracy",
+}
+
+
+def label(metric: str) -> str:
+    """Name of a metric in a table head."""
+    return _LABELS.get(metric, metric.replace("_", " "))
+
+
 def classification(score: Floats, labels: Floats) -> dict[str, Estimate]:
     """Returns F1+ (``f1_present``), F1- (``f1_absent``), precision, recall and accuracy, each a
     mean over annotators.
@@ -182,7 +200,7 @@ def classification(score: Floats, labels: Floats) -> dict[str, Estimate]:
 
 
 def not_classifiable(score: Floats, labels: Floats) -> str | None:
-    """Returns why present and absent cannot be compared; None if they can."""
+    """Returns why F1 and the like cannot be computed, or None if they can."""
     if not np.isfinite(labels).any():
         return "no labels"
     if score.min() < 0 or score.max() > 1:
@@ -191,7 +209,7 @@ def not_classifiable(score: Floats, labels: Floats) -> str | None:
 
 
 def classification_statistic(score: Floats, labels: Floats) -> Statistic:
-    """Returns the figures of ``classification`` as a function of row weights."""
+    """Returns a function of row weights that computes the figures of ``classification``."""
     cells = confusion_cells(score, labels)
 
     def statistic(weights: Floats) -> dict[str, Floats]:
@@ -212,8 +230,8 @@ def classification_statistic(score: Floats, labels: Floats) -> Statistic:
 
 
 def confusion_cells(score: Floats, labels: Floats) -> dict[str, Floats]:
-    """Returns indicators of tp, fp, fn and tn, shape (rows, annotators), without annotators who
-    gave no answer."""
+    """Returns 0/1 indicators of tp, fp, fn and tn, shape (rows, annotators). Annotators without an
+    answer are left out."""
     labels = labels[:, np.isfinite(labels).any(axis=0)]
     given = np.isfinite(labels)
     people, judge = labels >= THRESHOLD, (score >= THRESHOLD)[:, None]

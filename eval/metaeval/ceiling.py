@@ -130,8 +130,8 @@ def ceiling_statistic(
     chatbots: Sequence[str | None] = (),
     judge: Floats | None = None,
 ) -> Statistic | None:
-    """Returns the figures of ``human_ceiling`` as a function of row weights; None if there is no
-    position or pair to compare."""
+    """Returns a function of row weights that computes the figures of ``human_ceiling``; None if
+    there is no position or pair to compare."""
     given = np.isfinite(values)
     parts: list[tuple[npt.NDArray[np.intp], Statistic]] = []
     if kind == "binary":
@@ -153,7 +153,7 @@ def ceiling_statistic(
                 parts.append((rows, correlation_statistic(mean, side, bots)))
 
     def statistic(weights: Floats) -> dict[str, Floats]:
-        """The mean over the parts in which a figure is defined, by the weight of their rows."""
+        """The mean over the parts that have a figure, weighted by their rows."""
         sizes = np.array([weights[:, rows].sum(axis=1) for rows, _ in parts])
         each = [part(weights[:, rows]) for rows, part in parts]
         means = {}
@@ -168,15 +168,15 @@ def ceiling_statistic(
 
 
 def busiest(values: Floats) -> list[int]:
-    """Returns the columns of ``values``, shape (rows, annotators), to compare with one another: the
-    MOST_COLUMNS with most answers, since pairs grow by the square."""
+    """Returns the MOST_COLUMNS columns of ``values`` with the most answers. Pairs of columns are
+    compared, so that their number would grow with the square."""
     answers = np.isfinite(values).sum(axis=0)
     return sorted(np.argsort(-answers, kind="stable")[:MOST_COLUMNS].tolist())
 
 
 def noise_free(aligned: Aligned, kind: Kind, dimension: str) -> dict[str, Estimate]:
-    """Returns the judge's agreement with what annotators share, on the scored rows with two answers
-    or more."""
+    """Returns the judge's agreement with the annotators' shared opinion, without their errors, on
+    the scored rows with two answers or more."""
     binary = kind == "binary"
     names = ("f1_present", "f1_absent") if binary else ("spearman", "pearson")
     if any(row.aggregated for row in aligned.rows):
@@ -225,8 +225,9 @@ def answers_by_annotator(
 
 
 def leanings(people: Floats) -> Floats:
-    """Returns how far above the average annotator each answers the same rows, shape (annotators,),
-    by least squares; their mean is 0. ``people``: shape (rows, annotators), NaN if not given."""
+    """Returns how far above the average annotator each annotator answers the same rows, shape
+    (annotators,), by least squares. The mean is 0. ``people``: shape (rows, annotators), NaN if not
+    given."""
     given = np.isfinite(people)
     counts = np.maximum(given.sum(axis=1), 1)
     mean = np.where(given, people, 0.0).sum(axis=1) / counts

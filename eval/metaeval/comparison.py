@@ -1,5 +1,5 @@
-"""Comparison: every pair of judges of a set and dimension, on the rows that both scored; and means
-of a judge over dimensions."""
+"""Comparison of every pair of judges on the rows that both scored, and means of a judge over the
+dimensions of a set."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ Compare = Callable[[Aligned, Floats, Floats], Line]
 
 
 def comparison_tables(judged: Sequence[JudgedRows]) -> list[Table]:
-    """Returns graded dimensions and issues, over all rows and by language, then judges against one
-    annotator; some without a line."""
+    """Returns tables of the differences between judges (graded dimensions and issues, each over all
+    rows and by language), and of judges against one annotator. A table may have no rows."""
     accepted = [one for one in judged if not one.row.under_floor]
     tables = []
     for title, binary, compare, columns in (
@@ -92,7 +92,8 @@ def comparison_tables(judged: Sequence[JudgedRows]) -> list[Table]:
 def _pairs(
     judged: Sequence[JudgedRows], compare: Compare, *, by_language: bool = False
 ) -> list[Line]:
-    """Returns one line a pair of judges of the same set and dimension, the better one first."""
+    """Returns one line for each pair of judges on the same set and dimension, the better judge
+    first."""
     groups: dict[tuple[str, str], list[JudgedRows]] = {}
     for one in judged:
         groups.setdefault((one.row.set_name, one.row.dimension), []).append(one)
@@ -160,7 +161,8 @@ def _p(value: float | None) -> PValue | None:
 
 
 def _corrected(heads: Sequence[str], lines: Sequence[Line]) -> list[Line]:
-    """Returns the lines with each column ``..., Holm`` computed from the one before it."""
+    """Fills each column whose head ends with ``, Holm`` with the corrected p-values of the column
+    before it."""
     columns = [list(column) for column in zip(*lines, strict=True)]
     for i, head in enumerate(heads):
         if columns and head.endswith(", Holm"):

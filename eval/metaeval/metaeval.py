@@ -40,8 +40,8 @@ Figures = Mapping[str, Estimate]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One judged row: ``human`` is the mean over annotators on the raw scale, ``weight`` how often
-    the row counts."""
+    """One judged row. ``human``: the mean over annotators on the raw scale; ``weight``: the row's
+    weight."""
 
     id: str
     turn: int | None
@@ -105,8 +105,8 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """A dialogue where judge and people differ in rank, from 0 (lowest of the set) to 1. ``turns``
-    are (role, text)."""
+    """A dialogue that people and judge rank differently. Ranks run from 0 (lowest of the set) to 1;
+    ``turns`` are (role, text)."""
 
     judge: str
     set_name: str
@@ -148,8 +148,8 @@ class JudgedRows:
 
 
 def kind_of(rows: Iterable[LabelledDialogue], dimension: str) -> Kind:
-    """Returns binary for a scale from 0 to 1 with answers 0 or 1, ordinal for single whole answers
-    (not means), else continuous."""
+    """Returns ``binary`` for a scale from 0 to 1 with answers of 0 or 1, ``ordinal`` for whole
+    numbers that are no means, or else ``continuous``."""
     ratings = [rating for row in rows if (rating := row.rating(dimension)) is not None]
     whole = all(float(value).is_integer() for rating in ratings for value in rating.given)
     if whole and {rating.scale for rating in ratings} == {(0.0, 1.0)}:
@@ -248,8 +248,8 @@ def figures(aligned: Aligned, kind: Kind) -> dict[str, Estimate]:
 
 
 def disagreements(judged: JudgedRows, judge_dimension: str, top: int = 6) -> list[Disagreement]:
-    """Returns the ``top`` rows whose rank by judge and by people differ most. Ranks, since the
-    scales may differ. Empty if one side is constant."""
+    """Returns the ``top`` rows that judge and people rank most differently; none if all scores or
+    all human answers are equal."""
     from scipy.stats import rankdata
 
     aligned = judged.aligned
@@ -276,7 +276,7 @@ def disagreements(judged: JudgedRows, judge_dimension: str, top: int = 6) -> lis
 
 
 def system_agreements(judged: Sequence[JudgedRows]) -> list[SystemAgreement]:
-    """Returns a record for each judge, set and dimension with enough named chatbots and rows."""
+    """Returns a record for each judge, set and dimension with enough chatbots and rows."""
     halves: dict[tuple[str, str, str, int], Mapping[str, float]] = {}
     found = []
     for one in judged:

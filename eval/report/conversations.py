@@ -1,4 +1,4 @@
-"""Conversations: which ones the page holds, the worst first, and how it packs them."""
+"""Conversations: selects those that the page shows, the worst first, and packs them into it."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def select(scores: Scores, most: int, seed: int = 0) -> Codes:
 
 
 def badness(scores: Scores) -> Floats:
-    """How bad each row is, shape (rows,), NaN if unscored: the distance of the headline from its
-    good end, from 0 to 1, plus a millionth of the mean probability of an issue (it orders ties).
-    Without a graded dimension it is the mean probability of an issue alone."""
+    """How bad each row is, shape (rows,), NaN if unscored. It is the distance of the headline score
+    from the good end of its scale, from 0 to 1. A millionth of the mean probability of an issue is
+    added to order ties. Without a graded dimension it is the mean probability of an issue."""
     faults = [
         scores.scores[name] if scores.dimensions[name].good == "low" else 1 - scores.scores[name]
         for name in scores.issues
@@ -69,8 +69,8 @@ def badness(scores: Scores) -> Floats:
 
 @dataclass(slots=True)
 class Conversation:
-    """A judgement and, if the chats are known, its turns (role, text). ``cut``: characters that are
-    left out of them."""
+    """A judgement with its turns as (role, text), if the chats are known. ``cut``: number of
+    characters that are cut from the turns."""
 
     judgement: Judgement
     turns: Turns = ()
@@ -86,7 +86,8 @@ class Conversation:
 
     @property
     def reasons(self) -> list[tuple[str, str]]:
-        """(Dimension or empty, text) of the judge's explanations, and why a row is unscored."""
+        """(Dimension, text) of the judge's explanations, and (``unscored``, reason) for an unscored
+        row. An explanation of the whole judgement has an empty dimension."""
         judgement = self.judgement
         reasons = [("", judgement.explanation)] if judgement.explanation else []
         details = judgement.details.items()
@@ -100,8 +101,8 @@ def collect(
     dialogues: Iterable[Dialogue] | None,
     progress: Callable[[int], object] = lambda count: None,
 ) -> dict[int, Conversation]:
-    """The conversations of these rows, in their order: a second pass over the judgements and the
-    dialogues. Long texts are cut, the shorter the more rows there are."""
+    """The conversations of these rows, in their order, from a second pass over the judgements and
+    the dialogues. Long texts are cut; the more rows there are, the shorter they become."""
     found: dict[int, Conversation] = {}
     by_id: dict[str, list[Conversation]] = {}
     longest = min(LONGEST, MOST_CHARACTERS // max(len(rows), 1))
@@ -121,8 +122,8 @@ def collect(
 
 
 def shortened(turns: Turns, most: int) -> tuple[Turns, int]:
-    """The turns within about ``most`` characters, and how many are cut: each turn keeps an equal
-    share."""
+    """The turns cut to about ``most`` characters in all, an equal share for each turn, and the
+    number of characters cut."""
     if sum(len(text) for _, text in turns) <= most:
         return turns, 0
     kept = max(most // len(turns), 1)

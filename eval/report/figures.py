@@ -1,4 +1,5 @@
-"""Figures of scored chats: overall, by group and over time, with tests; and the gates on them."""
+"""Figures of scored chats: overall, by group and over time, with tests; and the gates that check
+them."""
 
 from __future__ import annotations
 
@@ -39,9 +40,12 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class GroupFigures:
-    """One value of a column: ``figures`` and ``differences`` from all other rows by dimension.
-    p-values are after Holm over all values and dimensions of the column. With human labels,
-    ``corrected`` has the figure, and the difference is corrected too."""
+    """The rows with one value of a column: ``figures`` by dimension, and ``differences`` from all
+    other rows.
+
+    p-values are corrected by Holm over all values and dimensions of the column. With human labels,
+    ``corrected`` has the corrected figures, and the differences are corrected too.
+    """
 
     name: str
     rows: int
@@ -56,7 +60,7 @@ class GroupFigures:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Figures by period, and what changed; p-values are after Holm over the dimensions."""
+    """Figures by period, and changes over time. p-values are corrected (Holm)."""
 
     unit: Unit
     periods: Sequence[str]
@@ -67,9 +71,9 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class ReportFigures:
-    """All figures. ``overall``: by dimension the mean, or of an issue the share of rows that have
-    it; ``counts``: the rows behind it. ``groups``: the values of each column, the largest first.
-    ``corrected``: ``overall`` by human labels."""
+    """All figures of a report. ``overall``: the mean of a graded dimension, or the share of rows
+    with an issue; ``counts``: the number of scored rows. ``groups``: the values of each column, the
+    largest first. ``corrected``: ``overall`` corrected by human labels."""
 
     overall: Mapping[str, Estimate]
     counts: Mapping[str, int]
@@ -92,7 +96,7 @@ def _first(corrected: Estimate | None, judged: Estimate) -> Estimate:
 def compute_figures(
     scores: Scores, options: ReportOptions, progress: Callable[[str], None] = lambda what: None
 ) -> ReportFigures:
-    """All figures. ``lang`` and ``chatbot`` are groups if they have two values or more."""
+    """Computes all figures. ``lang`` and ``chatbot`` are groups if they have two values or more."""
     every = np.ones(scores.rows, dtype=bool)
     groups: dict[str, Sequence[GroupFigures]] = {}
     for name in dict.fromkeys((*options.by, *ALWAYS)):
@@ -136,7 +140,7 @@ def figure(scores: Scores, name: str, rows: Mask | Codes) -> Estimate:
 
 
 def corrected_figure(scores: Scores, name: str, rows: Mask) -> Estimate:
-    """The estimated human mean of the ``rows``, or their share with an issue."""
+    """The estimated human mean of the ``rows``, or the estimated share of them with an issue."""
     sample = _labelled_sample(scores, name, rows)
     if sample is None:
         return _NOTHING
@@ -195,8 +199,9 @@ def _groups(scores: Scores, column: Categorical) -> list[GroupFigures]:
 
 
 def _difference(scores: Scores, name: str, rows: Mask, placed: Mask) -> Estimate:
-    """The group minus all other rows. With human labels it is the human difference, which needs
-    labels of both sides: a judge may favour one group."""
+    """The group's figure minus that of all other rows. With human labels it is the difference of
+    the estimated human figures and needs labels on both sides, since a judge may favour one group.
+    """
     values, clusters = scores.values(name), scores.clusters
     known = np.isfinite(values) & placed
     mine, others = known & rows, known & ~rows
@@ -265,11 +270,11 @@ class GateResult:
 def check_gates(
     gates: Sequence[Gate], scores: Scores, estimates: Mapping[str, Estimate], min_coverage: float
 ) -> list[GateResult]:
-    """The result of each gate on the interval of its dimension.
+    """Checks each gate against the interval of its dimension.
 
     A gate that cannot be decided is an error, not a pass: ConfigError for an unknown dimension or a
-    limit outside its scale, CoverageError for no scores or a coverage below ``min_coverage``,
-    MedalError for a figure without an interval.
+    limit outside its scale, CoverageError if nothing is scored or coverage is below
+    ``min_coverage``, MedalError for a figure without an interval.
     """
     results = []
     for gate in gates:

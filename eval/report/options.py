@@ -1,5 +1,5 @@
-"""Options of ``medal report``, its gates, and its times: read from text or numbers, grouped into
-days, weeks or months."""
+"""Options of ``medal report``: its gates, and the times of rows, grouped into days, weeks or
+months."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Gate:
 
     @classmethod
     def parse(cls, side: Side, text: str) -> Gate:
-        """The gate of ``overall=3.5``. Raises ConfigError."""
+        """The gate of a text such as ``overall=3.5``. Raises ConfigError."""
         name, _, number = text.rpartition("=")
         try:
             limit = float(number)
@@ -121,9 +121,9 @@ class ReportOptions(Config):
 
 
 def seconds(values: Series) -> Floats:
-    """Seconds since 1970 (UTC) of ISO 8601 texts, or of numbers (or their texts) of seconds,
-    milliseconds, microseconds or nanoseconds; NaN for anything else. A time without a zone is UTC.
-    """
+    """Seconds since 1970 (UTC) from ISO 8601 texts, or from numbers (or texts of numbers) in
+    seconds, milliseconds, microseconds or nanoseconds. NaN for anything else. A time without a zone
+    is UTC."""
     import pandas
 
     def is_number(value: object) -> bool:
@@ -143,9 +143,8 @@ def seconds(values: Series) -> Floats:
 
 
 def period_starts(times: Floats, unit: Unit) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """The period of each time, shape (rows,), -1 for NaN, and the names of all periods from the
-    first to the last, also the empty ones: days ``2026-03-14``, weeks by their Monday, months
-    ``2026-03``."""
+    """The index of each time's period, shape (rows,), -1 for NaN; and the names of all periods from
+    the first to the last: days ``2026-03-14``, weeks by their Monday, months ``2026-03``."""
     import pandas
 
     known = np.isfinite(times)
@@ -159,6 +158,6 @@ def period_starts(times: Floats, unit: Unit) -> tuple[npt.NDArray[np.int64], lis
 
 
 def moment_text(value: float) -> str:
-    """``2026-03-14 09:05`` (UTC); empty for NaN."""
+    """The time as ``2026-03-14 09:05`` (UTC); empty for NaN."""
     known = math.isfinite(value)
     return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M") if known else ""

@@ -65,7 +65,7 @@ _MOST, _NAME = 12, 32  # groups in the terminal, characters of their names
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a report found; ``page`` is its file if a folder was given."""
+    """The result of ``make_report``; ``page`` is the path of the page if ``out`` was given."""
 
     scores: Scores
     figures: ReportFigures
@@ -74,8 +74,8 @@ class Report:
 
 
 def make_report(options: ReportOptions, reading: ReadingReport, bar: ProgressBar) -> Report:
-    """Figures of all scores, the gates, and with ``out`` the page, tables and figures there. Counts
-    bad rows in ``reading``.
+    """Computes figures and gates; writes the page with its tables and figures if ``out`` is given.
+    Counts bad rows in ``reading``.
 
     Writes the page before it raises for a gate that cannot be decided; see ``check_gates`` and
     ``load_scores``. Raises ConfigError for standard input.
@@ -132,7 +132,7 @@ def make_report(options: ReportOptions, reading: ReadingReport, bar: ProgressBar
 
 
 def print_report(report: Report) -> None:
-    """Prints the figures, what stands out, the gates, and the path of the page."""
+    """Prints the figures, the findings, the gates, and the path of the page."""
     scores, figures = report.scores, report.figures
     console = wide_console()
 
@@ -252,7 +252,7 @@ def write_report(
 
 
 def _tiles(scores: Scores, figures: ReportFigures) -> list[tuple[str, str, str, str]]:
-    """(Name, figure, interval, meaning) of the few figures that come first."""
+    """The few figures at the top of the page, as (name, figure, interval, meaning)."""
     tiles = []
     issues = [name for name in scores.issues if scores.dimensions[name].good == "low"]
     most = max(issues, key=lambda name: figures.lead(name).value or 0.0, default=None)
@@ -290,7 +290,7 @@ def _group_section(scores: Scores, figures: ReportFigures, column: str, slug: st
 
 
 def _distribution(dimension: Dimension, scores: Floats) -> Bars:
-    """The share of rows by score."""
+    """A bar chart of the share of rows by score."""
     values, levels = scores[np.isfinite(scores)], dimension.levels
     low, high, is_issue = dimension.low, dimension.high, dimension.kind == "binary"
     if not is_issue and 2 < len(levels) <= _LEVELS:
@@ -316,7 +316,7 @@ def _distribution(dimension: Dimension, scores: Floats) -> Bars:
 
 
 def _panel(scores: Scores, timeline: Timeline, name: str) -> Plot:
-    """A dimension over time."""
+    """A plot of a dimension over time."""
     share, estimates, periods = scores.is_issue(name), timeline.figures[name], timeline.periods
     factor, text = (100.0, percent) if share else (1.0, number)
     ends = [factor * v for e in estimates for v in (e.low, e.value, e.high) if v is not None]
@@ -380,7 +380,7 @@ def ordered(scores: Scores, figures: ReportFigures) -> list[str]:
 
 
 def is_worse(scores: Scores, name: str, difference: Estimate) -> bool | None:
-    """Whether a difference is for the worse; None if it is not significant."""
+    """Whether a significant difference is for the worse; None if it is not significant."""
     value, p_value = difference.value, difference.p_value
     if not value or p_value is None or p_value >= _SIGNIFICANT:
         return None
@@ -425,7 +425,8 @@ def summary_table(scores: Scores, figures: ReportFigures) -> Table:
 def group_table(
     scores: Scores, figures: ReportFigures, column: str, groups: Sequence[GroupFigures]
 ) -> Table:
-    """A row a value of the column: its rows, the headline and its difference from all others."""
+    """One row for each value of the column: its number of rows, its headline figure, and the
+    difference from all other rows."""
     head = scores.headline or next(iter(ordered(scores, figures)), None)
     name = column_name(column)
     title = f"By {name.lower()}"
@@ -451,7 +452,7 @@ def group_table(
 
 
 def change_table(scores: Scores, timeline: Timeline) -> Table:
-    """What changed over time, a row a dimension."""
+    """The change of each dimension over time."""
     rows: list[Row] = []
     for name, each in timeline.changes.items():
         since = ""
@@ -466,8 +467,8 @@ def change_table(scores: Scores, timeline: Timeline) -> Table:
 
 
 def findings(scores: Scores, figures: ReportFigures) -> list[tuple[Tone, str]]:
-    """Changes over time and groups that are worse, only significant ones (after Holm), then notes
-    on what is missing."""
+    """Sentences on significant changes over time and significantly worse groups (after Holm), then
+    notes on missing data."""
     found: list[tuple[Tone, str]] = []
     timeline = figures.timeline
     for name in ordered(scores, figures) if timeline is not None else ():
@@ -527,7 +528,7 @@ def sheets(scores: Scores, figures: ReportFigures) -> dict[str, Sheet]:
     """All figures in full precision, by file name."""
 
     def sheet(heads: str, rows: Iterable[tuple[object, ...]]) -> Sheet:
-        """Rows that end with an estimate, which becomes five columns."""
+        """A sheet of rows whose last item is an estimate, which becomes five columns."""
         lines = [(*row[:-1], *astuple(row[-1])) for row in rows]  # type: ignore[call-overload]
         return [*heads.split(), "value", "low", "high", "p_value", "reason"], lines
 

@@ -37,14 +37,14 @@ Codes = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class Scores:
-    """The judgements of one judge, a row each (a dialogue or a judged turn). ``frame`` is what
-    ``read_frame`` returns; all arrays have its rows.
+    """The judgements of one judge, one row for each dialogue or judged turn. ``frame`` is the
+    result of ``read_frame``; all arrays have the same rows.
 
-    ``scores``: by dimension, NaN if unscored. ``clusters`` number the sampling units, called
-    ``cluster_name``. ``uncertainty``: see Judgement.uncertainty, NaN if unknown. ``columns``:
-    texts, code -1 for none. ``times``: seconds since 1970. ``assumed``: dimensions that no rubric
-    knows. ``people``: mean human label on the judge's scale or NaN; ``people_weights``: rows that a
-    labelled one represents, None for a random sample.
+    ``scores``: by dimension, NaN if unscored. ``clusters``: the number of each row's sampling unit,
+    ``cluster_name`` its kind. ``uncertainty``: see Judgement.uncertainty, NaN if unknown.
+    ``columns``: texts, with code -1 for no value. ``times``: seconds since 1970. ``assumed``:
+    dimensions that no rubric knows. ``people``: mean human label on the judge's scale, or NaN.
+    ``people_weights``: how many rows a labelled row represents, None for a random sample.
     """
 
     frame: DataFrame
@@ -103,7 +103,7 @@ class Scores:
 
     @property
     def unit(self) -> str:
-        """What a row is, in words."""
+        """The name of a row: judged turn or conversation."""
         return "judged turn" if self.frame["turn"].notna().any() else "conversation"
 
     def is_issue(self, name: str) -> bool:
@@ -126,10 +126,11 @@ def load_scores(
     dialogues: Iterable[Dialogue] | None = None,
     progress: Callable[[int], object] = lambda count: None,
 ) -> Scores:
-    """The scores of a table of judgements; ``dialogues``, matched by id, add the columns that it
-    lacks.
+    """Loads the scores of a table of judgements. Columns that it lacks come from ``dialogues``,
+    matched by id.
 
-    Raises ConfigError for an unknown column or dimension, DataError for scores of several judges.
+    Raises ConfigError for an unknown column or dimension, and DataError for scores of several
+    judges.
     """
     import pandas
 
@@ -216,8 +217,8 @@ def _columns(
     dialogues: Iterable[Dialogue] | None,
     progress: Callable[[int], object],
 ) -> tuple[dict[str, Series], list[str], npt.NDArray[np.bool_] | None]:
-    """The ``wanted`` columns, a value a row, from the metadata of the judgements, and if missing
-    there from the dialogues; all column names; and which rows have a dialogue."""
+    """The ``wanted`` columns, the names of all columns, and which rows have a dialogue. Values come
+    from the metadata of the judgements, or else from the dialogues."""
     import pandas
 
     meta = frame.attrs["meta"]
@@ -320,12 +321,13 @@ def scales_of(
     rubric: str | None = None,
     judge: Judge | None = None,
 ) -> tuple[dict[str, Dimension], list[str]]:
-    """The dimension of each name, and the names that no rubric knows. A judgement has only numbers;
-    their scale is in a rubric.
+    """The dimension of each name, with its scale, and the names that no rubric knows. Judgements
+    have only numbers, so scales come from rubrics.
 
-    A stated ``rubric`` comes first, then the ``judge``'s own, then the shipped one that its
-    signature names by its hash, then for each name the shipped scale that holds its scores, of the
-    rubric with the most of the names. A name that no rubric knows is graded over its own range.
+    The given ``rubric`` comes first, then the ``judge``'s own, then the shipped rubric whose hash
+    is in the signature. Any other name gets the first shipped scale that contains its scores, from
+    the rubric that shares most names. A name that no rubric knows is graded over the range of its
+    scores.
     """
     hashes = {Signature.parse(text).rubric for text in signatures}
     named = [each for each in _shipped() if content_hash([d.to_record() for d in each]) in hashes]

@@ -81,9 +81,9 @@ class TrialConfig(Config):
 
 
 class Bound(Config):
-    """A figure is green up to ``green`` and red from ``red`` on, and amber between them.
+    """The bounds of a verdict: green up to ``green``, red from ``red`` on, amber between them.
 
-    More is better if ``green`` is above ``red``. ``size``: the absolute value counts.
+    If ``green`` is above ``red``, more is better. ``size``: compare the absolute value.
     """
 
     green: float
@@ -92,7 +92,8 @@ class Bound(Config):
     why: str
 
     def verdict(self, estimate: Estimate) -> Verdict:
-        """Returns green or amber by the value; red only if the interval is also beyond green."""
+        """Returns green or amber by the value. It is red only if the whole interval is also beyond
+        green."""
         if estimate.value is None:
             return "none"
         sign = 1.0 if self.red > self.green else -1.0
@@ -105,7 +106,7 @@ class Bound(Config):
         return "red" if badness[0] >= sign * self.red and sure else "amber"
 
     def text(self) -> str:
-        """Returns ``green to 0.05, red from 0.15``."""
+        """Returns the bounds as text, such as ``green to 0.05, red from 0.15``."""
         words = ("to", "from") if self.red > self.green else ("from", "to")
         return f"green {words[0]} {self.green:g}, red {words[1]} {self.red:g}"
 
@@ -114,7 +115,7 @@ Bounds = Mapping[str, Bound]
 
 
 def load_bounds(path: str) -> Bounds:
-    """Reads bounds from a YAML file, the others from the shipped one. Raises ConfigError."""
+    """Reads bounds from a YAML file; the shipped file has the others. Raises ConfigError."""
     shipped, given = read_yaml("trial/bounds"), read_yaml(path)
     if unknown := [name for name in given if name not in shipped]:
         raise ConfigError(f"{path}: no figure {unknown[0]!r}", hint=f"known: {', '.join(shipped)}")

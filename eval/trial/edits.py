@@ -50,8 +50,8 @@ _PAIR = ["check", "strength", "conversation", "lang", "before", "after", "touche
 
 @dataclass(slots=True)
 class TrialData:
-    """``groups``: the conversation of each id. ``translated``: the shipped conversations, by name
-    and language. ``notes``: what is missing on this machine."""
+    """``groups``: the conversation of each dialogue id. ``translated``: the shipped conversations,
+    by name and language. ``notes``: data that is missing on this machine."""
 
     dialogues: list[Dialogue]
     groups: dict[str, str]
@@ -190,8 +190,8 @@ def turn_edits(files: Sequence[str] = ("trial/texts",)) -> Iterator[Edit]:
 
 
 def issue_edits(data: TrialData, doses: Sequence[int]) -> Iterator[Edit]:
-    """Yields injected issues at each of ``doses``, several at once, by place in the dialogue, and
-    early in a long dialogue chained of ``data.dialogues``."""
+    """Yields edits that inject issues: each issue at each of ``doses``, several issues at once, one
+    issue in each third of a dialogue, and one issue early in a long dialogue made of several."""
     donors, groups = data.donors, data.groups
 
     def plant(issue: str, strength: int, d: Dialogue, rng: np.random.Generator) -> Versions | None:
@@ -250,7 +250,8 @@ class TrialPlan:
     conversation are adjacent.
 
     ``pairs`` has one row for each two dialogues to compare: check, strength, conversation, lang,
-    ``before`` and ``after`` (ids; ``after`` has the edit), ``touched`` (assistant turns with it).
+    ``before`` and ``after`` (ids; ``after`` has the edit), ``touched`` (assistant turns with the
+    edit).
     """
 
     edits: list[Edit]
@@ -267,8 +268,8 @@ class TrialPlan:
 def make_plan(data: TrialData, config: TrialConfig, edits: Sequence[Edit]) -> TrialPlan:
     """Applies every edit to every dialogue that can carry it, up to ``per_check`` pairs each.
 
-    The choice of dialogues and the random numbers follow from the seed, the dialogue's id and the
-    edit's name alone. All strengths of an edit use the same dialogues.
+    The choice of dialogues and the random numbers depend only on the seed, the dialogue's id and
+    the edit's name. All strengths of an edit use the same dialogues.
     """
     made: dict[str, list[tuple[tuple[Any, ...], list[Dialogue]]]] = {}
     for edit in edits:

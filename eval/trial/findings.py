@@ -118,8 +118,9 @@ class TrialResult:
 
 @dataclass
 class Analysis:
-    """One judge's judgements of a plan, and the findings from them: of every version by id, and of
-    the originals scored ``again`` in other ways. ``seconds`` are of one dialogue."""
+    """One judge's judgements of a plan, and the findings from them. ``versions``: judgements of all
+    versions by id; ``again``: of the originals, scored again in other ways; ``seconds``: time for
+    one dialogue."""
 
     plan: TrialPlan
     bounds: Bounds
@@ -136,7 +137,8 @@ class Analysis:
 
     @cached_property
     def judged(self) -> tuple[str, ...]:
-        """Languages of the figures: those that the judge supports, or all if it supports none."""
+        """Languages of the figures: those of the data that the judge supports, or all of them if it
+        supports none."""
         langs = dict.fromkeys(self.plan.dialogues[id].lang for id in self.plan.originals)
         return tuple([lang for lang in langs if lang in self.languages] or langs)
 
@@ -196,8 +198,7 @@ class Analysis:
             )
 
     def _edit(self, edit: Edit) -> TrialFinding:
-        """An edit that should not move the score, or not in one direction, or that should lower
-        it."""
+        """Returns the finding of an edit that should not move the score, or should lower it."""
         every, pairs = self.pairs[self.pairs.check == edit.name], self.own(edit.name)
         figures: dict[str, Estimate] = {}
         if edit.group == "must_fall":
@@ -233,8 +234,8 @@ class Analysis:
         figures: Mapping[str, Estimate],
         bounds: Mapping[str, str],
     ) -> TrialFinding:
-        """Returns a finding about ``rows`` with its verdict by ``bounds``, figure -> bound; the
-        first is the headline."""
+        """Returns a finding about ``rows`` with its verdict. ``bounds`` maps figures to bounds; the
+        first figure is the headline."""
         headline = next(iter(bounds))
         verdict: Verdict = "none"
         reason = f"{len(rows)} pairs, fewer than {MIN_PAIRS}"
@@ -281,7 +282,7 @@ def with_scores(
 
 
 def mean(pairs: pd.DataFrame, values: pd.Series[float]) -> Estimate:
-    """Returns the mean of ``values``, one a pair."""
+    """Returns the mean of ``values``, which has one value for each pair."""
     return mean_of(Sample(values.to_numpy(), pairs.conversation.tolist()))
 
 
@@ -291,8 +292,8 @@ def share(pairs: pd.DataFrame, flags: pd.Series[bool] | pd.Series[float]) -> Est
 
 
 def auc(pairs: pd.DataFrame) -> Estimate:
-    """Returns the probability that a faulty version (``y``) scores below a sound one (``x``), ties
-    half, over all dialogues."""
+    """Returns the probability that a faulty version (``y``) scores below a sound one (``x``), over
+    all dialogues; ties count half."""
     if pairs.empty:
         return Estimate(None, reason="no scored pair")
     scores = -np.r_[pairs.y, pairs.x]
@@ -306,7 +307,7 @@ def auc(pairs: pd.DataFrame) -> Estimate:
 
 
 def win(pairs: pd.DataFrame) -> Estimate:
-    """Returns the share of faulty versions that score below their own control, ties half."""
+    """Returns the share of faulty versions that score below their own control; ties count half."""
     return share(pairs, 0.5 - 0.5 * np.sign(pairs.change))
 
 
@@ -335,8 +336,8 @@ def spearman_by_language(pairs: pd.DataFrame) -> Estimate:
 
 
 def dose_slope(pairs: pd.DataFrame) -> Estimate:
-    """Returns how much more the score falls with each step of strength, in points a step: the mean
-    least-squares slope of (strength, drop) over dialogues with two strengths or more."""
+    """Returns how much further the score falls with each step of strength, in points: the mean
+    least-squares slope of the drop over dialogues with two strengths or more."""
     pairs = pairs.sort_values("strength", kind="stable")
     original = pairs.after.map(lambda id: id.rpartition("+")[0])
     slopes, names = [], []
@@ -360,7 +361,8 @@ def _by_language(pairs: pd.DataFrame, sign: float) -> dict[str, Estimate]:
 def _estimate(
     statistic: Callable[[Floats], float], groups: Sequence[str], scale: Scale
 ) -> Estimate:
-    """Returns a figure of row weights with its interval, leaving out conversations in turn."""
+    """Returns a figure of row weights with its interval, which comes from leaving out one
+    conversation at a time."""
     return estimated(
         lambda weights: {"figure": np.array([statistic(one) for one in weights])},
         Clusters("conversation", tuple(groups)),
@@ -370,8 +372,8 @@ def _estimate(
 
 
 def worst_pairs(analysis: Analysis) -> list[dict[str, Any]]:
-    """Returns the pairs with the largest ``harm`` (points in the wrong direction), at most one of
-    each check, the worst first, as templates/pair.html reads them."""
+    """Returns the pairs with the largest ``harm`` (points in the wrong direction), the worst first,
+    at most one of each check. templates/pair.html shows them."""
     found = []
     for edit in {e.name: e for e in analysis.plan.edits}.values():
         pairs = analysis.own(edit.name)
@@ -402,8 +404,8 @@ def worst_pairs(analysis: Analysis) -> list[dict[str, Any]]:
 
 
 def _side_by_side(one: Dialogue, other: Dialogue) -> tuple[list[dict[str, Any]], int]:
-    """Returns the turns that differ, with one unchanged turn on either side, each with ``alike``,
-    the number of unchanged turns left out before it; and how many are left out at the end."""
+    """Returns the turns that differ, each with one unchanged turn before and after, and the number
+    of unchanged turns left out at the end. ``alike`` of a turn is the number left out before it."""
     turns: list[tuple[Turn | None, Turn | None]] = list(zip_longest(one.turns, other.turns))
     changed = [i for i, (before, after) in enumerate(turns) if before != after]
     rows, last = [], -1
@@ -417,7 +419,8 @@ def _side_by_side(one: Dialogue, other: Dialogue) -> tuple[list[dict[str, Any]],
 
 
 def marked(before: str | None, after: str | None) -> tuple[Parts, Parts]:
-    """Splits both texts into parts, word by word (Chinese and Japanese: by character)."""
+    """Splits both texts into changed and unchanged parts, word by word (Chinese and Japanese: by
+    character)."""
     if before is None or after is None:
         one, two = (None if text is None else [(text, True)] for text in (before, after))
         return one, two

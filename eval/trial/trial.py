@@ -1,6 +1,7 @@
-"""A trial: judges score dialogues and edited versions of them; findings say what moved them.
+"""Trial: judges score dialogues and edited versions of them, and findings show which edits moved
+the scores.
 
-The judgements are in ``OUT/judgements/JUDGE/``, written as they come; a second run resumes.
+The judgements are written to ``OUT/judgements/JUDGE/`` one by one; a second run resumes.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ Progress = Callable[[str, int], None]  # label, rows done since the last call
 
 @dataclass(frozen=True, slots=True)
 class TrialJudge:
-    """A judge on trial. ``afresh`` returns the same judge without its cache, for the second
-    scoring of the originals; None: ``judge`` itself."""
+    """A judge on trial. ``afresh`` returns the same judge without its cache, for the second scoring
+    of the originals; if it is None, ``judge`` scores them again."""
 
     name: str
     judge: Judge
@@ -131,7 +132,7 @@ def _judged(
     out: Path,
     progress: Progress,
 ) -> Analysis:
-    """Scores everything the plan needs of one judge, each file once."""
+    """Scores with one judge everything that the plan needs, each file once."""
     judge, folder = one.judge, out / "judgements" / one.name
 
     def scored(
@@ -249,12 +250,13 @@ def _json(record: object) -> str:
 
 
 def print_trial(trial: Trial) -> None:
-    """Prints the overview, the checks, and what is missing on this machine."""
+    """Prints the overview, the checks, and notes on missing data."""
     print_tables(_overview(trial.results), trial.notes)
 
 
 def _overview(results: Sequence[TrialResult]) -> list[Table]:
-    """One row a judge with the verdicts of each group, and one row a check with the judges."""
+    """A table of judges with the verdicts of each group, and a table of checks with the verdict of
+    each judge."""
     judges: list[Row] = []
     for result in results:
         cells: list[Cell] = [result.judge]
@@ -284,7 +286,7 @@ def _overview(results: Sequence[TrialResult]) -> list[Table]:
 
 
 def _light(finding: TrialFinding | None) -> Cell:
-    """The verdict with the headline figure; a dash if the judge has no such finding."""
+    """The verdict with the headline figure; None if the judge has no such finding."""
     if finding is None:
         return None
     name, value = finding.headline, finding.figure.value
@@ -336,8 +338,8 @@ def _details(result: TrialResult) -> Iterator[Block]:
 
 
 def _dose_figure(results: Sequence[TrialResult]) -> list[Block]:
-    """How far the score falls at each strength of each issue, a panel a judge; nothing for a trial
-    with one strength."""
+    """A plot for each judge of how far the score falls at each strength of each issue. Empty for a
+    trial with one strength."""
     drops: dict[str, dict[str, list[tuple[float, float]]]] = {}  # judge, issue: (dose, points)
     for result in results:
         for f in result.findings:

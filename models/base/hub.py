@@ -61,7 +61,7 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
         except EntryNotFoundError:
             why = "it has no config.json"
         except (ValueError, RecursionError):
-            why = "its config.json is no JSON"
+            why = "its config.json is not valid JSON"
     if isinstance(config, dict) and "family" in config:
         return download(repo_id, path.parent.name)  # the commit whose config was read
     if isinstance(config, dict) and "model_type" in config:
@@ -126,7 +126,7 @@ def push_folder(
             )
         if revision and revision in {tag.name for tag in api.list_repo_refs(repo).tags}:
             raise HubError(
-                f"{repo} has a tag {revision!r} already; readers rely on what it names",
+                f"{repo} has a tag {revision!r} already, and a tag must not move",
                 hint="give another --revision",
             )
         commit = api.upload_folder(
@@ -190,7 +190,7 @@ def _explanation(
         if isinstance(error, errors.RepositoryNotFoundError):
             if writing:
                 hint = "does the organisation exist, and may your token write to it?"
-                return f"the Hub has no place for {repo_id}", hint
+                return f"the Hub has no user or organisation for {repo_id}", hint
             hint = "only its owner's token sees a private one"
             return f"no folder and no Hub repository {repo_id}", hint
         return f"the Hub refused {repo_id}: {str(error).strip().splitlines()[0]}", None

@@ -205,7 +205,7 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
         message = f"no {error} in {CONFIG_NAME}" if isinstance(error, KeyError) else str(error)
         why = (message.splitlines() or [type(error).__name__])[0][:500]
         raise JudgeLoadError(
-            f"{folder}: its files are not whole, or not of this version: {why}",
+            f"{folder}: its files are damaged or of another version: {why}",
             hint=f"saved by medal-judges {config.get('medal_judges_version', '?')}",
         ) from error
     return judge
@@ -256,8 +256,8 @@ def require_data_only(folder: Path) -> None:
             continue  # loading reports what is wrong with it, if the file is needed
         for what in _code_in(content, path, folder):
             raise JudgeLoadError(
-                f"{folder}: {path.relative_to(folder)} {what}: a judge brings no code, and none "
-                "is run",
+                f"{folder}: {path.relative_to(folder)} {what}: a judge folder must not "
+                "contain code",
                 hint="do not use this folder unless you know who made it",
             )
 
@@ -303,14 +303,14 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
     if not path.is_file():
         raise JudgeLoadError(
-            f"{path.parent}: the judge has no {path.name}, and a pickle (.bin, .pt) is not read, "
-            "for it can run code",
+            f"{path.parent}: the judge has no {path.name}, and a pickle (.bin, .pt) is not "
+            "loaded, because it can run code",
             hint="copy or download the whole folder again",
         )
     try:
         return dict(load_file(path))
     except (SafetensorError, OSError) as error:
-        raise JudgeLoadError(f"{path}: not a whole safetensors file: {error}") from error
+        raise JudgeLoadError(f"{path}: a damaged safetensors file: {error}") from error
 
 
 def load_weights(module: nn.Module, path: Path, *, besides: str = "") -> None:

@@ -283,8 +283,8 @@ def _from_saved(
         foreign.append(setting)
     for key, wrong in foreign:
         raise JudgeLoadError(
-            f"{where} sets {key} to {wrong!r:.80}: a judge folder decides no server, key or cache, "
-            "and no path outside itself",
+            f"{where} sets {key} to {wrong!r:.80}: a judge folder must not set servers, "
+            "keys, caches or paths outside itself",
             hint="do not use this folder unless you know who made it; to use the member with your "
             "own settings, remove this one from config.json and give yours when you load the judge",
         )

@@ -1,8 +1,8 @@
 """Judges that ask a language model the questions of a prompt file.
 
 MEDAL, ORALIS, the DSTC-12 baseline and MEEP are files of configs/judges/ for PromptedJudge. If the
-prompt's layout puts the conversation before what differs between questions, a local language model
-reads it once for all of them.
+prompt's layout puts the conversation before the text that differs between questions, a local
+language model reads the conversation once for all questions.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ from medal_judges.models.prompted.prompt import AGAIN, fence_note, fill, load_pr
 from medal_judges.models.prompted.ratings import (
     Ratings,
     from_alternatives,
+    from_logprobs,
     to_judgement,
 )
 from medal_judges.records.dimension import load_rubric
@@ -183,7 +184,7 @@ class BasePromptedJudge(Judge):
         )
 
     def builder(self, request: ScoreRequest | None) -> PromptBuilder:
-        """The builder in the dialogue's language, or the judge's first one."""
+        """Returns the builder for the dialogue's language, or the judge's first builder."""
         first = next(iter(self.builders.values()))
         return first if request is None else self.builders.get(request.dialogue.lang, first)
 
@@ -262,33 +263,17 @@ class BasePromptedJudge(Judge):
         score_eos: Mapping[str, bool],
     ) -> list[dict[str, tuple[list[Likelihood], Usage]]]:
         """For each request, dimension -> the likelihoods of its ``texts`` as the answer to its
-        question, and their usage. ``score_eos``: whether they include the end of the turn.
-
-        All questions about a dialogue that begin at the same turn are one group: the model reads
-        their shared beginning once. A prompt counts once in the usage.
-        """
-        groups: dict[object, list[Continuation]] = {}
-        asked = []
+        question, and their usage. ``score_eos``: whether they include the end of the turn."""
+        asked, owners = [], []
         for request in requests:
-            owner, builder = (request.dialogue.id, request.payload.start), self.builder(request)
             for question in self.questions(request, dimensions):
                 name, messages = question.dimensions[0].name, self.messages(request, question)
-                prefill, eos = builder.prefill(question), score_eos[name]
-                own = [Continuation(messages, t, "assistant", prefill, eos) for t in texts[name]]
-                groups.setdefault(owner, []).extend(own)
-                asked.append((owner, messages, len(own)))
-        scored = self.llm.loglikelihood(list(groups.values())) if groups else []
-        rest = {owner: iter(each) for owner, each in zip(groups, scored, strict=True)}
-        prompts: set[tuple[object, tuple[Message, ...]]] = set()
-        answered = []
-        for owner, messages, count in asked:
-            likelihoods = [next(rest[owner]) for _ in range(count)]
-            new = (owner, messages) not in prompts
-            prompts.add((owner, messages))
-            read = self.llm.count_tokens(messages) if new else 0
-            answered.append((likelihoods, likelihood_usage(read, likelihoods)))
-        ordered = iter(answered)
-        return [{name: next(ordered) for name in dimensions} for _ in requests]
+                prefill = self.builder(request).prefill(question)
+                eos, own = score_eos[name], texts[name]
+                asked.append([Continuation(messages, t, "assistant", prefill, eos) for t in own])
+                owners.append((request.dialogue.id, request.payload.start))
+        answers = iter(grouped_likelihoods(self.llm, asked, owners))
+        return [{name: next(answers) for name in dimensions} for _ in requests]
 
     def chat(self, asked: Sequence[ChatRequest]) -> list[tuple[Completion, Usage]]:
         completions = self.llm.chat(asked) if asked else []
@@ -325,6 +310,29 @@ class BasePromptedJudge(Judge):
         """One Judgement per request, in order; all of them fit the model."""
 
 
+def grouped_likelihoods(
+    llm: LanguageModel, asked: Sequence[Sequence[Continuation]], owners: Sequence[object]
+) -> list[tuple[list[Likelihood], Usage]]:
+    """The likelihoods of each entry of ``asked``, and their usage. Entries of one owner (their
+    dialogue) are one group: the model reads shared beginnings once, and a prompt counts once."""
+    groups: dict[object, list[Continuation]] = {}
+    for each, owner in zip(asked, owners, strict=True):
+        groups.setdefault(owner, []).extend(each)
+    filled = {owner: group for owner, group in groups.items() if group}
+    scored = llm.loglikelihood(list(filled.values())) if filled else []
+    rest = {owner: iter(likelihoods) for owner, likelihoods in zip(filled, scored, strict=True)}
+    prompts: set[tuple[object, tuple[Message, ...]]] = set()
+    answered: list[tuple[list[Likelihood], Usage]] = []
+    for each, owner in zip(asked, owners, strict=True):
+        likelihoods = [next(rest[owner]) for _ in each]
+        read = 0
+        if each and (owner, each[0].messages) not in prompts:
+            prompts.add((owner, each[0].messages))
+            read = llm.count_tokens(each[0].messages)
+        answered.append((likelihoods, likelihood_usage(read, likelihoods)))
+    return answered
+
+
 def tells_likelihoods(llm: LanguageModel) -> bool:
     """Whether the backend returns the likelihood of a text as the model's answer in the chat. A
     server without ``llm.tokenizer`` (its fingerprint says so) does not."""
@@ -352,9 +360,9 @@ class PromptedConfig(BasePromptedConfig):
     answers with the seeds ``seed``, ``seed`` + 1, .... ``enforce``: hold the answer to a JSON
     schema if the backend can; ``comment_chars`` bounds each comment in it. ``ask_again``: ask once
     more for the number alone if the answer about one dimension has none that can be read.
-    ``expected``: compute the probability-weighted rating from the ``alternatives`` to the number's
-    token, or not at all (``none``). ``score``: whether the score is the number in the answer
-    (``said``) or the ``expected`` rating.
+    ``expected``: the source of the probability-weighted rating: the ``alternatives`` to the token
+    of the number, the ``likelihood`` of every rating in its place, or ``none``. ``score``: whether
+    the score is the number in the answer (``said``) or the ``expected`` rating.
     """
 
     family: Literal["prompted"] = "prompted"
@@ -367,19 +375,19 @@ class PromptedConfig(BasePromptedConfig):
     enforce: bool = True
     ask_again: bool = True
     comment_chars: int | None = Field(default=None, ge=1)
-    expected: Literal["alternatives", "none"] = "alternatives"
+    expected: Literal["alternatives", "likelihood", "none"] = "alternatives"
     score: Literal["said", "expected"] = "said"
 
     @model_validator(mode="after")
     def _expected_is_there(self) -> PromptedConfig:
         if self.score == "expected" and self.expected == "none":
-            raise ValueError("score: expected needs expected: alternatives")
+            raise ValueError("score: expected needs expected: alternatives or likelihood")
         return self
 
 
 @dataclass(slots=True)
 class _Asked:
-    """One chat request about the batch's request number ``owner``, and what came of it."""
+    """One chat request with its answers; ``owner`` is the index of the dialogue's score request."""
 
     owner: int
     question: PromptQuestion
@@ -405,6 +413,11 @@ class PromptedJudge(BasePromptedJudge):
         )
         scale = self.builder(None).scale
         self.ratings = {d.name: Ratings.on_scale(d, scale(d)) for d in self.dimensions}
+        if config.expected == "likelihood" and not tells_likelihoods(self.llm):
+            raise ConfigError(
+                f"{config.name}: {self.llm.name} does not return log-probabilities",
+                hint="expected=alternatives or expected=none",
+            )
 
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
@@ -412,7 +425,9 @@ class PromptedJudge(BasePromptedJudge):
         asked = self._answers(requests, dimensions)
         if self.config.ask_again:
             self._ask_again(requests, asked)
-        if self.config.expected == "alternatives":
+        if self.config.expected == "likelihood":
+            self._weigh_by_likelihood(requests, asked)
+        elif self.config.expected == "alternatives":
             for each in asked:
                 each.answers = {
                     name: from_alternatives(each.completion, answer, self.ratings[name])
@@ -489,7 +504,8 @@ class PromptedJudge(BasePromptedJudge):
             each.usages.append(usage)
 
     def _second_request(self, builder: PromptBuilder, first: _Asked) -> ChatRequest:
-        """The first question with its answer, if it fits the window, and the second question."""
+        """Returns a chat with the first question, its answer (if it fits the window) and the second
+        question."""
         low, high = (f"{end:g}" for end in first.question.fields[0].scale)
         again = fill(builder.resolved.parts[AGAIN], {"low": low, "high": high})
         spoken = after_thinking(first.completion.text)
@@ -501,3 +517,32 @@ class PromptedJudge(BasePromptedJudge):
             last = replace(before[-1], content=f"{before[-1].content}\n\n{again}")
             messages = (*before[:-1], last)
         return replace(first.chat, messages=messages, schema=None)
+
+    def _weigh_by_likelihood(
+        self, requests: Sequence[ScoreRequest], asked: Sequence[_Asked]
+    ) -> None:
+        """Add the distributions from the likelihood of every rating in the place of the number.
+
+        If one rating begins another (1 and 10), the text after the number is scored too.
+        Without a number only an answer in the format ``number`` is weighed, at its beginning.
+        """
+        named = [(each, name) for each in asked for name in each.answers]
+        continuations: list[list[Continuation]] = []
+        for each, name in named:
+            ratings, text, span = self.ratings[name], each.completion.text, each.answers[name].span
+            bare = self.builder(requests[each.owner]).resolved.answer.format == "number"
+            if span is None and (not bare or each.completion.failed):
+                continuations.append([])
+                continue
+            start, end = span or (0, 0)
+            tail = text[end : end + 1].strip() if ratings.ambiguous and span else ""
+            before, eos = text[:start], ratings.ambiguous and not tail
+            chat = each.chat.messages
+            asks = [Continuation(chat, r + tail, "assistant", before, eos) for r in ratings.texts]
+            continuations.append(asks)
+        scored = grouped_likelihoods(self.llm, continuations, [each.owner for each, _ in named])
+        for (each, name), (likelihoods, usage) in zip(named, scored, strict=True):
+            if likelihoods:
+                totals = [likelihood.total for likelihood in likelihoods]
+                each.answers[name] = from_logprobs(each.answers[name], totals)
+                each.usages.append(usage)

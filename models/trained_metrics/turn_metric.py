@@ -78,8 +78,8 @@ def load_checkpoint(
             for cls in (network_class, "AutoTokenizer")
         )
         raise JudgeLoadError(
-            f"{model}: there is no safetensors file, and weights are read from nothing else "
-            "(a pickle can run code when it is opened)",
+            f"{model}: there is no safetensors file, and other files of weights are not "
+            "loaded (a pickle can run code)",
             hint=f"if you trust the model, convert it once:\n  {convert}\n"
             f"  and then: model={short}-safetensors; or, if the Hub has a pull request with "
             "converted weights: revision=refs/pr/N",
@@ -111,9 +111,8 @@ def load_checkpoint(
     except Exception as error:  # whatever a library raises for damaged files
         raise JudgeLoadError(
             f"cannot load {model}: {error}",
-            hint=f"are all files of {short} there, and is it of this kind? A tokenizer that comes "
-            "as a .model file alone needs: pip install sentencepiece; another one's: "
-            "tokenizer=ORG/NAME",
+            hint=f"is {short} complete, and a {network_class}? If its tokenizer is a .model file: "
+            "pip install sentencepiece; to use another tokenizer: tokenizer=ORG/NAME",
         ) from error
     return network.to(device).eval(), tokenizer
 
@@ -421,7 +420,7 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
             question = self.layout.questions[name]
             if question.needs_fact and not fact:
                 keys = " or ".join(f"context.{key}" for key in self.config.fact_keys)
-                queries.refused.setdefault(name, f"the dialogue brings no fact ({keys})")
+                queries.refused.setdefault(name, f"the dialogue has no fact ({keys})")
                 continue
             answers = sentences(texts[-1]) if question.by == "sentence" else [texts[-1]]
             inputs = [self._fitted(question, answer, before, fact) for answer in answers]

@@ -75,7 +75,7 @@ def test_a_folder_decides_no_server_key_cache_or_model_elsewhere(
     llm, told = SERVERS[name]
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret-of-the-user")
     changed(hybrid, lambda c: c["members"]["one"].update(settings=MEDAL | {"llm": llm}))
-    with pytest.raises(JudgeLoadError, match="decides no server") as caught:
+    with pytest.raises(JudgeLoadError, match="must not set servers") as caught:
         Judge.from_pretrained(hybrid)
     assert told in caught.value.message and "a-secret" not in str(caught.value)
 
@@ -193,7 +193,7 @@ def test_auto_map_never_runs_code(
     target["auto_map"] = {"AutoTokenizer": ["evil.Evil", None], "AutoModel": "evil.Evil"}
     target["tokenizer_class"] = "Evil"
     path.write_text(json.dumps(config))
-    with pytest.raises(JudgeLoadError, match="a judge brings no code"):
+    with pytest.raises(JudgeLoadError, match="a judge folder must not contain code"):
         Judge.from_pretrained(encoder)
     assert not witness.exists()
 

@@ -77,7 +77,7 @@ def test_no_chats(assert_quality):
             "*is inside the interval, so more chats are needed",
             "*assert_quality(overall=1.5) cannot be decided: no interval: 3 rows, fewer than 5",
             "*coverage 50.0% is below the minimum of 98%*: 20 x no assistant turn to judge",
-            "*there are no chats, so nothing was shown",
+            "*there are no chats to score",
             "*QualityUndecidedWarning: overall *",
         ]
     )

@@ -36,5 +36,5 @@ def test_pickles_and_broken_files_are_refused(tmp_path: Path) -> None:
         load_weights(net, path)
     save_file(net.state_dict(), path)
     path.write_bytes(path.read_bytes()[:-4])
-    with pytest.raises(JudgeLoadError, match="not a whole safetensors file"):
+    with pytest.raises(JudgeLoadError, match="a damaged safetensors file"):
         load_weights(net, path)

@@ -86,4 +86,4 @@ def test_the_trend_is_that_of_statsmodels_with_clusters() -> None:
 def test_a_trend_needs_times_and_rows() -> None:
     assert trend(np.zeros(9), np.arange(9.0), np.arange(9)).reason == "9 rows, fewer than 10"
     same = trend(np.arange(20.0), np.zeros(20), np.arange(20))
-    assert same.reason == "all rows are of one time"
+    assert same.reason == "all rows have the same time"

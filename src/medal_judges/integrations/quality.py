@@ -65,7 +65,7 @@ def assert_quality(
         gates.append(Gate(side, name, float(limit), f"assert_quality({name}={limit:g})"))  # type: ignore[arg-type]
     scored = score_chats(chats, loaded, level=level)
     if scored.coverage is None:
-        raise CoverageError("assert_quality: there are no chats, so nothing was shown")
+        raise CoverageError("assert_quality: there are no chats to score")
     if scored.coverage < min_coverage:
         unscored = [each.failure or "no reason" for each in scored.judgements if not each.scored]
         reasons = "; ".join(f"{count} x {why}" for why, count in Counter(unscored).most_common(3))

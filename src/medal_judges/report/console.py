@@ -1,10 +1,9 @@
-"""What a terminal shows: tables, the one progress bar, and no useless messages of libraries."""
+"""Console: prints tables and progress in the terminal, and silences noise of libraries."""
 
 from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -46,8 +45,8 @@ _NOISE = {
 
 
 class PlainConsole(Console):
-    """A console that shows text as it is. Names come from files: rich would read ``[/b]`` in one as
-    markup and stop, replace ``:x:`` by a picture, and let escape sequences through."""
+    """A console that prints text unchanged. Without it, rich would read ``[/b]`` in a file's name
+    as markup and fail, replace ``:x:`` by an emoji, and print escape sequences."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, **options)
@@ -77,8 +76,8 @@ def print_tables(
 def rich_table(
     table: Table, columns: Sequence[str] = (), intervals: Sequence[str] | None = None
 ) -> RichTable:
-    """The table, or some of its ``columns``, for a console, without bars. ``intervals`` names the
-    columns that show intervals; None is all of them."""
+    """The table as a table of rich, without bars. ``columns`` selects columns (default: all);
+    ``intervals`` names the columns that show intervals (default: all)."""
     kinds = table.column_kinds()
     shown = [
         (i, intervals is not None and name not in intervals)
@@ -128,10 +127,10 @@ def cell_text(cell: object, brief: bool = False) -> str:
 
 
 class ProgressBar:
-    """Shows on standard error how many of ``total`` (None: unknown) are done, and a ``note``.
+    """Shows on standard error how many of ``total`` (None: unknown) items are done, and a ``note``.
 
     In a terminal it is a bar while the ``with`` block runs. Elsewhere it prints a line every
-    ``every`` seconds, so a short run prints nothing. Nothing if it is not ``visible``.
+    ``every`` seconds, so a short run prints nothing. It prints nothing if ``visible`` is false.
     """
 
     def __init__(
@@ -174,8 +173,8 @@ class ProgressBar:
         what: str | None = None,
         note: str | None = None,
     ) -> None:
-        """Adds ``count`` to what is done, or sets it to ``done``; other arguments of None change
-        nothing."""
+        """Adds ``count`` to the number of finished items, or sets it to ``done``. Other arguments
+        of None change nothing."""
         self.done, self.what = self.done + count if done is None else done, what or self.what
         self.total = self.total if total is None else total
         self.note = self.note if note is None else note
@@ -190,10 +189,13 @@ class ProgressBar:
 
 
 def quiet_foreign_logs() -> None:
-    """Silences the messages of _NOISE and, without a terminal, the progress bars of transformers
-    and huggingface_hub. Call it before these libraries are imported."""
+    """Silences the messages of _NOISE. Without a terminal, it also turns off the progress bars of
+    transformers and huggingface_hub. Call it before these libraries are imported."""
     for name, start in _NOISE.items():
-        noise = re.compile(re.escape(start))
-        logging.getLogger(name).addFilter(lambda r, noise=noise: not noise.match(r.getMessage()))
+
+        def is_useful(record: logging.LogRecord, start: str = start) -> bool:
+            return not record.getMessage().startswith(start)
+
+        logging.getLogger(name).addFilter(is_useful)
     if not sys.stderr.isatty():
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")

@@ -1,5 +1,5 @@
-"""Figure: the content of a chart in data units, drawn as inline SVG for the page, and by matplotlib
-as PNG, PDF and SVG files."""
+"""Figure: the data of a chart. It is drawn as inline SVG on the page, and by matplotlib as PNG, PDF
+and SVG files."""
 
 from __future__ import annotations
 
@@ -39,15 +39,16 @@ Tone = tuple[Literal["pos", "neg"], int]  # blue or orange, and its strength in 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis of a plot. ``named``: (place, name) of its ticks, instead of round numbers."""
+    """An axis of a plot. ``named`` has (position, text) of its ticks; without it, ticks are round
+    numbers."""
 
     label: str
     span: Range
     named: Sequence[tuple[float, str]] = ()
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Place and text of each tick: about five, in steps of 1, 2, 2.5 or 5 times a power of ten,
-        with as many decimals as the step needs."""
+        """Position and text of each tick: about five, in steps of 1, 2, 2.5 or 5 times a power of
+        ten, with as many decimals as the step needs."""
         if self.named:
             return list(self.named)
         low, high = self.span
@@ -73,7 +74,8 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line through points, broken at each y of None. A ``colour`` index replaces the style."""
+    """A line through points; a point with y of None breaks it. A ``colour`` index replaces the
+    style."""
 
     points: Sequence[tuple[float, float | None]]
     style: Literal["trend", "trend dashed", "ideal", "whisker"] = "trend"
@@ -82,10 +84,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A panel with two axes, lines and groups of dots; ``description`` is for screen readers.
+    """A panel with two axes, lines and groups of dots.
 
-    ``figure`` is a named estimate in the head of the panel; ``gaps`` are (name, colour index, text)
-    lines below it. A panel without marks shows the text ``missing``.
+    ``description`` is for screen readers, ``figure`` a named estimate beside the title. ``gaps``
+    are (name, colour index, text) lines below the panel. A panel without marks shows the text
+    ``missing``.
     """
 
     title: str
@@ -101,7 +104,8 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class BarSegment:
-    """A part of a bar: its length on the axis, an index or tone as colour, a text inside it."""
+    """A part of a bar: its length in units of the axis, its colour (an index or a tone), and its
+    text."""
 
     length: float
     colour: int | Tone
@@ -111,7 +115,7 @@ class BarSegment:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A named bar of segments, with an interval and a ``text`` behind its end."""
+    """A named bar of segments, with an interval, and ``text`` after its end."""
 
     name: str
     segments: Sequence[BarSegment]
@@ -134,7 +138,8 @@ class Bars:
 @dataclass(frozen=True, slots=True)
 class Figure:
     """Panels with one legend of (name, colour) pairs. A Table as a panel is drawn as a heat map of
-    its ``Heat`` cells, or as one interval a row. Files show the title, the page the heading."""
+    its ``Heat`` cells, or else as one interval for each row. Files show the title, the page shows
+    the heading."""
 
     title: str
     panels: Sequence[Plot | Bars | Table]
@@ -149,7 +154,7 @@ def colour_of(index: int) -> str:
 
 
 def padded(values: Sequence[float], share: float = 0.05) -> Range:
-    """The range of ``values`` with ``share`` of its span on both sides; never empty."""
+    """The range of ``values``, widened by ``share`` of its length on both sides; never empty."""
     low, high = min(values), max(values)
     pad = (high - low) * share or max(abs(low), 1.0) * 0.5
     return low - pad, high + pad
@@ -162,13 +167,14 @@ _TEXT_FITS = 34  # pixels of a bar's segment from which on its text is drawn
 
 
 def thinned(dots: Sequence[Dot]) -> Sequence[Dot]:
-    """Every k-th dot, at most MAX_DRAWN: a sample of every part of the plot."""
+    """At most MAX_DRAWN dots, evenly spaced in the list."""
     return dots[:: -(-len(dots) // MAX_DRAWN) or 1]
 
 
 def _tag(name: str, content: object = "", **attributes: object) -> Markup:
-    """An element around a text or a list of elements, floats with one decimal, everything escaped.
-    Names of attributes lose a trailing underscore, and other underscores become dashes."""
+    """An element with a text or a list of elements inside. Escapes everything and writes floats
+    with one decimal. In names of attributes, a trailing underscore is dropped and the others become
+    dashes."""
     text = "".join(
         f' {key.rstrip("_").replace("_", "-")}="'
         f'{f"{value:.1f}" if isinstance(value, float) else escape(value)}"'
@@ -260,8 +266,9 @@ def bars_svg(panel: Bars) -> Markup:
 
 
 def interval_svg(bar: IntervalBar) -> Markup:
-    """An interval as a line with a dot, the zero line, the human ceiling as a rhomb, like for like
-    as a ring. The cell beside it has the number, so screen readers skip the bar."""
+    """An interval as a line with a dot. Also draws the zero line, the human ceiling as a diamond,
+    and the like-for-like figure as a ring. Screen readers skip it, since the next cell has the
+    number."""
     width, height, pad = 132, 16, 6
 
     def at(value: float) -> float:
@@ -285,7 +292,7 @@ def interval_svg(bar: IntervalBar) -> Markup:
 
 
 def rank_svg(people: float, judge: float) -> Markup:
-    """Where people (rhomb) and judge (dot) rank a dialogue, from lowest (left) to highest."""
+    """The ranks of a dialogue by people (diamond) and judge (dot), lowest on the left."""
     first, second = 6 + 188 * people, 6 + 188 * judge
     parts = [
         _tag("line", class_="track", x1=6, y1=6, x2=194, y2=6),
@@ -320,7 +327,7 @@ _LINES: dict[str, dict[str, Any]] = {
 def write_figures(figures: Mapping[str, Figure], folder: Path) -> None:
     """Writes NAME.png, NAME.pdf and NAME.svg for each figure. The same figures give the same bytes.
 
-    Without matplotlib it writes nothing and logs one line.
+    Without matplotlib it writes nothing and logs a warning.
     """
     if not figures:
         return
@@ -445,7 +452,7 @@ def _draw_heat(axes: Axes, table: Table) -> None:
 
 
 def _draw_intervals(axes: Axes, table: Table) -> None:
-    """The intervals of a table's rows, the human ceiling as a dashed line."""
+    """Draws the interval of each row of a table, and the human ceiling as a dashed line."""
     free = [row for i, row in enumerate(table.rows) if table.pin(i) is None]
     bars = [(cell_text(row[0]), c) for row in free for c in row if isinstance(c, IntervalBar)]
     for y, (_, bar) in enumerate(bars):
@@ -467,7 +474,7 @@ def _draw_intervals(axes: Axes, table: Table) -> None:
 
 
 def _mixed(colour: int | Tone) -> str | tuple[float, float, float]:
-    """A category's colour, or the tone's hue mixed into white by its strength."""
+    """The colour of a category, or a tone's colour mixed with white by its strength."""
     from matplotlib.colors import to_rgb
 
     if isinstance(colour, int):

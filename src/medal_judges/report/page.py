@@ -1,7 +1,7 @@
-"""Page: sections of prose, tables and figures as one HTML file that needs no network, with its
-tables as CSV and its figures as PNG, PDF and SVG beside it.
+"""Page: one HTML file with prose, tables and figures that needs no network. Its tables are also
+written as CSV, its figures as PNG, PDF and SVG.
 
-templates/page.html lays out the blocks; it escapes everything in a block but Markup.
+templates/page.html lays out the blocks and escapes everything except Markup.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
-from medal_judges.records.judgement import Contributions, Unit
 from medal_judges.report import table as texts
 from medal_judges.report.figure import (
     Bars,
@@ -28,7 +27,7 @@ from medal_judges.report.figure import (
     plot_svg,
     write_figures,
 )
-from medal_judges.report.table import IntervalBar, Table, number, write_csv
+from medal_judges.report.table import IntervalBar, Table, write_csv
 from medal_judges.storage.files import atomic_write
 
 _PACKAGE = "medal_judges.report"
@@ -40,7 +39,7 @@ _TEXTS = ("checked", "number", "interval", "p_value_text", "percent", "percent_i
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Blocks that unfold by a click on ``summary``."""
+    """Blocks below ``summary``, hidden until a reader clicks on it."""
 
     summary: str
     blocks: Sequence[Block]
@@ -64,10 +63,10 @@ Sheet = tuple[Sequence[str], Iterable[Iterable[object]]]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a page with an anchor and a heading; left out if it has no blocks.
+    """A part of a page with an anchor and a heading. The page leaves out sections without blocks.
 
-    ``lead`` is the text below the heading; None takes it from the page's leads.html, by the anchor.
-    ``link`` is a shorter name for the navigation.
+    ``lead`` is the text below the heading; if it is None, the page's leads.html has it under the
+    name of the anchor. ``link`` is a shorter name for the navigation.
     """
 
     anchor: str
@@ -89,12 +88,12 @@ def write_page(
     tables: Mapping[str, Table | Sheet] | None = None,
     figures: Mapping[str, Figure | None] | None = None,
 ) -> Path:
-    """Writes the page to ``path``, and beside it tables/NAME.csv and figures/NAME.png, .pdf and
-    .svg; returns the path. The same blocks give the same bytes.
+    """Writes the page to ``path``, and tables/NAME.csv and figures/NAME.png, .pdf and .svg next to
+    it. Returns the path. The same blocks give the same bytes.
 
-    ``leads`` is the package whose templates/leads.html has the text below the headings; ``scripts``
-    are further scripts of this folder, by name. Figures of None are left out; without matplotlib a
-    warning says that the figure files are skipped.
+    ``leads`` is the package whose templates/leads.html has the text below the headings. ``scripts``
+    are names of further scripts of this folder. Figures of None are left out. Without matplotlib,
+    the figure files are skipped with a warning.
     """
     script = "".join(map(_asset, ("page.js", *scripts)))
     text = fragment(
@@ -126,18 +125,18 @@ def fragment(package: str, template: str, **values: object) -> Markup:
 
 
 def facts_section(pairs: Iterable[tuple[str, str]]) -> Section:
-    """How the page was made, as (name, value) pairs; left out if there are none."""
+    """The section on how the page was made, from (name, value) pairs."""
     listed = list(pairs)
     return Section("facts", "How it was made", [listed] if listed else [])
 
 
 def counted(counts: Iterable[tuple[int, str]]) -> str:
-    """``2 judges · 1 set``: counts with their names, in the plural if needed."""
+    """Counts with their names, in the plural if needed: ``2 judges · 1 set``."""
     return " · ".join(f"{n:,} {name}{'' if n == 1 else 's'}" for n, name in counts)
 
 
 def folded(tables: Sequence[Table], in_sight: int) -> list[Block]:
-    """The first ``in_sight`` tables, then each of the others in a fold."""
+    """The first ``in_sight`` tables as they are, and each of the others in a fold."""
     folds = [Fold(table.title, [table]) for table in tables[in_sight:]]
     return [*tables[:in_sight], *folds]
 
@@ -157,44 +156,8 @@ def _asset(name: str) -> str:
     return (files(_PACKAGE) / name).read_text(encoding="utf-8")
 
 
-_IN_SIGHT = 6
 TURN_KEY = Markup(
     '<p class="turnkey"><span class="pos" style="--s:90%">raised the score above the baseline'
     '</span><span style="--s:0%">as an average turn</span>'
     '<span class="neg" style="--s:90%">lowered it below the baseline</span></p>'
 )
-_UNITS: dict[Unit, str] = {
-    "score": "units of the score",
-    "uncalibrated score": "units of the score before calibration",
-    "logit": "logits of the score's place on its scale",
-    "uncalibrated logit": "logits of the score's place on its scale, before calibration",
-    "mean logit": "mean logits over the steps of the scale",
-    "logit per level": "logits per level of the scale",
-}
-
-
-def chat_html(
-    turns: Sequence[tuple[str, str]], given: Contributions | None, judged: int | None = None
-) -> Markup:
-    """The turns, (role, text) each; the strongest contribution has the full colour, turns beyond
-    the sixth are folded. Contributions of another number of turns are not shown. ``judged`` is the
-    turn of the score."""
-    count = len(turns)
-    moves = [*given.turns] if given is not None and len(given.turns) == count else [None] * count
-    largest = max((abs(move) for move in moves if move), default=0.0)
-    strengths = [round(100 * abs(move) / largest) if move else 0 for move in moves]
-    rows = list(zip(range(count), turns, moves, strengths, strict=True))
-    in_sight = _IN_SIGHT if count > _IN_SIGHT + 2 else count
-    return fragment(_PACKAGE, "chat.html", turns=rows, in_sight=in_sight, judged=judged)
-
-
-def account(given: Contributions | None, turns: int) -> str:
-    """How baseline and contributions add up, or why none are shown."""
-    if given is None:
-        return "This judge gives no contributions."
-    if len(given.turns) != turns:
-        return f"{len(given.turns)} contributions for {turns} turns: not shown."
-    moved = given.value - given.baseline
-    sign = "−" if moved < 0 else "+"
-    sums = f"{number(given.baseline)} {sign} {number(abs(moved))} by its turns"
-    return f"Baseline {sums} = {number(given.value)}, in {_UNITS[given.unit]}"

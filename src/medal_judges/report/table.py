@@ -1,7 +1,7 @@
 """Table: one object for the page, the terminal, CSV and JSON.
 
-Each form has one place that writes cells: ``plain`` for CSV, ``cell_text`` in console.py for the
-terminal, ``cell`` in templates/page.html for the page.
+Cells are written by ``plain`` for CSV, by ``cell_text`` in console.py for the terminal, and by the
+macro ``cell`` in templates/page.html for the page.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Pin = Literal["ceiling", "total"]
 
 @dataclass(frozen=True, slots=True)
 class PValue:
-    """A p-value; a small one is never shown as 0.00."""
+    """A p-value; a small one is shown as < 0.001."""
 
     value: float
 
@@ -51,8 +51,8 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Figured:
-    """An estimate and how the page shows it: ``best`` of its column in bold, ``brief`` with the
-    interval as a tooltip, ``like`` (the judge, like for like) below it."""
+    """An estimate with its style on the page: ``best`` is bold, ``brief`` shows the interval as a
+    tooltip, ``like`` is the judge's like-for-like figure, shown below the estimate."""
 
     estimate: Estimate | None
     best: bool = False
@@ -62,8 +62,8 @@ class Figured:
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """A coloured cell that shows ``shown``: blue if ``pos``, orange if ``neg``, ``strength`` from 0
-    to 1. The interval of ``below`` is shown below it. ``value`` goes to files."""
+    """A coloured cell with the text ``shown``. ``pos`` is blue, ``neg`` orange; ``strength`` is
+    from 0 to 1. The interval of ``below`` is shown below the text. Files have ``value``."""
 
     shown: str
     strength: float
@@ -79,8 +79,8 @@ class Heat:
 
 @dataclass(frozen=True, slots=True)
 class IntervalBar:
-    """An interval drawn on ``span``, with the human ceiling and the judge compared with what the
-    ceiling is compared with (``like``). The number is in the cell beside it."""
+    """An interval drawn on the axis ``span``, with the human ceiling and the judge's like-for-like
+    figure (``like``). The next cell has the number."""
 
     estimate: Estimate
     span: tuple[float, float]
@@ -90,8 +90,8 @@ class IntervalBar:
 
 @dataclass(frozen=True, slots=True)
 class Light:
-    """A traffic light: colour, sign and word say the verdict, ``shown`` what it is about. ``value``
-    goes to files and sorts the rows."""
+    """A traffic light: colour and sign show the verdict, ``shown`` is its text. Files have
+    ``value``, which also sorts the rows."""
 
     colour: Literal["green", "amber", "red", "none"]
     shown: str
@@ -139,7 +139,7 @@ class Table:
         return self.pinned.get(row, self.pinned.get(row - len(self.rows)))
 
     def column_kinds(self) -> list[Literal["bar", "words", "number"]]:
-        """The kind of each column; it decides on alignment and sorting."""
+        """The kind of each column, which decides its alignment and sorting."""
         kinds: list[Literal["bar", "words", "number"]] = []
         for i in range(len(self.columns)):
             cells = [row[i] for row in self.rows]
@@ -149,14 +149,14 @@ class Table:
         return kinds
 
     def to_record(self) -> dict[str, Any]:
-        """One JSON object; an Estimate or another cell is an object of its fields."""
+        """One JSON object. An Estimate or another typed cell becomes an object of its fields."""
         rows = [[asdict(c) if is_dataclass(c) else plain(c) for c in row] for row in self.rows]
         return {"title": self.title, "columns": [*self.columns], "rows": rows, "note": self.note}
 
 
 def plain(cell: object) -> object:
-    """A cell for CSV, in full precision: of an Estimate the value, then the interval in brackets,
-    or the reason why it is undefined."""
+    """A cell for CSV, in full precision. An Estimate is its value and its interval in brackets, or
+    the reason why it is undefined."""
     if isinstance(cell, Figured | Share):
         cell = cell.estimate
     if isinstance(cell, Markup):
@@ -172,7 +172,7 @@ def plain(cell: object) -> object:
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> Path:
     """Writes rows of cells or plain values; returns the path. None is an empty cell. A text that a
-    spreadsheet would read as a formula gets an apostrophe before it."""
+    spreadsheet would read as a formula gets a leading apostrophe."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     for row in chain((columns,), rows):
@@ -181,7 +181,7 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Iterable[object
 
 
 def slug(text: str) -> str:
-    """``text`` in lower case, with everything but letters and digits as single dashes."""
+    """``text`` in lower case, with single dashes for all but letters and digits."""
     return "-".join(re.findall("[a-z0-9]+", text.lower())) or "unnamed"
 
 
@@ -196,26 +196,9 @@ def unique_slugs(texts: Sequence[str]) -> list[str]:
 
 DASH = "–"
 
-_LABELS = {
-    "spearman": "Spearman ρ",
-    "pearson": "Pearson r",
-    "kendall": "Kendall τ-b",
-    "within_system": "ρ within chatbots",
-    "f1_present": "F1+",
-    "f1_absent": "F1−",
-    "precision": "Precision",
-    "recall": "Recall",
-    "accuracy": "Accuracy",
-}
-
-
-def label(metric: str) -> str:
-    """Name of a metric in a table head."""
-    return _LABELS.get(metric, metric.replace("_", " "))
-
 
 def number(value: float, digits: int = 2) -> str:
-    """``value`` with ``digits`` decimals and a real minus sign; never minus zero."""
+    """``value`` with ``digits`` decimals and a typographic minus sign; never minus zero."""
     text = f"{value:.{digits}f}"
     if float(text) == 0:
         text = text.lstrip("-")
@@ -223,12 +206,12 @@ def number(value: float, digits: int = 2) -> str:
 
 
 def percent(share: float) -> str:
-    """``12.3%``; two decimals below 1%, so that rare issues keep their size."""
+    """``12.3%``, with two decimals below 1%."""
     return f"{_hundredths(share)}%"
 
 
 def points(difference: float) -> str:
-    """A difference of shares in percentage points: ``+4.8 pts``."""
+    """A difference of shares in percentage points, such as ``+4.8 pts``."""
     return f"{'+' if difference > 0 else ''}{_hundredths(difference)} pts"
 
 
@@ -237,24 +220,24 @@ def _hundredths(share: float) -> str:
 
 
 def p_value_text(value: float) -> str:
-    """``0.034``, ``0.62``, ``< 0.001``: never 0.00."""
+    """A p-value as text, such as ``0.034``, ``0.62`` or ``< 0.001``."""
     return "< 0.001" if value < 0.001 else number(value, 3 if value < 0.1 else 2)
 
 
 def interval(estimate: Estimate, text: Callable[[float], str] = number) -> str:
-    """``[low, high]``, or nothing without an interval."""
+    """``[low, high]``, or an empty text without an interval."""
     if estimate.low is None or estimate.high is None:
         return ""
     return f"[{text(estimate.low)}, {text(estimate.high)}]"
 
 
 def percent_interval(estimate: Estimate) -> str:
-    """``[low, high]`` in percent, or nothing without an interval."""
+    """``[low, high]`` in percent, or an empty text without an interval."""
     return interval(estimate, _hundredths)
 
 
 def checked(estimate: Estimate | None) -> Estimate:
-    """The estimate if it has a finite number, else None with a reason."""
+    """The estimate if its value is a finite number, or else an estimate of None with a reason."""
     if estimate is None:
         return Estimate(None, reason="not computed")
     if estimate.value is None:

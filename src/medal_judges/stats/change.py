@@ -90,7 +90,7 @@ def trend(values: Floats, times: Floats, clusters: Codes) -> Estimate:
     if len(values) < MIN_ROWS:
         return Estimate(None, reason=f"{len(values)} rows, fewer than {MIN_ROWS}")
     if np.ptp(times) == 0:
-        return Estimate(None, reason="all rows are of one time")
+        return Estimate(None, reason="all rows have the same time")
     away = times - times.mean()
     squares = float((away**2).sum())
     slope = float((away * values).sum() / squares)

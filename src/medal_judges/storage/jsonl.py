@@ -88,7 +88,7 @@ def damaged(path: str | Path, number: int, error: Exception) -> DataError:
     if isinstance(error, EOFError):
         problem = "the compressed file is cut short"
     elif isinstance(error, gzip.BadGzipFile) and "Not a gzipped file" in problem:
-        problem = "other bytes follow the end of its gzip data" if number else "it is no gzip file"
+        problem = "other bytes follow the end of its gzip data" if number else "not a gzip file"
     hint = "the file is damaged from here on; download or create it again"
     return DataError(path, number + 1, f"cannot read on: {problem}", hint=hint)
 

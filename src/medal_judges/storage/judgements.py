@@ -274,5 +274,5 @@ def _attributes(path: str | Path) -> Mapping[str, Any]:
         attributes: Mapping[str, Any] = json.loads((read_schema(path).metadata or {})[_ATTRIBUTES])
     except (ArrowException, OSError, KeyError, ValueError) as error:
         hint = "give a file that medal score has written: .jsonl or .parquet"
-        raise DataError(path, None, "is no parquet file of judgements", hint=hint) from error
+        raise DataError(path, None, "is not a parquet file of judgements", hint=hint) from error
     return attributes

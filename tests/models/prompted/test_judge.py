@@ -84,6 +84,16 @@ def test_oralis_reads_the_dialogue_once_and_maps_its_scales(smollm2: LocalModel)
     assert not lake.distributions  # six ratings asked for are not the nine of the dimension
 
 
+def test_two_ways_to_weigh_the_ratings_agree(smollm2: LocalModel) -> None:
+    few = {"dimensions": ["trust"], "comment_chars": 4}
+    told = [
+        next(judge("oralis", smollm2, expected=way, **few).score([TEA])).details["trust"]
+        for way in ("alternatives", "likelihood")
+    ]
+    assert told[0]["expected"] == pytest.approx(told[1]["expected"], abs=1e-3)
+    assert told[0]["spread"] == pytest.approx(told[1]["spread"], abs=1e-3)
+
+
 def test_the_baseline_asks_all_at_once(smollm2: LocalModel) -> None:
     lake, tea = scored("dstc12_baseline", smollm2, dimensions=["empathy", "trust", "relevance"])
     assert lake.scored and tea.scored and read(lake) == {"schema": 3}
@@ -99,6 +109,9 @@ def test_meep_judges_turns_and_every_row_has_a_score_or_a_reason(smollm2: LocalM
     english = [j.scores for j in scored("meep", smollm2, level="turn", max_tokens=16)]
     alone = [next(judge("meep", smollm2, max_tokens=16).score([TEA], level="turn")).scores]
     assert english[2:] == alone
+    free = {"answer": "number", "max_tokens": 4, "expected": "likelihood", "score": "expected"}
+    weighed = scored("meep", smollm2, **free)
+    assert all(j.scored and 0 <= (j.scores["engagingness"] or 0) <= 100 for j in weighed)
 
 
 # -- what a model may answer, scripted -------------------------------------------------------------
@@ -219,6 +232,7 @@ def test_settings_that_do_not_fit_say_so() -> None:
     for changes, told in [
         ({"role": "king"}, "no role 'king'"),
         ({"dimensions": ["charm"]}, "no dimension 'charm'"),
+        ({"expected": "likelihood"}, "does not return log-probabilities"),
         ({"score": "expected"}, "needs expected"),
         ({"varient": "hd"}, "did you mean 'variant'"),
     ]:

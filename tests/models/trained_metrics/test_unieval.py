@@ -166,7 +166,7 @@ def test_without_a_fact_groundedness_is_unscored(tiny_t5: Path) -> None:
     missing = [name for name, value in judged.scores.items() if value is None]
     assert missing == ["groundedness", "overall"]
     assert judged.failure == (
-        "groundedness: the dialogue brings no fact (context.knowledge or context.fact)"
+        "groundedness: the dialogue has no fact (context.knowledge or context.fact)"
     )
     shipped = load_judge("configs/judges/unieval.yaml", model=str(tiny_t5), device="cpu")
     (usual,) = shipped.score([dialogue(fact="")], level="last")

@@ -43,13 +43,13 @@ _SHORTEST_COPY = 12  # characters of a line that repeats a turn; anybody writes 
 
 class AnswerShape(Config):
     """``format`` json: an object with the fields ``score`` and ``comment`` (None: no comment); with
-    several dimensions one under each key, or without comment a bare number. ``line``: which line of
-    a free-text answer is the score line; ``any``: those that have its form agree."""
+    several dimensions one under each key, or without comment a bare number. ``line``: the score
+    line of a free-text answer is its ``last`` line, or ``any`` line (if several differ, none)."""
 
     format: AnswerFormat = "json"
     score: str = "score"
     comment: str | None = None
-    line: Literal["first", "last", "any"] = "last"
+    line: Literal["last", "any"] = "last"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,10 @@ class AnswerField:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one answer says about one dimension: a ``value`` on the requested scale that ``step``
-    read, or None with a ``reason``. ``span``: the place of the number in the completion's text.
-    ``chances``: the distribution over all ratings, if the model reports one; ``mass``: their sum
-    before normalization; ``samples``: the number of answers that were counted (0: none)."""
+    """The score of one dimension in one answer: ``value`` on the requested scale and the ``step``
+    that read it, or None and a ``reason``. ``span``: the place of the number in the completion's
+    text. ``chances``: the distribution over all ratings, if the model reports one; ``mass``: their
+    sum before normalization; ``samples``: the number of answers that were counted (0: none)."""
 
     value: float | None = None
     reason: str | None = None
@@ -87,7 +87,7 @@ def read_answers(
     shape: AnswerShape,
     material: Sequence[str] = (),
 ) -> dict[str, Answer]:
-    """The Answer for each of ``fields``. Text outside JSON that repeats one of the turns
+    """Returns the Answer for each of ``fields``. Text outside JSON that repeats one of the turns
     ``material`` is a quotation, not a score."""
     if completion.failed:
         return {f.name: Answer(reason=completion.failure or "no answer") for f in fields}
@@ -100,12 +100,10 @@ def read_answers(
     if len(text) > MOST_CHARACTERS:
         return unread(f"an answer of {len(text)} characters")
     found = find_json(text)
-    if found is None and completion.enforced and cut:
-        found = _whole_entries(text), text, 0, False
     if found is not None:
         value, text, offset, fenced = found
         if fenced and _is_copy(text, material):
-            return unread("nothing but words of the dialogue")
+            return unread("the answer only repeats words of the dialogue")
     else:
         spoken = after_thinking(text)
         if spoken is None:
@@ -159,22 +157,6 @@ def strict_json(text: str) -> tuple[Any] | None:
         return None
 
 
-def _whole_entries(text: str) -> dict[str, Any]:
-    """The complete entries of an object that follows its schema and was cut at the token limit."""
-    entries: dict[str, Any] = {}
-    place = text.find("{") + 1
-    try:
-        while True:
-            key, place = _DECODER.raw_decode(text, _skip(text, place))
-            value, place = _DECODER.raw_decode(text, _skip(text, _skip(text, place) + 1))
-            place = _skip(text, place)
-            if text[place] == ",":
-                entries[key] = value
-            place += 1
-    except (ValueError, IndexError):
-        return entries
-
-
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     made: dict[str, object] = {}
     for key, value in pairs:
@@ -191,7 +173,7 @@ def _refuse(name: str) -> None:
 def _from_json(
     value: Any, field: AnswerField, shape: AnswerShape, text: str, *, single: bool
 ) -> Answer:
-    """What a JSON value says about ``field``; ``text`` is its source."""
+    """Reads the score for ``field`` from the JSON value ``value``, whose source is ``text``."""
     begin = len(text) - len(text.lstrip())
     if not isinstance(value, dict):
         if single and _is_number(value):
@@ -232,7 +214,7 @@ def _bare_key(key: str) -> str:
 
 
 def _locate(text: str, start: int, path: Sequence[str]) -> tuple[int, int]:
-    """Where the value at ``path`` is in the valid JSON object that begins at ``start``."""
+    """Returns where the value at ``path`` begins and ends in the JSON object at ``start``."""
     end = start
     for wanted in path:
         place = start + 1
@@ -273,7 +255,7 @@ def read_line(
     field: AnswerField,
     *,
     single: bool = True,
-    which: Literal["first", "last", "any"] = "last",
+    which: Literal["last", "any"] = "last",
 ) -> Answer:
     """The number of the score line for ``field``. If it is the only dimension (``single``),
     ``which`` line has to be it, and its label may be missing or one of LABELS."""
@@ -284,8 +266,7 @@ def read_line(
     if len({m["number"] for _, m in found}) > 1:
         return Answer(reason=f"several score lines that differ in {shown(text)}")
     if which != "any" and single and lines:
-        wanted = lines[0 if which == "first" else -1]
-        found = [(line, m) for line, m in found if line.start() == wanted.start()]
+        found = [(line, m) for line, m in found if line.start() == lines[-1].start()]
     if not found:
         place = f"as {which} line" if single else f"for {field.label!r}"
         return Answer(reason=f"no score line {place} in the answer {shown(text)}")

@@ -1,4 +1,4 @@
-"""From a prompt and a dialogue to messages and the schema of an answer."""
+"""Builds the messages of a request, and the schema of its answer, from a prompt and a dialogue."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class PromptBuilder:
                 resolved.text(names, self.values[question] | blank)
 
     def aspect(self, dimension: Dimension) -> Aspect:
-        """What the prompt says about ``dimension``."""
+        """Returns the prompt's texts about ``dimension``."""
         return self.resolved.aspects.get(dimension.name, Aspect())
 
     def scale(self, dimension: Dimension) -> Scale:
@@ -129,7 +129,7 @@ class PromptBuilder:
         return own and self.aspect(dimension).whole
 
     def own(self, value: float, dimension: Dimension) -> float:
-        """``value`` of the requested scale on the dimension's own (ORALIS, Equation 1)."""
+        """Maps ``value`` from the requested scale to the dimension's scale (ORALIS, Equation 1)."""
         target, asked = (dimension.low, dimension.high), self.scale(dimension)
         return value if asked == target else rescale(value, asked, target)
 
@@ -138,7 +138,7 @@ class PromptBuilder:
     def messages(
         self, question: PromptQuestion, view: PromptView, start: int = 0
     ) -> tuple[Message, ...]:
-        """The request's messages, with the view's turns from ``start`` on."""
+        """Returns the messages of a request with the view's turns from ``start`` on."""
         layout = self.resolved.layout
         is_turn = view.last_judged or view.response is not None
         names = layout.turn if is_turn else layout.dialogue
@@ -331,7 +331,8 @@ def chosen_examples(
 
 
 def view_of(dialogue: Dialogue, turn: int | None, context: Context, *, apart: bool) -> PromptView:
-    """The view of ``dialogue``. The judged ``turn`` is ``apart``, or the last shown turn."""
+    """Returns the view of ``dialogue``. The judged ``turn`` is in ``response`` if ``apart``, else
+    it is the last shown turn."""
     response = dialogue.turns[turn] if turn is not None and apart else None
     before = dialogue.turns if turn is None else dialogue.turns[: turn + (response is None)]
     chosen = shown_turns(before, context)
@@ -351,8 +352,8 @@ def view_of(dialogue: Dialogue, turn: int | None, context: Context, *, apart: bo
 
 
 def shown_turns(turns: Sequence[Turn], context: Context) -> list[int]:
-    """Indices of the turns that ``context`` shows, at least one of the assistant's if there is one
-    (the share then grows towards the middle)."""
+    """Returns the indices of the turns that ``context`` shows. If they would include no turn of the
+    assistant, the shown part grows towards the middle until it does."""
     if context not in _SHARES:
         return list(range(len(turns)))
     first, last = (math.ceil(share * len(turns)) for share in _SHARES[context])

@@ -13,7 +13,7 @@ from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.llm.cost import Usage, spent
-from medal_judges.models.llm.protocol import ChatRequest, Completion
+from medal_judges.models.llm.protocol import ChatRequest
 from medal_judges.models.prompted.answers import Answer
 from medal_judges.models.prompted.judge import (
     BasePromptedConfig,
@@ -49,13 +49,9 @@ class Steps(Config):
     steps: Mapping[str, tuple[str, ...]]
     other: tuple[str, ...] = ()
 
-    def of(self, dimension: str) -> tuple[str, ...]:
-        """The steps for ``dimension``."""
-        return self.steps.get(dimension, self.other)
-
 
 def load_steps(path: str) -> Steps:
-    """The steps file ``path``. Raises ConfigError for one without a review."""
+    """Loads the steps file ``path``. Raises ConfigError if its steps have not been reviewed."""
     steps = build_config(Steps, read_yaml(path), where=path)
     if not steps.reviewed:
         raise ConfigError(
@@ -99,7 +95,21 @@ class GEvalJudge(BasePromptedJudge):
         steps = load_steps(config.steps) if config.steps else None
 
         def values(dimension: Dimension, aspect: Aspect) -> Mapping[str, str | None]:
-            return _values(dimension, aspect, Ratings.of(dimension, config.points), steps)
+            """The prompt's placeholders; a part with the value None is left out."""
+            ratings, numbered, bands = Ratings.of(dimension, config.points), "", ""
+            if steps:
+                own = steps.steps.get(dimension.name, steps.other)
+                numbered = "\n".join(f"{i}. {step}" for i, step in enumerate(own, start=1))
+            if len(aspect.bands) == len(ratings.texts):  # else the requested scale has other levels
+                pairs = zip(ratings.texts, aspect.bands, strict=True)
+                bands = "\n".join(f"- {text}: {band}" for text, band in pairs)
+            return {
+                "criteria": aspect.criteria or aspect.definition or dimension.definition,
+                "steps": numbered or None,
+                "bands": bands or None,
+                "low": ratings.texts[0],
+                "high": ratings.texts[-1],
+            }
 
         super().__init__(
             config,
@@ -153,7 +163,7 @@ class GEvalJudge(BasePromptedJudge):
     def _by_answers(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[dict[str, Read]]:
-        """As ``_by_likelihood``, from the alternatives to the rating or from samples."""
+        """As ``_by_likelihood``, from the alternatives to the rating's token or from samples."""
         asked = [
             (self.ratings[name], ChatRequest(self.messages(request, question), ANSWER_TOKENS))
             for request in requests
@@ -164,7 +174,13 @@ class GEvalJudge(BasePromptedJudge):
         if self.method == "top_logprobs":
             first = self.chat([replace(chat, top_logprobs=20) for _, chat in asked])
             for i, (completion, usage) in enumerate(first):
-                answer = _from_alternatives(completion, asked[i][0])
+                # Without alternatives, or if the token of one rating (1) may begin another one's
+                # (10), the answer is sampled.
+                ratings, answer = asked[i][0], None
+                if completion.failed:
+                    answer = Answer(reason=completion.failure)
+                elif not ratings.ambiguous and any(t.alternatives for t in completion.tokens):
+                    answer = from_token(completion, ratings)
                 if answer is None:
                     in_vain[i] = [usage]
                 else:
@@ -182,34 +198,6 @@ class GEvalJudge(BasePromptedJudge):
             found[i] = (answer, usages, any(completion.transient for completion, _ in part))
         ordered = (found[i] for i in range(len(asked)))
         return [{name: next(ordered) for name in dimensions} for _ in requests]
-
-
-def _from_alternatives(completion: Completion, ratings: Ratings) -> Answer | None:
-    """None, so that the answer is sampled, if the backend reports no alternatives, or if the token
-    of one rating (1) may begin another one's (10)."""
-    if completion.failed:
-        return Answer(reason=completion.failure)
-    if ratings.ambiguous or not any(token.alternatives for token in completion.tokens):
-        return None
-    return from_token(completion, ratings)
-
-
-def _values(
-    dimension: Dimension, aspect: Aspect, ratings: Ratings, steps: Steps | None
-) -> dict[str, str | None]:
-    """The values of the prompt's placeholders; None leaves a part out."""
-    numbered = enumerate(steps.of(dimension.name) if steps else (), start=1)
-    bands: list[str] = []
-    if len(aspect.bands) == len(ratings.texts):  # else the requested scale has other levels
-        pairs = zip(ratings.texts, aspect.bands, strict=True)
-        bands = [f"- {text}: {band}" for text, band in pairs]
-    return {
-        "criteria": aspect.criteria or aspect.definition or dimension.definition,
-        "steps": "\n".join(f"{i}. {step}" for i, step in numbered) or None,
-        "bands": "\n".join(bands) or None,
-        "low": ratings.texts[0],
-        "high": ratings.texts[-1],
-    }
 
 
 # -- GPTScore: the likelihood of "yes" as the answer to a question (Fu et al., NAACL 2024) ---------

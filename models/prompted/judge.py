@@ -1,8 +1,8 @@
 """Judges that ask a language model the questions of a prompt file.
 
 MEDAL, ORALIS, the DSTC-12 baseline and MEEP are files of configs/judges/ for PromptedJudge. If the
-prompt's layout puts the conversation before what differs between questions, a local language model
-reads it once for all of them.
+prompt's layout puts the conversation before the text that differs between questions, a local
+language model reads the conversation once for all questions.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class BasePromptedJudge(Judge):
         )
 
     def builder(self, request: ScoreRequest | None) -> PromptBuilder:
-        """The builder in the dialogue's language, or the judge's first one."""
+        """Returns the builder for the dialogue's language, or the judge's first builder."""
         first = next(iter(self.builders.values()))
         return first if request is None else self.builders.get(request.dialogue.lang, first)
 
@@ -387,7 +387,7 @@ class PromptedConfig(BasePromptedConfig):
 
 @dataclass(slots=True)
 class _Asked:
-    """One chat request about the batch's request number ``owner``, and what came of it."""
+    """One chat request with its answers; ``owner`` is the index of the dialogue's score request."""
 
     owner: int
     question: PromptQuestion
@@ -504,7 +504,8 @@ class PromptedJudge(BasePromptedJudge):
             each.usages.append(usage)
 
     def _second_request(self, builder: PromptBuilder, first: _Asked) -> ChatRequest:
-        """The first question with its answer, if it fits the window, and the second question."""
+        """Returns a chat with the first question, its answer (if it fits the window) and the second
+        question."""
         low, high = (f"{end:g}" for end in first.question.fields[0].scale)
         again = fill(builder.resolved.parts[AGAIN], {"low": low, "high": high})
         spoken = after_thinking(first.completion.text)
@@ -522,7 +523,7 @@ class PromptedJudge(BasePromptedJudge):
     ) -> None:
         """Add the distributions from the likelihood of every rating in the place of the number.
 
-        What follows the number is scored too if one rating begins another: it distinguishes them.
+        If one rating begins another (1 and 10), the text after the number is scored too.
         Without a number only an answer in the format ``number`` is weighed, at its beginning.
         """
         named = [(each, name) for each in asked for name in each.answers]

@@ -56,7 +56,7 @@ _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 class Aspect(Config):
-    """What a prompt says about one dimension. ``key``: its name in a JSON answer. ``scale``: the
+    """A prompt's texts about one dimension. ``key``: its name in a JSON answer. ``scale``: the
     requested one; answers are mapped linearly to the rubric's, without rounding (ORALIS, Equation
     1). ``whole``: request whole numbers only. ``role``: a name in the file's ``roles``."""
 
@@ -84,7 +84,7 @@ class Layout(Config):
 
 
 class Texts(Config):
-    """What a variant or a language replaces; ``aspects`` field by field."""
+    """The texts that a variant or a language replaces; ``aspects`` are replaced field by field."""
 
     parts: Mapping[str, str] = {}
     roles: Mapping[str, str] = {}
@@ -262,7 +262,7 @@ def resolve(
 
 
 def fill(template: str, values: Mapping[str, str | None]) -> str:
-    """``template`` with its placeholders filled in one pass, so that a turn that says ``{role}``
+    """Fills the placeholders of ``template`` in one pass, so that a turn that contains ``{role}``
     stays unchanged. A line with a placeholder whose value is None is left out. Raises ConfigError
     for a judge's placeholder without a value; other braces stay."""
 
@@ -315,7 +315,7 @@ def harmless(text: str) -> str:
 
 
 def fenced(mark: str, text: str) -> str:
-    """One foreign text between its marks: ``<response>...</response>``."""
+    """Returns a text of the dialogue between its marks: ``<response>...</response>``."""
     return f"<{mark}>{harmless(text)}</{mark}>"
 
 

@@ -129,8 +129,9 @@ def _token_at(completion: Completion, place: int) -> tuple[TokenChoice | None, i
 
 
 def _over_ratings(answer: Answer, token: TokenChoice, mark: str, ratings: Ratings) -> Answer:
-    """``answer`` with the chances of ``mark`` plus each rating instead of ``token``; white space
-    does not count. Unchanged if there are no alternatives: the token would pass for certain."""
+    """Adds to ``answer`` the probability of each rating (after the text ``mark``) in the place of
+    ``token``, ignoring white space. Without alternatives the answer stays unchanged: the token
+    would pass for certain."""
     known = {**token.alternatives, token.text: token.logprob}
     chances = [
         sum(math.exp(lp) for text, lp in known.items() if text.strip() == mark + rating)
@@ -143,7 +144,8 @@ def _over_ratings(answer: Answer, token: TokenChoice, mark: str, ratings: Rating
 
 
 def from_samples(completions: Sequence[Completion], ratings: Ratings) -> Answer:
-    """The share of each rating among the answers with one, or the first reason why none has."""
+    """Returns the share of each rating among the answers that have one; if none has, the first
+    reason."""
     counts = [0] * len(ratings.texts)
     reasons: list[str] = []
     for completion in completions:
@@ -170,8 +172,8 @@ def to_judgement(
     *,
     score: Literal["said", "expected"] = "said",
 ) -> Judgement:
-    """The judgement from the repeats of each dimension. ``score``: the mean number of the
-    answers, or the expected rating under the mean of their distributions."""
+    """Returns the judgement from the repeated answers for each dimension. ``score``: the mean of
+    the numbers in the answers, or the expected rating under the mean of their distributions."""
     scores: dict[str, float | None] = {}
     distributions: dict[str, Sequence[float]] = {}
     details: dict[str, dict[str, Any]] = {}

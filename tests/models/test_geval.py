@@ -168,7 +168,7 @@ def test_steps_have_to_be_reviewed_and_are_part_of_the_signature(
         load(smollm2, steps=str(path))
     path.write_text(path.read_text() + "reviewed: somebody\n")
     judge = load(smollm2, steps=str(path))
-    assert load_steps(str(path)).of("overall") == ("Read it.", "Rate it.")
+    assert load_steps(str(path)).steps["overall"] == ("Read it.", "Rate it.")
     (item,) = requests_at(dialogue(GOOD), "dialogue")
     assert "1. Read it.\n2. Rate it." in told(judge, item, "overall")[0].content
     assert judge.signature().prompt != load(smollm2).signature().prompt

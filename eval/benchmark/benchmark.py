@@ -346,7 +346,7 @@ def _dimensions(
     if unknown := [own for own in config.dimensions.values() if own not in has]:
         raise ConfigError(
             f"judge {config.name!r} has no dimension {unknown[0]!r}",
-            hint=f"its `dimensions` in the benchmark's file name it; it has: {', '.join(has)}",
+            hint=f"correct `dimensions` in the benchmark's file; the judge has: {', '.join(has)}",
         )
     names = {d: config.dimensions.get(d, judged) for d, judged in data.dimensions.items()}
     wanted = list(dict.fromkeys(names.values()))

@@ -22,7 +22,7 @@ class BenchmarkOptions(Config):
         (),
         argument=True,
         metavar="FIELD=VALUE",
-        help="A setting of the YAML file, changed: a=1, or a.b=1 inside a group.",
+        help="Changes a setting of the YAML file: a=1, or a.b=1 inside a group.",
     )
     config: str = option(
         "configs/benchmark/human.yaml",

@@ -65,8 +65,6 @@ _GRADED_BINS, _BINARY_BINS = 8, 10
 # number of rows, and their weight.
 Bin = tuple[float, float, int, float]
 Figures = dict[str, Figure]
-
-
 _TURNS = 6  # of a dialogue; the rest is folded
 _UNITS: dict[Unit, str] = {
     "score": "units of the score",
@@ -110,11 +108,6 @@ class View:
 
     def row(self, judge: str, name: str, dimension: str) -> ResultRow | None:
         return self._rows[name, dimension].get(judge)
-
-
-def primary_metric(kind: str) -> str:
-    """Returns the headline metric of a dimension: F1+ if binary, else Spearman."""
-    return "f1_present" if kind == "binary" else "spearman"
 
 
 def shown(row: ResultRow | None, metric: str, source: str = "metrics") -> Estimate:
@@ -522,7 +515,7 @@ def slices(view: View, part: str, title: str) -> Section:
         tables = []
         for dimension in view.dimensions(name):
             judged = view.rows(name, dimension)
-            metric = primary_metric(judged[0].kind)
+            metric = "f1_present" if judged[0].kind == "binary" else "spearman"
             parts = sorted({p for r in judged for p in r.slices if p.startswith(f"{part}:")})
             if len(parts) < 2:  # a table would only repeat the leaderboard
                 continue

@@ -153,7 +153,7 @@ class Systems:
             if texts[i] is None and isinstance(dialogue, Dialogue):
                 texts[i] = _text(metadata_of(dialogue, [name])[name])
         if required and not any(texts.values()):
-            hint = f"scores keep it with: medal score --keep {name}"
+            hint = f"to keep a column in the scores: medal score --keep {name}"
             raise MedalError(f"no row has a value of {name!r}", hint=hint)
         return self.frame.index.to_series().map(texts)
 
@@ -220,7 +220,7 @@ def read_systems(
         )
     frame = pandas.concat(frames, ignore_index=True) if frames else None
     if frame is None or "score" not in frame or frame["score"].isna().all(axis=None):
-        raise MedalError("no dialogue has a score", hint="each line has the reason as its failure")
+        raise MedalError("no dialogue has a score", hint="see the field failure of each line")
     systems = Systems(frame, next(iter(judges)), judge)
     if options.by is not None:
         names = systems.column(options.by, required=True)

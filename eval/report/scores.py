@@ -137,7 +137,7 @@ def load_scores(
     judges, rows = list(frame["judge"].unique()), len(frame)
     if len({text.partition("|version:")[0] for text in judges}) > 1:
         names = ", ".join(sorted({Signature.parse(text).judge for text in judges}))
-        hint = "score all chats with one judge and one setting, or make one report a file"
+        hint = "score all chats with one judge and one setting, or make one report for each file"
         raise DataError("the scores", None, f"several judges made them ({names})", hint=hint)
     judged = frame.attrs["dimensions"]
     for name in options.dimensions:
@@ -272,7 +272,7 @@ def add_labels(
     keys = {(scores.frame["id"].iloc[i], int(turns.iloc[i])): i for i in candidates.tolist()}
     labelled = {place: wanted[key] for key, place in keys.items() if key in wanted}
     if not labelled:
-        hint = "labels belong to scored rows by their id, and turn for turn"
+        hint = "labels match scored rows by id, and by turn if turns are judged"
         raise DataError(name, None, "none of its rows is among the scores", hint=hint)
     names = list(dict.fromkeys(each for row in labelled.values() for each in row.labels))
     if not any(each in scores.dimensions for each in names):

@@ -98,7 +98,7 @@ def load_data(
         dialogues += [dialogue for by_lang in own.values() for dialogue in by_lang.values()]
     if not dialogues:
         raise ConfigError(
-            f"no dialogue to put a judge on trial with ({len(rows)} read)",
+            f"no dialogue is left for the trial ({len(rows)} read)",
             hint=f"min_turns={config.min_turns} and max_turns={config.max_turns} skip the others; "
             "dialogues=24 sets how many take part",
         )

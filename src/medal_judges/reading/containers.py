@@ -59,7 +59,7 @@ _AS_CSV = "save it as .csv, which has no such limit"
 
 def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[NumberedRow]]:
     """Opens ``path`` (a file, ``-`` or ``hf:...``) and returns its container and its rows. The
-    content tells the container unless ``kind`` does.
+    container is recognised by the content unless ``kind`` names it.
 
     Raises DataError for a missing file and for content of no known kind, and, while the rows are
     read, for a damaged file.
@@ -103,7 +103,7 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
 
 
 def _copied(stream: IO[bytes]) -> IO[bytes]:
-    """Copies the rest of ``stream`` to a temporary file, closes ``stream``, returns the file."""
+    """Returns a temporary file with the rest of ``stream``, and closes ``stream``."""
     file = tempfile.TemporaryFile()  # noqa: SIM115 (_rows closes it)
     with stream:
         shutil.copyfileobj(stream, file, 1 << 20)

@@ -61,10 +61,10 @@ _option = partial(option, panel="Reading (docs/howto/formats.md)")
 
 
 class ReadOptions(Config):
-    """How to read a file of chats if its content does not say.
+    """Options for reading a file of chats. The content of the file decides what they leave open.
 
     ``columns`` is a mapping, or a YAML file of one; ``column``, ``label`` and ``role`` add to it.
-    ``strict`` makes the first bad row an error, even if a ReadingReport could count it. Raises
+    With ``strict`` the first bad row is an error, even if a ReadingReport could count it. Raises
     ConfigError for an unknown format and for a wrong column map.
     """
 
@@ -116,7 +116,7 @@ class ReadOptions(Config):
 
 
 class ReadOptionsWithoutLabels(ReadOptions):
-    """ReadOptions of a command that reads no ratings, so that it has no option --label."""
+    """ReadOptions without --label, for commands that read no ratings."""
 
     label: tuple[str, ...] = ()
 
@@ -148,13 +148,13 @@ class ChatFileConfig(Config):
 
 @dataclass(slots=True)
 class ReadingReport:
-    """Counts the dialogues that were ``read``, in all and by ``forms``, the rows ``left_out`` by
-    reason, the ids ``made`` from the content or ``numbered`` because an earlier row has them, and
-    what is ``folded``: parts of messages that are not text of the user or the assistant.
+    """Counts what is read.
 
-    ``messages`` holds the first ``keep`` problems (None: all). The file ``listed`` gets all of
-    them, as JSON lines of file, line (a table's row) and problem. ``strict`` makes a bad row an
-    error.
+    ``read`` dialogues, in all and by ``forms``; rows ``left_out``, by reason; ids ``made`` from the
+    content, or ``numbered`` because an earlier row has them; and ``folded`` parts of messages,
+    which are not text of the user or the assistant. ``messages`` holds the first ``keep`` problems
+    (None: all). The file ``listed`` gets all of them, as JSON lines of file, line (a table's row)
+    and problem. With ``strict`` a bad row is an error.
     """
 
     listed: Path | None = None
@@ -188,7 +188,8 @@ class ReadingReport:
                 stream.write(to_line(entry))
 
     def show(self, *, always: bool = False) -> None:
-        """Prints the counts on standard error, if ``always`` or if any row was changed."""
+        """Prints the counts on standard error. Without ``always``, only if a row was changed or
+        skipped."""
         if not (always or self.count or self.folded or self.made or self.numbered):
             return
         forms = ", ".join(
@@ -256,8 +257,8 @@ def read_dialogues(
     """Streams the dialogues of a file, of standard input (``-``), of a data set on the Hub
     (``hf:ID[:config]:split``) or of a list of records; docs/howto/formats.md lists the forms.
 
-    The content tells the form; ``format`` overrides it (``csv``, ``messages``, ``csv+turns``).
-    ``columns`` maps fields to columns with unusual names: a mapping
+    The form is recognised by the content; ``format`` (``csv``, ``messages``, ``csv+turns``)
+    overrides it. ``columns`` maps fields to columns with unusual names: a mapping
     (``{"id": "ticket", "role": "who"}``) or a YAML file of one. Missing ids are made from the
     content, repeated ids are numbered (``id#2``). Labels are ignored.
 
@@ -285,14 +286,14 @@ def read_labelled(
 def dialogues_of(
     source: Source, options: ReadOptions = DEFAULT_READING, reading: ReadingReport | None = None
 ) -> Iterator[Dialogue]:
-    """``read_dialogues`` with its options as one object; label columns may be missing."""
+    """Like ``read_dialogues``, with the options as one object. Label columns may be missing."""
     return _read(source, options, replace(options._map, labels={}), reading, labelled=False)
 
 
 def labelled_of(
     source: Source, options: ReadOptions = DEFAULT_READING, reading: ReadingReport | None = None
 ) -> Iterator[LabelledDialogue]:
-    """``read_labelled`` with its options as one object."""
+    """Like ``read_labelled``, with the options as one object."""
     return _read(source, options, options._map, reading, labelled=True)
 
 
@@ -324,8 +325,8 @@ def _read(
         report.add(problem)
 
     def chats(rows: Iterator[NumberedRow]) -> Iterator[tuple[int, object, ColumnMap]]:
-        """Yields each chat as its number, its row or a function that makes the row, and the columns
-        of the row."""
+        """Yields (number, row, columns) of each chat. If several rows make a chat, the row is a
+        function that returns it."""
         nonlocal form
         for number, record in rows:
             if isinstance(record, RecordError):
@@ -373,7 +374,7 @@ def _read(
             bad(number, error)
             continue
         except RecursionError:
-            bad(number, RecordError("(row)", "fields that are not nested so deep", "..."))
+            bad(number, RecordError("(row)", "fields that are nested less deep", "..."))
             continue
         id = parsed.id
         while hash(id) in ids:
@@ -392,7 +393,7 @@ def _read(
 
 
 def _record(row: Fields, report: ReadingReport, labelled: bool) -> Dialogue | LabelledDialogue:
-    """Returns the dialogue of a row; an id that it lacks is made from its content."""
+    """Returns the dialogue of a row. If the id is missing, it is made from the content."""
     id: Any
     if "messages" not in row or "dialogue" in row:
         line = line_of_released(row) if is_released(row) else row

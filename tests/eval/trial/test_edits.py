@@ -152,5 +152,5 @@ def test_a_users_dialogues_in_any_language(tmp_path: Path, lang: str) -> None:
     checks = set(plan.pairs.check[plan.pairs.conversation == "a"])
     assert "emoji" in checks and "instruction" not in checks
     write_records(path, rows[1:])
-    with pytest.raises(ConfigError, match=r"no dialogue to put a judge on trial with \(1 read\)"):
+    with pytest.raises(ConfigError, match=r"no dialogue is left for the trial \(1 read\)"):
         load_data(config, str(path))

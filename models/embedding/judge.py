@@ -394,18 +394,21 @@ class EmbeddingJudge(LearnedJudge):
 
     # -- from a dialogue to its vector ---------------------------------------------------------
 
-    def read(self, dialogues: Sequence[Dialogue]) -> list[DialogueVector]:
+    def read(
+        self, dialogues: Sequence[Dialogue], known: dict[str, Floats] | None = None
+    ) -> list[DialogueVector]:
         """Returns the vector of each dialogue. ``reading: turns``: the mean assistant turn, then
         the mean user turn (features, then embedding). ``reading: dialogue``: the whole text's
-        embedding, then the mean features of both sides. Each distinct text is encoded once."""
+        embedding, then the mean features of both sides. Each distinct text is encoded once;
+        ``known`` has the vectors of earlier texts and receives the new ones."""
         texts = list(dict.fromkeys(turn.content for d in dialogues for turn in d.turns))
         lengths = dict(zip(texts, self.encoder.lengths(texts), strict=True))
         whole = self.config.reading == "dialogue"
         table: dict[str, Floats] = {}
         if not whole or set(self.config.features) & set(SIMILARITY_NAMES):
-            table = self._embedded(texts)
+            table = self._embedded(texts, known)
         joined = [_text(dialogue) for dialogue in dialogues] if whole else []
-        wholes = self._embedded(list(dict.fromkeys(joined)))
+        wholes = self._embedded(list(dict.fromkeys(joined)), known)
         found = []
         for number, dialogue in enumerate(dialogues):
             surface = turn_features(dialogue).astype(np.float64)
@@ -427,8 +430,11 @@ class EmbeddingJudge(LearnedJudge):
             found.append(DialogueVector(np.concatenate(means), None if whole else rows, tokens))
         return found
 
-    def _embedded(self, texts: Sequence[str]) -> dict[str, Floats]:
-        return dict(zip(texts, self.encoder.embed(texts, self.token_budget), strict=True))
+    def _embedded(self, texts: Sequence[str], known: dict[str, Floats] | None) -> dict[str, Floats]:
+        known = {} if known is None else known
+        new = [text for text in texts if text not in known]
+        known.update(zip(new, self.encoder.embed(new, self.token_budget), strict=True))
+        return known
 
     # -- the hooks of Judge ----------------------------------------------------------------------
 

@@ -25,7 +25,6 @@ from medal_judges.training.families.hybrid import (
     crossed,
     fit_blend,
     fit_hybrid,
-    mean_of,
 )
 from medal_judges.training.rows import TrainingExample
 
@@ -92,7 +91,7 @@ def test_the_penalty_is_the_one_that_cross_validates_best() -> None:
     for alpha in ALPHAS:
         scores = crossed(settings(alpha=alpha, nonnegative=False), rows)
         assert scores is not None
-        by_alpha[alpha] = mean_of(agreement(scores, rows)) or -1
+        by_alpha[alpha] = agreement("mean", scores, rows).get("mean", -1)
     found = chosen_alpha(settings(nonnegative=False), rows)
     assert found.alpha != "auto" and by_alpha[found.alpha] == max(by_alpha.values())
     assert chosen_alpha(settings(alpha=7.0), rows).alpha == 7.0

@@ -30,6 +30,7 @@ from medal_judges.training.loop.task import validation_figures
 from medal_judges.training.rows import RunRows, TrainingExample
 
 _FLOOR = 1e-9
+_MOST_TEXTS = 100_000
 
 logger = logging.getLogger(__name__)
 
@@ -48,9 +49,12 @@ def fit_embedding_judge(
     judge = EmbeddingJudge(model, encoder, dimensions, {}, name=config.name)
     examples: list[TrainingExample] = [*rows.train, *rows.validation]
     vectors: list[Floats] = []
-    for start in range(0, len(examples), judge.window):  # turns' vectors of a window at a time
-        window = examples[start : start + judge.window]
-        vectors += [reading.vector for reading in judge.read([e.dialogue for e in window])]
+    known: dict[str, Floats] = {}
+    for start in range(0, len(examples), judge.window):
+        window = [e.dialogue for e in examples[start : start + judge.window]]
+        vectors += [reading.vector for reading in judge.read(window, known)]
+        if len(known) > _MOST_TEXTS:  # 300 MB of MiniLM's vectors
+            known.clear()
         logger.info("read %d of %d dialogues", len(vectors), len(examples))
     search = Search(
         config=model,

@@ -168,14 +168,11 @@ def _combined(
     figures: dict[str, float] = {}
     choices, blends = {}, {}
     for name, rows in fitted.items():
-        own = {
-            member: agreement(rows.units[:, column], rows)
-            for column, member in enumerate(rows.members)
-        }
-        for member, by_source in own.items():
-            figures |= _named(f"spearman/{name}/{member}", by_source)
+        prefixes = {member: f"spearman/{name}/{member}" for member in rows.members}
+        for column, prefix in enumerate(prefixes.values()):
+            figures |= agreement(prefix, rows.units[:, column], rows)
         if model.kind == "select":
-            means = {m: mean for m, found in own.items() if (mean := mean_of(found)) is not None}
+            means = {m: figures[prefix] for m, prefix in prefixes.items() if prefix in figures}
             if not means:
                 raise ConfigError(
                     "no member's agreement is defined: scores or ratings never differ"
@@ -187,15 +184,8 @@ def _combined(
         if settings.alpha != "auto":
             figures[f"alpha/{name}"] = settings.alpha
         if (scores := crossed(settings, rows)) is not None:
-            figures |= _named(f"spearman/{name}", agreement(scores, rows))
+            figures |= agreement(f"spearman/{name}", scores, rows)
     return (MemberSelection(choices) if model.kind == "select" else Stack(blends)), figures
-
-
-def _named(prefix: str, by_source: Mapping[str, float]) -> dict[str, float]:
-    """``prefix`` for the mean over sources, ``prefix``@SOURCE for each."""
-    mean = mean_of(by_source)
-    head = {} if mean is None else {prefix: mean}
-    return head | {f"{prefix}@{source}": value for source, value in by_source.items()}
 
 
 # -- the stack's line -----------------------------------------------------------------------------
@@ -210,11 +200,10 @@ def chosen_alpha(config: HybridConfig, rows: FitRows) -> HybridConfig:
     best, top = ALPHAS[0], -2.0
     for alpha in ALPHAS:
         scores = crossed(config.model_copy(update={"alpha": alpha}), rows)
-        figures = {} if scores is None else agreement(scores, rows)
+        figures = {} if scores is None else agreement("mean", scores, rows)
         # A penalty that leaves a source without a figure is not compared on the others.
-        whole = len(figures) == len(np.unique(rows.sources))
-        if whole and (mean := mean_of(figures)) is not None and mean > top + 1e-9:
-            best, top = alpha, mean
+        if len(figures) == len(np.unique(rows.sources)) + 1 and figures["mean"] > top + 1e-9:
+            best, top = alpha, figures["mean"]
     return config.model_copy(update={"alpha": best})
 
 
@@ -269,9 +258,9 @@ def crossed(config: HybridConfig, rows: FitRows) -> np.ndarray | None:
     return scores if np.isfinite(scores).all() else None
 
 
-def agreement(scores: np.ndarray, rows: FitRows) -> dict[str, float]:
-    """Spearman's correlation with the targets by source, without the sources where it is
-    undefined."""
+def agreement(prefix: str, scores: np.ndarray, rows: FitRows) -> dict[str, float]:
+    """Spearman's correlation with the targets: ``prefix``@SOURCE of each source in which it is
+    defined, and their mean as ``prefix``."""
     from scipy.stats import spearmanr
 
     figures = {}
@@ -279,10 +268,6 @@ def agreement(scores: np.ndarray, rows: FitRows) -> dict[str, float]:
         own = rows.sources == name
         x, y = scores[own], rows.targets[own]
         if len(x) >= 3 and np.ptp(x) > 0 and np.ptp(y) > 0:
-            figures[str(name)] = float(spearmanr(x, y).statistic)
-    return figures
-
-
-def mean_of(by_source: Mapping[str, float]) -> float | None:
-    """The mean over sources, each the same; None if there is none."""
-    return sum(by_source.values()) / len(by_source) if by_source else None
+            figures[f"{prefix}@{name}"] = float(spearmanr(x, y).statistic)
+    mean = {prefix: sum(figures.values()) / len(figures)} if figures else {}
+    return mean | figures

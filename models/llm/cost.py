@@ -1,4 +1,4 @@
-"""Tokens and money: what a request used, what it costs, and the limit of cost of a run.
+"""Tokens and money: the usage of a request, its price, and the limit of cost of a run.
 
 Prices come from a dated file of list prices, never from numbers in code.
 """
@@ -26,7 +26,7 @@ Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a request used. ``cached`` tokens are part of ``input``, ``reasoning`` of ``output``.
+    """The usage of a request. ``cached`` tokens are part of ``input``, ``reasoning`` of ``output``.
 
     ``money`` is in US dollars, None if no price is known. ``from_cache``: the answer came from the
     cache of answers and cost nothing this time.
@@ -89,7 +89,7 @@ class Price(Config):
     cached: float | None = Field(default=None, ge=0)
 
     def of(self, usage: Usage) -> float:
-        """US dollars for ``usage``."""
+        """Returns the price of ``usage`` in US dollars."""
         cached = self.input if self.cached is None else self.cached
         fresh = usage.input - usage.cached
         return (fresh * self.input + usage.cached * cached + usage.output * self.output) / 1e6
@@ -106,8 +106,8 @@ class PriceFile(Config):
     models: Mapping[str, Price]
 
     def find(self, model: str, base_url: str | None = None) -> Price | None:
-        """The price of ``model``, or of the longest name that it is a dated version of
-        (``gpt-4.1-2025-04-14``); None if there is none, or the server is not ``host``."""
+        """Returns the price of ``model``. A dated version (``gpt-4.1-2025-04-14``) has the price of
+        the longest matching name. None if no name matches or the server is not ``host``."""
         if base_url is not None and self.host not in (None, urlsplit(base_url).hostname):
             return None
         # "gpt-4.1-mini" is no version of "gpt-4.1": a date has to follow.
@@ -116,7 +116,7 @@ class PriceFile(Config):
 
 
 def load_prices(path: str = "prices") -> PriceFile:
-    """The shipped price file, or a user's own in the same form. Raises ConfigError."""
+    """Loads the shipped price file, or a user's file of the same form. Raises ConfigError."""
     return build_config(PriceFile, read_yaml(path), where=path)
 
 
@@ -187,7 +187,7 @@ class CostLimiter:
             self.spent += price or 0.0
 
     def error(self, answered: int, asked: int) -> CostLimitError:
-        """The error for the user."""
+        """Returns the error that tells the user how to go on."""
         return CostLimitError(
             f"stopped before the limit of ${self.limit:.2f}: ${self.spent:.4f} spent, "
             f"{answered} of {asked} requests answered and cached",

@@ -44,7 +44,8 @@ COMPLETION = TypeAdapter(Completion)
 
 
 def chat_key(model: str, request: ChatRequest) -> str:
-    """Key of an answer of ``model`` (see ``model_key``) over every field of the request."""
+    """Returns the cache key of an answer: ``model`` (see ``model_key``) and each field of the
+    request."""
     return _hash("chat", model, asdict(request))
 
 
@@ -75,7 +76,7 @@ class AnswerStore:
         self._lock = ProcessLock()
 
     def find(self, keys: Iterable[str]) -> dict[str, Completion]:
-        """The answers for ``keys`` that are in the file now. Raises SourceError."""
+        """Returns the answers for those of ``keys`` that are in the file. Raises SourceError."""
         answers: dict[str, Completion] = {}
         broken = (ValueError, KeyError, TypeError, RecursionError)
         with self._lock:
@@ -85,7 +86,7 @@ class AnswerStore:
                     try:
                         self._places[str(json.loads(line)["key"])] = (place, len(line))
                     except broken:
-                        logger.warning("%s: a line is no answer", self.path)
+                        logger.warning("%s: a line is not a cached answer", self.path)
                 wanted = [key for key in dict.fromkeys(keys) if key in self._places]
                 if not wanted:
                     return {}
@@ -150,13 +151,13 @@ class CachedModel(Wrapper):
         return self.counts
 
     def cached(self, request: ChatRequest) -> Completion | None:
-        """The cached answer, if there is one."""
+        """Returns the cached answer, or None."""
         found = self.store.find([chat_key(self.key, request)])
         return next((each.with_usage(from_cache=True) for each in found.values()), None)
 
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
-        """Cached answers first, then each new one as it arrives. Raises SourceError if the folder
-        cannot be read or written."""
+        """Reports cached answers first, then each new answer as it arrives. Raises SourceError
+        if the folder cannot be read or written."""
         places: dict[str, list[int]] = {}
         for index, request in enumerate(requests):
             places.setdefault(chat_key(self.key, request), []).append(index)
@@ -196,7 +197,7 @@ class CountingModel(Wrapper):
         self.continuations = self.continuation_tokens = 0
 
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
-        """Cached answers, and failures for the rest."""
+        """Reports cached answers, and failures for the other requests."""
         for index, request in enumerate(requests):
             key = chat_key(self.key, request)
             cached = self.inner.cached(request) if isinstance(self.inner, CachedModel) else None
@@ -209,7 +210,7 @@ class CountingModel(Wrapper):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Placeholders of one token each. Raises ConfigError if the server returns none."""
+        """Returns placeholders of one token. Raises ConfigError if ``likelihoods`` is False."""
         if not self.likelihoods:
             raise ConfigError(f"{self.name} does not return log-probabilities")
         for each in (each for group in groups for each in group):
@@ -219,7 +220,7 @@ class CountingModel(Wrapper):
         return [[Likelihood((-1.0,), -1.0 if joint else None) for _ in g] for g in groups]
 
     def counted(self) -> CostEstimate:
-        """The estimate for all counted requests, likelihoods among them."""
+        """Returns the estimate for all counted requests, including likelihoods."""
         written = self.continuations if self.api else 0  # a server writes one token
         more = Usage(input=self.continuation_tokens, output=written)
         total = self.inner.estimate(list(self.asked.values()), more)

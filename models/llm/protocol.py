@@ -278,7 +278,7 @@ class Wrapper(LanguageModel):
 def collect(
     chat_each: Callable[[Sequence[ChatRequest], OnAnswer], None], requests: Sequence[ChatRequest]
 ) -> list[Completion]:
-    """The answers of ``chat_each`` in order; one that was never reported is a failure."""
+    """Returns the answers of ``chat_each`` in order; a missing answer is a failure."""
     answers: dict[int, Completion] = {}
     chat_each(requests, answers.__setitem__)
     return [
@@ -288,7 +288,7 @@ def collect(
 
 
 def usage_of(llm: LanguageModel, request: ChatRequest, completion: Completion) -> Usage:
-    """The completion's usage; if the server reported none, the tokens as ``llm`` counts them."""
+    """Returns the completion's usage; if the server reported none, ``llm`` counts the tokens."""
     usage = completion.usage
     if completion.finish == "failed" or usage.input or usage.output:
         return usage

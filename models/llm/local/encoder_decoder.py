@@ -31,7 +31,7 @@ class EncoderDecoderModel(LanguageModel):
     """A transformers model with an encoder, for likelihoods only.
 
     The encoder reads the dialogue through the tokenizer's chat template, or as turns separated by
-    two spaces without roles: such models were trained to write the next turn, whoever's it is.
+    two spaces without roles: such models were trained to write the next turn of either speaker.
     ``weights``: a hash of the files that the model was loaded from (default: of its parameters).
     """
 
@@ -107,7 +107,7 @@ class EncoderDecoderModel(LanguageModel):
         return answers
 
     def _target(self, continuation: Continuation) -> tuple[list[int], int]:
-        """(ids for the decoder to write, how many of them precede the scored part)."""
+        """Returns (the ids that the decoder writes, the number of ids before the scored part)."""
         text, prefill = continuation.text.strip(), continuation.prefill.strip()
         if not text:
             raise ConfigError("a continuation without text has no likelihood")

@@ -1,4 +1,4 @@
-"""Answers of a local model, in batches; a beginning that several prompts share is read once."""
+"""Generates answers with a local model in batches; a shared beginning of prompts is read once."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def write(
     shared: bool = False,
     stop: str = "",
 ) -> list[Row]:
-    """The rows of one batch."""
+    """Generates the rows of one batch; with ``stop`` a row also ends after that text."""
     pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     inputs = read_inputs(model, prompts, int(pad or 0), shared=shared)
     begin = inputs.ids.shape[1]
@@ -264,8 +264,8 @@ def read_inputs(
 
 
 def _alike(prompts: Prompts, least: int = SHARED_TOKENS) -> list[list[int]]:
-    """Indices of ``prompts`` in groups. In the order of their tokens, neighbours are in one group
-    if at least half of the shorter one is a beginning that both share."""
+    """Groups the indices of ``prompts``. In the order of their tokens, two neighbours are in one
+    group if they share at least half of the shorter prompt as their beginning."""
     groups: list[list[int]] = []
     for i in sorted(range(len(prompts)), key=lambda i: tuple(prompts[i])):
         before = prompts[groups[-1][-1]] if groups else ()
@@ -361,7 +361,7 @@ class PresencePenalty(LogitsProcessor):
 
 
 class MaxTokens(LogitsProcessor):
-    """Ends each row at its own limit, so that short answers do not wait for a long one's."""
+    """Ends each row at its own token limit, so that short answers do not wait for long ones."""
 
     def __init__(self, limits: Sequence[int], prompt: int, end: int) -> None:
         self.limits, self.prompt, self.end = list(limits), prompt, end
@@ -406,8 +406,10 @@ class GrammarMask(LogitsProcessor):
         from llguidance import LLMatcher
 
         texts = [None if schema is None else json.dumps(dict(schema)) for schema in schemas]
-        grammars: dict[str | None, str | None] = {None: None}  # rows mostly share a few schemas
-        for text in {*texts} - {None}:
+        grammars: dict[str, str] = {}  # rows mostly share a few schemas
+        for text in texts:
+            if text is None or text in grammars:
+                continue
             try:
                 grammars[text] = LLMatcher.grammar_from_json_schema(text, defaults=_LAYOUT)
                 problem = LLMatcher.validate_grammar(grammars[text])
@@ -415,7 +417,8 @@ class GrammarMask(LogitsProcessor):
                 problem = str(error)
             if problem:
                 raise ConfigError(f"no grammar can be made of the schema: {problem}")
-        self.tokenizer, self.grammars = tokenizer, [grammars[text] for text in texts]
+        self.tokenizer = tokenizer
+        self.grammars = [None if text is None else grammars[text] for text in texts]
         self.matchers: list[Any] = []  # one per row from the first call on
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:

@@ -134,8 +134,7 @@ class LocalModel(TokenModel):
         return [row.ids for row in self._rows(prompts, requests, stop)]
 
     def _rows(self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str = "") -> list[Row]:
-        """A row for each prompt, independent of its batch; with ``stop`` it also ends after that
-        text."""
+        """Generates a row for each prompt, independent of its batch; see ``write``."""
         batching, done = self.paths.batching, dict[int, Row]()
 
         def rows(batch: Sequence[int]) -> list[Row]:

@@ -16,10 +16,10 @@ from medal_judges.storage.files import atomic_path, cache_folder, only_run
 
 
 def model_path(model: str) -> str:
-    """What transformers loads for ``model``: a hub id, a folder, or the converted embedded one.
+    """Returns the hub id or folder that transformers loads for ``model``.
 
-    Raises ConfigError for a GGUF file: the tokenizer built from one may split text differently from
-    the model's own, and nothing in the file tells.
+    Raises ConfigError for a GGUF file: a tokenizer built from such a file may split text
+    differently from the model's own tokenizer.
     """
     if model.lower().endswith(".gguf"):
         raise ConfigError(

@@ -64,8 +64,7 @@ def load_languages() -> Mapping[str, Language]:
 
 
 def language(code: str) -> Language:
-    """Returns the language of an ISO 639-1 code. Raises ConfigError for a code that is not
-    listed."""
+    """Returns the language of an ISO 639-1 code. Raises ConfigError for an unknown code."""
     known = load_languages()
     if code not in known:
         raise ConfigError(
@@ -88,8 +87,7 @@ Lang = Annotated[str, BeforeValidator(lambda lang: sys.intern(language_code(lang
 
 
 def parse_id(value: object) -> str:
-    """Returns an id as text. Raises RecordError for what is neither text nor a whole number, and
-    for blank text."""
+    """Returns a text or whole number as text. Raises RecordError for others and blank text."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value.strip():

@@ -122,8 +122,6 @@ class Judgement:
     not support it. ``detected_language``: the dialogue's language, if it had to be detected.
     ``meta``: metadata copied from the dialogue (``--keep``).
 
-    Raises ValueError for an unknown amount in ``usage``.
-
     >>> judgement = Judgement("d1", "judge:length", {"overall": 3.2, "unsafe": None})
     >>> judgement.scored
     False
@@ -182,16 +180,13 @@ class Judgement:
             "truncated_turns": self.truncated_turns,
             "usage": dict(self.usage),
         }
-        optional = {
+        optional: dict[str, Any] = {
             "contributions": {k: v.to_record() for k, v in self.contributions.items()},
             "details": {name: dict(each) for name, each in self.details.items() if each},
-            "left_out_turns": self.left_out_turns,
-            "shortened_turns": self.shortened_turns,
-            "unknown_language": self.unknown_language,
-            "detected_language": self.detected_language,
-            "transient": self.transient,
-            "meta": dict(self.meta),
         }
+        plain = ("left_out_turns", "shortened_turns", "unknown_language", "detected_language")
+        optional |= {name: getattr(self, name) for name in (*plain, "transient")}
+        optional["meta"] = dict(self.meta)
         return record | {k: v for k, v in optional.items() if v or isinstance(v, str)}
 
 

@@ -24,6 +24,7 @@ RENAMED: dict[str, str] = {
 IGNORED = {
     *("seconds", "version", "judge_version", "signature"),
     *("title", "columns", "note", "reason", "clusters", "facts"),
+    "cascades",  # dropped; the list was empty
 }
 IGNORED_SECTIONS = {"facts", "signatures", "dimensions"}  # dimensions: repeated the leaderboard
 # Only in the old record: results.json has what they held.

@@ -16,18 +16,18 @@ _INPUTS = """
 Args:
     predictions: chats, each a list of messages {"role", "content"} (or a row that has them under
         "messages", with "id", "lang", ...).
-    judge: a judge that is loaded already, in place of the one of the configuration name.
+    judge: a loaded judge; the default is the judge of the configuration name.
     level: "dialogue", "turn" (one score for each answer of the assistant) or "last".
-    dimensions: names of dimensions; all of the judge unless given.
+    dimensions: names of dimensions; the default is all of the judge's.
     max_cost: US dollars that a judge behind an API may spend.
 Returns:
-    mean, interval: of each dimension: the mean, of an issue the share of chats that have it, None
-        where nothing is scored, and the 95% interval [low, high], None where there is none.
-    scores: of each dimension a list, in order, with None for what is not scored.
-    chats: the index of the chat that each score is of.
-    failures: why something is not scored, None where it is, in order.
-    coverage: share of the scores that are there in every dimension; None for no chats.
-    signature: everything that the numbers depend on.
+    mean, interval: for each dimension the mean (for an issue the share of chats that have it) and
+        its 95% interval [low, high]; None if nothing is scored, or there is no interval.
+    scores: for each dimension the scores in order, None if unscored.
+    chats: the index of the chat of each score.
+    failures: for each score why it is missing, or None.
+    coverage: the share of chats or turns with a score in every dimension; None without chats.
+    signature: everything that the scores depend on.
 """
 
 

@@ -12,19 +12,19 @@ from medal_judges.integrations.metaeval import agreement
 
 _INPUTS = """
 Args:
-    predictions: the judge's scores, None where it gave none.
-    references: people's answers, each a number, or a list with one for each annotator (None where
-        an annotator gave none).
-    systems: the chatbot that each row is of, by name; None where it is not known.
-    groups: the conversation or context of each row, where rows share one.
-    scale: lowest and highest allowed answer; (0, 1) with whole answers makes an issue of it, with
-        F1, precision and recall as well (predictions are then probabilities).
+    predictions: the judge's scores; None for a row without a score.
+    references: people's answers: a number for each row, or a list with one for each annotator
+        (None if the annotator gave none).
+    systems: the name of each row's chatbot; None if it is not known.
+    groups: the conversation or context of each row, if rows share one.
+    scale: lowest and highest allowed answer. (0, 1) with whole answers is an issue: the result then
+        has F1, precision and recall too (predictions are probabilities).
 Returns:
-    pearson, spearman, kendall, within_system (and the others): {value, low, high, p_value, reason},
-        with 95% intervals over systems where there are several, else over rows. None has a reason.
-    ceiling: the same of one annotator against the others, where rows have several.
-    coverage, n, scored, clusters: the share of rows that were scored, and what intervals leave out
-        at a time.
+    pearson, spearman, kendall, within_system (and others): {value, low, high, p_value, reason};
+        95% intervals are over systems if there are several, else over rows.
+    ceiling: the same for one annotator against the others, if rows have several.
+    coverage, n, scored, clusters: the share of scored rows, the numbers of rows and scored rows,
+        and the number of clusters that intervals leave out one at a time.
 """
 
 

@@ -50,7 +50,7 @@ def _table(
     cells: Callable[[Subset], Row],
     note: str = "",
 ) -> Table:
-    """One row a subset, and a last row for all."""
+    """A table with one row per subset and a last row for all dialogues."""
     rows = [(subset.label, *cells(subset)) for subset in (*subsets, ALL)]
     return Table(title, tuple(columns), rows, note, pinned={-1: "total"})
 

@@ -277,7 +277,7 @@ class CorpusStatistics:
         return Estimate(value, reason=MTLD_UNDEFINED if value is None else None)
 
     def _unsplit(self, langs: Iterable[str]) -> str:
-        """Why languages have no tokens; empty if all have."""
+        """The reasons why languages have no tokens; empty if all languages have them."""
         tools = [self.lemmatisers[lang] for lang in langs]
         return "; ".join(sorted({tool.name for tool in tools if tool.split is None}))
 

@@ -72,7 +72,7 @@ class ForeignLanguage:
         return None
 
     def _comments(self, row: LabelledDialogue) -> list[str]:
-        """The comments on a row that is called uninterpretable."""
+        """The judge's comments on a row that it labels uninterpretable."""
         values = row.labels.get(self.keywords.dimension, ())
         comments = row.extra.get("comments")
         uninterpretable = any(value is not None and value >= 0.5 for value in values)
@@ -155,7 +155,7 @@ class Candidate:
 
     @property
     def clean(self) -> bool:
-        """Whether it has no issue."""
+        """Whether the dialogue has no issue."""
         return self.categories == (CLEAN,)
 
 
@@ -179,7 +179,7 @@ class LabelRules:
         return tuple(range(math.ceil(self.overall.low), math.floor(self.overall.high) + 1))
 
     def missing(self, row: LabelledDialogue) -> list[str]:
-        """The labels that a balanced selection needs and the row lacks."""
+        """Labels that the row lacks and a balanced selection needs."""
         return [name for name in (*self.issues, self.overall.name) if not _given(row, name)]
 
     def read(self, row: LabelledDialogue) -> Candidate:

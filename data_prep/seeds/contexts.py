@@ -216,11 +216,11 @@ class SeedContext:
 
     @property
     def id(self) -> str:
-        """The same for the same content, in every run."""
+        """The group and the language. Equal contexts have equal ids in every run."""
         return f"{self.group}-{self.lang}"
 
     def to_record(self) -> dict[str, Any]:
-        """One line of a file of contexts."""
+        """The JSON object for one line of a contexts file."""
         return {"id": self.id, **asdict(self)}
 
     def of_dialogue(self) -> dict[str, Any]:

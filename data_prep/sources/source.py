@@ -89,7 +89,7 @@ def sha256(path: Path) -> str:
 
 
 def fetch(part: SourceFile, *, offline: bool | None = None) -> Path:
-    """Returns the public file of ``part`` in the cache, and downloads it if necessary.
+    """Returns the path of the cached public file of ``part``; downloads it first if necessary.
 
     Raises SourceError if offline, without a public file, if the download fails, and for another
     checksum (the download is deleted; a file that was there stays).

@@ -1,6 +1,7 @@
-# make quickstart   score real chats with the judge in the package, train one, score, benchmark, and
-#                   the page (WITH=fed fetches FED first)
-# make figures      the quickstart, and its figures into the documents
+# make quickstart   in three minutes: a report of real chats, a judge trained on labels, and a benchmark
+#                   (WITH=fed fetches FED first)
+# make quickstart-full  the same task by a network, and its benchmark
+# make figures      quickstart-full, and its figures into the documents
 # make tables       the documents' tables again, from docs/results/data
 # make picture      README's picture (needs Debian's chromium)
 # make walks        the commands of README and docs/, and their output into those files
@@ -23,31 +24,48 @@ PINNED := $(BIN)/python -m pip install -q --require-hashes --no-deps
 # Sets that are not on this machine are passed over, not fetched, unless asked for with WITH=.
 OFFLINE := HF_HUB_OFFLINE=1
 
-.PHONY: quickstart boxed figures tables picture walks docs pipeline test test-slow test-nightly test-ray test-browser test-integrations gpu-check \
+.PHONY: quickstart quickstart-full boxed figures tables picture walks docs pipeline test test-slow test-nightly test-ray test-browser test-integrations gpu-check \
     lint audit llm gemma clean
 
 quickstart: .venv/.quickstart
 	@for name in $(WITH); do $(BIN)/medal data fetch $$name || exit 1; done
+	@echo "1 of 3: 200 real chats, scored by the judge in the package, and their report"
 	$(OFFLINE) $(BIN)/medal data write chitchat:test --min-turns 6 --max-turns 30 --n 200 \
 	    --out $(RUN)/chats.jsonl
 	$(OFFLINE) $(BIN)/medal score $(RUN)/chats.jsonl --out $(RUN)/boxed.jsonl --overwrite
-	$(OFFLINE) $(BIN)/medal data plant chitchat:test --min-turns 6 --max-turns 30 --split test \
+	$(OFFLINE) $(BIN)/medal report $(RUN)/boxed.jsonl --chats $(RUN)/chats.jsonl --out $(RUN)/report
+	@echo "2 of 3: a judge trained on labels"
+	$(OFFLINE) $(BIN)/medal train --config configs/train/quickstart.yaml --resume
+	@echo "3 of 3: a benchmark of four judges"
+	$(BASELINES)
+	$(OFFLINE) $(BIN)/medal benchmark --config configs/benchmark/quickstart.yaml
+	@echo "$(RUN)/report/report.html   the report of 200 chats"
+	@echo "$(RUN)/report.html          the benchmark of four judges"
+	@echo "Next: .venv/bin/medal score yours.jsonl; .venv/bin/medal init NAME; make docs (build/site)"
+
+# The rows of injected issues that no judge saw, and two plain baselines fitted on the training rows.
+define BASELINES
+$(OFFLINE) $(BIN)/medal data plant chitchat:test --min-turns 6 --max-turns 30 --split test \
 	    --per-issue 40 --out $(RUN)/planted.jsonl
 	$(OFFLINE) $(BIN)/medal train --config configs/train/baseline_length.yaml
 	$(OFFLINE) $(BIN)/medal train --config configs/train/baseline_repetition.yaml
-	$(OFFLINE) $(BIN)/medal train --config configs/train/quickstart.yaml --resume
-	$(OFFLINE) $(BIN)/medal score $(RUN)/planted.jsonl --judge $(RUN)/judge \
-	    --out $(RUN)/scores.jsonl --overwrite
-	$(OFFLINE) $(BIN)/medal benchmark --config configs/benchmark/quickstart.yaml
+endef
+
+# The same task by a network over turns, minutes of training.
+quickstart-full: .venv/.quickstart
+	$(BASELINES)
+	$(OFFLINE) $(BIN)/medal train --config configs/train/quickstart_full.yaml --resume
+	$(OFFLINE) $(BIN)/medal benchmark --config configs/benchmark/quickstart_full.yaml
 
 # The judge in the package, from its data: needs dialogue_eval and ConTurE (docs/results/boxed.md).
 boxed: .venv/.dev
 	$(OFFLINE) $(BIN)/medal train --config configs/train/boxed.yaml
 	$(OFFLINE) $(BIN)/python tests/boxed_package.py runs/boxed models/boxed
 
-# The documents' quickstart figures, written from the run of this machine.
-figures: quickstart
-	$(OFFLINE) $(BIN)/python tests/quickstart_figures.py docs/howto/python.md $(RUN)/results.json
+# The figures of the documents, written from the run of this machine.
+figures: quickstart-full
+	$(OFFLINE) $(BIN)/python tests/quickstart_figures.py docs/howto/python.md \
+	    runs/quickstart_full/results.json
 
 tables: .venv/.dev
 	$(BIN)/python tests/doc_tables.py

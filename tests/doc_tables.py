@@ -34,7 +34,7 @@ SETS = {
 }
 # What README adds to a judge's name, for who meets it there first.
 ABOUT = {
-    "`quickstart`": "`quickstart` (no ratings seen)",
+    "`quickstart_full`": "`quickstart_full` (no ratings seen)",
     "`boxed`, the judge in the package": "`boxed` (22M), the judge in the package",
     "`human_embedded`, seed 0": "`human_embedded` (22M, learnt from dstc9 and dialogue_eval)",
     "`contrast`": "`contrast` (135M, nothing trained)",

@@ -58,7 +58,7 @@ SCRIPTED = {"medal": ["--repeats", "2"], "oralis": [], "geval": []}
 TESTS = Path(__file__).resolve().parent
 SERVER = TESTS / "models/llm/server.py"
 AGENTS = TESTS / "data_prep/generation/agents_script.py"
-QUICKSTART = Path("runs/quickstart")
+QUICKSTART = Path("runs/quickstart_full")
 HELD_OUT = ("agreement.json", "validation.json")
 GENERATED = Path("generated")
 
@@ -167,7 +167,7 @@ def record_pages(recorder: Recorder) -> None:
 
 
 def record_quickstart(recorder: Recorder) -> None:
-    recorder.train("quickstart")
+    recorder.train("quickstart_full")
     judge = recorder.judges / QUICKSTART / "judge"
     recorder.score(judge, "quickstart", "dialogues.jsonl")
     recorder.score(judge, "quickstart_turns", "dialogues.jsonl", "--level", "turn")
@@ -195,7 +195,7 @@ def record_scripted(recorder: Recorder) -> None:
 def record_benchmark(recorder: Recorder) -> None:
     recorder.train("baseline_length")
     recorder.train("baseline_repetition")
-    settings = recorder.shipped("benchmark/quickstart.yaml")
+    settings = recorder.shipped("benchmark/quickstart_full.yaml")
     for judge in settings["judges"]:
         judge["path"] = str(recorder.judges / judge["path"])
     config = recorder.write_yaml("benchmark.yaml", settings)

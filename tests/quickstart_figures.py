@@ -1,6 +1,6 @@
 """The documents' figures of the quickstart, written by a command: no figure there is typed.
 
-    python tests/quickstart_figures.py [docs/howto/python.md] [runs/quickstart/results.json]
+    python tests/quickstart_figures.py [docs/howto/python.md] [runs/quickstart_full/results.json]
 
 (``make figures`` trains and benchmarks first.) Writes what the page's own snippet prints between
 ``<!-- quickstart: prints -->`` and the next ``<!-- end -->``, and the table of injected issues into
@@ -19,16 +19,16 @@ from typing import Any
 
 from medal_judges.errors import ConfigError
 
-JUDGES = ("quickstart", "length", "repetition")
+JUDGES = ("quickstart_full", "length", "repetition")
 _ALL = " / ".join(JUDGES)
 
 
 def injected_rows(results: Mapping[str, Any]) -> list[list[str]]:
-    """The table of injected issues of a quickstart's results.json, its header first. Raises
+    """The table of injected issues of a results.json of `make quickstart-full`, its header first. Raises
     ConfigError where it has none, or lacks one of the three judges."""
     found = [t for t in results.get("tables", ()) if t["title"].startswith("Injected issues")]
     if not found:
-        raise ConfigError("the results have no table of injected issues", hint="make quickstart")
+        raise ConfigError("the results have no table of injected issues", hint="make quickstart-full")
     columns = found[0]["columns"]
     rows = [dict(zip(columns, row, strict=True)) for row in found[0]["rows"]]
     by = {(row["Issue"], row["Judge"]): row for row in rows}
@@ -85,7 +85,7 @@ def replaced(page: str, name: str, text: str) -> str:
     return f"{head}{start}\n\n{text}\n\n{end}{rest.partition(end)[2]}"
 
 
-def main(page: str = "docs/howto/python.md", results: str = "runs/quickstart/results.json") -> None:
+def main(page: str = "docs/howto/python.md", results: str = "runs/quickstart_full/results.json") -> None:
     """Rewrite the blocks in place."""
     import doc_tables  # beside this file, which is run as one
 

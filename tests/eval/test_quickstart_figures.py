@@ -16,7 +16,7 @@ COLUMNS = ("Issue", "Judge", *INJECTED_COLUMNS.values(), "Injected rows", "Cover
 
 def results(value: float = 0.864) -> dict[str, object]:
     def cells(judge: str) -> list[object]:
-        shown = value if judge == "quickstart" else 0.5
+        shown = value if judge == JUDGES[0] else 0.5
         return [*[{"value": shown, "low": None, "high": None}] * len(INJECTED_COLUMNS), 40, 1.0]
 
     rows = [["repetitive", judge, *cells(judge)] for judge in JUDGES]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.model_selection import GroupKFold
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.heads import Head
@@ -24,7 +25,8 @@ from medal_judges.training.families.reply import other_halves
 from medal_judges.training.rows import STANDARD_SHARE, Columns, TrainingExample
 
 _BATCH = 64
-_FLOOR = 1e-9
+_FLOOR = 1e-6  # below it is the rounding of a column that never varies
+_FOLDS = 5
 
 
 def fit_ridge(judge: EncoderJudge, data: Any, embedding_share: float, seed: int) -> None:
@@ -65,8 +67,15 @@ def fit_ridge(judge: EncoderJudge, data: Any, embedding_share: float, seed: int)
             priors = named_columns(config, group.prior_weights.get(name, {}).items(), half)
             solved = problem.solve(scale, group.alpha, priors)
             if heads[name].config.kind == "binary":
-                targets = [data.examples[i].targets[name] for i in rows]
-                _write_binary(heads[name], name, solved, table[rows], np.array(targets) >= 0.5)
+                examples = [data.examples[i] for i in rows]
+                held_out = problem.mean @ solved + np.zeros(len(rows))
+                groups = [e.group or e.dialogue.id for e in examples]
+                for fit, rest in GroupKFold(_FOLDS).split(rows, groups=groups):
+                    part = RidgeProblem.of([examples[i] for i in fit], table[rows][fit], name)
+                    weights = part.solve(scale, group.alpha, priors)
+                    held_out[rest] += (table[rows][rest] - part.mean) @ weights
+                labels = np.array([e.targets[name] for e in examples]) >= 0.5
+                _write_binary(heads[name], name, solved, held_out, labels)
                 continue
             unit = solved * STANDARD_SHARE
             with torch.no_grad():  # the sources' mean dialogue scores the middle of the scale
@@ -132,10 +141,11 @@ class RidgeProblem:
 
 
 def _write_binary(
-    head: Head, name: str, coefficients: np.ndarray, table: np.ndarray, labels: np.ndarray
+    head: Head, name: str, coefficients: np.ndarray, values: np.ndarray, labels: np.ndarray
 ) -> None:
-    """Weights and bias of a binary ``head``: the logits that fit ``labels`` [n] best along
-    ``coefficients`` [W], by logistic regression on that one number of ``table`` [n, W].
+    """Weights and bias of a binary ``head``: logistic regression of ``labels`` [n] on ``values``
+    [n], the answers along ``coefficients`` [W] of rows that they were not fitted on: on its own
+    rows a ridge with many columns separates the labels, and every probability would be 0 or 1.
 
     Raises ConfigError if all labels are the same.
     """
@@ -143,7 +153,8 @@ def _write_binary(
 
     if len(set(labels.tolist())) < 2:
         raise ConfigError(f"all training labels of {name!r} are the same")
-    fitted = LogisticRegression(C=np.inf).fit((table @ coefficients)[:, None], labels)
+    balance = {False: 1.0, True: head.positive_weight}
+    fitted = LogisticRegression(C=np.inf, class_weight=balance).fit(values[:, None], labels)
     with torch.no_grad():
         head.value.weight.copy_(torch.tensor(float(fitted.coef_[0, 0]) * coefficients)[None])
         head.bias.fill_(float(fitted.intercept_[0]))

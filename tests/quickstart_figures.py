@@ -28,7 +28,9 @@ def injected_rows(results: Mapping[str, Any]) -> list[list[str]]:
     ConfigError where it has none, or lacks one of the three judges."""
     found = [t for t in results.get("tables", ()) if t["title"].startswith("Injected issues")]
     if not found:
-        raise ConfigError("the results have no table of injected issues", hint="make quickstart-full")
+        raise ConfigError(
+            "the results have no table of injected issues", hint="make quickstart-full"
+        )
     columns = found[0]["columns"]
     rows = [dict(zip(columns, row, strict=True)) for row in found[0]["rows"]]
     by = {(row["Issue"], row["Judge"]): row for row in rows}
@@ -85,7 +87,9 @@ def replaced(page: str, name: str, text: str) -> str:
     return f"{head}{start}\n\n{text}\n\n{end}{rest.partition(end)[2]}"
 
 
-def main(page: str = "docs/howto/python.md", results: str = "runs/quickstart_full/results.json") -> None:
+def main(
+    page: str = "docs/howto/python.md", results: str = "runs/quickstart_full/results.json"
+) -> None:
     """Rewrite the blocks in place."""
     import doc_tables  # beside this file, which is run as one
 

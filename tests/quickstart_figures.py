@@ -24,8 +24,10 @@ _ALL = " / ".join(JUDGES)
 
 
 def injected_rows(results: Mapping[str, Any]) -> list[list[str]]:
-    """The table of injected issues of a results.json of `make quickstart-full`, its header first. Raises
-    ConfigError where it has none, or lacks one of the three judges."""
+    """The table of injected issues in the results of `make quickstart-full`, its header first.
+
+    Raises ConfigError if there is none, or a judge is missing.
+    """
     found = [t for t in results.get("tables", ()) if t["title"].startswith("Injected issues")]
     if not found:
         raise ConfigError(

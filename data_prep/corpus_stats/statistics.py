@@ -315,7 +315,7 @@ def _label_figure(values: Floats, groups: Sequence[Any], is_share: bool) -> Labe
 
     A share has Wilson's interval if every row is its own group. Otherwise the interval is a
     jackknife over groups. At a share of 0 or 1 the jackknife has no width, so Wilson's interval
-    with one trial a group is used, which is rather too wide than too narrow.
+    with one trial a group is used, which may be too wide.
     """
     given = ~np.isnan(values)
     n = int(given.sum())

@@ -161,8 +161,8 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class LabelRules:
-    """How labels become a candidate's categories and level. ``issues`` are selected by; ``faults``
-    (``other``) only stop a dialogue from being clean."""
+    """How labels become a candidate's categories and level. A balanced selection uses ``issues``;
+    a dialogue with one of ``faults`` (``other``) is not clean."""
 
     issues: tuple[str, ...]
     faults: tuple[str, ...]
@@ -220,13 +220,12 @@ def label_rules(rubric: str = "medal") -> LabelRules:
 
 
 def shuffled(candidates: Iterable[Candidate], seed: int) -> list[Candidate]:
-    """The candidates in a random order that depends on ``seed`` and their ids alone, whatever the
-    order and the other rows of the file."""
+    """The candidates in a random order, which depends only on ``seed`` and the ids."""
     return sorted(candidates, key=lambda c: (draw(seed, c.id), c.id))
 
 
 def draw(seed: int, key: str) -> float:
-    """A number in [0, 1) for ``key``, uniform over keys and over seeds."""
+    """A number in [0, 1) computed from ``seed`` and ``key``."""
     digest = hashlib.sha256(f"curate:{seed}:{key}".encode()).digest()
     return int.from_bytes(digest[:7], "big") / 2**56
 

@@ -1,7 +1,7 @@
 """Seed contexts: what a simulated user gets before the first word (MEDAL, section 3.1.1 and
 appendix C.1), drawn or read from a file.
 
-The same seed gives the same contexts, and more of them begin with the same ones. Each has a scene,
+The same seed gives the same contexts; a larger ``n`` adds contexts at the end. Each has a scene,
 persona, gender and state, and exists in every language with a country. Items are drawn by the hash
 of their name: the same on every machine, whatever the order of a file's lines. They come from the
 embedded sets in configs/seeds/ or from the two public sets as published, which are streamed:
@@ -66,7 +66,7 @@ def _first(name: str, text: str) -> str | None:
 
 @cache
 def _patterns(name: str) -> list[re.Pattern[str]]:
-    """All words and phrases in any case, then those under ``exact`` as written."""
+    """Two patterns: words and phrases in any case, and those under ``exact`` in their case."""
     lists = read_yaml(f"seeds/{name}")
     exact = [re.escape(word) for word in lists.pop("exact", [])]
     phrases = [phrase.replace(" ", r"\s+") for phrase in lists.pop("phrases", [])]
@@ -211,7 +211,7 @@ class SeedContext:
 
     @property
     def group(self) -> str:
-        """What all languages of this context share; splits and clusters use it."""
+        """The id of the context without its language. Splits and clusters use it."""
         return f"ctx-{content_hash([self.scene, self.persona, self.gender, self.affect])}"
 
     @property
@@ -224,7 +224,7 @@ class SeedContext:
         return {"id": self.id, **asdict(self)}
 
     def of_dialogue(self) -> dict[str, Any]:
-        """For ``Dialogue.context``: all but the language and absent parts."""
+        """The value of ``Dialogue.context``: the parts that are set, without the language."""
         parts = self.to_record()
         return {name: v for name, v in parts.items() if v is not None and name != "lang"}
 
@@ -353,7 +353,7 @@ def in_languages(draws: Sequence[Draw], languages: Sequence[str], seed: int) -> 
 
 
 def _rank(seed: int, what: str, item: str) -> bytes:
-    """Place of ``item`` in the draw ``what``: 16 bytes to sort by."""
+    """The sort key of ``item`` in the draw ``what``."""
     return hashlib.blake2b(f"{seed}\0{what}\0{item}".encode(), digest_size=16).digest()
 
 

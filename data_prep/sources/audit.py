@@ -17,16 +17,17 @@ _MIN_EXPECTED = 10.0  # fewer than a tenth of this by chance has p < 0.001
 
 @dataclass(slots=True)
 class LanguageAudit:
-    """Counts of one language. ``letters`` counts lower-case letters by side (0: start of a word,
-    -1: end), by whether the word is at the edge of a turn, and by whether they are u, s, e or r."""
+    """Counts of one language. ``letters`` counts the lower-case first and last letters of words.
+    Its keys: side (0: first letter, -1: last), whether the word is the first or last of its turn,
+    whether the letter is u, s, e or r (``str.strip("user: ")`` removes these)."""
 
     dialogues: int = 0
     turns: int = 0
     letters: Counter[tuple[int, bool, bool]] = field(default_factory=Counter)
 
     def edges(self) -> tuple[int, int, float]:
-        """Edges of turns that are a lower-case letter; those that are u, s, e or r; and how many
-        of these to expect if edges were like words inside turns."""
+        """Returns the number of turn edges (starts and ends) that are a lower-case letter, how many
+        of them are u, s, e or r, and how many would be if no turn was clipped."""
         count, hits, expected = 0, 0, 0.0
         for side in (0, -1):
             edge_hits, edge_others, hits_inside, others_inside = (
@@ -42,8 +43,8 @@ class LanguageAudit:
 
     @property
     def clipped(self) -> bool | None:
-        """True if edges have u, s, e, r less than a tenth as often as words inside turns; None if
-        there are too few such letters."""
+        """Whether u, s, e and r are less than a tenth as frequent at the edges of turns as inside;
+        None if there are too few letters."""
         _, hits, expected = self.edges()
         return None if expected < _MIN_EXPECTED else hits < 0.1 * expected
 

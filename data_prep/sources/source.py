@@ -48,7 +48,7 @@ class SourceFile:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """A named set. ``package_read`` reads a set from an installed package or the Hub; its arguments
-    are ``offline`` (None: as HF_HUB_OFFLINE says) and the report that counts skipped rows.
+    are ``offline`` (None: the setting of HF_HUB_OFFLINE) and the report that counts skipped rows.
     ``labelled_by`` names the model that made the labels; None for people."""
 
     name: str

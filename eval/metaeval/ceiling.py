@@ -1,13 +1,13 @@
 """What people agree on: the human ceiling, and a judge's agreement without annotators' noise.
 
-A judge is usually compared with the mean of all annotators, an annotator with the others, whose
-mean is noisier: an annotator as good as the rest seems worse than a judge who is no better.
-``like_for_like`` compares both with the same others, on the same rows.
+A judge is usually compared with the mean of all annotators, and an annotator with the mean of the
+others. That mean is noisier, so an annotator seems worse than a judge who is no better.
+``like_for_like`` compares both with the same annotators, on the same rows.
 
 Graded answers follow an additive model: quality of the dialogue, leaning of the annotator, error. A
 correlation with the mean answer is divided by the root of that mean's reliability (Spearman 1904;
 Shrout and Fleiss 1979). Issues follow Dawid and Skene (1979), as crowd-kit fits it, with the judge
-as one more annotator. The posterior of an issue model would not do: noisy answers attenuate it.
+as one more annotator. That model's posterior is not used: noisy answers lower agreement with it.
 """
 
 from __future__ import annotations

@@ -100,6 +100,8 @@ def read_answers(
     if len(text) > MOST_CHARACTERS:
         return unread(f"an answer of {len(text)} characters")
     found = find_json(text)
+    if found is None and completion.enforced and cut:
+        found = _whole_entries(text), text, 0, False
     if found is not None:
         value, text, offset, fenced = found
         if fenced and _is_copy(text, material):
@@ -155,6 +157,22 @@ def strict_json(text: str) -> tuple[Any] | None:
         return (json.loads(text, object_pairs_hook=_object, parse_constant=_refuse),)
     except (ValueError, RecursionError):
         return None
+
+
+def _whole_entries(text: str) -> dict[str, Any]:
+    """The complete entries of an object that follows its schema and was cut at the token limit."""
+    entries: dict[str, Any] = {}
+    place = text.find("{") + 1
+    try:
+        while True:
+            key, place = _DECODER.raw_decode(text, _skip(text, place))
+            value, place = _DECODER.raw_decode(text, _skip(text, _skip(text, place) + 1))
+            place = _skip(text, place)
+            if text[place] == ",":
+                entries[key] = value
+            place += 1
+    except (ValueError, IndexError):
+        return entries
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -80,7 +80,7 @@ def test_proposed_follow_ups_are_a_file_that_loads(smollm2: LocalModel, tmp_path
     command = ["data", "followups", "--out", str(out), "signs=[negative,positive]"]
     settings = ["samples=1", "temperature=0.5", "max_tokens=40"]
     result = RUNNER.invoke(app, [*command, *settings], catch_exceptions=False)
-    assert result.exit_code == 0 and "read it" in result.output
+    assert result.exit_code == 0 and "review it" in result.output
     pool = load_pool(str(out))
     assert pool.reviewed is None and pool.generators == ("embedded/smollm2",)
     assert {f.sign for f in pool.follow_ups} == {"negative", "positive"}

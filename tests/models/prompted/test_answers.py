@@ -158,7 +158,9 @@ def test_a_failed_or_cut_answer_says_so() -> None:
     text = '{"score": 8, "explanation": "It was so'
     cut = one(text, (0, 10), finish="length")
     assert cut.value is None and "cut at its token limit" in (cut.reason or "")
-    assert one(text, (0, 10), finish="length", enforced=True).value is None
+    # An entry that follows its schema and is complete is certain.
+    assert one(text, (0, 10), finish="length", enforced=True).value == 8
+    assert one('{"score": 8', (0, 10), finish="length", enforced=True).value is None
 
 
 def test_the_line_of_the_score_and_its_comment() -> None:

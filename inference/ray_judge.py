@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -184,7 +184,7 @@ class RayJudge(Judge):
 
     def score(
         self,
-        dialogues: Iterable[Dialogue],
+        dialogues: Iterable[Dialogue | Mapping[str, Any] | list[Any]],
         *,
         level: ScoreLevel = "dialogue",
         dimensions: Sequence[str] | None = None,

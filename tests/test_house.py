@@ -15,21 +15,21 @@ PACKAGE = "src/medal_judges"
 
 # Room: lines. The longest prefix of a file's path decides its room.
 BUDGETS = {
-    f"{PACKAGE}/cli": 2170,
+    f"{PACKAGE}/cli": 2205,
     f"{PACKAGE}/integrations": 850,
-    "eval": 6640,
+    "eval": 6840,
     "training": 4080,
     "data_prep": 7245,
     "inference": 2395,
-    "models": 6255,
+    "models": 6275,
     "models/prompted": 2130,
     "models/llm": 3780,
-    f"{PACKAGE}/report": 1095,
+    f"{PACKAGE}/report": 1125,
     f"{PACKAGE}/stats": 2000,
-    f"{PACKAGE}/reading": 2135,
-    PACKAGE: 2000,  # records/, storage/ and the modules at the root
+    f"{PACKAGE}/reading": 2220,
+    PACKAGE: 2005,  # records/, storage/ and the modules at the root
 }
-HOUSE = 42_775
+HOUSE = 43_150
 TESTS = 34_000
 
 

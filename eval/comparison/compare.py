@@ -16,9 +16,10 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from medal_judges import __version__
-from medal_judges.errors import MedalError
+from medal_judges.errors import CoverageError, MedalError
 from medal_judges.eval.comparison.rows import CompareOptions, Systems, find_contexts, read_systems
 from medal_judges.eval.report.scores import scales_of
+from medal_judges.eval.report.trust import trust_section
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import ReadingReport, labelled_of
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE
@@ -273,6 +274,41 @@ def compare(
         facts=facts,
         counts={str(name): int(n) for name, n in counts.items()},
     )
+
+
+def check_worse(
+    found: SystemComparison, margin: float, min_coverage: float
+) -> list[tuple[str, Literal["passed", "failed", "undecided"], str]]:
+    """(name, verdict, text) for each dimension and each system beside the first one: failed if the
+    whole 95% interval of how much worse it is lies above ``margin``, passed if it lies below.
+
+    Raises CoverageError below ``min_coverage``, MedalError if a difference has no interval.
+    """
+    first, checked = found.systems[0], []
+    for result in (each for each in found.results if each.lang == ALL):
+        name = f"--fail-if-worse {result.dimension}"
+        for each in result.systems:
+            if (coverage := each.n / (each.n + each.unscored)) < min_coverage:
+                raise CoverageError(
+                    f"{name}: coverage {coverage:.1%} of {each.system} is below the minimum of "
+                    f"{min_coverage:.0%}",
+                    hint="--min-coverage sets the minimum",
+                )
+        for pair in (p for p in result.pairs if first in (p.first, p.second)):
+            e, other = pair.tested.estimate, pair.second if pair.first == first else pair.first
+            if e.value is None or e.low is None or e.high is None:
+                raise MedalError(f"{name}: {other} cannot be compared with {first}: {e.reason}")
+            worse, low, high = e.value, e.low, e.high
+            if (pair.first == first) != (result.good == "high"):
+                worse, low, high = -worse, -high, -low
+            verdict: Literal["passed", "failed", "undecided"] = "undecided"
+            if low > margin or high <= margin:
+                verdict = "failed" if low > margin else "passed"
+            text = f"{other} is worse than {first} by {worse:.2f} [{low:.2f}, {high:.2f}]"
+            checked.append((f"{name}: {other}", verdict, f"{text}, margin {margin:g}: {verdict}"))
+    if not checked:
+        raise MedalError("--fail-if-worse: no dimension has scores of both systems")
+    return checked
 
 
 def _codes(names: Sequence[str]) -> npt.NDArray[np.intp]:
@@ -533,6 +569,7 @@ def write_comparison(found: SystemComparison, folder: Path) -> Path:
         counted(counts),
         [
             *sections,
+            trust_section([str(found.judge)]),
             Section("terms", "How to read it", [terms]),
             facts_section(found.facts),
         ],

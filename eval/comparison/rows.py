@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from medal_judges.config import BOXED, Config, option
 from medal_judges.errors import MedalError
+from medal_judges.eval.report.scores import frame_of, score_files
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.metadata import metadata_of
 from medal_judges.inference.scoring import score_to_file
@@ -50,7 +51,7 @@ class CompareOptions(Config):
     files: tuple[str, ...] = option(
         argument=True,
         metavar="[NAME=]FILE...",
-        help="Scores, or chats to score; one file a system.",
+        help="Scores, a folder of scores, or chats to score; one for each system.",
     )
     by: str | None = option(None, help="Column that names the system: chatbot, or one of --keep.")
     judge: str | None = option(
@@ -63,6 +64,17 @@ class CompareOptions(Config):
     out: Path | None = option(
         None, help="Folder to write: page, JSON, tables, figures and resumed scores."
     )
+    fail_if_worse: float | None = option(
+        None,
+        ge=0,
+        metavar="MARGIN",
+        help="Gate: no system is worse than the first one by more than MARGIN (0: at all).",
+    )
+    fail_undecided: bool = option(False, help="Fail a gate if its margin is inside the interval.")
+    min_coverage: float = option(
+        0.98, ge=0, le=1, help="Minimum coverage of a gate; exits with status 3 below it."
+    )
+    junit: Path | None = option(None, help="File to write: the gates as JUnit XML, for CI.")
     dimensions: tuple[str, ...] = option(
         (), flag="--dimension", help="Only this dimension; may be repeated."
     )
@@ -193,8 +205,8 @@ def read_systems(
     judges: dict[str, Path] = {}
     for (name, path), slug in zip(sources.items(), unique_slugs(list(sources)), strict=True):
         known = texts
-        if holds_judgements(path):
-            frame = read_frame(path)
+        if path.is_dir() or holds_judgements(path):
+            frame = frame_of(score_files([path]))
         else:
             if judge is None:
                 judge = choose_judge(BOXED, device=options.device, dtype=options.dtype).load()

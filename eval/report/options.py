@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from medal_judges.config import Config, option
 from medal_judges.errors import ConfigError
@@ -65,8 +65,10 @@ class Gate:
 class ReportOptions(Config):
     """What ``medal report`` reads, compares, checks and writes."""
 
-    scores: str = option(
-        metavar="SCORES", argument=True, help="Judgements, as medal score writes them."
+    scores: tuple[str, ...] = option(
+        metavar="SCORES...",
+        argument=True,
+        help="Judgements, as medal score writes them: files, or folders of them.",
     )
     chats: str | None = option(None, help="The chats that were scored: texts and columns.")
     by: tuple[str, ...] = option((), help="Column to compare by; may be repeated.")
@@ -88,11 +90,17 @@ class ReportOptions(Config):
         0.98, ge=0, le=1, help="Minimum coverage of a gate; exits with status 3 below it."
     )
     conversations: int = option(10_000, ge=1, help="Maximum number of conversations on the page.")
+    junit: Path | None = option(None, help="File to write: the gates as JUnit XML, for CI.")
     title: str | None = option(None, help="Heading of the page.")
     out: Path | None = option(
         None, help="Folder to write: the page, tables as CSV, figures as PNG, PDF and SVG."
     )
     reading: ReadOptions = ReadOptions()
+
+    @field_validator("scores", mode="before")
+    @classmethod
+    def _one_or_more(cls, scores: object) -> object:
+        return (str(scores),) if isinstance(scores, str | Path) else scores
 
     @model_validator(mode="after")
     def _check(self) -> ReportOptions:

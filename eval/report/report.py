@@ -24,12 +24,21 @@ from medal_judges.eval.report.figures import (
     compute_figures,
 )
 from medal_judges.eval.report.options import ReportOptions
-from medal_judges.eval.report.scores import Scores, add_labels, load_scores
+from medal_judges.eval.report.scores import (
+    Scores,
+    add_labels,
+    frame_of,
+    judgements_of,
+    load_scores,
+    score_files,
+)
+from medal_judges.eval.report.trust import skipped_lines, trust_section
 from medal_judges.reading.dialogues import ReadingReport, dialogues_of, labelled_of
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.report.console import ProgressBar, cell_text, print_tables, wide_console
 from medal_judges.report.figure import Axis, Bar, Bars, BarSegment, Dot, Figure, Line, Plot, padded
+from medal_judges.report.junit import write_junit
 from medal_judges.report.page import (
     TURN_KEY,
     Block,
@@ -58,7 +67,6 @@ from medal_judges.report.table import (
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.jsonl import STDIN
-from medal_judges.storage.judgements import read_frame, read_judgements
 
 _MOST, _NAME = 12, 32  # groups in the terminal, characters of their names
 
@@ -80,7 +88,7 @@ def make_report(options: ReportOptions, reading: ReadingReport, bar: ProgressBar
     Writes the page before it raises for a gate that cannot be decided; see ``check_gates`` and
     ``load_scores``. Raises ConfigError for standard input.
     """
-    if STDIN in (options.scores, options.chats, options.human):
+    if STDIN in (*options.scores, options.chats, options.human):
         raise ConfigError(
             "medal report reads its files more than once, so standard input does not work",
             hint="write it to a file first",
@@ -91,8 +99,9 @@ def make_report(options: ReportOptions, reading: ReadingReport, bar: ProgressBar
         chats = options.chats
         return None if chats is None else dialogues_of(chats, options.reading, next(passes))
 
-    frame = read_frame(options.scores, brief=True)
-    scores = load_scores(frame, options, dialogues(), bar.advance)
+    files = score_files(options.scores)
+    scores = load_scores(frame_of(files), options, dialogues(), bar.advance)
+    scores.skipped = sum(map(skipped_lines, files))
     if options.human is not None and scores.rows:
         people = labelled_of(options.human, options.reading, reading)
         add_labels(scores, options.human, people)
@@ -108,15 +117,16 @@ def make_report(options: ReportOptions, reading: ReadingReport, bar: ProgressBar
     if options.out is not None:
         bar.advance(0, note="conversations")
         rows = select(scores, options.conversations)
-        found = collect(rows, read_judgements(options.scores), dialogues(), bar.advance)
+        found = collect(rows, judgements_of(files), dialogues(), bar.advance)
         bar.advance(0, note="page")
         coverage = "–" if scores.coverage is None else f"{scores.coverage:.1%}"
         unit = scores.cluster_name
         drawn = "the conversation" if unit == "conversation" else f"all rows of one {unit}"
-        files = (options.scores, options.chats, options.human)
+        read = (*files, options.chats, options.human)
         facts = [
-            ("Files", ", ".join(Path(name).name for name in files if name)),
+            ("Files", ", ".join(Path(name).name for name in read if name)),
             (f"{scores.unit}s".capitalize(), f"{scores.rows:,}, {coverage} scored in full"),
+            *([("Unreadable lines", f"{scores.skipped:,}")] if scores.skipped else []),
             (
                 "Intervals",
                 f"95%; the sampling unit is {drawn}. Means: jackknife over these, Student's t. "
@@ -124,10 +134,17 @@ def make_report(options: ReportOptions, reading: ReadingReport, bar: ProgressBar
             ),
             ("medal-judges", __version__),
         ]
-        title = options.title or f"Scored chats: {Path(options.scores).name}"
-        page = write_report(options.out, title, scores, figures, found, gates=gates, facts=facts)
+        named = files[0].name if len(files) == 1 else f"{len(files)} files"
+        title = options.title or f"Scored chats: {named}"
+        trust = trust_section(scores.signatures, scores.dimensions.values(), scores.skipped)
+        page = write_report(
+            options.out, title, scores, figures, found, gates=gates, facts=facts, trust=trust
+        )
     if undecided is not None:
         raise undecided
+    if options.junit is not None:
+        cases = ((gate.gate.name, gate.verdict, gate.text) for gate in gates)
+        write_junit(options.junit, "medal report", cases)
     return Report(scores, figures, gates, page)
 
 
@@ -142,7 +159,8 @@ def print_report(report: Report) -> None:
     if not scores.rows:
         show("no judgements: nothing to report on")
     else:
-        show(f"{scores.rows:,} {scores.unit}s, {scores.coverage:.1%} scored in full")
+        more = f"; unreadable lines: {scores.skipped:,}" if scores.skipped else ""
+        show(f"{scores.rows:,} {scores.unit}s, {scores.coverage:.1%} scored in full{more}")
         for signature in scores.signatures:
             show(signature, "dim")
         tables = [summary_table(scores, figures)]
@@ -182,6 +200,7 @@ def write_report(
     *,
     gates: Sequence[GateResult] = (),
     facts: Sequence[tuple[str, str]] = (),
+    trust: Section | None = None,
 ) -> Path:
     """Writes report.html, tables/*.csv and figures/* into ``folder``; returns the page's path."""
     timeline = figures.timeline
@@ -216,6 +235,7 @@ def write_report(
     slugs = dict(zip(figures.groups, unique_slugs(list(figures.groups)), strict=True))
     sections = [
         Section("summary", "In short", summary),
+        *([trust] if trust else []),
         Section("time", "Over time", [*([time] if time else []), *changes]),
         *(_group_section(scores, figures, *each) for each in slugs.items()),
         Section("conversations", "Conversations", conversations if found else []),
@@ -270,6 +290,8 @@ def _tiles(scores: Scores, figures: ReportFigures) -> list[tuple[str, str, str, 
     if scores.coverage is not None:
         missing = scores.rows - scores.scored
         text = f"{missing:,} are not scored in full" if missing else "none is missing"
+        if scores.skipped:
+            text += f"; unreadable lines, not counted here: {scores.skipped:,}"
         what = f"of {scores.rows:,} {scores.unit}s; {text}"
         tiles.append(("scored", f"{100 * scores.coverage:.1f}%", "", what))
     return tiles

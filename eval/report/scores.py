@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -14,15 +14,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from medal_judges.errors import ConfigError, DataError, did_you_mean
+from medal_judges.errors import ConfigError, DataError, MedalError, did_you_mean
 from medal_judges.eval.report.options import ReportOptions, seconds
 from medal_judges.inference.metadata import metadata_of
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue
 from medal_judges.records.dimension import Dimension, load_rubric
+from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, mean, rescale
 from medal_judges.records.signature import Signature, content_hash
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.weights import choose_weights, curation_weight
+from medal_judges.storage.judgements import (
+    holds_judgements,
+    read_frame,
+    read_judgements,
+    to_frame,
+)
 
 if TYPE_CHECKING:
     from pandas import Categorical, DataFrame, Series
@@ -33,6 +40,40 @@ ALWAYS = ("lang", "chatbot")  # columns that are used if they are known
 HEADLINE = "overall"
 THRESHOLD = 0.5  # an issue of this probability or more is present
 Codes = npt.NDArray[np.int64]
+
+
+def score_files(paths: Iterable[str | Path]) -> list[Path]:
+    """The files of judgements of ``paths``: each file, and those in each folder, sorted by name.
+    Raises MedalError for a folder without any."""
+    found = []
+    for path in map(Path, paths):
+        inside = sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() else []
+        files = [each for each in inside if holds_judgements(each)] if path.is_dir() else [path]
+        if not files:
+            raise MedalError(f"{path}: the folder has no file of scores", hint="medal score --out")
+        found += files
+    return list(dict.fromkeys(found))
+
+
+def judgements_of(files: Sequence[Path]) -> Iterator[Judgement]:
+    """Yields the judgements of all files. Raises MedalError for one (id, turn) in two files."""
+    seen: dict[int, Path] = {}
+    for path in files:
+        for judgement in read_judgements(path):
+            key = hash((judgement.id, judgement.turn))
+            if len(files) > 1 and seen.setdefault(key, path) != path:
+                raise MedalError(
+                    f"{judgement.id!r} is in {seen[key]} and in {path}",
+                    hint="report each file on its own, or give the chats ids that differ",
+                )
+            yield judgement
+
+
+def frame_of(files: Sequence[Path]) -> DataFrame:
+    """The table of all files, without explanations and usage."""
+    if len(files) == 1:
+        return read_frame(files[0], brief=True)
+    return to_frame(replace(each, explanation=None, usage={}) for each in judgements_of(files))
 
 
 @dataclass(slots=True)
@@ -58,6 +99,7 @@ class Scores:
     times: Floats | None = None
     assumed: Sequence[str] = ()
     notes: list[str] = field(default_factory=list)
+    skipped: int = 0  # unreadable lines of the input
     people: dict[str, Floats] = field(default_factory=dict)
     people_weights: Floats | None = None
     _values: dict[str, Floats] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from typing import Any
 from markupsafe import Markup
 
 from medal_judges import __version__
+from medal_judges.eval.report.trust import trust_section
 from medal_judges.eval.trial.config import GROUPS, Bounds, Group, TrialConfig, Verdict, load_bounds
 from medal_judges.eval.trial.edits import (
     AGAIN,
@@ -227,6 +228,7 @@ def write_trial(trial: Trial, out: Path) -> Path:
         Section("doses", "Dose and response", _dose_figure(results), link="Doses"),
         Section("worst", "The worst pairs to read", worst, link="Worst pairs"),
         Section("details", "All figures", details, link="Figures"),
+        trust_section(result.signature for result in results),
         Section("bounds", "Bounds", [Table("Bounds", ("Figure", "Bound", "Why"), rows)]),
         facts_section(facts),
     ]

@@ -20,12 +20,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Literal, get_args
 
-from medal_judges.errors import ConfigError, MissingExtraError
+from medal_judges.errors import ConfigError, MissingExtraError, RecordError
 from medal_judges.models.base.golden import write_golden
 from medal_judges.models.base.hub import push_folder
 from medal_judges.models.base.saving import load_judge, save_judge
 from medal_judges.models.batching import budget_batches, retry_on_oom, windows
 from medal_judges.models.llm.protocol import LanguageModel
+from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.reading.language_detection import PURPOSE, detected_language
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue, base_language
 from medal_judges.records.dimension import Dimension
@@ -87,6 +88,10 @@ class Judge(ABC):
     window: int = 256
     # Whether a resumed run must form the same windows as an uninterrupted run, see resuming.py.
     resumes_windows: ClassVar[bool] = False
+
+    def __repr__(self) -> str:
+        names, langs = (d.name for d in self.dimensions), self.languages or ("any",)
+        return f"<{type(self).__name__} {self.name}: {', '.join(names)}; {', '.join(langs)}>"
 
     # -- the hooks of a family -----------------------------------------------------------------
 
@@ -150,7 +155,7 @@ class Judge(ABC):
 
     def score(
         self,
-        dialogues: Iterable[Dialogue],
+        dialogues: Iterable[Dialogue | Mapping[str, Any] | list[Any]],
         *,
         level: ScoreLevel = "dialogue",
         dimensions: Sequence[str] | None = None,
@@ -329,10 +334,11 @@ def _completed(answer: Judgement, request: ScoreRequest, signature: str) -> Judg
     )
 
 
-def checked_dialogues(dialogues: Iterable[Dialogue]) -> Iterator[Dialogue]:
+def checked_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
     """Returns an iterator over ``dialogues`` that checks each element as it is read.
 
-    Raises ConfigError for a single dialogue, and for an element that is not a Dialogue.
+    An element may also be a record of a chat in any form, or the iterable the messages of one chat.
+    Raises ConfigError for a single dialogue, and for an element of another type.
     """
     single = isinstance(dialogues, Dialogue | Mapping | str | bytes)
     if single or not isinstance(dialogues, Iterable):
@@ -343,15 +349,25 @@ def checked_dialogues(dialogues: Iterable[Dialogue]) -> Iterator[Dialogue]:
         )
 
     def checked() -> Iterator[Dialogue]:
-        for index, dialogue in enumerate(dialogues):
-            if not isinstance(dialogue, Dialogue):
+        items: Iterator[object] = iter(dialogues)
+        for index, item in enumerate(items):
+            if index == 0 and isinstance(item, Mapping) and {"role", "content"} <= item.keys():
+                item = {"messages": [item, *items]}
+            if isinstance(item, Dialogue):
+                yield item
+            elif isinstance(item, Mapping | list):
+                try:
+                    (read,) = read_dialogues([item])
+                except RecordError as error:
+                    raise ConfigError(f"dialogues[{index}]: {error.message}") from error
+                yield read
+            else:
                 raise ConfigError(
-                    f"dialogues[{index}] is an object of type {type(dialogue).__name__!r}, not a "
-                    "Dialogue",
+                    f"dialogues[{index}] is an object of type {type(item).__name__!r}, not a "
+                    "Dialogue or a record of a chat",
                     hint="medal_judges.parse_dialogue(record) returns one; a LabelledDialogue has "
                     "one as .dialogue",
                 )
-            yield dialogue
 
     return checked()
 

@@ -200,3 +200,11 @@ def test_peak_memory_does_not_grow_with_the_file(
     assert peaks[0] > 20  # of the interpreter alone: something was measured
     # The bar is 300 MB; holding every dialogue would cost some 90, so it is set lower here.
     assert peaks[1] - peaks[0] < 60
+
+
+def test_quiet_prints_scores_alone_and_a_pipe_gets_no_next_step(tmp_path: Path) -> None:
+    source = write(tmp_path / "in.jsonl", 3)
+    done = medal("score", source, "--judge", "length", "--quiet", "--min-coverage", 0)
+    assert done.returncode == 0 and done.stderr == "" and len(done.stdout.splitlines()) == 3
+    loud = medal("score", source, "--judge", "length", "--out", tmp_path / "o", "--min-coverage", 0)
+    assert "3 judgements" in loud.stderr and "next:" not in loud.stderr

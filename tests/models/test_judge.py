@@ -76,7 +76,7 @@ def test_progress_moves_with_each_batch(level: ScoreLevel) -> None:
 def test_arguments_are_checked() -> None:
     judge, record = Constant(overall=3.0), {"id": "a", "dialogue": []}
     for wrong, told, hint in [
-        ([record], r"dialogues\[0\] is an object of type 'dict'", "parse_dialogue"),
+        ([record], r"dialogues\[0\]: field 'dialogue': expected a non-empty list", ""),
         ([*dialogues(2), None], r"dialogues\[2\] is an object of type 'NoneType'", "Dialogue"),
         (record, "an iterable of Dialogue, not an object of type 'dict'", "in a list"),
         (dialogues(1)[0], "not an object of type 'Dialogue'", "in a list"),
@@ -102,7 +102,17 @@ def test_arguments_are_checked() -> None:
 def test_an_iterator_is_checked_as_it_is_read() -> None:
     judge = Constant(overall=3.0)
     judge.window = 1
-    stream = judge.score(iter([dialogues(2)[1], {"id": "b"}]))  # type: ignore[list-item]
+    stream = judge.score(iter([dialogues(2)[1], {"id": "b"}]))
     assert next(stream).scores["overall"] == 3.0
-    with pytest.raises(ConfigError, match=r"dialogues\[1\] is an object of type 'dict'"):
+    with pytest.raises(ConfigError, match=r"dialogues\[1\]: field"):
         next(stream)
+
+
+def test_one_chat_and_records_of_chats_are_scored() -> None:
+    judge = Judge.from_pretrained("length")
+    messages = [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": "Hello."}]
+    (one,) = judge.score(messages)
+    (listed, named) = judge.score([messages, {"id": "a", "messages": messages}])
+    assert one == listed and named.id == "a" and named.scores == one.scores
+    assert repr(judge).startswith("<") and "overall" in repr(judge)
+    assert "left_out_turns" not in repr(one) and "'overall': 1.3" in repr(one)

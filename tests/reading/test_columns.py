@@ -178,3 +178,34 @@ def test_a_bad_row_stops_a_training_and_a_wrong_map_its_config(tmp_path: Path) -
         load_entry(DataEntry(source=str(path), columns=PAIRS), seed=0)
     with pytest.raises(ConfigError, match="did you mean 'prompt'"):
         DataEntry(source=str(path), columns={"promt": "Frage"})
+
+
+LONG_FORM = """id,prompt,response,rating,annotator,system
+d1,Hi,Hello,4,ann,v1
+d1,Hi,Hello,5,bob,v1
+d2,Bye,Hello,1,ann,v2
+d2,Bye,Hello,,bob,v2
+"""
+
+
+def test_a_row_for_each_annotator_is_one_dialogue(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(LONG_FORM)
+    options: Any = {"label": ("rating=overall:1..5",)}
+    first, second = read_labelled(tmp_path / "a.csv", **options)
+    assert first.labels == {"overall": (4.0, 5.0)} and second.labels == {"overall": (1.0,)}
+    assert first.extra["annotators"] == ["ann", "bob"]
+    head, *lines = LONG_FORM.splitlines()
+    (tmp_path / "b.csv").write_text("\n".join([head, *lines[::2], *lines[1::2]]))
+    with pytest.raises(DataError, match="sort the file by id"):
+        list(read_labelled(tmp_path / "b.csv", **options))
+
+
+def test_a_short_system_is_the_name_of_the_chatbot(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(LONG_FORM)
+    report = ReadingReport()
+    found = list(read_dialogues(tmp_path / "a.csv", reading=report))
+    assert [d.models["assistant"] for d in found] == ["v1", "v1", "v2", "v2"]
+    assert "names the chatbot" in next(iter(report.notes))
+    prompt = LONG_FORM.replace(",v1", ",Be brief and kind.")
+    (tmp_path / "b.csv").write_text(prompt)
+    assert next(iter(read_dialogues(tmp_path / "b.csv"))).models == {}

@@ -76,3 +76,31 @@ def test_a_table_that_nobody_knows_says_its_fields_and_what_to_type(tmp_path: Pa
         app, ["score", str(tmp_path / "t.csv"), "--judge", "length", "--out", out]
     )
     assert "--column assigns its fields (ticket, who, words)" in done.output
+
+
+HEADED = """=== Chat c-1, version 2.0 ===
+[2026-10-01 09:12] User: Hi
+09:13 Bot: Three things:
+---
+milk, bread,
+and tea
+=== Chat c-2, version 2.1
+User: もう一度
+Assistant: はい。
+"""
+
+
+def test_headings_part_chats_times_are_read_and_a_rule_in_an_answer_stays(tmp_path: Path) -> None:
+    first, second = read(tmp_path, HEADED)
+    assert said(first)[1] == ("assistant", "Three things:\n---\nmilk, bread,\nand tea")
+    assert first.meta == {"heading": "Chat c-1, version 2.0", "time": "2026-10-01 09:12"}
+    assert said(second) == [("user", "もう一度"), ("assistant", "はい。")]
+
+
+def test_a_file_that_is_one_very_long_chat_is_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "chat.txt").write_text("User: Hi\nBot: Hello\n" * 60, encoding="utf-8")
+    done = CliRunner().invoke(app, ["score", str(tmp_path / "chat.txt"), "--judge", "length"])
+    assert done.exit_code == 0 and "one chat of 120 turns" in done.stderr
+    (tmp_path / "empty.txt").write_text("\n")
+    none = CliRunner().invoke(app, ["score", str(tmp_path / "empty.txt"), "--judge", "length"])
+    assert none.exit_code != 0 and "no dialogue was read" in str(none.exception)

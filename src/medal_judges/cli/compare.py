@@ -5,11 +5,12 @@ from __future__ import annotations
 import typer
 
 from medal_judges.cli.options import from_options, writes
+from medal_judges.eval.comparison.compare import check_worse, print_comparison, write_comparison
 from medal_judges.eval.comparison.compare import compare as compared
-from medal_judges.eval.comparison.compare import print_comparison, write_comparison
 from medal_judges.eval.comparison.rows import CompareOptions
 from medal_judges.reading.dialogues import reading_report
 from medal_judges.report.console import ProgressBar
+from medal_judges.report.junit import write_junit
 
 
 @writes("files", "human", "chats", folder=True)
@@ -17,7 +18,8 @@ from medal_judges.report.console import ProgressBar
 def compare(options: CompareOptions) -> None:
     """Compare systems by a judge's scores: differences, intervals, ranks, and the smallest
     differences that these dialogues could show. Contexts that systems share are compared pairwise.
-    With --human, human labels of some dialogues correct a judge that favours one system. With
+    With --human, human labels of some dialogues correct a judge that favours one system.
+    --fail-if-worse is a gate with the exit codes of medal report. With
     --out: compare.html, compare.json, tables/, figures/."""
     out = options.out
     reading = reading_report(options.reading, None if out is None else out / "skipped.jsonl")
@@ -27,3 +29,13 @@ def compare(options: CompareOptions) -> None:
     print_comparison(found)
     if out is not None:
         typer.echo(write_comparison(found, out))
+    if options.fail_if_worse is None:
+        return
+    gates = check_worse(found, options.fail_if_worse, options.min_coverage)
+    for name, _, text in gates:
+        typer.echo(f"gate {name}: {text}")
+    if options.junit is not None:
+        write_junit(options.junit, "medal compare", gates)
+    failing = {"failed", "undecided"} if options.fail_undecided else {"failed"}
+    if any(verdict in failing for _, verdict, _ in gates):
+        raise typer.Exit(1)

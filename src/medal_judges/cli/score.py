@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
+from shlex import quote
 
 import typer
 from rich.table import Table
@@ -25,6 +27,8 @@ from medal_judges.report.console import ProgressBar, wide_console
 from medal_judges.storage.files import only_run, require_other_file
 from medal_judges.storage.jsonl import to_line
 
+_SHOWN = 40  # rows in a terminal
+
 
 class ScoreCommand(Config):
     file: str = option(argument=True, help="Chats: a file of any form, hf:NAME:SPLIT, or -.")
@@ -45,6 +49,7 @@ class ScoreCommand(Config):
     dry_run: bool = option(
         False, help="Estimate requests, tokens and maximum cost without sending anything."
     )
+    quiet: bool = option(False, help="Print nothing but scores, bad rows and errors.")
     reading: ReadOptionsWithoutLabels = ReadOptionsWithoutLabels()
 
 
@@ -73,26 +78,47 @@ def score(options: ScoreCommand) -> None:
             return
         if out == "-":
             report, start = ScoreReport(), time.perf_counter()
+            shown = Table("id", "turn", "scores") if sys.stdout.isatty() else None
             for judgement in options.scoring.score(judge, dialogues):
-                typer.echo(to_line(judgement).encode(), nl=False)  # UTF-8 on every console
                 report.add(judgement)
+                if shown is None:
+                    typer.echo(to_line(judgement).encode(), nl=False)  # UTF-8 on every console
+                elif report.total <= _SHOWN:
+                    scores = (
+                        f"{n} {'–' if v is None else f'{v:.2f}'}"
+                        for n, v in judgement.scores.items()
+                    )
+                    turn = "" if judgement.turn is None else str(judgement.turn)
+                    shown.add_row(judgement.id, turn, ", ".join(scores))
+            if shown is not None:
+                wide_console().print(shown)
+                if report.total > _SHOWN:
+                    typer.echo(f"and {report.total - _SHOWN:,} more; --out FILE writes all of them")
             report.seconds = time.perf_counter() - start
             report.dialogues = report.total
         else:
-            with only_run(out), ProgressBar("scoring") as bar:  # the total is not known
+            with only_run(out), ProgressBar("scoring", visible=not options.quiet) as bar:
                 report = score_to_file(
                     dialogues, judge, Path(out), options.scoring, progress=bar.advance
                 )
     report.left_out = reading.count
-    reading.show(always=True)
+    reading.show(always=not options.quiet)
     console = wide_console(stderr=True)
-    for line in report.lines(judge.languages):
+    for line in () if options.quiet else report.lines(judge.languages):
         console.print(line, highlight=False, soft_wrap=True)
-    if report.coverage is not None and report.coverage >= options.min_coverage:
+    enough = report.coverage is not None and report.coverage >= options.min_coverage
+    if enough and not options.quiet:
         table = Table("dimension", "mean", "n")
         for name, count in report.counts.items():
             table.add_row(name, f"{report.sums[name] / count:.3f}", str(count))
         console.print(table)
+        if out != "-" and console.is_terminal:
+            chats = "" if file == "-" else f" --chats {quote(file)}"
+            console.print(
+                f"next: medal report {quote(out)}{chats} --out report",
+                soft_wrap=True,
+                highlight=False,
+            )
     if judge.language_models() and (cached := cached_answers([judge])):
         typer.echo(cached, err=True)
     reading.require_rest()

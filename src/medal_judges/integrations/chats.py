@@ -24,7 +24,7 @@ from medal_judges.storage.judgements import to_frame
 # A dialogue, the messages of a chat, or a row that has them under messages or dialogue.
 Chat = Dialogue | Sequence[Mapping[str, Any]] | Mapping[str, Any]
 JudgeSource = Judge | str | Path
-_OPTIONS = ReportOptions(scores="(chats)")
+_OPTIONS = ReportOptions(scores=("(chats)",))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from medal_judges.errors import ConfigError, DataError, MedalError, MissingExtraError, RecordError
-from medal_judges.reading.forms import SPOKEN, transcript_rows
+from medal_judges.reading.forms import RULE, SPOKEN, transcript_rows
 from medal_judges.storage import jsonl
 from medal_judges.storage.jsonl import STDIN, damaged, standard_input
 
@@ -128,7 +128,7 @@ def _recognised(path: str, stream: IO[bytes]) -> str:
         return suffix[1:] if suffix in (".csv", ".tsv") else "jsonl"
     if opening in "[{" and suffix in (".jsonl", ".ndjson"):
         return "jsonl"
-    if suffix in _PLAIN_ENDINGS and SPOKEN.match(first):
+    if suffix in _PLAIN_ENDINGS and (SPOKEN.match(first) or RULE.fullmatch(first)):
         return "text"
     delimiter = _delimiter(first)
     if delimiter is None and suffix in (".jsonl", ".ndjson"):

@@ -37,6 +37,7 @@ from medal_judges.reading.forms import (
     form_of,
     is_released,
     make_column_map,
+    names_system,
     normal_row,
 )
 from medal_judges.reading.grouped import grouped_chats
@@ -54,6 +55,8 @@ _LABEL_FIELDS = ("labels", "scales", "split", "group")
 # The parts of a problem that differ from row to row: an index, a place in the text.
 _PLACE = re.compile(r"\[\d+\]|\b(column|character|line|row|lines|rows) [\d,]+")
 _SHOWN = 5
+_LONG = 100  # turns
+_ANNOTATORS = {f"{name}{id}" for name in ("annotator", "rater", "worker") for id in ("", "_id")}
 _option = partial(option, panel="Reading (docs/howto/formats.md)")
 
 
@@ -167,6 +170,7 @@ class ReadingReport:
     folded: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     messages: list[str] = field(default_factory=list)
+    notes: dict[str, None] = field(default_factory=dict)  # what a user should check
 
     @property
     def count(self) -> int:
@@ -190,7 +194,7 @@ class ReadingReport:
     def show(self, *, always: bool = False) -> None:
         """Prints the counts on standard error. Without ``always``, only if a row was changed or
         skipped."""
-        if not (always or self.count or self.folded or self.made or self.numbered):
+        if not (always or self.count or self.folded or self.made or self.numbered or self.notes):
             return
         forms = ", ".join(
             name if len(self.forms) == 1 else f"{count:,} {name}"
@@ -204,6 +208,7 @@ class ReadingReport:
             lines.append(f"{self.made:,} ids made from the content: there were none")
         if self.numbered:
             lines.append(f"{self.numbered:,} ids numbered (ID#2): an earlier row had them")
+        lines += self.notes
         lines += [f"{n:,} x {why}" for why, n in self.left_out.most_common(_SHOWN)]
         if (more := len(self.left_out) - _SHOWN) > 0:
             lines.append(f"and {more} other reasons")
@@ -216,10 +221,14 @@ class ReadingReport:
         print(visible("\n  ".join(lines)), file=sys.stderr)
 
     def require_rest(self) -> None:
-        """Raises CoverageError (exit status 3) if every row is bad."""
-        if self.count and not self.read:
-            hint = f"the first: {self.messages[0]}" if self.messages else None
+        """Raises CoverageError (exit status 3) if no dialogue was read."""
+        if self.read:
+            return
+        hint = f"the first: {self.messages[0]}" if self.messages else None
+        if self.count:
             raise CoverageError(f"all {self.count} rows are bad and were left out", hint=hint)
+        hint = "check the file, and --format if it is given"
+        raise CoverageError("no dialogue was read", hint=hint)
 
 
 def reading_report(
@@ -363,13 +372,26 @@ def _read(
         listed = enumerate(source, 1)
     if columns.fields or columns.labels:
         listed = checked_columns(columns, path, listed, table=kind in TABLES)
-    ids: set[int] = set()  # hashes: 8 bytes a row; a million ids are much text
+    ids: dict[int, int] = {}  # hashes of id -> turns: 16 bytes a row; a million ids are much text
     repeated: dict[str, int] = {}  # id -> its next number
+    held: LabelledDialogue | None = None  # the next row may have another annotator's labels of it
+    turns = 0
     for number, record, own in chats(listed):
         try:
             chat = record() if callable(record) else record
             row = normal_row(chat, "messages" if form in GROUPED else form or "line", own)
             parsed = _record(row, report, labelled)
+            if isinstance(chat, Mapping) and form != "line" and names_system(chat, own):
+                note = "the column system names the chatbot; --column system=system reads it as "
+                report.notes[f"{note}the system prompt"] = None
+            if isinstance(parsed, LabelledDialogue):
+                if held is not None and _same_dialogue(held, parsed):
+                    held = _with_annotator(held, parsed)
+                    continue
+                if parsed.labels and ids.get(hash(parsed.id)) == hash(parsed.dialogue.turns):
+                    expected = "the rows of one dialogue one after another (sort the file by id): "
+                    expected += "they are its ratings by several annotators"
+                    raise RecordError("id", expected, parsed.id)
         except RecordError as error:
             bad(number, error)
             continue
@@ -380,7 +402,8 @@ def _read(
         while hash(id) in ids:
             repeated[parsed.id] = repeated.get(parsed.id, 1) + 1
             id = f"{parsed.id}#{repeated[parsed.id]}"
-        ids.add(hash(id))
+        found = parsed.dialogue if isinstance(parsed, LabelledDialogue) else parsed
+        ids[hash(id)], turns = hash(found.turns), len(found.turns)
         if id != parsed.id:
             report.numbered += 1
             if isinstance(parsed, LabelledDialogue):
@@ -389,7 +412,39 @@ def _read(
                 parsed = replace(parsed, id=id)
         report.read += 1
         report.forms[FORMS[form or "line"]] += 1
+        if isinstance(parsed, LabelledDialogue):
+            held, parsed = parsed, held
+            if parsed is None:
+                continue
         yield parsed
+    if held is not None:
+        yield held
+    if form == "transcript" and report.read == 1 and turns > _LONG:
+        report.notes[
+            f"one chat of {turns} turns: a line of --- or a heading (=== Chat 2) separates chats"
+        ] = None
+
+
+def _same_dialogue(one: LabelledDialogue, other: LabelledDialogue) -> bool:
+    return (one.id, one.level, one.dialogue.turns) == (other.id, other.level, other.dialogue.turns)
+
+
+def _with_annotator(one: LabelledDialogue, other: LabelledDialogue) -> LabelledDialogue:
+    """``one`` with the labels of ``other``, the same dialogue, as those of further annotators."""
+    labels, scales = {}, {**one.scales, **other.scales}
+    sizes = [max(map(len, row.labels.values()), default=0) for row in (one, other)]
+    for name in {**one.labels, **other.labels}:
+        if one.scales.get(name, scales[name]) != scales[name]:
+            raise RecordError(name, f"one scale of {name} ({one.scales[name]})", scales[name])
+        parts = (row.labels.get(name, ()) for row in (one, other))
+        labels[name] = tuple(
+            v for part, n in zip(parts, sizes, strict=True) for v in (*part, *[None] * n)[:n]
+        )
+    names, extra = {}, dict(one.extra)
+    for key in _ANNOTATORS & one.dialogue.meta.keys() & other.dialogue.meta.keys():
+        known = extra.get("annotators", [one.dialogue.meta[key]] * sizes[0])
+        names["annotators"] = [*known, *[other.dialogue.meta[key]] * sizes[1]]
+    return replace(one, labels=labels, scales=scales, extra=extra | names)
 
 
 def _record(row: Fields, report: ReadingReport, labelled: bool) -> Dialogue | LabelledDialogue:

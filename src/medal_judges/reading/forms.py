@@ -66,14 +66,17 @@ _MISSING = object()
 
 CONTEXT_NUMBER = re.compile(r"-(\d+)\s*\Z")  # at the end of a released row's ``source``
 _MOST = 64_000_000  # characters of a transcript file, which is read whole
-# A line of a transcript: a name of at most 40 characters and a colon, bold or not; the wide colon
-# is Chinese and Japanese.
+_DAY, _CLOCK = r"\d{4}-\d\d-\d\d", r"\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?"
+# A line of a transcript: perhaps a time, a name of at most 40 characters and a colon, bold or not;
+# the wide colon is Chinese and Japanese.
 SPOKEN = re.compile(
-    r"\s*(?:\*\*)?(?P<name>[^\W\d_][\w .'()-]{0,39}?)(?:\*\*)?\s?(?::(?=\s|\*|$)|：)(?:\*\*)?\s*"
+    rf"\s*(?:[\[(]?(?P<time>{_DAY}[T ]{_CLOCK}Z?|{_CLOCK}(?:\s?[AaPp][Mm])?)[\])]?[\s,-]*)?"
+    r"(?:\*\*)?(?P<name>[^\W\d_][\w .'()-]{0,39}?)(?:\*\*)?\s?(?::(?=\s|\*|$)|：)(?:\*\*)?\s*"
     r"(?P<text>.*)",
     re.DOTALL,
 )
-_RULE = re.compile(r"\s*([-=*_#~])\1{2,}\s*")
+RULE = re.compile(r"\s*(?:([-=*_#~])\1{2,}|([-=])\2{2,}\s*(?P<heading>.*?[^\s=-])[\s=-]*)\s*")
+_NAMED = re.compile(r"[\w.-]{1,40}")  # the name of a chatbot in a column ``system``
 
 
 # -- columns ---------------------------------------------------------------------------------------
@@ -373,8 +376,9 @@ def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
         "lang": take("lang", _LANGUAGES),
         "source": take("source", ("source",) * isinstance(record.get("source"), str)),
     }
-    system = parsed_cell(take("system", _SYSTEMS), "[{")  # Anthropic's blocks, in a cell
-    row["messages"] = [{"role": "system", "content": system}] if system else []
+    system: Any = parsed_cell(take("system", _SYSTEMS), "[{")  # Anthropic's blocks, in a cell
+    named = names_system(record, columns)
+    row["messages"] = [{"role": "system", "content": system}] if system and not named else []
     if form == "prompts":
         pairs = (("user", "prompt", _PROMPTS), ("assistant", "response", _RESPONSES))
         for role, field, names in pairs:
@@ -390,10 +394,11 @@ def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
             used.add("choices")
             row["messages"].append(choices[0].get("message"))
     row["models"] = models = dict(taken_object("models"))
-    chatbot, user = take("chatbot", _CHATBOTS), take("user")
-    for role, name in (("assistant", chatbot), ("user", user)):
-        if isinstance(name, str) and name:
-            models.setdefault(role, name)
+    chatbot = take("chatbot", _CHATBOTS) or (record.get("system") if named else None)
+    user = take("user")
+    for role, model in (("assistant", chatbot), ("user", user)):
+        if isinstance(model, str) and model:
+            models.setdefault(role, model)
     row["context"] = taken_object("context")
     row["labels"] = taken_object("labels") | labels
     row["scales"] = taken_object("scales") | scales
@@ -403,12 +408,21 @@ def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
             row[name] = str(value)
             used.add(columns.fields.get(name, name))
     meta = taken_object("meta")
+    for message in row["messages"] if form == "transcript" else ():
+        if time := message.pop("time", None):
+            meta.setdefault("time", time)
     row["meta"] = meta = {k: v for k, v in record.items() if k not in used and v is not None} | meta
     if "time" in columns.fields:
         meta.pop(columns.fields["time"], None)
         if (time := columns.get(record, "time")) is not None:
             meta["time"] = time
     return {key: value for key, value in row.items() if value not in (None, {}, [])}
+
+
+def names_system(record: Mapping[str, object], columns: ColumnMap) -> bool:
+    """Whether the column ``system`` holds the name of a chatbot, one word, and not a prompt."""
+    system = None if "system" in columns.fields else record.get("system")
+    return isinstance(system, str) and _NAMED.fullmatch(system.strip()) is not None
 
 
 def _taken(
@@ -466,16 +480,26 @@ def is_transcript(cell: str) -> bool:
 
 def transcript_rows(stream: IO[str]) -> Iterator[tuple[int, object]]:
     """Yields each chat of a file as (number of its first line, ``{"transcript": text}``). A line
-    such as ``---`` or ``===`` separates two chats."""
+    such as ``---``, or ``=== Chat 2 ===`` (its ``heading``), separates two chats if one of the next
+    two lines has a speaker; else it is text of an answer."""
     text = stream.read(_MOST + 1)
     if len(text) > _MOST:
         raise ConfigError(f"a transcript of more than {_MOST:,} characters", hint="cut it in parts")
-    first, part = 0, ""
-    for place, line in enumerate([*text.splitlines(), "---"], 1):
-        if _RULE.fullmatch(line):
+    first, part, lines = 0, "", text.splitlines()
+    heading: dict[str, str] = {}
+    near = [True, True]  # whether the next two lines with text have a speaker, or the file ends
+    parting = set[int]()
+    for place, line in reversed([*enumerate(lines, 1)]):
+        if RULE.fullmatch(line):
+            parting |= {place} if any(near) else set()
+        elif line.strip():
+            near = [SPOKEN.match(line) is not None, near[0]]
+    for place, line in enumerate([*lines, ""], 1):
+        if place in parting or place > len(lines):
             if part:
-                yield first, {"transcript": part}
-            part = ""
+                yield first, {"transcript": part} | heading
+            found = RULE.fullmatch(line)
+            part, heading = "", {"heading": found["heading"]} if found and found["heading"] else {}
         elif part or line.strip():
             first = first if part else place
             part += f"{line}\n"
@@ -497,7 +521,8 @@ def messages_of_transcript(text: str, roles: Mapping[str, str]) -> list[dict[str
         if found:
             names[name] = None
         if found and name.lower() in known:
-            messages.append({"role": name, "content": found["text"]})
+            time = {"time": found["time"]} if found["time"] else {}
+            messages.append({"role": name, "content": found["text"]} | time)
         elif messages:
             messages[-1]["content"] += f"\n{name}: {found['text']}" if found else f"\n{line}"
     if not {"user", "assistant"} <= {known.get(name.lower()) for name in names}:

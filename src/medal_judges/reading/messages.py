@@ -84,7 +84,7 @@ def role_of(word: object, roles: Mapping[str, str]) -> object:
     lower = {own.lower(): role for own, role in roles.items()}
     known = roles.get(name) or lower.get(name.lower())
     if known is None and name.lower() not in ROLE_WORDS:
-        hint = f"a word that --role explains (--role {name}=user)"
+        hint = f"a word that --role explains (--role {name}=user or --role {name}=assistant)"
         raise RecordError("role", f"user, assistant, system, tool, or {hint}", word)
     return known or name
 

@@ -149,6 +149,10 @@ class Judgement:
         if unknown := [name for name in self.usage if name not in USAGE]:
             raise ValueError(f"usage has no {unknown[0]!r}; amounts are {', '.join(USAGE)}")
 
+    def __repr__(self) -> str:
+        values = ((f.name, getattr(self, f.name)) for f in fields(self))
+        return f"Judgement({', '.join(f'{n}={v!r}' for n, v in values if v not in ({}, None, 0))})"
+
     @property
     def scored(self) -> bool:
         """True if every dimension has a number."""

@@ -390,3 +390,18 @@ def test_chats_and_labels_as_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert done.exit_code == 0, done.output
     assert "日本1 and 日本2 cannot be told apart" in done.output
     assert "by human labels" in done.output
+
+
+@pytest.mark.parametrize(
+    ("by", "margin", "code", "verdict"),
+    [(-1.0, "0", 1, "failed"), (-1.0, "2", 0, "passed"), (1.0, "0", 0, "passed")],
+)
+def test_a_gate_for_a_system_that_is_worse(
+    write: Write, tmp_path: Path, by: float, margin: str, code: int, verdict: str
+) -> None:
+    values = {"old": draw(40, 3.0, 1), "new": draw(40, 3.0 + by, 2)}
+    files = [str(write(f"{name}.jsonl", scores(v))) for name, v in values.items()]
+    options = ["--fail-if-worse", margin, "--junit", str(tmp_path / "gates.xml")]
+    done = CliRunner().invoke(app, ["compare", *files, *options])
+    assert done.exit_code == code and f"margin {margin}: {verdict}" in done.output, done.output
+    assert ('failures="1"' in (tmp_path / "gates.xml").read_text()) == (code == 1)

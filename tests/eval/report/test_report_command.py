@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -72,3 +73,25 @@ def test_standard_input_and_the_scores_as_out_are_refused(log: tuple[Path, Path]
     done = report(log[0], "--out", log[0])
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert log[0].read_bytes() == before
+
+
+def test_several_files_are_one_report_with_its_gates_as_junit(
+    log: tuple[Path, Path], tmp_path: Path
+) -> None:
+    lines = log[0].read_text().splitlines(keepends=True)
+    folder = tmp_path / "weeks"
+    folder.mkdir()
+    (folder / "w1.jsonl").write_text("".join(lines[:60]))
+    (folder / "w2.jsonl").write_text("".join(lines[60:]))
+    (folder / "w1.skipped.jsonl").write_text('{"file": "a", "line": 1, "problem": "b"}\n' * 5)
+    gate = ("--fail-under", "overall=4", "--min-coverage", "0", "--junit", tmp_path / "gates.xml")
+    both = report(folder, *gate, "--out", tmp_path / "page")
+    assert both.returncode == 1 and "unreadable lines: 5" in both.stdout, both.stderr
+    page = (tmp_path / "page/report.html").read_text()
+    assert "How far to trust these scores" in page and "no figure counts: 5" in page
+    case = ElementTree.parse(tmp_path / "gates.xml").getroot()[0]
+    assert case.get("name") == "--fail-under overall=4" and case[0].tag == "failure"
+    one = report(log[0], *gate)
+    assert one.stdout.partition("Every dimension")[2].rstrip() in both.stdout
+    (folder / "w3.jsonl").write_text(lines[0])
+    assert "is in" in report(folder).stderr

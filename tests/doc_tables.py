@@ -35,7 +35,7 @@ SETS = {
 # What README adds to a judge's name, for who meets it there first.
 ABOUT = {
     "`quickstart_full`": "`quickstart_full` (no ratings seen)",
-    "`boxed`, the judge in the package": "`boxed` (22M), the judge in the package",
+    "`boxed`, the judge in the package": "`boxed` (22M), in the package; FED: three seeds",
     "`human_embedded`, seed 0": "`human_embedded` (22M, learnt from dstc9 and dialogue_eval)",
     "`contrast`": "`contrast` (135M, nothing trained)",
     "`geval`": "`geval` with the same 135M",
@@ -92,11 +92,26 @@ def keep(name: str, text: str) -> None:
             write_csv(f"{name}_{number}", rows)
 
 
+def seeds() -> dict[tuple[str, str], list[float]]:
+    """ρ of each seed by (judge, set), for judges whose ρ there depends on the seed."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for judge, name, _, value in read_csv("seeds")[1:]:
+        found.setdefault((judge, name), []).append(float(value))
+    return found
+
+
 def cell(row: dict[str, str], *, interval: bool) -> str:
-    """``0.62 [-0.46, 0.96] (0.28)``: ρ, its interval, ρ within one chatbot."""
+    """``0.62 [-0.46, 0.96] (0.28)``: ρ, its interval, ρ within one chatbot.
+
+    A judge of seeds.csv has the range of its seeds first: its recipe's ρ, not its luckiest seed's.
+    The rest is about the seed in the package.
+    """
     if row["note"]:
         return row["note"]
     number = f"{float(row['spearman']):.2f}"
+    if of_seeds := seeds().get((row["judge"], row["set"])):
+        span = f"{min(of_seeds):.2f} to {max(of_seeds):.2f}"
+        number = f"{span} over {len(of_seeds)} seeds; in the package {number}" if interval else span
     if interval and row["low"]:
         number += f" [{float(row['low']):.2f}, {float(row['high']):.2f}]"
     return number + (f" ({float(row['within_system']):.2f})" if row["within_system"] else "")

@@ -10,11 +10,13 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from datetime import date
 from pathlib import Path
 
 import pytest
 import yaml
 
+import medal_judges
 from medal_judges.config import boxed_folder
 from medal_judges.models.model_files import packages_of_models
 
@@ -99,6 +101,17 @@ def test_the_changelog_names_the_judge_in_the_package() -> None:
     assert changelog.count("| boxed, before |") == len(told)
     heads = re.findall(r"^## \[(.+?)\]", changelog, re.MULTILINE)
     assert heads[0] == "Unreleased" and len(heads) == len(set(heads))
+
+
+def test_who_cites_cites_this_version() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert cited["version"] == medal_judges.__version__
+    assert isinstance(cited["date-released"], date)  # an ISO date: YAML reads no other as one
+    page = (ROOT / "docs" / "howto" / "cite.md").read_text(encoding="utf-8")
+    assert f"version      = {{{cited['version']}}}" in page
+    assert f"year         = {{{cited['date-released'].year}}}" in page
+    assert cited["title"] in page
+    assert all(each["title"] in page for each in cited["references"])
 
 
 def test_packages_of_models_are_pinned_to_their_bytes() -> None:

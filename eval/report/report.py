@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 from pathlib import Path
 from typing import Literal
 
@@ -37,7 +37,18 @@ from medal_judges.reading.dialogues import ReadingReport, dialogues_of, labelled
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.report.console import ProgressBar, cell_text, print_tables, wide_console
-from medal_judges.report.figure import Axis, Bar, Bars, BarSegment, Dot, Figure, Line, Plot, padded
+from medal_judges.report.figure import (
+    OTHER_INDEX,
+    Axis,
+    Bar,
+    Bars,
+    BarSegment,
+    Dot,
+    Figure,
+    Line,
+    Plot,
+    padded,
+)
 from medal_judges.report.junit import write_junit
 from medal_judges.report.page import (
     TURN_KEY,
@@ -185,6 +196,7 @@ _IN_SIGHT = 20  # groups; the rest of a long table is folded
 _BINS = 8
 _LEVELS = 10  # an ordinal scale of more levels gets bins
 _TICKS = 4
+_FEW = 5  # rows; a period with fewer is grey
 _LIST = (
     '<div id="conversation-list"><noscript><p class="note">The list needs JavaScript.</p>'
     "</noscript></div>"
@@ -235,8 +247,8 @@ def write_report(
     slugs = dict(zip(figures.groups, unique_slugs(list(figures.groups)), strict=True))
     sections = [
         Section("summary", "In short", summary),
-        *([trust] if trust else []),
         Section("time", "Over time", [*([time] if time else []), *changes]),
+        *([trust] if trust else []),
         *(_group_section(scores, figures, *each) for each in slugs.items()),
         Section("conversations", "Conversations", conversations if found else []),
         Section("distribution", "Distribution", [distribution] if distribution else []),
@@ -324,7 +336,7 @@ def _distribution(dimension: Dimension, scores: Floats) -> Bars:
         places = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, count - 1)
         counts = np.bincount(places, minlength=count).tolist()
         digits = 0 if span >= 50 else 1 if span > 2 else 2
-        names = [f"≥ {edge:.{digits}f}" for edge in edges[:-1]]  # the lower end of a bin
+        names = [f"{first:.{digits}f} to {end:.{digits}f}" for first, end in pairwise(edges)]
     total = len(values)
     bars = []
     for name, n in zip(names, counts, strict=True):
@@ -345,6 +357,8 @@ def _panel(scores: Scores, timeline: Timeline, name: str) -> Plot:
     low, high = padded(ends or [0.0])
     if share:
         low, high = (0.0, min(100.0, high) if any(ends) else 1.0)
+    elif name not in scores.assumed:
+        low, high = scores.dimensions[name].low, scores.dimensions[name].high
     marks: list[Line | list[Dot]] = []
     dots: list[Dot] = []
     curve: list[tuple[float, float | None]] = []
@@ -356,7 +370,10 @@ def _panel(scores: Scores, timeline: Timeline, name: str) -> Plot:
             span = f" [{text(e.low)}, {text(e.high)}]"
         if e.value is not None:
             tip = f"{periods[i]}: {text(e.value)}{span}, {timeline.counts[i]:,} rows"
-            dots.append(Dot(float(i), factor * e.value, 0, tip, 2.4, "bin"))
+            is_few = timeline.counts[i] < _FEW
+            dots.append(Dot(i, factor * e.value, OTHER_INDEX if is_few else 0, tip, 2.4, "bin"))
+    counted = [(p[5:], n) for p, n in zip(periods, timeline.counts, strict=True) if 0 < n < _FEW]
+    few = ", ".join(f"{period} ({n})" for period, n in counted[:_MOST])
     marks += [Line(curve, "trend"), dots]
     step = timeline.changes[name]
     p_value = step.difference.p_value
@@ -373,6 +390,7 @@ def _panel(scores: Scores, timeline: Timeline, name: str) -> Plot:
         y=Axis("% with issue" if share else "mean", (low, high)),
         marks=marks,
         description=f"{name} by {timeline.unit}, {len(periods)} {timeline.unit}s",
+        gaps=[(f"fewer than {_FEW} {scores.unit}s", OTHER_INDEX, few)] if few else [],
         missing="" if dots else "nothing scored",
     )
 

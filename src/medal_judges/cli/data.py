@@ -296,7 +296,8 @@ def stats(options: StatsOptions) -> None:
     )
     name = ", ".join(Path(text).name for text in options.sources)
     figures = CorpusStatistics(rows, name, lemmas=not options.no_lemmas)
-    reading.require_rest()
+    if reading.count:
+        reading.require_rest()
     print_report(figures)
     reading.show()
     typer.echo(f"wrote {write_report(figures, options.out)}")

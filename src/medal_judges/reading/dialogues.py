@@ -56,6 +56,7 @@ _LABEL_FIELDS = ("labels", "scales", "split", "group")
 _PLACE = re.compile(r"\[\d+\]|\b(column|character|line|row|lines|rows) [\d,]+")
 _SHOWN = 5
 _LONG = 100  # turns
+_LISTS = ("line", "medal")  # forms whose ratings are lists of all annotators
 _ANNOTATORS = {f"{name}{id}" for name in ("annotator", "rater", "worker") for id in ("", "_id")}
 _option = partial(option, panel="Reading (docs/howto/formats.md)")
 
@@ -384,7 +385,7 @@ def _read(
             if isinstance(chat, Mapping) and form != "line" and names_system(chat, own):
                 note = "the column system names the chatbot; --column system=system reads it as "
                 report.notes[f"{note}the system prompt"] = None
-            if isinstance(parsed, LabelledDialogue):
+            if isinstance(parsed, LabelledDialogue) and (own.labels or form not in _LISTS):
                 if held is not None and _same_dialogue(held, parsed):
                     held = _with_annotator(held, parsed)
                     continue

@@ -132,4 +132,7 @@ def rewritten(text: str, came: Sequence[Step]) -> str:
 
 if __name__ == "__main__":
     for file in [Path(name) for name in sys.argv[1:]] or TOLD:
+        if NEEDS_DATA in file.read_text("utf-8") and not os.environ.get("MEDAL_JUDGES_DATA"):
+            print(f"{file}: left as it is, needs MEDAL_JUDGES_DATA")
+            continue
         file.write_text(rewritten(file.read_text("utf-8"), run_walk(file)), encoding="utf-8")

@@ -15,13 +15,13 @@ PACKAGE = "src/medal_judges"
 
 # Room: lines. The longest prefix of a file's path decides its room.
 BUDGETS = {
-    f"{PACKAGE}/cli": 2205,
+    f"{PACKAGE}/cli": 2215,
     f"{PACKAGE}/integrations": 850,
     "eval": 6860,
     "training": 4080,
     "data_prep": 7245,
     "inference": 2395,
-    "models": 6275,
+    "models": 6295,
     "models/prompted": 2130,
     "models/llm": 3780,
     f"{PACKAGE}/report": 1125,
@@ -29,7 +29,7 @@ BUDGETS = {
     f"{PACKAGE}/reading": 2220,
     PACKAGE: 2005,  # records/, storage/ and the modules at the root
 }
-HOUSE = 43_170
+HOUSE = 43_200
 TESTS = 34_000
 
 

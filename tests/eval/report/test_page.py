@@ -85,7 +85,7 @@ def test_the_index_and_the_parts_hold_every_conversation(
         assert index["scores"]["overall"][place] == (None if score is None else round(score, 3))
         assert ["", judgement.explanation] in detail["reasons"]
         if judgement.contributions:
-            assert len(detail["contributions"]["overall"][2]) == len(said)
+            assert len(detail["contributions"]["overall"][1]) == len(said)
     overall = [score for score in index["scores"]["overall"] if score is not None]
     assert overall == sorted(overall)  # the worst first
     assert index["scores"]["overall"][-7:] == [None] * 7

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
 
+from .test_spans import read
 from .written import CONTAINERS, in_csv, in_jsonl, save
 
 Row = dict[str, Any]
@@ -51,11 +51,6 @@ def run(thread: str | None, minute: int, asked: Any, answered: Any, **more: Any)
         "inputs": asked, "outputs": answered, "extra": {"metadata": metadata}, "tags": [],
         "error": None, "dotted_order": f"20260601T10{minute:02d}00123456Z{id}",
     } | more  # fmt: skip
-
-
-def read(path: Path) -> tuple[dict[str, Dialogue], ReadingReport]:
-    reading = ReadingReport()
-    return {d.id: d for d in read_dialogues(path, reading=reading)}, reading
 
 
 def chat_of(dialogue: Dialogue) -> list[str]:
@@ -101,16 +96,12 @@ def test_texts_in_cells_and_as_fields_are_turns(tmp_path: Path) -> None:
 
 
 def test_calls_of_tools_are_notes_and_histories_hold_them_once(tmp_path: Path) -> None:
-    call = {"id": "c1", "type": "function", "function": {"name": "times", "arguments": "{}"}}
-    used = [
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c1", "content": "9:00"},
-    ]
+    calls = [{"id": "c1", "type": "function", "function": {"name": "times", "arguments": "{}"}}]
+    used = [{"role": "assistant", "tool_calls": calls}, {"role": "tool", "content": "9:00"}]
     system = {"role": "system", "content": "You help travellers."}
-    last = {"role": "assistant", "content": "It always does."}
     rows = [
         run("a", 1, {"messages": [system, *USER]}, {"choices": [{"message": ASKED[1]}]}),
-        run("a", 2, {"messages": [system, USER[0], *used, *ASKED[1:]]}, {"messages": [last]}),
+        run("a", 2, {"messages": [system, USER[0], *used, *ASKED[1:]]}, {"output": CHAT[3]}),
     ]
     (found,) = read(save(tmp_path, "export", in_jsonl(rows)))[0].values()
     assert chat_of(found) == CHAT and found.context["system_prompt"] == system["content"]
@@ -163,10 +154,7 @@ def test_the_root_of_a_trace_is_its_turn_else_the_call_of_a_model(tmp_path: Path
         ([trace("a", 1, None, None)], "a text of the session"),
         ([trace("a", 1, "a", "b"), trace("a", 2, "c", "d", timestamp=None)], "start time"),
         ([run("a", 1, {"messages": [{"role": "x", "content": "y"}]}, {})], "user, assistant"),
-        (
-            [trace("a", 1, "Hi", "Hello"), trace("a", 2, ASKED, "It always does.")],
-            "row 2: input.*a history that continues",
-        ),
+        ([trace("a", 1, "Hi", "Hello"), trace("a", 2, ASKED, "Yes.")], "row 2: input.*a history"),
     ],
 )
 def test_what_is_unclear_is_a_bad_row(rows: list[Row], problem: str, tmp_path: Path) -> None:

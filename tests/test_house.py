@@ -26,10 +26,10 @@ BUDGETS = {
     "models/llm": 3780,
     f"{PACKAGE}/report": 1210,
     f"{PACKAGE}/stats": 2000,
-    f"{PACKAGE}/reading": 2220,
+    f"{PACKAGE}/reading": 2370,
     PACKAGE: 2005,  # records/, storage/ and the modules at the root
 }
-HOUSE = 43_290
+HOUSE = 43_367
 TESTS = 34_000
 
 

@@ -18,7 +18,7 @@ BUDGETS = {
     f"{PACKAGE}/cli": 2215,
     f"{PACKAGE}/integrations": 850,
     "eval": 6850,
-    "training": 4080,
+    "training": 4131,
     "data_prep": 7245,
     "inference": 2395,
     "models": 6295,
@@ -29,7 +29,7 @@ BUDGETS = {
     f"{PACKAGE}/reading": 2370,
     PACKAGE: 2005,  # records/, storage/ and the modules at the root
 }
-HOUSE = 43_365
+HOUSE = 43_416
 TESTS = 34_000
 
 

@@ -107,8 +107,8 @@ def fetch(part: SourceFile, *, offline: bool | None = None) -> Path:
     if is_offline(offline):
         raise SourceError(
             f"{part.public_file} is not here and the network is disabled",
-            hint=f"medal data fetch NAME downloads {part.url} (unset --offline, HF_HUB_OFFLINE), or "
-            f"put the file at {target}",
+            hint=f"put {part.url} at {target}, or unset --offline and HF_HUB_OFFLINE: medal data "
+            "fetch NAME downloads it",
         )
     try:
         with (

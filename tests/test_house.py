@@ -30,7 +30,7 @@ BUDGETS = {
     PACKAGE: 2005,  # records/, storage/ and the modules at the root
 }
 HOUSE = 43_370
-TESTS = 34_000
+TESTS = 34_200
 
 
 def _lines(*folders: str) -> dict[str, int]:

@@ -26,11 +26,11 @@ BUDGETS = {
     "models/llm": 3780,
     f"{PACKAGE}/report": 1150,
     f"{PACKAGE}/stats": 2000,
-    f"{PACKAGE}/reading": 2370,
+    f"{PACKAGE}/reading": 2375,
     PACKAGE: 2005,  # records/, storage/ and the modules at the root
 }
-HOUSE = 43_416
-TESTS = 34_000
+HOUSE = 43_421
+TESTS = 34_200
 
 
 def _lines(*folders: str) -> dict[str, int]:

@@ -350,7 +350,8 @@ def _read(
                 error = RecordError("(line)", "a JSON object", record)
                 if isinstance(record, Mapping):
                     names = ", ".join(map(str, list(record)[:20]))
-                    hint = f"--column assigns its fields ({names}): --column content=NAME"
+                    hint = f"--column assigns its fields ({names}): --column id=NAME --column "
+                    hint += "role=NAME --column content=NAME for one turn a row"
                     error = RecordError("(row)", f"a chat in a known form; {hint}", dict(record))
                 bad(number, error)
                 continue

@@ -47,7 +47,8 @@ def test_file_then_overrides(file: Path) -> None:
     assert config.scales == {"de": 2.0}
     assert config.name == "a=b"
     assert config.heads == (Head(name="a"),)
-    config = load_config(Run, file, ["heads.0.weight=3", "last.name=c"])
+    given = ["optimizer.warmup=0", "heads.0.weight=3", "last.name=c"]
+    config = load_config(Run, file, given)
     assert (*config.heads, config.last) == (Head(name="a", weight=3), Head(name="c", weight=2))
 
 

@@ -136,10 +136,13 @@ def overridden(
         for name in groups:
             place = _place(group, name, override)
             inner = group[place] if isinstance(group, list) else group.get(place)
-            default = fields[name].get_default(call_default_factory=True) if name in fields else 0
-            fields = type(default).model_fields if isinstance(default, Config) else {}
+            default: Any = None
+            if name in fields:
+                default = fields[name].get_default(call_default_factory=True)
+            is_group = isinstance(default, Config)
+            fields = type(default).model_fields if is_group else {}
             if inner is None:  # absent, or an empty group in the YAML
-                inner = default.model_dump(exclude_unset=True) if fields else {}
+                inner = default.model_dump(exclude_unset=True) if is_group else {}
             elif name == "llm" and isinstance(inner, str):  # short for {model: ...}
                 inner = {"model": inner}
             elif not isinstance(inner, dict | list):

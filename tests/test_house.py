@@ -27,10 +27,10 @@ BUDGETS = {
     f"{PACKAGE}/report": 1150,
     f"{PACKAGE}/stats": 2000,
     f"{PACKAGE}/reading": 2375,
-    PACKAGE: 2005,  # records/, storage/ and the modules at the root
+    PACKAGE: 2022,  # records/, storage/ and the modules at the root
 }
-HOUSE = 43_421
-TESTS = 34_200
+HOUSE = 43_438
+TESTS = 34_000
 
 
 def _lines(*folders: str) -> dict[str, int]:

@@ -17,13 +17,8 @@ PACKAGE = "src/medal_judges"
 BUDGETS = {
     f"{PACKAGE}/cli": 2215,
     f"{PACKAGE}/integrations": 850,
-<<<<<<< HEAD
     "eval": 6865,
-    "training": 4080,
-=======
-    "eval": 6850,
     "training": 4131,
->>>>>>> main
     "data_prep": 7245,
     "inference": 2395,
     "models": 6295,

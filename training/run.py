@@ -28,6 +28,7 @@ from medal_judges.models.base.golden import (
     write_golden,
 )
 from medal_judges.models.base.judge import Judge
+from medal_judges.models.base.saving import save_judge
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.feature.judge import FeatureConfig, FeatureJudge
@@ -168,7 +169,7 @@ def finish(
     if judge.languages is None:
         languages = {base_language(example.dialogue.lang) for example in rows.train}
         judge.languages = tuple(sorted(languages - {UNKNOWN_LANGUAGE})) or None
-    folder = judge.save_pretrained(config.output_dir)
+    folder = save_judge(judge, Path(config.output_dir))
     known = dict(scored or {})
     for part, examples in (("validation", rows.validation), ("test", rows.test)):
         if part in known or not examples:
@@ -352,7 +353,7 @@ def _train_per_dimension(
         accelerator = make_accelerator(one)
         trained = train_one(one, [dimension], rows, resume, accelerator)
         if accelerator.is_main_process:
-            trained.judge.save_pretrained(one.output_dir)
+            save_judge(trained.judge, Path(one.output_dir))
         figures |= {key: value for key, value in trained.figures.items() if "/" in key}
         scored.append(trained.scored)
         for tracker in accelerator.trackers:  # before the next judge starts its own

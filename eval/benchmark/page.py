@@ -16,7 +16,6 @@ from markupsafe import Markup
 from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.metaeval.alignment import METRICS, label
 from medal_judges.eval.metaeval.metaeval import Disagreement, ResultRow, SystemAgreement
-from medal_judges.records.judgement import Unit
 from medal_judges.records.labelled import rescale
 from medal_judges.records.signature import Signature, require_comparable
 from medal_judges.report.figure import (
@@ -38,6 +37,7 @@ from medal_judges.report.page import (
     Section,
     Sheet,
     Strip,
+    account_of,
     counted,
     facts_section,
     folded,
@@ -66,14 +66,6 @@ _GRADED_BINS, _BINARY_BINS = 8, 10
 Bin = tuple[float, float, int, float]
 Figures = dict[str, Figure]
 _TURNS = 6  # of a dialogue; the rest is folded
-_UNITS: dict[Unit, str] = {
-    "score": "units of the score",
-    "uncalibrated score": "units of the score before calibration",
-    "logit": "logits of the score's place on its scale",
-    "uncalibrated logit": "logits of the score's place on its scale, before calibration",
-    "mean logit": "mean logits over the steps of the scale",
-    "logit per level": "logits per level of the scale",
-}
 
 
 class View:
@@ -360,10 +352,7 @@ def _card(item: Disagreement) -> Markup:
         account = f"{len(given.turns)} contributions for {count} turns: not shown."
         given = None
     elif given is not None:
-        moved = given.value - given.baseline
-        sums = f"{number(given.baseline)} {'−' if moved < 0 else '+'} {number(abs(moved))}"
-        end = f"{number(given.value)}, in {_UNITS[given.unit]}"
-        account = f"Baseline {sums} by its turns = {end}"
+        account = account_of(given, item.score)
     moves = [None] * count if given is None else [*given.turns]
     largest = max((abs(move) for move in moves if move), default=0.0)
     strengths = [round(100 * abs(move) / largest) if move else 0 for move in moves]

@@ -17,6 +17,7 @@ from medal_judges.eval.report.options import moment_text
 from medal_judges.eval.report.scores import Codes, Scores
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
+from medal_judges.report.page import account_of
 from medal_judges.stats.correlation import Floats
 
 LONGEST = 20_000  # characters of a conversation on the page; the rest is counted
@@ -145,8 +146,9 @@ def pack(scores: Scores, found: Mapping[int, Conversation]) -> Markup:
             detail["cut"] = each.cut
         if contributions := each.judgement.contributions:
             detail["contributions"] = {
-                name: [round(own.baseline, 3), own.unit, [round(t, 3) for t in own.turns]]
+                name: [account_of(own, score), [round(t, 3) for t in own.turns]]
                 for name, own in contributions.items()
+                if (score := each.judgement.scores.get(name)) is not None
             }
         if reasons := each.reasons:
             detail["reasons"] = [[name, text[:LONGEST]] for name, text in reasons]

@@ -35,7 +35,6 @@ from medal_judges.eval.report.scores import (
 from medal_judges.eval.report.trust import skipped_lines, trust_section
 from medal_judges.reading.dialogues import ReadingReport, dialogues_of, labelled_of
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.records.dimension import Dimension
 from medal_judges.report.console import ProgressBar, cell_text, print_tables, wide_console
 from medal_judges.report.figure import (
     OTHER_INDEX,
@@ -75,7 +74,6 @@ from medal_judges.report.table import (
     percent_interval,
     unique_slugs,
 )
-from medal_judges.stats.correlation import Floats
 from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.jsonl import STDIN
 
@@ -223,8 +221,9 @@ def write_report(
     distribution = None
     if scores.dimensions:
         names = [*scores.graded, *scores.issues]
-        bars = [_distribution(scores.dimensions[name], scores.scores[name]) for name in names]
-        distribution = Figure("Distribution of the scores", bars)
+        bars = [_distribution(scores, name) for name in names]
+        heading = f"Share of {scores.unit}s by score"
+        distribution = Figure(heading, bars, heading)
     table = summary_table(scores, figures)
     summary: list[Block] = ["The file has no judgements: nothing to report on."]
     if scores.rows:
@@ -323,9 +322,10 @@ def _group_section(scores: Scores, figures: ReportFigures, column: str, slug: st
     return Section(f"by-{slug}", f"By {name.lower()}", blocks, lead=lead, link=name)
 
 
-def _distribution(dimension: Dimension, scores: Floats) -> Bars:
+def _distribution(scores: Scores, name: str) -> Bars:
     """A bar chart of the share of rows by score."""
-    values, levels = scores[np.isfinite(scores)], dimension.levels
+    dimension, values = scores.dimensions[name], scores.scores[name]
+    values, levels = values[np.isfinite(values)], dimension.levels
     low, high, is_issue = dimension.low, dimension.high, dimension.kind == "binary"
     if not is_issue and 2 < len(levels) <= _LEVELS:
         counts = [int(np.sum(np.round(values) == level)) for level in levels]
@@ -337,15 +337,15 @@ def _distribution(dimension: Dimension, scores: Floats) -> Bars:
         counts = np.bincount(places, minlength=count).tolist()
         digits = 0 if span >= 50 else 1 if span > 2 else 2
         names = [f"{first:.{digits}f} to {end:.{digits}f}" for first, end in pairwise(edges)]
-    total = len(values)
-    bars = []
-    for name, n in zip(names, counts, strict=True):
-        tip = f"{n:,} of {total:,}"
-        segment = BarSegment(n / total, 0, tooltip=tip)
-        bars.append(Bar(name, [segment], text=percent(n / total), tooltip=tip))
-    about = "probability" if is_issue else "score"
-    title = f"{dimension.name}{' (probability)' if is_issue else ''}"
-    description = f"Share of rows by {about}, {dimension.name}"
+    total, about = len(values), "a probability" if is_issue else "a score"
+    bars, texts = [], []
+    for each, n in zip(names, counts, strict=True):
+        text = percent(n / total)
+        texts.append(f"{text} have {about} of {each}")
+        tip = f"{text} of {scores.unit}s have {about} of {each}: {n:,} of {total:,}"
+        bars.append(Bar(each, [BarSegment(n / total, 0)], text=text, tooltip=tip))
+    title = f"{name}{' (probability)' if is_issue else ''}"
+    description = f"{name}, share of {scores.unit}s: {', '.join(texts)}"
     return Bars(title, bars, max(max(counts) / total, 0.01), description)
 
 

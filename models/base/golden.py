@@ -59,6 +59,15 @@ def setting_for(net: nn.Module, device: str, precision: str) -> GoldenSetting:
     return GoldenSetting(device, "fp32" if precision == "no" else precision, FEW, SHORT)
 
 
+def current_setting(judge: Any) -> GoldenSetting:
+    """Returns the setting for ``judge`` on its present device and in its present dtype."""
+    if (net := getattr(judge, "net", None)) is None:
+        return GoldenSetting()
+    dtype = judge.dtype
+    setting = setting_for(net, judge.device.type, "no" if dtype == "fp32" else dtype)
+    return GoldenSetting(judge.device.type, dtype) if setting == GoldenSetting() else setting
+
+
 @dataclass(frozen=True, slots=True)
 class GoldenCheck:
     """A comparison of a judge's scores on this machine with its golden.json.
@@ -104,7 +113,7 @@ def versions() -> dict[str, str]:
 def write_golden(judge: Any, folder: Path, setting: GoldenSetting | None = None) -> None:
     """Writes golden.json into the judge's folder: scores, tolerance, device, dtype and versions.
     ``judge`` must have the device and dtype of ``setting`` (see Judge.place)."""
-    setting = setting or GoldenSetting()
+    setting = setting or current_setting(judge)
     dialogues = golden_dialogues(setting)
     record = {
         "signature": str(judge.signature()),

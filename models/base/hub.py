@@ -91,14 +91,16 @@ def judge_files(folder: Path) -> list[Path]:
 
 
 def require_writable(repo_id: str) -> None:
-    """Raises HubError if a push to ``repo_id`` cannot work: no valid name, or no token."""
-    from huggingface_hub import get_token
+    """Raises HubError if a push to ``repo_id`` cannot work: no valid name, no token, no network."""
+    from huggingface_hub import constants, get_session, get_token
     from huggingface_hub.utils._validators import validate_repo_id
 
     with _explained(repo_id, None, writing=True):
         validate_repo_id(repo_id)
     if get_token() is None:
         raise HubError(f"{repo_id}: no token of the Hub is set", hint=_LOG_IN)
+    with _explained(repo_id, None, writing=True):
+        get_session().head(constants.ENDPOINT, timeout=5)
 
 
 def push_folder(

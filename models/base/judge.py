@@ -296,9 +296,17 @@ class Judge(ABC):
         judge: Judge = load_judge(path_or_repo_id, revision=revision, **options)
         return judge
 
-    def save_pretrained(self, path: str | Path) -> Path:
-        """Writes the judge as a folder (config.json, safetensors, tokenizer) and returns it."""
-        return save_judge(self, Path(path))
+    def save_pretrained(self, path: str | Path, *, golden: bool = True) -> Path:
+        """Writes the judge as a folder (config.json, safetensors, tokenizer) and returns it.
+
+        ``medal doctor`` compares its scores of sixteen dialogues with those that are saved here
+        (golden.json). ``golden=False`` saves without scoring, for example a hybrid whose members
+        ask a server.
+        """
+        folder = save_judge(self, Path(path))
+        if golden:
+            write_golden(self, folder)
+        return folder
 
     def push_to_hub(self, repo_id: str, *, private: bool = True, **options: str | None) -> str:
         """Uploads the judge to the Hub with golden scores and returns the commit's address.
@@ -308,7 +316,6 @@ class Judge(ABC):
         """
         with TemporaryDirectory() as place:
             folder = self.save_pretrained(Path(place) / "judge")
-            write_golden(self, folder)
             return push_folder(folder, repo_id, private=private, **options)
 
 

@@ -14,6 +14,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,7 @@ FAMILIES = {
     "unieval": "medal_judges.models.trained_metrics.turn_metric:UniEvalJudge",
     "endex": "medal_judges.models.trained_metrics.turn_metric:EnDexJudge",
 }
+GROUP = "medal_judges.families"
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
 GOLDEN_NAME = "golden.json"
@@ -174,12 +176,14 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def _family(name: object, where: str) -> Any:
-    """Returns the class of a family. Raises JudgeLoadError for an unknown family."""
-    if not isinstance(name, str) or name not in FAMILIES:
+    """Returns the class of a family: one of FAMILIES, or of an installed package that names it as
+    an entry point of the group GROUP. Raises JudgeLoadError for an unknown family."""
+    known = {each.name: each.value for each in entry_points(group=GROUP)} | FAMILIES
+    if not isinstance(name, str) or name not in known:
         raise JudgeLoadError(
-            f"{where}: unknown family {name!r}", hint=f"known here: {', '.join(sorted(FAMILIES))}"
+            f"{where}: unknown family {name!r}", hint=f"known here: {', '.join(sorted(known))}"
         )
-    module, _, cls = FAMILIES[name].partition(":")
+    module, _, cls = known[name].partition(":")
     return getattr(import_module(module), cls)
 
 

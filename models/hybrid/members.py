@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 from medal_judges.config import Config, judge_file, read_yaml
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.base.saving import OPTIONS, judge_of_settings, placed
+from medal_judges.models.base.saving import OPTIONS, judge_of_settings, placed, save_judge
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.models.llm.settings import llm_config
 from medal_judges.records.judgement import Judgement
@@ -157,7 +157,7 @@ class Member:
             to_saved(self.settings, self.name, folder)
             return
         (folder / MEMBERS).mkdir(exist_ok=True)
-        self.judge.save_pretrained(folder / MEMBERS / self.name)
+        save_judge(self.judge, folder / MEMBERS / self.name)
 
     def load_options(self) -> dict[str, Any]:
         """Returns the options that the saved member needs and that its folder must not have."""

@@ -11,7 +11,6 @@ from medal_judges import Judge
 from medal_judges.cli import app
 from medal_judges.errors import JudgeLoadError
 from medal_judges.inference import doctor
-from medal_judges.models.base.golden import write_golden
 
 
 def medal(*words: str) -> tuple[int, str]:
@@ -25,7 +24,6 @@ def medal(*words: str) -> tuple[int, str]:
 def folder(tmp_path: Path) -> Path:
     judge = Judge.from_pretrained("configs/judges/length.yaml")
     made = judge.save_pretrained(tmp_path / "judge")
-    write_golden(judge, made)
     return made
 
 
@@ -98,7 +96,6 @@ def test_a_hybrid_is_given_what_its_folder_may_not_hold(tmp_path: Path) -> None:
     }
     made = HybridJudge(members, MemberSelection({"overall": "plain"}), [overall])
     folder = made.save_pretrained(tmp_path / "hybrid")
-    write_golden(made, folder)
     asked = CliRunner().invoke(app, ["doctor", str(folder)])
     assert isinstance(asked.exception, JudgeLoadError)
     assert "paid was made with llm: openai:x" in str(asked.exception)

@@ -12,14 +12,12 @@ from medal_judges.models.base.golden import (
     check_in_fresh_process,
     compare,
     golden_dialogues,
-    write_golden,
 )
 
 
 def saved(path: Path) -> Path:
     judge = Judge.from_pretrained("configs/judges/repetition.yaml")
     folder = judge.save_pretrained(path / "judge")
-    write_golden(judge, folder)
     return folder
 
 

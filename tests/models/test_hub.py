@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from medal_judges import Judge
-from medal_judges.models.base.golden import write_golden
 
 from ..hub_stub import Hub, Repo
 
@@ -39,7 +38,6 @@ def pulls(hub: Hub, home: Path, *wanted: str, **env: str) -> list[str]:
 def judge_folder(path: Path, kind: str) -> Path:
     judge = Judge.from_pretrained(f"configs/judges/{kind}.yaml")
     folder = judge.save_pretrained(path / kind)
-    write_golden(judge, folder)
     return folder
 
 

@@ -189,6 +189,8 @@ NAMES = st.sampled_from(
         *("content", "value", "text", "prompt", "response", "system", "models", "model", "lang"),
         *("labels", "scales", "meta", "context", "attributes", "resourceSpans", "conversation_id"),
         *("gen_ai.input.messages", "gen_ai.output.messages", "input", "output", "type", "parts"),
+        *("trace_id", "parent_observation_id", "session_id", "release", "public", "start_time"),
+        *("run_type", "inputs", "outputs", "extra", "choices", "lc", "kwargs", "observations"),
         *("name", "time", "source", "scene", "tool_calls", "choices", "language", "split", "level"),
     ]
 )

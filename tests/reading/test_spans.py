@@ -150,4 +150,4 @@ def test_spans_without_a_conversation_go_by_their_trace(tmp_path: Path) -> None:
 def test_messages_that_are_no_json_leave_the_chat_out(tmp_path: Path) -> None:
     bad = {"traceId": "a", "attributes": HELD | {"gen_ai.input.messages": "[{"}}
     found, reading = read(save(tmp_path, "spans", in_jsonl([bad])))
-    assert not found and reading.count == 1 and "gen_ai.input.messages" in reading.messages[0]
+    assert not found and reading.count == 1 and "messages" in reading.messages[0]

@@ -12,7 +12,6 @@ from huggingface_hub import ModelCard
 from medal_judges import Judge
 from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.metaeval.metaeval import ResultRow
-from medal_judges.models.base.golden import write_golden
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.records.dimension import load_rubric
@@ -76,9 +75,7 @@ def snippet(card: ModelCard) -> str:
 
 
 def saved(folder: Path) -> Path:
-    judge = Judge.from_pretrained("configs/judges/length.yaml").save_pretrained(folder)
-    write_golden(Judge.from_pretrained(judge), judge)
-    return judge
+    return Judge.from_pretrained("configs/judges/length.yaml").save_pretrained(folder)
 
 
 def test_a_run_is_pushed_described_and_loaded_again(hub: Hub, config: Path, tmp_path: Path) -> None:
@@ -117,6 +114,11 @@ def test_a_run_is_pushed_described_and_loaded_again(hub: Hub, config: Path, tmp_
 def test_what_is_refused_leaves_the_hub_as_it_was(hub: Hub, tmp_path: Path) -> None:
     home, folder = tmp_path / "home", saved(tmp_path / "judge")
     hub.repos["org/public"] = Repo()
+    dry = hub.medal(home, "push", str(folder), ID, "--no-trial", "--dry-run")
+    assert dry.returncode == 0 and set(hub.repos) == {"org/public"}
+    assert {line.split()[-1] for line in dry.stdout.splitlines()[1:]} == {
+        *("README.md", "config.json", "golden.json"),
+    }
     nobody = {"HF_TOKEN": "", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
 
     def refused(to: str, *words: str, **env: str) -> str:
@@ -127,6 +129,7 @@ def test_what_is_refused_leaves_the_hub_as_it_was(hub: Hub, tmp_path: Path) -> N
     assert "exists and is public" in refused("org/public")
     assert "your token may not write there" in refused("closed/judge")
     assert "no token of the Hub is set" in refused(ID, **nobody)
+    assert "the Hub is out of reach" in refused(ID, HF_ENDPOINT="http://127.0.0.1:9")
     golden = json.loads((folder / "golden.json").read_text())
     golden["scores"][0]["overall"] = 1.5
     (folder / "golden.json").write_text(json.dumps(golden))
@@ -141,7 +144,6 @@ def test_weights_travel_as_large_files(hub: Hub, tiny_bert: Path, tmp_path: Path
     (folder / "checkpoints").mkdir()
     (folder / "checkpoints" / "model.safetensors").write_bytes(b"0")
     (folder / "optimizer.pt").write_bytes(b"0")
-    write_golden(made, folder)
     words = ("push", str(folder), ID, "--public", "--message", "first", "--revision", "v1")
     words = (*words, "--no-trial")
     done = hub.medal(tmp_path / "home", *words)

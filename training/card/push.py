@@ -8,7 +8,7 @@ from pathlib import Path
 
 from medal_judges.config import Config, option
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.hub import judge_files, push_folder
+from medal_judges.models.base.hub import judge_files, push_folder, require_writable
 
 
 class PushOptions(Config):
@@ -21,10 +21,12 @@ class PushOptions(Config):
     message: str | None = option(None, help="Message of the commit.")
     results: Path | None = option(None, help="results.json of a benchmark, for the card.")
     no_trial: bool = option(False, help="Push a judge without a trial.")
+    dry_run: bool = option(False, help="Check the judge and list what would be uploaded.")
 
 
 def push_judge(options: PushOptions) -> str:
-    """Push the judge saved in ``options.judge``; returns the commit's address.
+    """Push the judge saved in ``options.judge``; returns the commit's address, of a dry run the
+    files with their sizes.
 
     Its golden scores are checked first. Its card is written for this repository and revision in a
     copy: the folder is not changed. Raises JudgeLoadError, ConfigError (see ``read_metadata``,
@@ -36,6 +38,8 @@ def push_judge(options: PushOptions) -> str:
     folder = options.judge
     if not folder.is_dir():
         raise JudgeLoadError(f"no folder {folder}", hint="give the folder that medal train wrote")
+    if not options.dry_run:
+        require_writable(options.repo_id)  # before the judge is loaded and checked
     if not options.no_trial:
         require_trial(folder)
     check_golden(folder)
@@ -48,6 +52,9 @@ def push_judge(options: PushOptions) -> str:
         write_card(
             copy, repo_id=options.repo_id, revision=options.revision, results=options.results
         )
+        if options.dry_run:
+            sizes = ((path.stat().st_size, path.relative_to(copy)) for path in judge_files(copy))
+            return "\n".join(f"{size:>13,} bytes  {path.as_posix()}" for size, path in sizes)
         return push_folder(
             copy,
             options.repo_id,

@@ -12,7 +12,11 @@ from medal_judges.training.card.push import PushOptions, push_judge
 def push(options: PushOptions) -> None:
     """Check a judge, write its card, and upload it. The folder must contain a trial of the judge
     (medal trial FOLDER --save), unless --no-trial is given."""
-    address = push_judge(options)
-    typer.echo(f"{'public' if options.public else 'private'}: {address}")
+    pushed = push_judge(options)
+    who = "public" if options.public else "private"
+    if options.dry_run:
+        typer.echo(f"nothing is uploaded; to {options.repo_id} ({who}) would go:\n{pushed}")
+        return
+    typer.echo(f"{who}: {pushed}")
     at = f" --revision {options.revision}" if options.revision else ""
     typer.echo(f"to check it on any machine: medal doctor {options.repo_id}{at}")

@@ -58,7 +58,7 @@ _SHOWN = 5
 _LONG = 100  # turns
 _LISTS = ("line", "medal")  # forms whose ratings are lists of all annotators
 _ANNOTATORS = {f"{name}{id}" for name in ("annotator", "rater", "worker") for id in ("", "_id")}
-_option = partial(option, panel="Reading (docs/howto/formats.md)")
+_option = partial(option, panel="Reading")
 
 
 # -- options ---------------------------------------------------------------------------------------

@@ -30,8 +30,10 @@ FORMS: Mapping[str, str] = {
     "transcript": "a transcript",
     "turns": "one turn a row",
     "otel": "OpenTelemetry spans",
+    "langfuse": "Langfuse's traces or observations",
+    "langsmith": "LangSmith's runs",
 }
-GROUPED = ("turns", "otel")  # several rows are one chat
+GROUPED = ("turns", "otel", "langfuse", "langsmith")  # several rows are one chat
 
 # Names of columns, in any spelling; the first that a row has is used.
 CONVERSATIONS = (
@@ -45,11 +47,15 @@ _MESSAGES = (
     *("messages", "conversations", "conversation", "dialogue", "dialog", "turns", "chat"),
     *("transcript", "history", "chat_history"),
 )
-_PROMPTS = ("prompt", "question", "user_message", "instruction", "query", "input", "user")
-_RESPONSES = (
+PROMPTS = ("prompt", "question", "user_message", "instruction", "query", "input", "user")
+RESPONSES = (
     *("response", "answer", "assistant_message", "completion", "reply", "output", "assistant"),
 )
-_SYSTEMS = ("system", "system_prompt", "system_message", "instructions")
+SYSTEMS = ("system", "system_prompt", "system_message", "instructions")
+_LANGFUSE = (
+    {"session_id", "input", "output", "release", "public"},  # a trace
+    {"trace_id", "parent_observation_id"},  # an observation
+)
 _LANGUAGES = ("lang", "language")
 _CHATBOTS = ("chatbot", "model", "model_name", "assistant_model")
 _JSON_FIELDS = ("dialogue", "turns", "models", "context", "meta", "labels", "scales")
@@ -126,7 +132,7 @@ def lookup(record: object, path: str, missing: Any = None) -> Any:
 def find_key(record: Mapping[str, object], names: Iterable[str]) -> str | None:
     """Returns the key of ``record`` for the first of ``names``, in any spelling; keys with a value
     come before keys without one."""
-    plain = _plain_names(tuple(record))
+    plain = plain_names(tuple(record))
     there = [plain[name] for name in names if name in plain]
     filled = (key for key in there if record[key] is not None)
     return next(filled, there[0] if there else None)
@@ -144,7 +150,7 @@ def parsed_cell(value: Any, *begins: str) -> Any:
 
 
 @lru_cache(maxsize=512)
-def _plain_names(keys: tuple[str, ...]) -> Mapping[str, str]:
+def plain_names(keys: tuple[str, ...]) -> Mapping[str, str]:
     """Returns plain name -> key: ``conversation_id`` for the key ``conversationId``,
     ``Conversation ID`` or ``conversation-id``."""
     plain: dict[str, str] = {}
@@ -300,9 +306,14 @@ def form_of(record: object, columns: ColumnMap) -> str | None:
     exported = isinstance(record.get("resourceSpans"), list)
     if exported or any(str(name).startswith("gen_ai.") for name in names):
         return "otel"
+    keys = plain_names(tuple(record))
+    if {"run_type", "inputs", "outputs"} <= keys.keys():
+        return "langsmith"
+    for known in _LANGFUSE:
+        if known <= keys.keys():
+            return "langfuse"
     if is_released(record):
         return "medal"
-    keys = _plain_names(tuple(record))
     for key in (keys[name] for name in _MESSAGES if name in keys):
         value = record[key]
         if isinstance(value, str):
@@ -323,7 +334,7 @@ def form_of(record: object, columns: ColumnMap) -> str | None:
 
     if has("role", ROLES) and has("content", CONTENTS) and has("id", CONVERSATIONS):
         return "turns"
-    if has("prompt", _PROMPTS) and has("response", _RESPONSES):
+    if has("prompt", PROMPTS) and has("response", RESPONSES):
         return "prompts"
     return "line" if "dialogue" in record else None
 
@@ -376,11 +387,11 @@ def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
         "lang": take("lang", _LANGUAGES),
         "source": take("source", ("source",) * isinstance(record.get("source"), str)),
     }
-    system: Any = parsed_cell(take("system", _SYSTEMS), "[{")  # Anthropic's blocks, in a cell
+    system: Any = parsed_cell(take("system", SYSTEMS), "[{")  # Anthropic's blocks, in a cell
     named = names_system(record, columns)
     row["messages"] = [{"role": "system", "content": system}] if system and not named else []
     if form == "prompts":
-        pairs = (("user", "prompt", _PROMPTS), ("assistant", "response", _RESPONSES))
+        pairs = (("user", "prompt", PROMPTS), ("assistant", "response", RESPONSES))
         for role, field, names in pairs:
             value = parsed_cell(take(field, names), "[{")
             if isinstance(value, list):  # OpenAI's Responses

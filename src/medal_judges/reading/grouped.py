@@ -1,12 +1,13 @@
-"""Forms in which several rows are one chat: tables of one turn a row, and OpenTelemetry spans of
-GenAI calls (attributes under ``attributes``, as columns, or in OTLP's JSON export)."""
+"""Forms in which several rows are one chat: tables of one turn a row, OpenTelemetry spans of GenAI
+calls (attributes under ``attributes``, as columns, or in OTLP's JSON export), and the exports of
+Langfuse and LangSmith."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime, timezone
 from functools import partial
 from itertools import groupby
@@ -16,20 +17,33 @@ from medal_judges.errors import MedalError, RecordError
 from medal_judges.reading.forms import (
     CONTENTS,
     CONVERSATIONS,
+    PROMPTS,
+    RESPONSES,
     ROLES,
+    SYSTEMS,
     ColumnMap,
     Fields,
     find_key,
     lookup,
     parsed_cell,
+    plain_names,
 )
-from medal_judges.reading.messages import role_of
+from medal_judges.reading.messages import (
+    ROLE_WORDS,
+    kind_of_part,
+    parse_message,
+    role_of,
+    shown_text,
+)
 
 _TIMES = ("time", "timestamp", "created_at", "datetime", "date", "sent_at", "create_time", "ts")
 _ORDERS = ("turn_index", "turn_number", "message_index", "order", "position", "sequence", "turn_id")
 Group = list[tuple[int, Fields]]  # (number, record) of its rows in the order of the file
 
 _SORTED = "SELECT key, number, record FROM rows ORDER BY MIN(rowid) OVER (PARTITION BY key), rowid"
+# A run inside of another may state no session.
+_KEYED = """UPDATE rows SET key = COALESCE((SELECT MAX(key) FROM rows AS other
+    WHERE other.trace = rows.trace), trace) WHERE key IS NULL"""
 
 
 def grouped_chats(
@@ -44,7 +58,7 @@ def grouped_chats(
     One chat is in memory; the rest is in a temporary SQLite file.
     """
 
-    def keyed() -> Iterator[tuple[str, int, str]]:
+    def keyed() -> Iterator[tuple[str | None, str, int, str]]:
         for number, row in rows:
             try:
                 if isinstance(row, RecordError):
@@ -59,23 +73,27 @@ def grouped_chats(
                     known = isinstance(id, str | int) and not isinstance(id, bool)
                     if not (known and str(id).strip()):
                         raise RecordError("id", "the id of the turn's conversation", id)
-                    yield str(id), number, json.dumps(row)
+                    yield str(id), "", number, json.dumps(row)
                     continue
-                for place, span in enumerate(_spans(row)):
-                    yield _chat_id(span) or f"{number}.{place}", number, json.dumps(span)
+                for place, step in enumerate(_spans(row) if form == "otel" else _steps(row, form)):
+                    trace = step["trace"] or f"{number}.{place}"
+                    yield step["session"], trace, number, json.dumps(step)
             except RecordError as error:
                 bad(number, error)
 
+    make = partial(_chat_of_turns, columns=columns) if form == "turns" else _chat_of_traces
     with closing(sqlite3.connect("")) as base:  # "": private, on disk, deleted when closed
         try:
             base.execute("PRAGMA cache_size = -65536")  # KiB; small files never touch the disk
             base.execute("PRAGMA journal_mode = OFF")
-            base.execute("CREATE TABLE rows (key TEXT, number INTEGER, record TEXT)")
-            base.executemany("INSERT INTO rows VALUES (?, ?, ?)", keyed())
+            base.execute("CREATE TABLE rows (key TEXT, trace TEXT, number INTEGER, record TEXT)")
+            base.executemany("INSERT INTO rows VALUES (?, ?, ?, ?)", keyed())
+            if form != "turns":
+                base.execute("CREATE INDEX traces ON rows (trace)")
+                base.execute(_KEYED)
             for key, group in groupby(base.execute(_SORTED), key=lambda row: row[0]):
                 chat = [(number, json.loads(record)) for _, number, record in group]
-                make = partial(_chat_of_turns, key, chat, columns)
-                yield chat[0][0], make if form == "turns" else partial(_chat_of_spans, chat)
+                yield chat[0][0], partial(make, key, chat)
         except sqlite3.OperationalError as error:
             hint = "set SQLITE_TMPDIR to a folder with enough space"
             raise MedalError(f"rows cannot be sorted on disk: {error}", hint=hint) from error
@@ -154,8 +172,8 @@ _CHATS = ("chat", "generate_content", "text_completion", None)
 
 
 def _spans(record: Mapping[str, object]) -> Iterator[Fields]:
-    """Yields the spans of a row that hold messages, each as its attributes with ``trace_id`` and
-    ``start``."""
+    """Yields the spans of a row that hold messages, as steps. All of a conversation (else session,
+    else trace) are one trace: each call of a model repeats the history."""
     spans: list[Mapping[str, Any]] = [record]
     if "resourceSpans" in record:
         resources = _objects(record["resourceSpans"])
@@ -163,66 +181,26 @@ def _spans(record: Mapping[str, object]) -> Iterator[Fields]:
         spans = [span for scope in scopes for span in _objects(scope.get("spans"))]
     for span in spans:
         found = _attributes(span)
-        if _INPUT in found or _OUTPUT in found:
-            trace = span.get("traceId") or span.get("trace_id") or lookup(span, "context.trace_id")
-            start = next((span[name] for name in _STARTS if span.get(name) is not None), None)
-            yield found | {"trace_id": trace or None, "start": _whole(start)}
-
-
-def _chat_id(span: Mapping[str, object]) -> str | None:
-    """Returns the id of the conversation, else of the session, else of the trace, else None."""
-    for name in (_CONVERSATION, "session.id", "trace_id"):
-        if span.get(name) not in (None, ""):
-            return str(span[name])
-    return None
-
-
-def _chat_of_spans(group: Group) -> Fields:
-    """Returns the chat that the spans of one conversation contain.
-
-    Each call of a model repeats the history, so the span with the longest history (the last of
-    equal ones) has the whole chat. Calls of agents repeat calls of models, and are used only if
-    there are none. Raises RecordError.
-    """
-    calls = [span for _, span in group]
-    calls = [span for span in calls if span.get(_OPERATION) in _CHATS] or calls
-    for kind in ((int, float), str):
-        if all(isinstance(s.get("start"), kind) for s in calls):
-            calls = sorted(calls, key=lambda span: span["start"])
-    read = [(_messages(span, _INPUT), _messages(span, _OUTPUT)[:1]) for span in calls]
-    longest = max(range(len(read)), key=lambda i: (len(read[i][0]), i))
-    last, messages = calls[longest], [*read[longest][0], *read[longest][1]]
-    instructions = parsed_cell(last.get(_SYSTEM), "[")
-    roles = {message.get("role") for message in messages if isinstance(message, Mapping)}
-    if instructions and not roles & {"system", "developer"}:
-        messages = [{"role": "system", "content": instructions}, *messages]
-    model = last.get(_MODELS[0]) or last.get(_MODELS[1])
-    known = {_INPUT, _OUTPUT, _SYSTEM, _CONVERSATION, "start", *_MODELS}
-    meta = {k: v for k, v in last.items() if k not in known and v is not None}
-    start = calls[0].get("start")
-    if isinstance(start, int) and 10**17 < start < 10**19:  # OTLP's nanoseconds since 1970
-        start = datetime.fromtimestamp(start / 1e9, timezone.utc).isoformat()
-    if start is not None:
-        meta["time"] = start
-    row = {
-        "id": _chat_id(last),
-        "messages": messages,
-        "models": {"assistant": str(model)} if model else {},
-        "meta": meta,
-    }
-    return {key: value for key, value in row.items() if value}
-
-
-def _messages(span: Mapping[str, object], name: str) -> list[object]:
-    try:
-        value = parsed_cell(span.get(name), "")
-    except RecordError as error:
-        raise RecordError(name, "JSON", span.get(name)) from error
-    if isinstance(value, Mapping):
-        value = value.get("messages", value)
-    if value is not None and not isinstance(value, list):
-        raise RecordError(name, "a list of messages", value)
-    return value or []
+        if _INPUT not in found and _OUTPUT not in found:
+            continue
+        trace = span.get("traceId") or span.get("trace_id") or lookup(span, "context.trace_id")
+        start = _whole(next((span[name] for name in _STARTS if span.get(name) is not None), None))
+        if isinstance(start, int) and 10**17 < start < 10**19:  # OTLP's nanoseconds since 1970
+            start = datetime.fromtimestamp(start / 1e9, timezone.utc).isoformat()
+        names = (_CONVERSATION, "session.id")
+        chat = next((found[name] for name in names if found.get(name) not in _EMPTY), trace)
+        asked, answered = _json(found.get(_INPUT)), _json(found.get(_OUTPUT))
+        system = _json(found.get(_SYSTEM))
+        known = {_INPUT, _OUTPUT, _SYSTEM, _CONVERSATION, *_MODELS}
+        others = {k: v for k, v in found.items() if k not in known} | {"trace_id": trace}
+        yield {
+            **dict.fromkeys(("id", "session", "parent", "metadata")),
+            **{"trace": str(chat or "") or None, "start": start, "meta": others},
+            "kind": "llm" if found.get(_OPERATION) in _CHATS else None,
+            "model": found.get(_MODELS[0]) or found.get(_MODELS[1]),
+            "input": asked and {"messages": asked, "system": system},
+            "output": answered and {"choices": answered},
+        }
 
 
 def _attributes(record: Mapping[str, object]) -> Fields:
@@ -249,3 +227,169 @@ def _whole(value: object) -> Any:
 
 def _objects(value: object) -> list[Mapping[str, Any]]:
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+
+
+# -- traces ----------------------------------------------------------------------------------------
+
+# Field of a step (a trace, an observation or a run) -> its columns, in any spelling, or paths to
+# nested values; the first one with a value counts.
+_STEP: Mapping[str, tuple[str, ...]] = {
+    **{"id": ("id",), "trace": ("trace_id", "id"), "kind": ("type", "run_type")},
+    "parent": ("parent_observation_id", "parent_run_id", "trace_id"),
+    **{"start": ("start_time", "timestamp"), "input": ("input", "inputs")},
+    **{"output": ("output", "outputs"), "metadata": ("metadata", "extra.metadata")},
+    "model": ("provided_model_name", "model", "extra.metadata.ls_model_name"),
+    "session": (
+        *(f"extra.metadata.{key}" for key in ("session_id", "thread_id", "conversation_id")),
+        *("thread_id", "session_id"),
+    ),
+}
+_KEPT = ("name", "trace_name", "user_id", "release", "version", "environment", "tags")
+_EMPTY: tuple[object, ...] = (None, "", [], {})
+# In a request to a model or its answer; in the arguments of a function or its result.
+_TALKS = ("messages", "choices", "generations", "message")
+_TEXTS = {
+    "user": (*PROMPTS, "user_input", "content", "text", "args", "kwargs"),
+    "assistant": (*RESPONSES, "result", "content", "text"),
+}
+Talk = list[tuple[Any, tuple[str, str] | None]]  # (message, its role and text if it is a turn)
+
+
+def _steps(record: Mapping[str, Any], form: str) -> Iterator[Fields]:
+    """Yields the fields of _STEP and ``meta`` of a row and of the observations in it."""
+    for each in (record, *_objects(record.get("observations"))):
+        plain = {name: each[key] for name, key in plain_names(tuple(each)).items()}
+        if form == "langsmith":
+            plain.pop("session_id", None)  # the project
+        step: Fields = {"meta": {key: plain[key] for key in _KEPT if plain.get(key) not in _EMPTY}}
+        for field, columns in _STEP.items():
+            values = (lookup(plain, column) for column in columns)
+            step[field] = _json(next((value for value in values if value not in _EMPTY), None))
+        for field in ("trace", "session"):
+            step[field] = step[field] and str(step[field])
+        yield step
+
+
+def _json(value: object) -> Any:
+    with suppress(RecordError):
+        return parsed_cell(value, "{", "[")
+    return value  # a text that begins with a bracket
+
+
+def _chat_of_traces(key: str, group: Group) -> Fields:
+    """Returns the chat of the traces of a session, in order of time. Raises RecordError."""
+    traces: dict[str, Group] = {}
+    for number, step in group:
+        traces.setdefault(step["trace"], []).append((number, step))
+    used = [found for steps in traces.values() if (found := _exchange(steps))]
+    if not used or (len(used) > 1 and any(_moment(one[1]["start"]) is None for one in used)):
+        where, expected = ("start time", "a time of each trace") if used else ("input", "a text")
+        raise RecordError(where, f"{expected} of the session", None)
+    chat: Talk = []
+    used.sort(key=lambda one: _moment(one[1]["start"]) or 0.0)
+    for number, _, talks in used:
+        for name, talk in talks.items():
+            chat = _continued(chat, talk, f"row {number}: {name}")
+    steps = sorted((step for _, step in group), key=lambda step: _moment(step["start"]) or 0.0)
+    last = used[-1][1]
+    model = next((step["model"] for step in reversed(steps) if step["model"]), None)
+    meta = last["meta"] | {"metadata": last["metadata"], "time": steps[0]["start"]}
+    return {
+        "id": key if last["session"] or last["trace"] else None,
+        "messages": [message for message, _ in chat],
+        "models": {"assistant": str(model)} if model else {},
+        "meta": {name: value for name, value in meta.items() if value is not None},
+    }
+
+
+def _exchange(steps: Group) -> tuple[int, Fields, dict[str, Talk]] | None:
+    """Returns number, step and messages (input, output) of the step that holds the turn of a trace:
+    the root, else the call of a model with the longest history (the last of equals); one with input
+    and output comes first. None if all are empty; raises RecordError if none can be read."""
+    ids = {str(step["id"]) for _, step in steps}
+    found: list[tuple[tuple[float, ...], tuple[int, Fields, dict[str, Talk]]]] = []
+    problem = None
+    for number, step in steps:
+        is_root = step["parent"] == step["id"] or str(step["parent"]) not in ids
+        is_call = str(step["kind"]).lower() in ("generation", "llm")
+        talks: dict[str, Talk] = {}
+        try:
+            for name, role in (("input", "user"), ("output", "assistant")):
+                if (is_root or is_call) and step[name] is not None:
+                    talks[name] = _talk(f"row {number}: {name}", step[name], role)
+        except RecordError as error:
+            problem = problem or error
+            continue
+        history, start = len(talks.get("input", ())), _moment(step["start"]) or 0.0
+        rank = (len(talks), is_root, is_call, history, start)
+        found += [(rank, (number, step, talks))] if talks else []
+    best = max(reversed(found), key=lambda one: one[0], default=None)
+    if problem is not None and (best is None or len(best[1][2]) < 2):
+        raise problem
+    return best and best[1]
+
+
+def _continued(chat: Talk, talk: Talk, field: str) -> Talk:
+    """Returns ``chat`` and what ``talk`` adds to it; ``talk`` may repeat all of it or its last
+    turns. Raises RecordError if ``talk`` is another history."""
+    old = [turn for _, turn in chat if turn]
+    places = [place for place, (_, turn) in enumerate(talk) if turn]
+    new = [turn for _, turn in talk if turn]
+    size, end = next(  # the last ``size`` turns of chat are those of talk before ``end``
+        (
+            (n, end)
+            for n in range(min(len(old), len(new)), 0, -1)
+            for end in (range(len(new), n - 1, -1) if n == len(old) else (n,))
+            if new[end - n : end] == old[-n:]
+        ),
+        (0, 0),
+    )
+    if old and not size and len({role for role, _ in new}) > 1:
+        expected = "new turns only, or a history that continues the traces before"
+        raise RecordError(field, expected, [text for _, text in new])
+    cut = places[end - 1] + 1 if end else 0
+    if size == len(old) and (end, cut) > (size, len(chat)):
+        chat = talk[:cut]
+    return chat + [one for one in talk[cut:] if one[1] or one not in chat]
+
+
+def _talk(field: str, value: Any, role: str) -> Talk:
+    """Returns the messages of an input (``role`` user) or of an output (assistant)."""
+    talk: Talk = []
+    for message in _said(field, value, role):
+        read = parse_message(field, message)
+        text = " ".join(shown_text(read.parts).split())
+        is_turn = text and read.role in ("user", "assistant")
+        talk.append((message, (read.role, text) if is_turn else None))
+    return talk
+
+
+def _said(field: str, value: Any, role: str) -> list[Any]:
+    """Returns messages of a text, of content parts, of messages (also as LangChain serialises
+    them), or of an object with one of them. Raises RecordError."""
+    if isinstance(value, str | int | float):
+        return [{"role": role, "content": str(value)}]
+    items = value if isinstance(value, list) else [value]
+    if isinstance(value, list) and len(items) == 1:
+        return _said(field, items[0], role)
+    if items and all(isinstance(item, Mapping) for item in items):
+        items = [item["kwargs"] if {"lc", "kwargs"} <= item.keys() else item for item in items]
+        if all("role" not in item and kind_of_part(item.get("type")) for item in items):
+            return [{"role": role, "content": items}]
+        one, contents = items[0], {"content", "parts", "tool_calls"}
+        known = "role" in one or str(one.get("type")).lower() in ROLE_WORDS
+        if len(items) > 1 or (known and one.keys() & contents):
+            return items
+        talks = [name for name in _TALKS if one.get(name) not in _EMPTY][:1]
+        names = talks or [name for name in _TEXTS[role] if one.get(name) not in _EMPTY]
+        inner = one[names[0]] if len(names) == 1 else None
+        if isinstance(inner, list | Mapping) or (inner and names[0] not in _TALKS[:3]):
+            if names[0] in ("choices", "generations") and isinstance(inner, list):
+                inner = inner[:1]
+            said = _said(field, inner, role)
+            system = one.get(find_key(one, SYSTEMS) or "") if role == "user" else None
+            has_system = any(str(each.get("role")) in ("system", "developer") for each in said)
+            before = {"role": "system", "content": system}
+            return [before, *said] if system and not has_system else said
+    expected = "a text, messages, or an object with one of them (messages, input, output, ...)"
+    raise RecordError(field, expected, value)

@@ -121,11 +121,11 @@ def read_messages(
     """
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
         raise RecordError("messages", "a non-empty list of {role, content}", messages)
-    read = [_message(f"messages[{i}]", each) for i, each in enumerate(messages)]
+    read = [parse_message(f"messages[{i}]", each) for i, each in enumerate(messages)]
     models, context = dict(models or {}), dict(context or {})
     names: dict[str, int] = {}  # of assistants, with the first message of each
     for index, message in enumerate(read):
-        if message.role == "assistant" and message.name and _joined(message.parts).strip():
+        if message.role == "assistant" and message.name and shown_text(message.parts).strip():
             names.setdefault(message.name, index)
     if len(names) > 1:
         one, other = list(names)[:2]
@@ -138,7 +138,7 @@ def read_messages(
     prompts: list[str] = []
     notes: list[dict[str, object]] = []  # of tools
     for message in read:
-        content, parts = _joined(message.parts), message.parts
+        content, parts = shown_text(message.parts), message.parts
         if message.role == "system":
             counts["system prompts"] += 1
             prompts += [content] if content.strip() else []
@@ -176,7 +176,7 @@ def read_messages(
     return Dialogue(id, made, code, source, models, context, meta or {})
 
 
-def _joined(parts: Iterable[_Part]) -> str:
+def shown_text(parts: Iterable[_Part]) -> str:
     """Returns texts and marks of gaps, one per line."""
     shown = (
         f"[{p.text}]" if p.kind == "gap" else p.text for p in parts if p.kind in ("text", "gap")
@@ -187,11 +187,11 @@ def _joined(parts: Iterable[_Part]) -> str:
 # -- one message -----------------------------------------------------------------------------------
 
 
-def _message(field: str, message: object) -> _Message:
+def parse_message(field: str, message: object) -> _Message:
     if not isinstance(message, Mapping):
         raise RecordError(field, "an object with role and content", message)
     kind = message.get("type")
-    if "role" not in message and _kind(kind) is not None:
+    if "role" not in message and kind_of_part(kind) is not None:
         parts = list(_parts(field, message))  # an item of OpenAI's Responses, which has no role
         return _Message("assistant" if parts[0].kind == "gap" else "call", parts)
     stated = message.get("role", kind)  # LangChain: type is human, ai, tool
@@ -202,13 +202,13 @@ def _message(field: str, message: object) -> _Message:
     parts = list(_parts(f"{field}.{place}", message.get(place)))
     if role == "tool":
         results = [part for part in parts if part.kind == "result"]
-        return _Message(role, results or [_Part("result", f"-> {_short(_joined(parts))}")])
+        return _Message(role, results or [_Part("result", f"-> {_short(shown_text(parts))}")])
     if role == "call":
         try:  # ShareGPT's: JSON of name and arguments, else any text
-            call = json.loads(_joined(parts))
+            call = json.loads(shown_text(parts))
         except (ValueError, RecursionError):
             call = None
-        call = call if isinstance(call, dict) else {"arguments": _joined(parts)}
+        call = call if isinstance(call, dict) else {"arguments": shown_text(parts)}
         return _Message(role, [_call(f"{field}.content", call)])
     if role == "assistant":
         if message.get("refusal") is not None:
@@ -248,7 +248,7 @@ def _parts(field: str, content: object) -> Iterator[_Part]:
         return
     if not isinstance(content, Mapping):
         raise RecordError(field, "a text, a list of parts, or null", content)
-    kind = _kind(content.get("type"))
+    kind = kind_of_part(content.get("type"))
     if kind is None:
         known = "text, image_url, input_audio, file, tool_use, tool_result, ..."
         raise RecordError(f"{field}.type", f"a part of a known type ({known})", content.get("type"))
@@ -272,7 +272,7 @@ def _parts(field: str, content: object) -> Iterator[_Part]:
         yield _Part("text", text(f"{field}.transcript", spoken))
 
 
-def _kind(stated: object) -> str | None:
+def kind_of_part(stated: object) -> str | None:
     """Returns text, thinking, call, result or the mark of a gap; None for an unknown type."""
     if not isinstance(stated, str) or stated in _TYPES:
         return _TYPES.get(stated) if isinstance(stated, str) else None

@@ -227,7 +227,7 @@
       fold.appendChild(said);
     });
     var told = given.contributions || {}, names = Object.keys(told).filter(function (name) {
-      return told[name][2].length === given.turns.length;
+      return told[name][1].length === given.turns.length;
     });
     var chat = make("div", "chat");
     if (names.length) {
@@ -237,7 +237,12 @@
       var label = make("label", "count", "Turns coloured by what they contributed to ");
       label.appendChild(choice);
       fold.appendChild(label);
-      choice.addEventListener("change", function () { colour(chat, told[choice.value][2]); });
+      var account = fold.appendChild(make("p", "count"));
+      var show = function () {
+        account.textContent = told[choice.value][0];
+        colour(chat, told[choice.value][1]);
+      };
+      choice.addEventListener("change", show);
     }
     if (!given.turns.length) fold.appendChild(make("p", "note", "The text is not here: give the chats with --chats."));
     given.turns.forEach(function (turn, k) {
@@ -255,7 +260,7 @@
     });
     if (given.cut) fold.appendChild(make("p", "note", given.cut.toLocaleString("en") + " characters are left out here."));
     fold.appendChild(chat);
-    if (names.length) colour(chat, told[names.indexOf(head) >= 0 ? head : names[0]][2]);
+    if (show) show();
   }
   function colour(chat, moves) {
     var largest = Math.max.apply(null, moves.map(Math.abs));

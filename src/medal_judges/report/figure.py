@@ -235,6 +235,7 @@ def bars_svg(panel: Bars) -> Markup:
     """Horizontal bars, their names before them and their texts inside or behind them."""
     wide = panel.wide
     width, row, left, right, gap = (720, 26, 64, 4, 8) if wide else (240, 19, 42, 40, 6)
+    left = max(left, min(6 * max(len(bar.name) for bar in panel.bars) + 10, 0 if wide else 100))
     unit = (width - left - right) / panel.end
     rows = []
     for i, bar in enumerate(panel.bars):
@@ -396,7 +397,7 @@ def _drawn(figure: Figure) -> Canvas:
             _draw_heat(each, panel)
         else:
             _draw_intervals(each, panel)
-        if len(panels) > 1 or isinstance(panel, Plot):
+        if len(panels) > 1 or not isinstance(panel, Table):
             each.set_title(title, fontsize=8)
     if figure.legend:
         marks = [

@@ -17,6 +17,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
+from medal_judges.records.judgement import Contributions, Unit
 from medal_judges.report import table as texts
 from medal_judges.report.figure import (
     Bars,
@@ -27,7 +28,7 @@ from medal_judges.report.figure import (
     plot_svg,
     write_figures,
 )
-from medal_judges.report.table import IntervalBar, Table, write_csv
+from medal_judges.report.table import IntervalBar, Table, number, write_csv
 from medal_judges.storage.files import atomic_write
 
 _PACKAGE = "medal_judges.report"
@@ -154,6 +155,27 @@ def _environment(package: str) -> Environment:
 
 def _asset(name: str) -> str:
     return (files(_PACKAGE) / name).read_text(encoding="utf-8")
+
+
+_UNITS: dict[Unit, str] = {
+    "uncalibrated score": "units of the score before calibration",
+    "logit": "logits of the score's place on its scale",
+    "uncalibrated logit": "logits of the score's place on its scale, before calibration",
+    "mean logit": "mean logits over the steps of the scale",
+    "logit per level": "logits per level of the scale",
+}
+
+
+def account_of(given: Contributions, score: float) -> str:
+    """How contributions add up to the ``score`` that a page shows, as the page rounds numbers."""
+    start, end = round(given.baseline, 2), round(given.value, 2)
+    moved = f"{'−' if end < start else '+'} {number(abs(end - start))}"
+    sums = f"Baseline {number(start)} {moved} by its turns = {number(end)}"
+    if given.unit != "score":
+        return f"{sums}, in {_UNITS[given.unit]}; as a score {number(score)}"
+    if abs(given.value - score) < 0.005:
+        return f"{sums}, the score"
+    return f"{sums}, shown as {number(score)}: the scale ends there"
 
 
 TURN_KEY = Markup(

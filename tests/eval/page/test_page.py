@@ -109,10 +109,15 @@ def test_a_card_says_what_contributions_add_up_to_and_in_which_unit(
 ) -> None:
     first = benchmark_record.disagreements[0]
     moves = (0.5, -1.25) + (0.0,) * (len(first.turns) - 2)
-    for unit, named in [("score", "units of the score"), ("logit", "logits of the score")]:
-        chat = replace(first, contributions=Contributions(moves, 3.2, unit))  # type: ignore[arg-type]
-        page = render(Benchmark("t", (), [chat]))
-        assert f"Baseline 3.20 − 0.75 by its turns = 2.45, in {named}" in page
+    ends = {
+        ("score", 2.45): "2.45, the score",
+        ("score", 3.0): "2.45, shown as 3.00: the scale ends there",
+        ("logit", 4.6): "2.45, in logits of the score's place on its scale; as a score 4.60",
+    }
+    for (unit, score), end in ends.items():
+        given = Contributions(moves, 3.2, unit)  # type: ignore[arg-type]
+        page = render(Benchmark("t", (), [replace(first, contributions=given, score=score)]))
+        assert f"Baseline 3.20 − 0.75 by its turns = {end}<" in page.replace("&#39;", "'")
         assert "raised the score above the baseline" in page
         assert 'class="turn user pos" style="--s:40%"' in page
         assert 'class="turn assistant neg" style="--s:100%"' in page

@@ -85,7 +85,7 @@ def test_the_index_and_the_parts_hold_every_conversation(
         assert index["scores"]["overall"][place] == (None if score is None else round(score, 3))
         assert ["", judgement.explanation] in detail["reasons"]
         if judgement.contributions:
-            assert len(detail["contributions"]["overall"][2]) == len(said)
+            assert len(detail["contributions"]["overall"][1]) == len(said)
     overall = [score for score in index["scores"]["overall"] if score is not None]
     assert overall == sorted(overall)  # the worst first
     assert index["scores"]["overall"][-7:] == [None] * 7
@@ -104,6 +104,11 @@ def test_tables_and_pictures_lie_beside_the_page(outcome: Report) -> None:
     estimate = outcome.figures.overall["overall"]
     assert float(lines["overall"]["value"]) == estimate.value
     assert float(lines["overall"]["low"]) == estimate.low
+
+
+def test_a_distribution_has_shares_of_conversations_and_no_running_sum(page: str) -> None:
+    shares = re.findall(r"([0-9.]+)% of conversations have a score of", page)
+    assert "Share of conversations by score" in page and abs(sum(map(float, shares)) - 100) < 1
 
 
 def test_more_than_fit_are_sampled_and_the_worst_kept(

@@ -1,8 +1,9 @@
 """Fixtures shared by all rooms: tiny models, made here, and a server on loopback; no hub needed."""
 
 import json
-import subprocess
+import runpy
 import sys
+import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
+
+from .forked import Forked
+from .hub_stub import Hub
 
 WORDS = (
     *("music", "film", "garden", "train", "bread", "river"),
@@ -153,6 +157,13 @@ def smollm2() -> Any:
     return load_llm({"model": "embedded:smollm2", "device": "cpu"})
 
 
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    made = Hub()
+    yield made
+    made.close()
+
+
 SERVER = Path(__file__).parent / "models" / "llm" / "server.py"
 
 
@@ -160,10 +171,15 @@ class Running:
     """The server's address and what it tells of itself."""
 
     def __init__(self, settings: dict[str, Any], server: Path = SERVER) -> None:
-        command = [sys.executable, str(server), json.dumps(settings)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.root = f"http://127.0.0.1:{int(self.process.stdout.readline())}"
+        def run() -> None:
+            sys.argv = [str(server), json.dumps(settings)]
+            runpy.run_path(str(server), run_name="__main__")
+
+        self.process = Forked(run)
+        while not (port := self.process.said(1)).endswith("\n"):
+            assert self.process.poll() is None, self.process.said(2)
+            time.sleep(0.005)
+        self.root = f"http://127.0.0.1:{int(port)}"
         self.url = f"{self.root}/v1"
 
     def told(self, what: str) -> Any:
@@ -188,5 +204,3 @@ def serve() -> Iterator[Callable[..., Running]]:
     for each in started:
         each.process.kill()
         each.process.wait()
-        if each.process.stdout is not None:
-            each.process.stdout.close()

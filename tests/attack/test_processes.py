@@ -16,7 +16,6 @@ import pytest
 from ..forked import medal, start
 
 ROWS = 4_000
-FEW = 32  # file handles
 MEDAL = [sys.executable, "-m", "medal_judges", "score"]
 
 
@@ -63,17 +62,6 @@ def test_a_reader_that_leaves_is_no_error(chats: Path) -> None:
     assert process.wait(timeout=60) in (1, -signal.SIGPIPE)
     assert "Traceback" not in said
     assert "Exception ignored" not in said
-
-
-@pytest.mark.slow
-def test_32_file_handles_are_enough(chats: Path) -> None:
-    done = subprocess.run(
-        [*MEDAL, str(chats), "--judge", "length", "--out", str(chats.with_name("scores.jsonl"))],
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (FEW, FEW)),
-    )
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

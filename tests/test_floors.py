@@ -52,12 +52,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("cli",),
 )
 # Nobody imports these: they are where a process, or a user's import of the package, begins.
-ENTRANCES = {
-    "",
-    "__main__",
-    "inference.__main__",
-    "training.__main__",
-}
+ENTRANCES = {"", "__main__", "inference.__main__", "training.__main__"}
 
 
 def _modules() -> dict[str, Path]:

@@ -10,12 +10,7 @@ import pytest
 from medal_judges.errors import ConfigError, RecordError
 from medal_judges.records.dialogue import Dialogue, Turn, parse_dialogue
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import (
-    Contributions,
-    Judgement,
-    known_details,
-    parse_judgement,
-)
+from medal_judges.records.judgement import Contributions, Judgement, known_details, parse_judgement
 from medal_judges.records.labelled import Rating, mean, parse_labelled, rescale
 
 TURNS = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}]

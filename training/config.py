@@ -71,6 +71,15 @@ class DataEntry(ChatFileConfig):
         return self.rescale.get(label) if isinstance(self.rescale, dict) else self.rescale
 
 
+class SplitConfig(Config):
+    """Shares of the training rows that become validation and test rows, by a hash of ``seed`` and
+    the row's group: the order of rows does not matter."""
+
+    validation: float = Field(default=0.0, ge=0, lt=1)
+    test: float = Field(default=0.0, ge=0, lt=1)
+    seed: int = 0
+
+
 class OptimConfig(Config):
     """Optimisation, by gradient steps or (linear net, frozen body) in closed form.
 
@@ -131,6 +140,7 @@ class TrainConfig(Config):
     train: tuple[DataEntry, ...]
     validation: tuple[DataEntry, ...] = ()
     test: tuple[DataEntry, ...] = ()  # never learnt from; scored when the judge is trained
+    split: SplitConfig | None = None
     optim: OptimConfig = Field(default_factory=OptimConfig)
     stop: StopConfig = Field(default_factory=StopConfig)
     soft_labels: bool = False  # several annotators as a distribution instead of their mean
@@ -149,11 +159,20 @@ class TrainConfig(Config):
 
     @model_validator(mode="after")
     def _settings_fit(self) -> TrainConfig:
-        model, family = self.model, self.model.family
-        if not self.validation and (self.stop.patience or self.stop.keep == "best"):
+        model, family, split = self.model, self.model.family, self.split or SplitConfig()
+        twice = (split.validation and self.validation) or (split.test and self.test)
+        if twice or split.validation + split.test >= 1:
+            raise ValueError(
+                "split: its shares add up to less than 1, and no part has entries and a share"
+            )
+        if self.split and any(entry.plant for entry in self.train):
+            raise ValueError("split divides labelled rows; plant needs entries for each part")
+        if not (self.validation or split.validation) and (
+            self.stop.patience or self.stop.keep == "best"
+        ):
             raise ValueError(
                 "stop.patience and stop.keep=best (the default) need validation rows; "
-                "give validation entries or set stop.keep=last and stop.patience=null"
+                "give validation entries or a split, or set stop.keep=last and stop.patience=null"
             )
         if self.log_with and not self.by_steps:
             raise ValueError(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
 from medal_judges.data_prep.perturbation.injection import ISSUES, injected_set
-from medal_judges.data_prep.sources.leaks import check_leaks
+from medal_judges.data_prep.sources.leaks import check_leaks, find_leaks
 from medal_judges.data_prep.sources.registry import source_of, stream_spec
+from medal_judges.data_prep.sources.source import hash_split
 from medal_judges.errors import ConfigError, SourceError
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.lora.adapters import LoraConfig
@@ -19,9 +22,11 @@ from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean, rescale
 from medal_judges.storage.jsonl import to_line
-from medal_judges.training.config import DataEntry, TrainConfig
+from medal_judges.training.config import DataEntry, SplitConfig, TrainConfig
 
+_Loaded = tuple[str, DataEntry, list[LabelledDialogue]]  # part, entry, rows
 PARTS = ("train", "validation", "test")
+logger = logging.getLogger(__name__)
 STANDARD_SHARE = 0.2  # of the scale for one standard deviation, so that +-2.5 of them span it
 
 
@@ -214,6 +219,8 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
         for part in PARTS
         for entry in getattr(config, part)
     ]
+    if config.split is not None:
+        loaded = _divided(loaded, config.split)
     train = [row for part, _, rows in loaded if part == "train" for row in rows]
     if not train:
         raise ConfigError("no training rows", hint="check the `train` entries of the config")
@@ -249,6 +256,34 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
         examples[part] += [to_example(row, entry, names, own, levels, soft) for row in rows]
     test = [example for example in examples["test"] if example.human]
     return RunRows(examples["train"], examples["validation"], facts, test)
+
+
+def _divided(loaded: Sequence[_Loaded], split: SplitConfig) -> list[_Loaded]:
+    """``loaded`` with training rows divided by ``split``; training rows that nearly repeat one of
+    the new held-out rows are left out. Raises ConfigError for rows with splits of their own and for
+    a part without rows."""
+    shares = (1 - split.validation - split.test, split.validation, split.test)
+    divided: list[_Loaded] = []
+    for _, entry, rows in (each for each in loaded if each[0] == "train"):
+        if len(own := {str(row.split) for row in rows}) > 1:
+            problem = f"split: rows of {entry.source} have splits already: {', '.join(sorted(own))}"
+            raise ConfigError(problem, hint=f"leave out split, or read {entry.source}:train")
+        sides: dict[str, list[LabelledDialogue]] = {part: [] for part in PARTS}
+        for row in rows:
+            sides[hash_split(row.group, seed=split.seed, shares=shares)].append(row)
+        divided += [(part, entry, side) for part, side in sides.items() if side]
+    learnt = [rows for part, _, rows in divided if part == "train"]
+    held = [row for part, _, rows in divided if part != "train" for row in rows]
+    alike = {leak.train_id for leak in find_leaks(chain.from_iterable(learnt), held)}
+    for rows in learnt:
+        rows[:] = [row for row in rows if row.id not in alike]
+    if alike:
+        logger.warning("split: %s training rows nearly repeat held-out rows: left out", len(alike))
+    divided += [each for each in loaded if each[0] != "train"]
+    for part, share in zip(PARTS, shares, strict=True):
+        if share and part not in {each[0] for each in divided}:
+            raise ConfigError(f"split: no row is in {part}", hint="a larger share, or another seed")
+    return sorted(divided, key=lambda each: PARTS.index(each[0]))
 
 
 def load_entry(entry: DataEntry, seed: int) -> list[LabelledDialogue]:

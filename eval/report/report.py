@@ -12,7 +12,7 @@ import numpy as np
 from markupsafe import Markup
 
 from medal_judges import __version__
-from medal_judges.errors import ConfigError
+from medal_judges.errors import ConfigError, CoverageError
 from medal_judges.eval.report.conversations import Conversation, collect, pack, select
 from medal_judges.eval.report.figures import (
     OTHERS,
@@ -151,6 +151,8 @@ def make_report(options: ReportOptions, reading: ReadingReport, bar: ProgressBar
         )
     if undecided is not None:
         raise undecided
+    if not scores.rows:
+        raise CoverageError("no judgement was read", hint="score the chats first: medal score")
     if options.junit is not None:
         cases = ((gate.gate.name, gate.verdict, gate.text) for gate in gates)
         write_junit(options.junit, "medal report", cases)
@@ -165,24 +167,21 @@ def print_report(report: Report) -> None:
     def show(text: object, style: str | None = None) -> None:
         console.print(str(text), style=style, highlight=False, soft_wrap=True)
 
-    if not scores.rows:
-        show("no judgements: nothing to report on")
-    else:
-        more = f"; unreadable lines: {scores.skipped:,}" if scores.skipped else ""
-        show(f"{scores.rows:,} {scores.unit}s, {scores.coverage:.1%} scored in full{more}")
-        for signature in scores.signatures:
-            show(signature, "dim")
-        tables = [summary_table(scores, figures)]
-        for column, groups in figures.groups.items():
-            table = group_table(scores, figures, column, groups[:_MOST])
-            names = [str(row[0]) for row in table.rows]
-            names = [name if len(name) <= _NAME else f"{name[: _NAME - 1]}…" for name in names]
-            rows = [(name, *row[1:]) for name, row in zip(names, table.rows, strict=True)]
-            more = f" ({_MOST} of {len(groups)})" if len(groups) > _MOST else ""
-            tables.append(replace(table, title=table.title + more, rows=rows, note=""))
-        print_tables(tables)
-        for tone, text in findings(scores, figures):
-            show({"worse": "▼ ", "better": "▲ ", "note": "· "}[tone] + text)
+    more = f"; unreadable lines: {scores.skipped:,}" if scores.skipped else ""
+    show(f"{scores.rows:,} {scores.unit}s, {scores.coverage:.1%} scored in full{more}")
+    for signature in scores.signatures:
+        show(signature, "dim")
+    tables = [summary_table(scores, figures)]
+    for column, groups in figures.groups.items():
+        table = group_table(scores, figures, column, groups[:_MOST])
+        names = [str(row[0]) for row in table.rows]
+        names = [name if len(name) <= _NAME else f"{name[: _NAME - 1]}…" for name in names]
+        rows = [(name, *row[1:]) for name, row in zip(names, table.rows, strict=True)]
+        more = f" ({_MOST} of {len(groups)})" if len(groups) > _MOST else ""
+        tables.append(replace(table, title=table.title + more, rows=rows, note=""))
+    print_tables(tables)
+    for tone, text in findings(scores, figures):
+        show({"worse": "▼ ", "better": "▲ ", "note": "· "}[tone] + text)
     for gate in report.gates:
         show(f"gate {gate.text}")
     if report.page is not None:

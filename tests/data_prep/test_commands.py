@@ -122,7 +122,7 @@ def test_audit_names_the_bad_line_or_lists_what_it_left_out(file: Path) -> None:
     ("words", "problem"),
     [
         (["show", "fedd"], "did you mean 'fed'?"),
-        (["show", "fed", "--offline"], "put fed_dialogue.jsonl.gz"),
+        (["show", "fed"], "put fed_dialogue.jsonl.gz"),
         (["show", "nothing.jsonl"], "no such file"),
         (["fetch", "fed"], "the network is disabled"),
         (["fetch", "fed:turn", "--offline"], "the network is disabled"),

@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.sources.dstc12 import (
-    TABLE,
-    TRAIN_SCALES,
-    halve,
-    to_dstc12,
-)
+from medal_judges.data_prep.sources.dstc12 import TABLE, TRAIN_SCALES, halve, to_dstc12
 from medal_judges.data_prep.sources.leaks import check_leaks
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import SourceError

@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
-from medal_judges.eval.benchmark.figures import (
-    Result,
-    injected_results,
-    weighted_f1,
-)
+from medal_judges.eval.benchmark.figures import Result, injected_results, weighted_f1
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Contributions, Judgement, unscored
 from medal_judges.records.labelled import LabelledDialogue

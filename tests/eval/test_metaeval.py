@@ -9,12 +9,7 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import f1_score
 
-from medal_judges.eval.metaeval.metaeval import (
-    ResultRow,
-    disagreements,
-    evaluate,
-    kind_of,
-)
+from medal_judges.eval.metaeval.metaeval import ResultRow, disagreements, evaluate, kind_of
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Contributions, Judgement
 from medal_judges.records.labelled import LabelledDialogue, Scale

@@ -8,12 +8,7 @@ import pytest
 
 from medal_judges.models.llm.protocol import Completion, TokenChoice
 from medal_judges.models.prompted.answers import Answer
-from medal_judges.models.prompted.ratings import (
-    Ratings,
-    from_logprobs,
-    from_samples,
-    from_token,
-)
+from medal_judges.models.prompted.ratings import Ratings, from_logprobs, from_samples, from_token
 from medal_judges.records.dimension import Dimension
 
 FIVE = Ratings.of(Dimension("overall", "ordinal", 1, 5), 5)

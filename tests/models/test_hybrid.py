@@ -26,12 +26,7 @@ from medal_judges.models.hybrid.judge import (
 )
 from medal_judges.models.hybrid.members import HybridConfig, Member, MemberConfig, open_member
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import (
-    Contributions,
-    Judgement,
-    known_details,
-    parse_judgement,
-)
+from medal_judges.records.judgement import Contributions, Judgement, known_details, parse_judgement
 from medal_judges.records.signature import Signature
 
 from ..conftest import WORDS

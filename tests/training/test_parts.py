@@ -18,16 +18,12 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.training.config import DataEntry, OptimConfig, TrainConfig
 from medal_judges.training.families.encoder import balance_heads
 from medal_judges.training.families.ridge import RidgeProblem, named_columns
-from medal_judges.training.loop.body import (
-    body_layers,
-    build_optimizer,
-    build_schedule,
-    freeze,
-)
+from medal_judges.training.loop.body import body_layers, build_optimizer, build_schedule, freeze
 from medal_judges.training.loop.loop import epoch_batches
 from medal_judges.training.loop.task import validation_figures, watched
 from medal_judges.training.rows import (
     RowFacts,
+    RunRows,
     TrainingExample,
     dimension_names,
     fit_unit_map,
@@ -259,34 +255,33 @@ def test_validation_figures_average_over_sources() -> None:
         watched(found, "spearman/fun")
 
 
+def loaded(folder: Path, files: dict[str, list[str]], **more: object) -> RunRows:
+    """The rows of a run on tables of ratings whose columns a file maps."""
+    columns = "{id: nr, prompt: Frage, response: Antwort, group: Kunde, labels: {Note: 'fun:1..5'}}"
+    (folder / "map.yaml").write_text(columns)
+    for part, rows in files.items():
+        lines = [f"{part}{row},Frage {row}?,Antwort {row},3,{row[0]}" for row in rows]
+        (folder / f"{part}.csv").write_text("\n".join(["nr,Frage,Antwort,Note,Kunde", *lines]))
+        source = {"source": str(folder / f"{part}.csv"), "columns": str(folder / "map.yaml")}
+        more[part] = [source]
+    config = build_config(TrainConfig, minimal(**more), where="x")
+    return load_rows(config, [Dimension("fun", "ordinal", 1, 5)])
+
+
 def test_a_leak_stops_the_run(tmp_path: Path) -> None:
-    import json
+    with pytest.raises(LeakError, match="train4 ~ test4"):
+        loaded(tmp_path, {"train": [*"01234"], "test": [*"45678"]})
 
-    def write(name: str, ids: range) -> str:
-        path = tmp_path / name
-        path.write_text(
-            "".join(
-                json.dumps(
-                    {
-                        "id": f"{name}{i}",
-                        "dialogue": [
-                            {"role": "user", "content": f"question {i}"},
-                            {"role": "assistant", "content": f"answer {i}"},
-                        ],
-                        "labels": {"overall": [3]},
-                        "scales": {"overall": [1, 5]},
-                    }
-                )
-                + "\n"
-                for i in ids
-            )
-        )
-        return str(path)
 
-    settings = minimal(
-        train=[{"source": write("train.jsonl", range(5))}],
-        test=[{"source": write("test.jsonl", range(4, 9))}],
-    )
-    config = build_config(TrainConfig, settings, where="x")
-    with pytest.raises(LeakError, match=r"train\.jsonl4 ~ test\.jsonl4"):
-        load_rows(config, [Dimension("overall", "ordinal", 1, 5)])
+def test_a_split_divides_groups_by_their_hash(tmp_path: Path) -> None:
+    rows = [f"{group}{n}" for group in "abcdefghijklmnopqrst" for n in range(3)]
+    split, found = {"validation": 0.2, "test": 0.2, "seed": 1}, []
+    for order in (rows, rows[::-1]):
+        run = loaded(tmp_path, {"train": order}, split=split, stop={"keep": "best"})
+        parts = [run.train, run.validation, run.test]
+        found.append([{example.group for example in part} for part in parts])
+        assert [3 * len(groups) for groups in found[-1]] == [fact["rows"] for fact in run.facts]
+    assert found[0] == found[1] and all(found[0]) and sum(map(len, found[0])) == 20
+    for wrong in ({"validation": 0.6, "test": 0.4}, {"test": 1e-9}, {"train": 0.5}):
+        with pytest.raises(ConfigError, match="split"):
+            loaded(tmp_path, {"train": rows}, split=wrong)

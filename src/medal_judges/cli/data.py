@@ -47,7 +47,9 @@ class ReadSourceOptions(SourceOptions):
     reading: ReadOptions = ReadOptions()
 
 
-class ShowOptions(ReadSourceOptions):
+class ShowOptions(Config):
+    name: str = option(argument=True, help="Source, spec such as fed:turn, or a file.")
+    reading: ReadOptions = ReadOptions()
     n: int = option(2, ge=0, help="How many dialogues to print.")
 
 
@@ -158,9 +160,7 @@ def show(options: ShowOptions) -> None:
             here = find_local(part) or "not on this machine"
             console.print(f"  {here}", highlight=False, soft_wrap=True)
     reading = reading_report(options.reading)
-    rows = load_spec(
-        options.name, offline=options.offline or None, reading=reading, options=options.reading
-    )
+    rows = load_spec(options.name, offline=True, reading=reading, options=options.reading)
     reading.show()
     splits = Counter(row.split or "no split" for row in rows)
     shares = ", ".join(f"{name} {count}" for name, count in sorted(splits.items()))

@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pydantic import PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from medal_judges.config import Config, option
 from medal_judges.errors import (
@@ -130,16 +130,16 @@ DEFAULT_READING = ReadOptions()
 
 class ChatFileConfig(Config):
     """A file of chats in a YAML file. ``source`` is a spec such as ``dstc9:train`` or a file;
-    ``format`` and ``columns`` are as in ReadOptions."""
+    ``format`` and ``columns`` (a mapping, or a YAML file of one) are as in ReadOptions."""
 
     source: str
     format: str | None = None
-    columns: Mapping[str, Any] = {}
+    columns: dict[str, Any] | str = Field(default_factory=dict)
 
     @cached_property
     def read_options(self) -> ReadOptions:
         """How to read the file. Any bad row is an error."""
-        return ReadOptions(format=self.format, columns=dict(self.columns))
+        return ReadOptions(format=self.format, columns=self.columns)
 
     @model_validator(mode="after")
     def _check(self) -> ChatFileConfig:
@@ -350,7 +350,8 @@ def _read(
                 error = RecordError("(line)", "a JSON object", record)
                 if isinstance(record, Mapping):
                     names = ", ".join(map(str, list(record)[:20]))
-                    hint = f"--column assigns its fields ({names}): --column content=NAME"
+                    hint = f"--column assigns its fields ({names}): --column id=NAME --column "
+                    hint += "role=NAME --column content=NAME for one turn a row"
                     error = RecordError("(row)", f"a chat in a known form; {hint}", dict(record))
                 bad(number, error)
                 continue

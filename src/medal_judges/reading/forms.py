@@ -38,9 +38,9 @@ GROUPED = ("turns", "otel", "langfuse", "langsmith")  # several rows are one cha
 # Names of columns, in any spelling; the first that a row has is used.
 CONVERSATIONS = (
     *("conversation_id", "dialogue_id", "dialog_id", "chat_id", "session_id", "thread_id"),
-    *("ticket_id", "conversation_hash", "conversation", "session", "thread", "chat"),
+    *("ticket_id", "conversation_hash", "conversation", "session", "thread", "chat", "ticket"),
 )
-ROLES = ("role", "speaker", "sender", "from", "author", "participant", "sender_type")
+ROLES = ("role", "speaker", "sender", "from", "author", "participant", "sender_type", "who")
 CONTENTS = ("content", "text", "message", "body", "utterance", "value", "msg")
 _IDS = ("id", *CONVERSATIONS[:8], "uuid")
 _MESSAGES = (

@@ -17,12 +17,7 @@ from medal_judges.data_prep.annotation.questions import (
     load_guidelines,
     questions,
 )
-from medal_judges.data_prep.annotation.spreadsheet import (
-    CELL,
-    header,
-    read_spreadsheet,
-    write_xlsx,
-)
+from medal_judges.data_prep.annotation.spreadsheet import CELL, header, read_spreadsheet, write_xlsx
 from medal_judges.errors import FORMULA, DataError
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 

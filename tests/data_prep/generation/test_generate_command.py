@@ -142,16 +142,8 @@ def test_settings_that_do_not_fit_are_named(tmp_path: Path, tiny_llama: Path) ->
 @pytest.mark.parametrize(
     ("role", "parts", "message"),
     [
-        (
-            "first_turn",
-            {"user": "Say hello."},
-            r"first_turn.prompt: p shows no {scene}",
-        ),
-        (
-            "later_turns",
-            {"user": "{scene}"},
-            r"later_turns.prompt: p shows no {dialog",
-        ),
+        ("first_turn", {"user": "Say hello."}, r"first_turn.prompt: p shows no {scene}"),
+        ("later_turns", {"user": "{scene}"}, r"later_turns.prompt: p shows no {dialog"),
         ("check", {"system": "Fit?"}, r"check.prompt: p shows no {dialogue}"),
         ("check", {"user": "{dialogue}"}, r"check.prompt: p shows no {message}"),
         ("reply", {"user": "Chat."}, r"reply.prompt: p has a part 'user'"),

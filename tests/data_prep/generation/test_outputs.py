@@ -16,12 +16,7 @@ from medal_judges.data_prep.jobs import Answer
 from medal_judges.errors import MedalError
 from medal_judges.records.validation import parse
 
-RECORD: dict[str, object] = {
-    "version": "1",
-    "settings": {"seed": 0},
-    "agents": {},
-    "contexts": {},
-}
+RECORD: dict[str, object] = {"version": "1", "settings": {"seed": 0}, "agents": {}, "contexts": {}}
 HOLD = """
 import sys
 from pathlib import Path

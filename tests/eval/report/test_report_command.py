@@ -57,11 +57,11 @@ def test_errors_are_no_pass(
     assert done.returncode == code and said in done.stderr and "Traceback" not in done.stderr
 
 
-def test_an_empty_file_has_a_page_and_no_gate(tmp_path: Path) -> None:
+def test_an_empty_file_has_a_page_and_is_an_error(tmp_path: Path) -> None:
     empty = tmp_path / "empty.jsonl"
     empty.write_text("")
     done = report(empty, "--out", tmp_path / "report")
-    assert done.returncode == 0 and "no judgements" in done.stdout
+    assert done.returncode == 3 and "no judgement was read" in done.stderr
     assert (tmp_path / "report" / "report.html").is_file()
     done = report(empty, "--fail-under", "overall=3")
     assert done.returncode == 3 and "nothing is scored" in done.stderr

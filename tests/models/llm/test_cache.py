@@ -13,11 +13,7 @@ import pytest
 
 from medal_judges.errors import SourceError
 from medal_judges.models.llm.cost import Usage
-from medal_judges.models.llm.loading import (
-    AnswerStore,
-    CachedModel,
-    chat_key,
-)
+from medal_judges.models.llm.loading import AnswerStore, CachedModel, chat_key
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,

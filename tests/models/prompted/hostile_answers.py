@@ -43,11 +43,7 @@ HOSTILE: list[tuple[str, str, float | None]] = [
         '{"comment": "They wrote \'label\': 5 twice.", "label": 2}',
         2,
     ),
-    (
-        "a cut object that quotes",
-        '{"comment": "The user wrote {"label": 5} and I',
-        None,
-    ),
+    ("a cut object that quotes", '{"comment": "The user wrote {"label": 5} and I', None),
     (
         "a broken object that quotes later",
         '{"label": 2, "comment": "The user wrote "label": 5"}',

@@ -21,7 +21,7 @@ BUDGETS = {
     "training": 4131,
     "data_prep": 7245,
     "inference": 2395,
-    "models": 6295,
+    "models": 6305,
     "models/prompted": 2130,
     "models/llm": 3780,
     f"{PACKAGE}/report": 1210,
@@ -29,7 +29,7 @@ BUDGETS = {
     f"{PACKAGE}/reading": 2375,
     PACKAGE: 2022,  # records/, storage/ and the modules at the root
 }
-HOUSE = 43_513
+HOUSE = 43_523
 TESTS = 34_000
 
 

@@ -27,6 +27,7 @@ class Run(Config):
     seed: int | None = 7
     optimizer: Optimizer = Optimizer()
     heads: tuple[Head, ...] = ()
+    last: Head = Head(name="b", weight=2)
     scales: dict[str, float] = Field(default_factory=dict)
 
 
@@ -46,6 +47,9 @@ def test_file_then_overrides(file: Path) -> None:
     assert config.scales == {"de": 2.0}
     assert config.name == "a=b"
     assert config.heads == (Head(name="a"),)
+    given = ["optimizer.warmup=0", "heads.0.weight=3", "last.name=c"]
+    config = load_config(Run, file, given)
+    assert (*config.heads, config.last) == (Head(name="a", weight=3), Head(name="c", weight=2))
 
 
 # override -> words of the message
@@ -58,6 +62,8 @@ BAD = {
     "optimizer.warmup=[1": ["override 'optimizer.warmup=[1'", "not valid YAML"],
     "seed": ["'seed'", "field=value"],
     "name.inner=1": ["name.inner", "'name' is not a group"],
+    "heads.1.name=b": ["'1' is no element of that list", "0 to 0"],
+    "heads.name=b": ["'name' is no element"],
     "=1": ["'=1'", "field=value"],
 }
 

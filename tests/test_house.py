@@ -17,20 +17,20 @@ PACKAGE = "src/medal_judges"
 BUDGETS = {
     f"{PACKAGE}/cli": 2215,
     f"{PACKAGE}/integrations": 850,
-    "eval": 6850,
+    "eval": 6865,
     "training": 4131,
     "data_prep": 7245,
     "inference": 2395,
-    "models": 6295,
+    "models": 6305,
     "models/prompted": 2130,
     "models/llm": 3780,
-    f"{PACKAGE}/report": 1150,
+    f"{PACKAGE}/report": 1210,
     f"{PACKAGE}/stats": 2000,
     f"{PACKAGE}/reading": 2375,
-    PACKAGE: 2005,  # records/, storage/ and the modules at the root
+    PACKAGE: 2022,  # records/, storage/ and the modules at the root
 }
-HOUSE = 43_421
-TESTS = 34_200
+HOUSE = 43_523
+TESTS = 34_000
 
 
 def _lines(*folders: str) -> dict[str, int]:

@@ -33,6 +33,7 @@ from medal_judges.report.figure import (
 from medal_judges.report.page import (
     TURN_KEY,
     Block,
+    Choice,
     Fold,
     Section,
     Sheet,
@@ -54,6 +55,7 @@ from medal_judges.report.table import (
     Table,
     checked,
     number,
+    slug,
     unique_slugs,
 )
 from medal_judges.stats.estimate import Estimate
@@ -69,9 +71,10 @@ _TURNS = 6  # of a dialogue; the rest is folded
 
 
 class View:
-    """Result rows by set, dimension and judge, in order of appearance; ``sets`` are the sets' names
-    with those in file names, ``headlines`` each set's ``overall`` or first graded dimension. Raises
-    MedalError if signatures of one table differ in data or dimension."""
+    """Result rows by set, dimension and judge, in order of appearance; ``sets`` and ``slugs`` are
+    the names of sets and dimensions with those in file names, ``headlines`` each set's ``overall``
+    or first graded dimension. Raises MedalError if signatures of one table differ in data or
+    dimension."""
 
     def __init__(self, rows: Sequence[ResultRow]) -> None:
         self.judges = list(dict.fromkeys(row.judge for row in rows))
@@ -84,6 +87,8 @@ class View:
             # A signature without data (a bare baseline) cannot contradict the others.
             signatures = [Signature.parse(row.signature) for row in by_judge.values()]
             require_comparable([s for s in signatures if s.data is not None])
+        dimensions = list(dict.fromkeys(row.dimension for row in rows))
+        self.slugs = dict(zip(dimensions, unique_slugs(dimensions), strict=True))
         graded = {name: self.dimensions(name, binary=False) for name in self.sets}
         self.headlines = {name: found[0] for name, found in graded.items() if found}
 
@@ -116,11 +121,11 @@ def shown(row: ResultRow | None, metric: str, source: str = "metrics") -> Estima
 
 
 def scatter(view: View, figures: Figures) -> Section:
-    """For each set a plot of every judge against people on the headline dimension. The judges'
-    plots share their colours."""
+    """For each set a plot of every judge against people on the headline dimension, and as files on
+    each graded one. The judges' plots share their colours."""
     blocks = []
-    for name, headline in view.headlines.items():
-        rows = [row for row in view.rows(name, headline) if row.points]
+    for name, dimension in ((n, d) for n in view.sets for d in view.dimensions(n, binary=False)):
+        rows = [row for row in view.rows(name, dimension) if row.points]
         if not rows:
             continue
         counts = Counter(p.chatbot or UNKNOWN for row in rows for p in row.points)
@@ -157,9 +162,10 @@ def scatter(view: View, figures: Figures) -> Section:
                     count=f"{len(dots):,} rows{drawn}",
                 )
             )
-        title = f"{name}: {headline}"
-        blocks.append(figure := Figure(title, panels, title, legend, "Chatbots"))
-        figures[f"scatter-{view.sets[name]}"] = figure
+        title = f"{name}: {dimension}"
+        figure = Figure(title, panels, title, legend, "Chatbots")
+        figures[f"scatter-{view.sets[name]}-{view.slugs[dimension]}"] = figure
+        blocks += [figure] if dimension == view.headlines[name] else []
     return Section("scatter", "Judge against people", blocks, link="Scatter")
 
 
@@ -285,7 +291,7 @@ _ESTIMATE = ("value", "low", "high", "p_value", "reason")  # fields of Estimate
 
 
 def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
-    """Writes report.html, tables/*.csv and figures/* into ``output_dir``; returns the page's path.
+    """Writes report.html, tables/* and figures/* into ``output_dir``; returns the page's path.
 
     The same benchmark gives the same bytes. Raises MedalError if a table would mix rows of
     different data or dimensions.
@@ -303,9 +309,10 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
     if signed:
         signatures = [Fold(counted([(len(signed), "signature")]), [signed])]
     figures: Figures = {}
+    boards: dict[str, Table] = {}
     heading = "Where judge and people differ most"
     sections = [
-        leaderboard(view, figures),
+        leaderboard(view, boards),
         systems(benchmark.systems),
         scatter(view, figures),
         calibration(view, figures),
@@ -331,7 +338,9 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
         "figures": (columns, whole),
         "slices": ((*_ROW, "slice", "n", "metric", *_ESTIMATE), sliced),
         **{f"table-{slug}": one for slug, one in zip(slugs, benchmark.tables, strict=True)},
+        **boards,
     }
+    bars = {k: t for k, t in boards.items() if "bar" in t.column_kinds()}
     return write_page(
         output_dir / "report.html",
         benchmark.title,
@@ -340,7 +349,7 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
         foot=Section("signatures", "Signatures", signatures),
         leads=__package__,
         tables=tables,
-        figures=figures,
+        figures={name: Figure(table.title, [table]) for name, table in bars.items()} | figures,
     )
 
 
@@ -396,18 +405,24 @@ def _order(estimate: Estimate) -> tuple[bool, float]:
     return estimate.value is None, -(estimate.value or 0.0)
 
 
-def leaderboard(view: View, figures: Figures) -> Section:
-    """The judges on every set: a table of all sets, then the graded dimensions and the issues of
-    each."""
-    blocks: list[Block] = [_matrix(view)] if view.headlines else []
-    for name, headline in view.headlines.items():
-        table = dimension_table(view, name, [headline])
-        figures[f"leaderboard-{view.sets[name]}"] = Figure(table.title, [table])
-        blocks.append(table)
-        if others := view.dimensions(name, binary=False)[1:]:
-            table = dimension_table(view, name, others)
-            text = f"{name}: {len(others)} more graded dimensions"
-            blocks.append(Fold(text, [table]))
+def leaderboard(view: View, boards: dict[str, Table]) -> Section:
+    """The judges on every set, by the dimension that the reader chooses: a table of all sets, then
+    the tables of each. Issues have the tables of each set below. Adds the tables to ``boards``."""
+    first = ", ".join(dict.fromkeys(view.headlines.values()))
+    places = {first: view.headlines} if first else {}
+    for binary in (False, True):
+        of_set = {name: view.dimensions(name, binary=binary) for name in view.sets}
+        for each in dict.fromkeys(d for found in of_set.values() for d in found):
+            having = {name: each for name, found in of_set.items() if each in found}
+            if not having.items() <= view.headlines.items():
+                places[f"issue: {each}" if binary else each] = having
+    options: dict[str, list[Block]] = {}
+    for option, chosen in places.items():
+        boards[f"leaderboard-{slug(option)}"] = matrix = _matrix(view, chosen)
+        tables = {at: dimension_table(view, at[0], [at[1]]) for at in chosen.items()}
+        boards |= {f"leaderboard-{view.sets[s]}-{view.slugs[d]}": t for (s, d), t in tables.items()}
+        options[option] = [matrix, *([] if option.startswith("issue: ") else tables.values())]
+    blocks: list[Block] = [Choice("Dimension", options)] if options else []
     with_issues = {name: d for name in view.sets if (d := view.dimensions(name, binary=True))}
     if with_issues:
         blocks.append(Markup("<h3>Issues: present or absent</h3>"))
@@ -417,13 +432,14 @@ def leaderboard(view: View, figures: Figures) -> Section:
     return Section("leaderboard", "Leaderboard", blocks)
 
 
-def _matrix(view: View) -> Table:
-    """The headline correlation of every judge on every set. The order is by worst set."""
-    places = list(view.headlines.items())
+def _matrix(view: View, chosen: Mapping[str, str]) -> Table:
+    """The headline figure of every judge on the dimension ``chosen`` for each set. The order is by
+    worst set."""
+    places = list(chosen.items())
+    metric = METRICS[0] if view.rows(*places[0])[0].kind == "binary" else GRADED[0]
     large = [at for at in places if any(row.scored >= MIN_ROWS for row in view.rows(*at))]
     ranks = {
-        judge: {at: ranking(view.row(judge, *at), "spearman") for at in places}
-        for judge in view.judges
+        judge: {at: ranking(view.row(judge, *at), metric) for at in places} for judge in view.judges
     }
     worst: dict[str, Estimate] = {}
     for judge, of_judge in ranks.items():
@@ -437,13 +453,13 @@ def _matrix(view: View) -> Table:
     top = _best(worst.values())
     rows: list[Row] = []
     for judge in sorted(view.judges, key=lambda judge: _order(worst[judge])):
-        cells = [_marked(shown(view.row(judge, *at), "spearman"), tops[at]) for at in places]
+        cells = [_marked(shown(view.row(judge, *at), metric), tops[at]) for at in places]
         rows.append((judge, _marked(worst[judge], top), *cells))
     no_worst = Estimate(None, reason="a ceiling belongs to one set")
-    ceilings = [human_ceiling(view.rows(*at), "spearman") for at in places]
+    ceilings = [human_ceiling(view.rows(*at), metric) for at in places]
     rows.append(("human ceiling (beside ○ below)", no_worst, *ceilings))
     columns = ("Judge", "Worst set", *(f"{name}: {d}" for name, d in places))
-    title = "Spearman ρ with people on every set, best worst set first"
+    title = f"{label(metric)} with people on every set, best worst set first"
     return Table(title, columns, rows, pinned={-1: "ceiling"})
 
 
@@ -457,7 +473,7 @@ def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
     headings: dict[int, str] = {}
     pinned: dict[int, Pin] = {}
     for dimension in dimensions:
-        if binary or len(dimensions) > 1:
+        if len(dimensions) > 1:
             headings[len(rows)] = dimension
         judged = sorted(view.rows(name, dimension), key=lambda row: _order(ranking(row, main)))
         ceilings = [human_ceiling(judged, metric) for metric in metrics]
@@ -490,9 +506,8 @@ def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
     heads = [label(metric) for metric in metrics]
     columns = ("Judge", heads[0], "", "Like for like", "minus ceiling", "Noise-free", *heads[1:],
                "n", "Coverage")  # fmt: skip
-    title = name
-    if binary or len(dimensions) == 1:
-        title += f": {'issues' if binary else dimensions[0]}"
+    one = dimensions[0] if len(dimensions) == 1 else "issues"
+    title = name if len(dimensions) > 1 and not binary else f"{name}: {one}"
     return Table(title, columns, rows, headings=headings, pinned=pinned)
 
 

@@ -532,7 +532,7 @@ def print_comparison(found: SystemComparison) -> None:
 
 
 def write_comparison(found: SystemComparison, folder: Path) -> Path:
-    """Writes compare.json, compare.html, tables/*.csv and figures/*; returns the page's path."""
+    """Writes compare.json, compare.html, tables/* and figures/*; returns the page's path."""
     record = json.dumps(found.to_record(), ensure_ascii=False, indent=1, allow_nan=False)
     atomic_write(folder / "compare.json", record + "\n")
     count, langs = len(found.systems), len(found.languages)

@@ -117,32 +117,50 @@ def load_config(
     ``overrides`` are ``a.b=value`` with the value in YAML. Raises ConfigError that names the key,
     the expected value and the nearest known key.
     """
-    return build_config(kind, overridden(read_yaml(path, folder), overrides), where=str(path))
+    return build_config(kind, overridden(read_yaml(path, folder), overrides, kind), where=str(path))
 
 
-def overridden(data: dict[str, object], overrides: Sequence[str]) -> dict[str, Any]:
-    """Sets each ``a.b=value`` (the value in YAML) in ``data`` and returns ``data``. Raises
-    ConfigError."""
+def overridden(
+    data: dict[str, Any], overrides: Sequence[str], kind: type[Config] | None = None
+) -> dict[str, Any]:
+    """Sets each ``a.b=value`` (the value in YAML) in ``data`` and returns ``data``; ``a.0.b`` is
+    the first element of a list. A group that is not in ``data`` starts with the default of
+    ``kind``. Raises ConfigError."""
     for override in overrides:
         key, sign, value = override.partition("=")
         if not sign or not key.strip():
             raise ConfigError(f"override {override!r} is not of the form field=value")
-        names = key.strip().split(".")
-        group: dict[str, Any] = data
-        for name in names[:-1]:
-            inner = group.get(name)
+        *groups, last = key.strip().split(".")
+        group: Any = data
+        fields = kind.model_fields if kind else {}
+        for name in groups:
+            place = _place(group, name, override)
+            inner = group[place] if isinstance(group, list) else group.get(place)
+            default: Any = None
+            if name in fields:
+                default = fields[name].get_default(call_default_factory=True)
+            is_group = isinstance(default, Config)
+            fields = type(default).model_fields if is_group else {}
             if inner is None:  # absent, or an empty group in the YAML
-                inner = {}
+                inner = default.model_dump(exclude_unset=True) if is_group else {}
             elif name == "llm" and isinstance(inner, str):  # short for {model: ...}
                 inner = {"model": inner}
-            elif not isinstance(inner, dict):
-                raise ConfigError(
-                    f"override {'.'.join(names)}: {name!r} is not a group of settings"
-                )
-            group[name] = inner
+            elif not isinstance(inner, dict | list):
+                raise ConfigError(f"override {key.strip()}: {name!r} is not a group of settings")
+            group[place] = inner
             group = inner
-        group[names[-1]] = parse_yaml(value, f"override {override!r}")
+        group[_place(group, last, override)] = parse_yaml(value, f"override {override!r}")
     return data
+
+
+def _place(group: object, name: str, override: str) -> Any:
+    """Returns ``name``, or the index of an element if ``group`` is a list. Raises ConfigError."""
+    if not isinstance(group, list):
+        return name
+    if name.isdecimal() and int(name) < len(group):
+        return int(name)
+    hint = f"its elements are 0 to {len(group) - 1}" if group else "it is empty"
+    raise ConfigError(f"override {override!r}: {name!r} is no element of that list", hint=hint)
 
 
 def build_config(kind: type[C], data: object, *, where: str) -> C:

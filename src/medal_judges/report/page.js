@@ -73,6 +73,20 @@
     });
   });
 
+  // Choices: a select shows one of the named groups of blocks.
+  document.querySelectorAll(".choice").forEach(function (choice) {
+    var parts = Array.prototype.slice.call(choice.children);
+    if (parts.length < 2) return;
+    var label = document.createElement("label"), input = document.createElement("select");
+    parts.forEach(function (part) { input.appendChild(new Option(part.dataset.name)); });
+    function show() { parts.forEach(function (part, i) { part.hidden = i !== input.selectedIndex; }); }
+    input.addEventListener("change", show);
+    label.className = "controls";
+    label.append(choice.dataset.label, input);
+    choice.prepend(label);
+    show();
+  });
+
   // Legends: a click keeps one category and fades the others in its strip.
   document.querySelectorAll(".strip").forEach(function (strip) {
     strip.querySelectorAll(".legend li").forEach(function (item) {

@@ -1,5 +1,5 @@
 """Page: one HTML file with prose, tables and figures that needs no network. Its tables are also
-written as CSV, its figures as PNG, PDF and SVG.
+written as CSV and LaTeX, its figures as PNG, PDF and SVG.
 
 templates/page.html lays out the blocks and escapes everything except Markup.
 """
@@ -28,6 +28,7 @@ from medal_judges.report.figure import (
     plot_svg,
     write_figures,
 )
+from medal_judges.report.latex import latex
 from medal_judges.report.table import IntervalBar, Table, number, write_csv
 from medal_judges.storage.files import atomic_write
 
@@ -56,9 +57,17 @@ class Strip:
     blocks: Sequence[Block]
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Named groups of blocks, of which a reader selects one. Without JavaScript all are shown."""
+
+    label: str
+    options: Mapping[str, Sequence[Block]]
+
+
 # A str is a paragraph; Markup is our own HTML; a list has facts as (name, value) pairs.
-Block = str | Table | Figure | Fold | Strip | list[tuple[str, str]]
-# A table that is only a file: its columns and rows.
+Block = str | Table | Figure | Fold | Strip | Choice | list[tuple[str, str]]
+# A table that is only a CSV file: its columns and rows.
 Sheet = tuple[Sequence[str], Iterable[Iterable[object]]]
 
 
@@ -89,8 +98,9 @@ def write_page(
     tables: Mapping[str, Table | Sheet] | None = None,
     figures: Mapping[str, Figure | None] | None = None,
 ) -> Path:
-    """Writes the page to ``path``, and tables/NAME.csv and figures/NAME.png, .pdf and .svg next to
-    it. Returns the path. The same blocks give the same bytes.
+    """Writes the page to ``path``, and tables/NAME.csv and .tex (not of a Sheet) and
+    figures/NAME.png, .pdf and .svg next to it. Returns the path. The same blocks give the same
+    bytes.
 
     ``leads`` is the package whose templates/leads.html has the text below the headings. ``scripts``
     are names of further scripts of this folder. Figures of None are left out. Without matplotlib,
@@ -114,7 +124,9 @@ def write_page(
     atomic_write(path, clean.replace("\x00", "\ufffd"))
     for name, table in (tables or {}).items():
         sheet = (table.columns, table.rows) if isinstance(table, Table) else table
-        write_csv(path.parent / "tables" / f"{name}.csv", *sheet)
+        file = write_csv(path.parent / "tables" / f"{name}.csv", *sheet)
+        if isinstance(table, Table):
+            atomic_write(file.with_suffix(".tex"), latex(table))
     drawn = {name: figure for name, figure in (figures or {}).items() if figure is not None}
     write_figures(drawn, path.parent / "figures")
     return path

@@ -61,6 +61,16 @@ def test_sorting_keeps_undefined_and_ceiling_last(browser: Browser, report: Path
         assert browser.ask(f"{table}.tBodies[0].rows[{table}.tBodies[0].rows.length-1].className")
 
 
+def test_a_reader_chooses_the_dimension_of_the_leaderboard(browser: Browser, report: Path) -> None:
+    browser.open(report / "report.html", DESKTOP, "light")
+    captions = "document.querySelectorAll('.choice > div:not([hidden]) caption')"
+    shown = f"[...{captions}].map(c => c.innerText)"
+    assert browser.ask(shown)[1] == "fed: overall"
+    choose = "((s, n) => { s.value = n; s.dispatchEvent(new Event('change')); })"
+    browser.ask(f"{choose}(document.querySelector('.choice select'), 'coherent')")
+    assert [title.split(": ")[-1] for title in browser.ask(shown)[1:]] == ["coherent"] * 3
+
+
 def test_a_legend_entry_keeps_one_chatbot(browser: Browser, report: Path) -> None:
     browser.open(report / "report.html", DESKTOP, "light")
     strip = "document.querySelector('#scatter .strip')"

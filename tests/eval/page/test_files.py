@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,13 +53,31 @@ def test_every_set_has_its_pictures(report: Path, benchmark_record: Benchmark) -
     pictures = {path.stem: path for path in (report / "figures").glob("*.png")}
     for ending in ("pdf", "svg"):
         assert {path.stem for path in (report / "figures").glob(f"*.{ending}")} == set(pictures)
-    names = ("leaderboard", "scatter", "calibration")
-    sets = ("fed", "dialogue-eval", "medal")
-    assert set(pictures) == {f"{name}-{slug}" for name in names for slug in sets}
+    expected = {f"calibration-{slug}" for slug in ("fed", "dialogue-eval", "medal")}
+    for row in benchmark_record.rows:  # a binary answer makes no scatter
+        names = ("leaderboard",) if row.kind == "binary" else ("leaderboard", "scatter")
+        at = f"{row.set_name}-{row.dimension}".replace("_", "-")
+        expected |= {f"{name}-{at}" for name in names}
+    assert set(pictures) == expected
     for path in pictures.values():
         with Image.open(path) as image:
             assert min(image.size) > 300
             assert len(image.convert("RGB").getcolors(1 << 24) or []) > 50
+
+
+def test_tables_are_latex_that_compiles(report: Path, tmp_path: Path) -> None:
+    files = sorted((report / "tables").glob("*.tex"))
+    assert "leaderboard-issue-lacks-empathy" in {path.stem for path in files}
+    (board,) = (path.read_text() for path in files if path.stem == "leaderboard-fed-overall")
+    assert (
+        r"human\_embedded (MiniLM) & \textbf{0." in board and r"repeated 3-grams & $-$0." in board
+    )
+    if shutil.which("pdflatex"):
+        lines = [r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}"]
+        lines += [rf"\input{{{path}}}\clearpage" for path in files]
+        (tmp_path / "all.tex").write_text("\n".join([*lines, r"\end{document}"]))
+        command = ["pdflatex", "-halt-on-error", "all.tex"]
+        assert not subprocess.run(command, cwd=tmp_path, stdout=subprocess.DEVNULL).returncode
 
 
 def _row(

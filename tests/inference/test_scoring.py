@@ -198,3 +198,4 @@ def test_quiet_prints_scores_alone_and_a_pipe_gets_no_next_step(tmp_path: Path) 
     assert done.returncode == 0 and done.stderr == "" and len(done.stdout.splitlines()) == 3
     loud = medal("score", source, "--judge", "length", "--out", tmp_path / "o", "--min-coverage", 0)
     assert "3 judgements" in loud.stderr and "next:" not in loud.stderr
+    assert "uninterpretable and 8 more" in loud.stderr  # length says the same of all issues

@@ -13,7 +13,7 @@ import torch
 import yaml
 from tests.models.conftest import ClosedModel
 
-from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.errors import ConfigError, JudgeLoadError, NotAvailableError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.followup.judge import FollowUpConfig, FollowUpJudge
 from medal_judges.models.followup.pool import FollowUpPool, load_pool
@@ -245,3 +245,16 @@ def test_the_chosen_follow_ups_are_told(tiny_lm: LocalModel) -> None:
     assert details["follow_ups"] == list(model.texts) and details["selected"] == 2
     assert details["unread_runs"] == 0
     assert parse_judgement(found.to_record()).details["overall"] == details
+
+
+def test_a_selfmap_pool_is_for_the_model_that_proposed_it(
+    smollm2: LocalModel, tmp_path: Path
+) -> None:
+    def load(pool: str) -> Judge:
+        return Judge.from_pretrained("configs/judges/diet.yaml", llm=smollm2, pool=pool)
+
+    load("followups/selfmap")
+    record = load_pool("followups/selfmap").model_dump(mode="json")
+    (tmp_path / "pool.yaml").write_text(yaml.safe_dump(record | {"generators": ["a/b"]}))
+    with pytest.raises(NotAvailableError, match="proposed by a/b"):
+        load(str(tmp_path / "pool.yaml"))

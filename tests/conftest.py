@@ -158,6 +158,12 @@ def smollm2() -> Any:
 
 
 @pytest.fixture
+def no_figure_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages as without matplotlib: drawing is most of a page's time."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+
+
+@pytest.fixture
 def hub() -> Iterator[Hub]:
     made = Hub()
     yield made

@@ -11,6 +11,8 @@ import pytest
 
 from ...forked import medal
 
+pytestmark = pytest.mark.usefixtures("no_figure_files")
+
 
 def report(*arguments: str | Path) -> CompletedProcess[str]:
     return medal("report", *arguments)

@@ -219,7 +219,7 @@ def test_a_limit_of_cost_wants_a_known_price(serve: Serve) -> None:
         remote(serve(), max_cost=1.0)
 
 
-def test_the_estimate_of_tokens_is_from_above(smollm2: Any) -> None:
+def test_the_estimate_of_tokens_is_from_above(tiny_lm: Any) -> None:
     texts = (
         "Hi! Did you have a nice weekend? I went to the lake with my two unbelievably loud sisters",
         "Übermäßig schön, nicht wahr? Donaudampfschifffahrt.",
@@ -227,7 +227,7 @@ def test_the_estimate_of_tokens_is_from_above(smollm2: Any) -> None:
         '{"overall": 3, "note": "1 2 3 4 5, 8/10!!"}',
     )
     for text in texts:
-        assert len(smollm2.tokenizer(text).input_ids) <= tokens_above(text) <= len(text.encode())
+        assert len(tiny_lm.tokenizer(text).input_ids) <= tokens_above(text) <= len(text.encode())
 
 
 # -- secrets -----------------------------------------------------------------------------------

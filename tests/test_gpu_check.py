@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from itertools import islice
@@ -18,6 +19,8 @@ from gpu.models import ARCHITECTURES, dialogues, layers_that_fit
 from gpu.report import tables
 
 from medal_judges.storage.jsonl import Journal
+
+from .forked import Forked
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")
 
@@ -77,12 +80,15 @@ def environment() -> dict[str, str]:
 
 @no_gpu
 def test_without_a_gpu_one_sentence_says_so() -> None:
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT)], capture_output=True, text=True, env=environment()
-    )
-    assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith("gpu-check: there is no GPU here")
-    assert len(done.stderr.strip().splitlines()) == 1
+    def check() -> None:
+        sys.argv = [str(SCRIPT)]
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+
+    process = Forked(check)
+    out, err = process.communicate()
+    assert process.returncode == 2 and out == ""
+    assert err.startswith("gpu-check: there is no GPU here")
+    assert len(err.strip().splitlines()) == 1
 
 
 def test_a_check_over_its_limit_is_ended(small: Setting) -> None:

@@ -131,20 +131,3 @@ def test_no_command_writes_where_another_run_does(command: str, tmp_path: Path) 
         assert isinstance(done.exception, MedalError), (done.output, done.exception)
         assert f"another run is writing to {target}" in str(done.exception)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.jsonl"]  # no lock, no folder
-
-
-WITHOUT = """
-import sys
-sys.modules["fcntl"] = None  # as on Windows
-from pathlib import Path
-from medal_judges.data_prep.generation.run import Outputs
-from medal_judges.errors import MedalError
-record = {"version": "1", "settings": {"seed": 0}, "agents": {}, "contexts": {}}
-first = Outputs(Path(sys.argv[1]), record)
-try:
-    Outputs(Path(sys.argv[1]), record)
-except MedalError as error:
-    print(error)
-first.close()
-Outputs(Path(sys.argv[1]), record).close()
-"""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from medal_judges.config import read_yaml
 from medal_judges.records.dimension import Dimension
 from medal_judges.report.table import Table
 from medal_judges.stats.correlation import undefined_reason, weighted_auc, weighted_spearman
@@ -25,8 +26,7 @@ Scores = dict[str, np.ndarray]
 
 AGREEMENT_NAME = "agreement.json"
 METRICS = {"spearmanr": "Spearman's ρ", "roc_auc": "ROC AUC"}
-BASELINES = {"length": "log_words", "repetition": "said_before_3"}
-_BASELINE_ROWS = 2000  # training rows that give a measure its sign
+BASELINES = ("length", "repetition")  # names of shipped judges
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,8 @@ def summary_table(folder: Path) -> Table | None:
             )
             for r in shown
         ],
-        note="length, repetition: of the answers, untrained; chance is 0.50 of ROC AUC, else 0",
+        note="length, repetition: untrained judges, as in medal benchmark (longer, less repetitive "
+        "is better); chance: 0, of AUC 0.50",
     )
 
 
@@ -188,47 +189,11 @@ def judge_scores(judge: Judge, examples: Sequence[TrainingExample]) -> Scores:
 
 
 def baseline_scores(
-    train: Sequence[TrainingExample],
-    examples: Sequence[TrainingExample],
-    dimensions: Sequence[Dimension],
-    seed: int,
+    examples: Sequence[TrainingExample], dimensions: Sequence[Dimension]
 ) -> dict[str, Scores]:
-    """Baseline -> dimension -> score of each example [n]: the mean of one surface measure over the
-    assistant's turns, with the sign of its correlation with the labels on (at most 2,000 drawn)
-    training rows. Only order and sign mean anything; NaN without an assistant turn."""
-    drawn = np.random.default_rng(seed).permutation(len(train))[:_BASELINE_ROWS]
-    known = [train[i] for i in sorted(drawn)]
-    before, now = _measures(known), _measures(examples)
-    return {
-        baseline: {
-            d.name: _sign(known, before[:, column], d.name) * now[:, column] for d in dimensions
-        }
-        for column, baseline in enumerate(BASELINES)
-    }
+    """Baseline -> dimension -> score of each example [n], as the shipped judge of that name gives
+    it: longer answers, or less repetitive ones, are better."""
+    from medal_judges.models.feature.judge import FeatureJudge
 
-
-def _measures(examples: Sequence[TrainingExample]) -> np.ndarray:
-    """Means of the baselines' measures over the assistant's turns [n, measures]."""
-    from medal_judges.models.base.turn_features import FEATURE_NAMES, turn_features
-
-    columns = [FEATURE_NAMES.index(name) for name in BASELINES.values()]
-    means = np.full((len(examples), len(columns)), np.nan)
-    for row, example in enumerate(examples):
-        if turns := list(example.dialogue.assistant_turns):
-            means[row] = turn_features(example.dialogue)[turns][:, columns].mean(axis=0)
-    return means
-
-
-def _sign(examples: Sequence[TrainingExample], values: np.ndarray, name: str) -> float:
-    """1 or -1: the sign of the sum of the sources' correlations of labels and ``values``; 1 if it
-    is undefined."""
-    pairs: dict[str, list[tuple[float, float]]] = {}
-    for value, example in zip(values, examples, strict=True):
-        if name in example.human and np.isfinite(value):
-            pairs.setdefault(example.source, []).append((value, example.human[name]))
-    total = 0.0
-    for own in pairs.values():
-        centred = np.array(own) - np.mean(own, axis=0)
-        spread = float(np.sqrt((centred**2).sum(axis=0).prod()))
-        total += float((centred[:, 0] * centred[:, 1]).sum()) / spread if spread else 0.0
-    return -1.0 if total < 0 else 1.0
+    judges = [FeatureJudge.from_settings(read_yaml(f"judges/{n}"), dimensions) for n in BASELINES]
+    return {judge.name: judge_scores(judge, examples) for judge in judges}

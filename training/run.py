@@ -181,7 +181,7 @@ def finish(
     agreements = []
     for part, one in known.items():
         dimensions = [d for d in judge.dimensions if d.name in one.scores]
-        plain = baseline_scores(rows.train, one.examples, dimensions, config.seed)
+        plain = baseline_scores(one.examples, dimensions)
         agreements += [asdict(row) for row in agreement(one, plain, dimensions, part)]
     # The folder may be published: it says nothing about where it and its base are on this disk.
     public = config.model_dump(mode="json") | {"output_dir": folder.name}

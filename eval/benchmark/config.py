@@ -65,9 +65,10 @@ class SetConfig(ChatFileConfig):
     """Rows with human labels; ``view`` turns ABC-Eval's turns into issues of whole dialogues.
 
     ``dimensions`` maps a dimension of the set to the judge's (a list if the names are equal).
-    ``optional``: skip the set with a note if its data is missing. ``published``: labellers of
-    abceval's machine labels to show beside the judges (``gpt``). ``published_as``: the set's name
-    in configs/published.yaml.
+    ``langs``: only rows in these languages; of them and in their order, ``limit`` rows after the
+    first ``skip``. ``optional``: skip the set with a note if its data is missing. ``published``:
+    labellers of abceval's machine labels to show beside the judges (``gpt``). ``published_as``: the
+    set's name in configs/published.yaml.
     """
 
     name: str
@@ -76,6 +77,9 @@ class SetConfig(ChatFileConfig):
     view: Literal["rows", "abceval_issues_by_dialogue"] = "rows"
     exclude_chatbots: tuple[str, ...] = ()
     exclude_overlaps: bool = False
+    langs: tuple[str, ...] = ()
+    skip: int = Field(0, ge=0)
+    limit: int | None = Field(None, ge=1)
     optional: bool = False
     published: tuple[str, ...] = ()
     published_as: str | None = None

@@ -160,6 +160,11 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
         ("Command", command),
         ("Intervals", f"{METHOD}; {', '.join(f'{name} by {u}' for name, u in units.items())}"),
         ("Coverage floor", f"{100 * config.min_coverage:g}%"),
+        *(
+            (f"Rows of {s.name}", f"langs {[*s.langs] or 'all'}, skip {s.skip}, limit {s.limit}")
+            for s in config.sets
+            if s.langs or s.skip or s.limit
+        ),
         *(("Weights", note) for note in run.weighting),
         *(
             (f"Signature, {name}", signed(answers.signature, data.data, "injected issues"))

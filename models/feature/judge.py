@@ -97,17 +97,19 @@ class FeatureJudge(Judge):
         return judge
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> FeatureJudge:
+    def from_settings(
+        cls, settings: Mapping[str, Any], dimensions: Sequence[Dimension] | None = None
+    ) -> FeatureJudge:
         """Returns a judge of configs/judges/ with nothing fitted: on each dimension the sigmoid of
         the sum of z-scores.
 
         ``settings``: ``name``, ``rubric``, and ``features``: name -> {mean, std, good}; good is 1
-        if a higher value is better, else -1.
+        if a higher value is better, else -1. ``dimensions`` replace those of the rubric.
         """
         features = settings["features"]
         slopes = [f["good"] / f["std"] for f in features.values()]
         offset = -sum(s * f["mean"] for s, f in zip(slopes, features.values(), strict=True))
-        dimensions = load_rubric(settings["rubric"])
+        dimensions = dimensions or load_rubric(settings["rubric"])
         models = {
             d.name: LinearModel(
                 link="sigmoid",

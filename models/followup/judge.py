@@ -23,7 +23,7 @@ from pydantic import Field
 from scipy.special import expit
 
 from medal_judges.config import Config, build_config
-from medal_judges.errors import ConfigError
+from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.followup.pool import FollowUpPool, load_pool
 from medal_judges.models.llm.cost import Usage, add_usage, spent
@@ -271,6 +271,13 @@ class FollowUpJudge(Judge):
                 none = f"no follow-up of {config.pool} is for {dimension.name!r}"
                 raise ConfigError(f"{config.name}: {none}")
         self.llm = load_llm(config.llm)
+        if self.pool.strategy == "selfmap" and self.pool.generators != (self.llm.name,):
+            raise NotAvailableError(
+                f"the pool {config.pool} was proposed by {', '.join(self.pool.generators)}; with "
+                f"SELFMAP {self.llm.name} proposes its own",
+                hint="medal data followups --config embedded llms=[MODEL] --out mine.yaml, then "
+                "pool=mine.yaml",
+            )
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> FollowUpJudge:

@@ -11,14 +11,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
 
+from ..forked import medal
 from .every_command import COMMANDS, Files, sampled
-from .forked import Done, medal
 
 FEW = 32  # file handles
-Run = Callable[..., Done]  # the command with ``out`` at a path
+Run = Callable[..., CompletedProcess[str]]  # the command with ``out`` at a path
 CODES = {signal.SIGINT: 130, signal.SIGTERM: -signal.SIGTERM}
 
 
@@ -155,8 +157,8 @@ CASES = [
 def test_every_command_under_every_attack(
     command: str, attack: str, files: Files, tmp_path: Path
 ) -> None:
-    def run(out: Path, *, may_crash: bool = False, **how: object) -> Done:
-        done = medal(files.arguments(command, files.chats, out), tmp_path / "said", **how)  # type: ignore[arg-type]
+    def run(out: Path, *, may_crash: bool = False, **how: Any) -> CompletedProcess[str]:
+        done = medal(*files.arguments(command, files.chats, out), **how)
         assert may_crash or "Traceback" not in done.stderr, done.stderr[-3000:]
         return done
 

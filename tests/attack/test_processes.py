@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-ROWS = 12_000  # about a second of scoring
-FEW = 32  # file handles
+from ..forked import medal, start
+
+ROWS = 4_000
 MEDAL = [sys.executable, "-m", "medal_judges", "score"]
 
 
@@ -32,15 +33,8 @@ def chats(tmp_path: Path) -> Path:
 )
 def test_a_run_that_is_stopped_is_resumed(kind: int, code: int, chats: Path) -> None:
     out = chats.with_name("scores.jsonl")
-    command = [*MEDAL, str(chats), "--judge", "length", "--out", str(out)]
-    process = subprocess.Popen(
-        command,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        # A suite in the background of a shell has SIGINT ignored, and hands that on.
-        preexec_fn=lambda: signal.signal(kind, signal.SIG_DFL),
-    )
+    command = ["score", chats, "--judge", "length", "--out", out]
+    process = start(*command)
     while process.poll() is None and not (out.exists() and out.stat().st_size):
         time.sleep(0.005)
     process.send_signal(kind)
@@ -49,7 +43,7 @@ def test_a_run_that_is_stopped_is_resumed(kind: int, code: int, chats: Path) -> 
     assert "Traceback" not in said
     kept = out.read_bytes().count(b"\n")
     assert 0 < kept < ROWS
-    again = subprocess.run(command, capture_output=True, text=True)
+    again = medal(*command)
     assert again.returncode == 0, again.stderr
     ids = [json.loads(line)["id"] for line in out.read_text(encoding="utf-8").splitlines()]
     assert ids == [str(n) for n in range(ROWS)]
@@ -68,17 +62,6 @@ def test_a_reader_that_leaves_is_no_error(chats: Path) -> None:
     assert process.wait(timeout=60) in (1, -signal.SIGPIPE)
     assert "Traceback" not in said
     assert "Exception ignored" not in said
-
-
-@pytest.mark.slow
-def test_32_file_handles_are_enough(chats: Path) -> None:
-    done = subprocess.run(
-        [*MEDAL, str(chats), "--judge", "length", "--out", str(chats.with_name("scores.jsonl"))],
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (FEW, FEW)),
-    )
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

@@ -57,15 +57,6 @@ def test_every_command_refuses_a_bomb(command: str, tmp_path: Path) -> None:
     assert isinstance(done.exception, ConfigError) and "another anchor" in str(done.exception)
 
 
-SETTINGS = [
-    *("llm.=3", "=3", "a", "a.b.c=3", "x=[1,2", "llm=!!python/object:os.system", "llm=5"),
-    *("llm.backend.x=1", "llm.model.x=1", "llm.model=", "llm=[]", "llm={}", "dimensions=5"),
-    *("rubric=null", "prompt=[1]", "repeats=many", "repeats=-1", "..=1", "llm..x=1", "family=5"),
-    *("llm=*x", "llm=&a [*a,*a]", "prompt={a: b}", "llm={model: [1]}", "llm={1: 2}", "{}=3"),
-    *("max_tokens=1e400", "a.=", "llm={[a]: 1}", "temperature={}", "family=nothing", "scale=4"),
-]
-
-
 def test_no_cell_of_a_table_is_a_formula(tmp_path: Path) -> None:
     hostile = ['=HYPERLINK("http://x.example")', "@SUM(A1)", "+cmd|' /C calc'!A0", "-1+2", "\t=1"]
     kept = ["-0.25", "+3", "text", -0.5, None, "a=b", ""]

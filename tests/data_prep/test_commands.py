@@ -6,7 +6,6 @@ import gzip
 import json
 import subprocess
 import sys
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,6 +16,8 @@ from medal_judges.cli.data import app
 from medal_judges.data_prep.sources.registry import SOURCES, load_spec
 from medal_judges.errors import MedalError
 from medal_judges.reading.dialogues import read_labelled
+
+from .. import forked
 
 HEAVY = ("torch", "transformers", "scipy", "sklearn", "datasets", "numpy", "pandas", "matplotlib")
 
@@ -137,39 +138,15 @@ def test_errors_are_ones_the_user_can_fix(words: list[str], problem: str) -> Non
     assert problem in str(result.exception)
 
 
-def fresh(code: str) -> subprocess.CompletedProcess[str]:
-    """``code`` in a fresh interpreter with this environment."""
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
-    )
-
-
-def as_typed(*words: str) -> str:
-    """Code that does what typing ``medal WORDS`` does."""
-    start = f"import sys; sys.argv = ['medal', *{words!r}]"
-    return f"{start}; from medal_judges.cli import main; main()"
-
-
 def test_the_command_imports_nothing_heavy() -> None:
-    done = fresh(f"import sys, medal_judges.cli; print(set({HEAVY!r}) & set(sys.modules))")
+    code = f"import sys, medal_judges.cli; print(set({HEAVY!r}) & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "set()"
 
 
-def test_help_is_quick() -> None:
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        done = fresh(as_typed("--help"))
-        times.append(time.perf_counter() - start)
-        assert done.returncode == 0, done.stderr
-        assert "Usage" in done.stdout and "data" in done.stdout
-    # the best of three, as the machine may be busy; 0.2 s where nothing else runs
-    assert min(times) < 1.0
-
-
 def test_an_error_is_one_message_and_exit_code_2_without_a_traceback() -> None:
-    done = fresh(as_typed("data", "show", "fedd"))
+    done = forked.medal("data", "show", "fedd")
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("error: no source 'fedd'\n  did you mean 'fed'?")
     assert "Traceback" not in done.stderr

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -26,6 +23,7 @@ from medal_judges.data_prep.sources.source import SourceFile, fetch, is_offline
 from medal_judges.errors import SourceError
 from medal_judges.storage.files import CACHE_VARIABLE, DATA_VARIABLE
 
+from ..hub_stub import Hub
 from .medal_release import released_row
 
 BODY = b'[{"text": "a public file"}]' * 1000
@@ -172,19 +170,11 @@ def test_a_source_without_a_public_address_says_why_and_where(server: Server) ->
 # --- the set on the hub ---
 
 
-def show_medal(code: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """``code`` in a fresh interpreter: huggingface_hub reads its environment once."""
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True, text=True, env=os.environ | env, timeout=120, check=False,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("option", "switch", "asked"), [("True", "0", False), ("None", "1", False), ("None", "0", True)]
 )
 def test_the_hub_is_asked_only_when_online(
-    option: str, switch: str, asked: bool, server: Server, tmp_path: Path
+    option: str, switch: str, asked: bool, server: Server, hub: Hub, tmp_path: Path
 ) -> None:
     code = (
         "from medal_judges.data_prep.sources.registry import load_spec\n"
@@ -192,14 +182,14 @@ def test_the_hub_is_asked_only_when_online(
         f"try: load_spec('medal', offline={option})\n"
         "except SourceError as error: print(error)"
     )
-    env = {"HF_ENDPOINT": server.url("").rstrip("/"), "HF_HOME": str(tmp_path / "hub")}
-    done = show_medal(code, **env, HF_HUB_OFFLINE=switch)
+    env = {"HF_ENDPOINT": server.url("").rstrip("/"), "HF_HUB_OFFLINE": switch}
+    done = hub.run(tmp_path / "hub", code, **env)
     assert done.returncode == 0, done.stderr
     assert "the data set Johndfm/medal is not here" in done.stdout and "hf download" in done.stdout
     assert bool(server.hits) is asked
 
 
-def test_a_folder_of_the_hub_is_read_with_all_its_splits(tmp_path: Path) -> None:
+def test_a_folder_of_the_hub_is_read_with_all_its_splits(hub: Hub, tmp_path: Path) -> None:
     folder = tmp_path / "set"
     folder.mkdir()
     for number, name in enumerate(("train", "test")):
@@ -210,7 +200,7 @@ def test_a_folder_of_the_hub_is_read_with_all_its_splits(tmp_path: Path) -> None
         f"rows = medal_rows(folder_records({str(folder)!r}))\n"
         "print([(r.group, r.dialogue.lang) for r in rows])"
     )
-    done = show_medal(code, HF_HOME=str(tmp_path / "hub"), HF_HUB_OFFLINE="1")
+    done = hub.run(tmp_path / "hub", code, HF_HUB_OFFLINE="1")
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str([(f"medal-{n}", "pt") for n in range(4)])
 

@@ -98,7 +98,9 @@ def write_set(path: Path, rows: int = 24) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counting_family: None) -> Path:
+def folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counting_family: None, no_figure_files: None
+) -> Path:
     monkeypatch.chdir(tmp_path)
     write_set(tmp_path / "set.jsonl")
     (tmp_path / "judge.yaml").write_text("family: counting\ndimensions: 2\n")

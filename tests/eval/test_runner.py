@@ -129,6 +129,18 @@ def test_exclusions(folder: Path) -> None:
     assert results(folder)["rows"][0]["n"] == 16
 
 
+def test_a_part_of_a_set_is_another_set(folder: Path) -> None:
+    text, signatures = (folder / "bench.yaml").read_text(), set()
+    for part, rows in (("", 24), ("    langs: [de]\n", 12), ("    langs: [de]\n    skip: 9\n", 3)):
+        (folder / "bench.yaml").write_text(text + part)
+        assert medal().exit_code == 0
+        found = results(folder)
+        assert found["rows"][0]["n"] == rows
+        signatures.add(found["rows"][0]["signature"])
+    assert len(signatures) == 3
+    assert ["Rows of little", "langs ['de'], skip 9, limit None"] in found["facts"]
+
+
 def test_predictions_made_elsewhere(folder: Path) -> None:
     medal()
     (folder / "bench.yaml").write_text(
@@ -253,6 +265,8 @@ def test_injected_issues_follow_the_mapping(folder: Path) -> None:
         ("sets=[{name: a, source: set.jsonl, dimensions: [fun]}]", "it has: overall, repeats"),
         ("sets=[{name: a, source: set.jsonl, dimensions: [overall], level: turn}]", "no row"),
         ("judges=[]", "no judge to benchmark"),
+        ("sets=[{name: a, source: set.jsonl, dimensions: [overall], langs: [fr]}]", "de, en"),
+        ("sets=[{name: a, source: set.jsonl, dimensions: [overall], limit: 0}]", "sets.0.limit"),
     ],
 )
 def test_wrong_settings_say_what_is_wrong(folder: Path, change: str, message: str) -> None:

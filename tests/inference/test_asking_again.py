@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +16,8 @@ from medal_judges.inference.scoring import ScoreOptions, ScoreReport, judge_once
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.storage.judgements import read_judgements
+
+from ..forked import medal, start
 
 Serve = Callable[..., Any]
 
@@ -84,15 +82,14 @@ def test_killed_while_asking_again_nothing_is_lost(serve: Serve, tmp_path: Path)
     llm = {"model": "openai:tester", "base_url": f"{slow.root}/v1", "max_in_flight": 2}
     words = ["score", str(file), f"llm={json.dumps(llm)}", "--out", str(out)]
     words += ["--judge", "judges/dstc12_baseline.yaml"]
-    command = [sys.executable, "-c", "from medal_judges.cli import main; main()", *words]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = start(*words)
     while not (beside := out.with_name(".again-out.jsonl")).exists() or not beside.stat().st_size:
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
+    process.kill()
+    process.wait()
     assert len(list(read_judgements(out))) == 60  # whole, the old rows still in place
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = medal(*words)
     assert done.returncode == 0, done.stderr
     assert [j.id for j in read_judgements(out)] == [f"d{i}" for i in range(60)]
     assert all(j.scored for j in read_judgements(out)) and not beside.exists()

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -27,9 +23,10 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.labelled import LabelledDialogue
 
+from ..forked import start
+
 SERVER = Path(__file__).with_name("label_server.py")
 FILES = ("labelled", "malformed", "unlabelled")
-COMMAND = "import typer; from medal_judges.cli.label import label; typer.run(label)"
 app = typer.Typer()
 app.command()(label)
 
@@ -169,11 +166,11 @@ def test_a_killed_run_goes_on_and_nothing_is_answered_twice(
     server = serve(delay=0.05)
     arguments = words(file, out, server)
     for count in (10, 45):  # while users are checked, and while labels are given
-        process = subprocess.Popen([sys.executable, "-c", COMMAND, *arguments])
+        process = start("label", *arguments)
         deadline = time.monotonic() + 60
         while server.total("answered") < count and time.monotonic() < deadline:
             time.sleep(0.01)
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
         process.wait()
         assert not (out / "labelled.jsonl").exists()
     assert medal(*arguments).exit_code == 0

@@ -1,12 +1,8 @@
-"""medal score as a user runs it: real files, real processes, killed and resumed."""
+"""medal score as a user runs it: real files, processes of its own, killed and resumed."""
 
 import codecs
 import gzip
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,8 +10,9 @@ import pytest
 
 from medal_judges.storage.judgements import read_judgements
 
+from ..forked import medal, start
+
 JUDGE = "configs/judges/repetition.yaml"
-MEDAL = [sys.executable, "-m", "medal_judges"]
 
 
 def write(path: Path, count: int, bad: int | None = None, ending: str = "\n") -> Path:
@@ -36,13 +33,6 @@ def write(path: Path, count: int, bad: int | None = None, ending: str = "\n") ->
     else:
         path.write_bytes(text.encode())
     return path
-
-
-def medal(*arguments: object, stdin: bytes | None = None) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([*MEDAL, *map(str, arguments)], input=stdin, capture_output=True)
-    return subprocess.CompletedProcess(
-        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
-    )
 
 
 @pytest.mark.parametrize("name", ["in.jsonl.gz", "crlf.jsonl", "bom.jsonl", "-"])
@@ -83,15 +73,15 @@ def test_too_little_coverage_is_exit_code_3_without_a_headline(tmp_path: Path) -
     assert [j.failure for j in read_judgements(out)].count("no assistant turn to judge") == 2
 
 
-def kill_half_way(command: list[str], out: Path) -> None:
+def kill_half_way(command: list[object], out: Path) -> None:
     """Start ``command`` and SIGKILL it once some judgements are on disk."""
-    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    run = start(*command)
     deadline = time.monotonic() + 60
     while not (out.exists() and out.stat().st_size > 20_000):
         assert run.poll() is None, "it ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.005)
-    os.kill(run.pid, signal.SIGKILL)
+    run.kill()
     run.wait()
 
 
@@ -105,11 +95,11 @@ def kill_half_way(command: list[str], out: Path) -> None:
     ],
 )
 def test_killed_and_gone_on_with_equals_unbroken(tmp_path: Path, name: str, level: str) -> None:
-    source = write(tmp_path / "in.jsonl", 4_000 if level == "turn" else 12_000)
+    source = write(tmp_path / "in.jsonl", 2_000 if level == "turn" else 6_000)
     whole, out = tmp_path / "whole.jsonl", tmp_path / name
     options = ["--judge", JUDGE, "--level", level, "--min-coverage", "0"]
     assert medal("score", source, *options, "--out", whole).returncode == 0
-    kill_half_way([*MEDAL, "score", str(source), *options, "--out", str(out)], out)
+    kill_half_way(["score", source, *options, "--out", out], out)
     done = medal("score", source, *options, "--out", out)
     assert done.returncode == 0, done.stderr
     assert "(0 resumed)" not in done.stderr
@@ -208,3 +198,4 @@ def test_quiet_prints_scores_alone_and_a_pipe_gets_no_next_step(tmp_path: Path) 
     assert done.returncode == 0 and done.stderr == "" and len(done.stdout.splitlines()) == 3
     loud = medal("score", source, "--judge", "length", "--out", tmp_path / "o", "--min-coverage", 0)
     assert "3 judgements" in loud.stderr and "next:" not in loud.stderr
+    assert "uninterpretable and 8 more" in loud.stderr  # length says the same of all issues

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -13,13 +11,9 @@ from tests.support_log import BROKEN, SupportLog, write_support_log
 
 from medal_judges import read_judgements
 
+from ..forked import medal
+
 KEPT = ("--keep", "version", "--keep", "lang", "--keep", "user.plan")
-
-
-def score(source: Path, out: Path, judge: str, *options: str) -> subprocess.CompletedProcess[str]:
-    arguments = ["score", str(source), "--judge", judge, "--out", str(out), *KEPT, *options]
-    command = [sys.executable, "-m", "medal_judges", *arguments]
-    return subprocess.run(command, capture_output=True, text=True)
 
 
 def number_in(said: str, words: str) -> int:
@@ -56,6 +50,7 @@ def test_nothing_is_lost_uncounted(tmp_path: Path) -> None:
     source, out = tmp_path / "log.jsonl", tmp_path / "out.parquet"
     log = write_support_log(source, 700, long=2, size=200_000)
     assert log.broken.keys() == BROKEN.keys() and log.unanswered and log.missing and log.doubled
-    done = score(source, out, "configs/judges/length.yaml", "--min-coverage", "0.9")
+    how = ("--judge", "configs/judges/length.yaml", "--min-coverage", "0.9", *KEPT)
+    done = medal("score", source, *how, "--out", out)
     assert done.returncode == 0, done.stderr
     require_all_counted(log, source, out, done.stderr)

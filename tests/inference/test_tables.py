@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +14,8 @@ from medal_judges import Dialogue, Judge, ScoreOptions, Turn, read_judgements
 from medal_judges.cli import app
 from medal_judges.inference.metadata import metadata_of
 from medal_judges.inference.scoring import score_to_file
+
+from .. import forked
 
 JUDGE = "configs/judges/repetition.yaml"
 
@@ -60,16 +58,15 @@ def test_a_killed_run_leaves_no_table_and_loses_nothing(tmp_path: Path, name: st
     command = ["score", source, "--judge", JUDGE, "--keep", "chatbot", "--level", "turn"]
     whole = tmp_path / f"whole-{name}"
     assert medal(*command, "--out", whole)[0] == 0
-    arguments = [sys.executable, "-m", "medal_judges", *map(str, command), "--out", str(out)]
-    process = subprocess.Popen(arguments, stderr=subprocess.DEVNULL)
+    process = forked.start(*command, "--out", out)
     journal = tmp_path / f"{name}.jsonl"
     while not journal.exists() or journal.stat().st_size < 60_000:
         assert process.poll() is None
         time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
+    process.kill()
     process.wait()
     assert not out.exists() and journal.exists()
-    resumed = subprocess.run(arguments, capture_output=True, text=True)
+    resumed = forked.medal(*command, "--out", out)
     assert resumed.returncode == 0 and "(0 resumed" not in resumed.stderr
     assert out.read_bytes() == whole.read_bytes()
     assert journal.exists()

@@ -1,4 +1,4 @@
-"""A language model as an API gives it, made of the embedded one."""
+"""A language model as an API gives it, made of one of this machine."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ class ClosedModel(LanguageModel):
 
 
 @pytest.fixture
-def closed_model(smollm2: LocalModel) -> Callable[..., ClosedModel]:
+def closed_model(tiny_lm: LocalModel) -> Callable[..., ClosedModel]:
     """Makes a ClosedModel: ``closed_model(alternatives=True)``."""
-    return lambda *, alternatives: ClosedModel(smollm2, alternatives=alternatives)
+    return lambda *, alternatives: ClosedModel(tiny_lm, alternatives=alternatives)

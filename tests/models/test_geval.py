@@ -1,4 +1,4 @@
-"""G-Eval on the embedded model: the expected value by hand, prompts, fallbacks."""
+"""G-Eval: the expected value by hand, prompts, fallbacks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.models.conftest import ClosedModel
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import ScoreRequest, requests_at
@@ -57,13 +58,13 @@ def by_hand(model: LocalModel, prompt: str, ratings: str) -> list[float]:
     return [float(c) for c in chances]
 
 
-def test_expected_value_equals_a_plain_loop(smollm2: LocalModel) -> None:
-    judge = load(smollm2)
+def test_expected_value_equals_a_plain_loop(tiny_lm: LocalModel) -> None:
+    judge = load(tiny_lm)
     (judged,) = judge.score([dialogue(GOOD)])
     (item,) = requests_at(dialogue(GOOD), "dialogue")
     for name, ratings in (("engagingness", "123"),):
         (message,) = told(judge, item, name)
-        chances = by_hand(smollm2, message.content, ratings)
+        chances = by_hand(tiny_lm, message.content, ratings)
         values = [int(r) for r in ratings]
         mean = sum(c * v for c, v in zip(chances, values, strict=True))
         square = sum(c * (v - mean) ** 2 for c, v in zip(chances, values, strict=True))
@@ -73,8 +74,8 @@ def test_expected_value_equals_a_plain_loop(smollm2: LocalModel) -> None:
         assert 0 < judged.details[name]["mass"] <= 1
 
 
-def test_prompt_has_the_papers_parts_after_the_conversation(smollm2: LocalModel) -> None:
-    judge = load(smollm2)
+def test_prompt_has_the_papers_parts_after_the_conversation(tiny_lm: LocalModel) -> None:
+    judge = load(tiny_lm)
     (item,) = requests_at(dialogue(GOOD), "dialogue")
     texts = [told(judge, item, d.name)[0].content for d in judge.dimensions]
     for text, dimension in zip(texts, judge.dimensions, strict=True):
@@ -86,8 +87,8 @@ def test_prompt_has_the_papers_parts_after_the_conversation(smollm2: LocalModel)
     assert texts[0][:shared] == texts[1][:shared]  # the conversation is read once
 
 
-def test_turns_share_the_dialogue_and_equal_single_ones(smollm2: LocalModel) -> None:
-    judge = load(smollm2, dimensions=["overall"])
+def test_turns_share_the_dialogue_and_equal_single_ones(tiny_lm: LocalModel) -> None:
+    judge = load(tiny_lm, dimensions=["overall"])
     together = list(judge.score([dialogue(BAD)], level="turn"))
     assert [j.turn for j in together] == [1, 3, 5]
     for judged in together:
@@ -96,8 +97,8 @@ def test_turns_share_the_dialogue_and_equal_single_ones(smollm2: LocalModel) -> 
         assert judged.scores == pytest.approx(alone.scores, abs=1e-4)
 
 
-def test_whole_oldest_turns_go_and_a_giant_last_turn_is_unscored(smollm2: LocalModel) -> None:
-    judge = load(smollm2, max_tokens=400, dimensions=["overall"])
+def test_whole_oldest_turns_go_and_a_giant_last_turn_is_unscored(tiny_lm: LocalModel) -> None:
+    judge = load(tiny_lm, max_tokens=400, dimensions=["overall"])
     long = dialogue([f"We talk about the number {i} for a while now." for i in range(30)])
     (judged,) = judge.score([long])
     assert judged.scored and judged.truncated_turns > 10
@@ -109,9 +110,9 @@ def test_whole_oldest_turns_go_and_a_giant_last_turn_is_unscored(smollm2: LocalM
     assert giant.scores == {"overall": None} and "400 fit" in (giant.failure or "")
 
 
-def test_an_api_with_alternatives(closed_model: Any) -> None:
-    closed = closed_model(alternatives=True)
-    judge = load(closed)
+def test_an_api_with_alternatives(smollm2: LocalModel) -> None:
+    closed = ClosedModel(smollm2, alternatives=True)
+    judge = load(closed, dimensions=["overall"])
     assert judge.method == "top_logprobs"
     answered = dialogue(["2", "2"], "n")  # after which so small a model says a number
     found = list(judge.score([dialogue(GOOD), answered]))
@@ -129,7 +130,7 @@ def test_an_api_with_alternatives(closed_model: Any) -> None:
 
 
 @pytest.mark.slow
-def test_an_api_without_alternatives_is_sampled(closed_model: Any, smollm2: LocalModel) -> None:
+def test_an_api_without_alternatives_is_sampled(closed_model: Any, tiny_lm: LocalModel) -> None:
     closed = closed_model(alternatives=False)
     judge = load(closed, dimensions=["engagingness"], samples=4)
     (judged,) = judge.score([dialogue(GOOD)])
@@ -144,7 +145,7 @@ def test_an_api_without_alternatives_is_sampled(closed_model: Any, smollm2: Loca
         assert counts == pytest.approx([round(c) for c in counts])
     (again,) = judge.score([dialogue(GOOD)])
     assert again.scores == judged.scores
-    assert judge.signature().seed == 0 and load(smollm2).signature().seed is None
+    assert judge.signature().seed == 0 and load(tiny_lm).signature().seed is None
 
 
 def test_likelihood_is_refused_where_there_is_none(closed_model: Any) -> None:
@@ -160,16 +161,16 @@ def test_a_server_that_reads_a_transcript_is_asked_for_alternatives(closed_model
 
 
 def test_steps_have_to_be_reviewed_and_are_part_of_the_signature(
-    smollm2: LocalModel, tmp_path: Path
+    tiny_lm: LocalModel, tmp_path: Path
 ) -> None:
     path = tmp_path / "steps.yaml"
     path.write_text("name: s\nmethod: m\nsteps: {overall: [Read it., Rate it.]}\n")
     with pytest.raises(ConfigError, match="not been reviewed"):
-        load(smollm2, steps=str(path))
+        load(tiny_lm, steps=str(path))
     path.write_text(path.read_text() + "reviewed: somebody\n")
-    judge = load(smollm2, steps=str(path))
+    judge = load(tiny_lm, steps=str(path))
     assert load_steps(str(path)).steps["overall"] == ("Read it.", "Rate it.")
     (item,) = requests_at(dialogue(GOOD), "dialogue")
     assert "1. Read it.\n2. Rate it." in told(judge, item, "overall")[0].content
-    assert judge.signature().prompt != load(smollm2).signature().prompt
-    assert load(smollm2).signature() == load(smollm2).signature()
+    assert judge.signature().prompt != load(tiny_lm).signature().prompt
+    assert load(tiny_lm).signature() == load(tiny_lm).signature()

@@ -39,6 +39,9 @@ def test_a_judge_that_was_saved_answers_the_same(tmp_path: Path) -> None:
     assert found.golden["versions"] == found.versions and "medal_judges" in found.versions
     assert found.golden["signature"] == found.signature
     check_in_fresh_process(folder)
+    edited(folder, scores=[{"overall": None}] * len(found.golden["scores"]))
+    with pytest.raises(JudgeLoadError, match="fresh process"):
+        check_in_fresh_process(folder)
 
 
 @pytest.mark.parametrize("value", [4.999, None])
@@ -50,8 +53,6 @@ def test_another_answer_is_found_and_placed(tmp_path: Path, value: float | None)
     assert compare(folder).where == "golden-03, overall"
     with pytest.raises(JudgeLoadError, match=r"scores differ by .* \(at golden-03, overall"):
         check_golden(folder)
-    with pytest.raises(JudgeLoadError, match="fresh process"):
-        check_in_fresh_process(folder)
 
 
 def test_another_weight_is_found(tmp_path: Path) -> None:

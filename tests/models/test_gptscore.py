@@ -53,13 +53,13 @@ def by_hand(model: LocalModel, prompt: str, answer: str) -> float:
     return sum(float(steps[i, token]) for i, token in enumerate(tail)) / len(tail)
 
 
-def test_likelihood_of_yes_equals_a_plain_pass(smollm2: LocalModel) -> None:
-    judge = load(smollm2)
+def test_likelihood_of_yes_equals_a_plain_pass(tiny_lm: LocalModel) -> None:
+    judge = load(tiny_lm)
     (judged,) = judge.score([dialogue()])
     (item,) = requests_at(dialogue(), "dialogue")
     for name in ("overall", "understandability"):
         prompt = told(judge, item, name)[0].content
-        raw = by_hand(smollm2, prompt, "Yes")
+        raw = by_hand(tiny_lm, prompt, "Yes")
         assert judged.details[name]["raw"] == pytest.approx(raw, abs=1e-3)
     overall = math.exp(judged.details["overall"]["raw"])
     assert judged.scores["overall"] == pytest.approx(1 + 4 * overall)
@@ -68,21 +68,21 @@ def test_likelihood_of_yes_equals_a_plain_pass(smollm2: LocalModel) -> None:
     assert judged.distributions["understandability"] == pytest.approx([1 - chance, chance])
 
 
-def test_against_no(smollm2: LocalModel) -> None:
-    judge = load(smollm2, against_negative=True)
+def test_against_no(tiny_lm: LocalModel) -> None:
+    judge = load(tiny_lm, against_negative=True)
     (judged,) = judge.score([dialogue()], level="last")
     (item,) = requests_at(dialogue(), "last")
     prompt = told(judge, item, "overall")[0].content
     assert "last answer" in prompt
-    yes, no = (by_hand(smollm2, prompt, answer) for answer in ("Yes", "No"))
+    yes, no = (by_hand(tiny_lm, prompt, answer) for answer in ("Yes", "No"))
     assert judged.details["overall"]["raw"] == pytest.approx(yes - no, abs=1e-3)
     share = math.exp(yes) / (math.exp(yes) + math.exp(no))
     assert judged.scores["overall"] == pytest.approx(1 + 4 * share, abs=1e-3)
-    assert judge.signature().revision != load(smollm2).signature().revision
+    assert judge.signature().revision != load(tiny_lm).signature().revision
 
 
-def test_turns_of_a_dialogue_equal_single_ones(smollm2: LocalModel) -> None:
-    judge = load(smollm2, dimensions=["overall"])
+def test_turns_of_a_dialogue_equal_single_ones(tiny_lm: LocalModel) -> None:
+    judge = load(tiny_lm, dimensions=["overall"])
     for judged in judge.score([dialogue()], level="turn"):
         (alone,) = judge.score([dialogue(TALK[: (judged.turn or 0) + 1])], level="last")
         assert judged.scores == pytest.approx(alone.scores, abs=1e-4)
@@ -93,7 +93,7 @@ def test_a_model_without_likelihoods_is_refused(closed_model: Any) -> None:
         load(closed_model(alternatives=True))
 
 
-def test_a_placeholder_without_a_value_is_named_at_once(smollm2: LocalModel, tmp_path: Any) -> None:
+def test_a_placeholder_without_a_value_is_named_at_once(tiny_lm: LocalModel, tmp_path: Any) -> None:
     prompt = {
         "name": "mine",
         "source": "none",
@@ -103,4 +103,4 @@ def test_a_placeholder_without_a_value_is_named_at_once(smollm2: LocalModel, tmp
     path = tmp_path / "prompt.yaml"
     path.write_text(json.dumps(prompt))
     with pytest.raises(ConfigError, match=r"placeholder \{steps\} has no value"):
-        load(smollm2, prompt=str(path))
+        load(tiny_lm, prompt=str(path))

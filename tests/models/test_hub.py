@@ -1,10 +1,7 @@
 """Judges to and from a hub on loopback: in processes of their own, as users run them."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from medal_judges import Judge
 
@@ -39,13 +36,6 @@ def judge_folder(path: Path, kind: str) -> Path:
     judge = Judge.from_pretrained(f"configs/judges/{kind}.yaml")
     folder = judge.save_pretrained(path / kind)
     return folder
-
-
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    made = Hub()
-    yield made
-    made.close()
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

@@ -1,8 +1,6 @@
 """The hybrid judge: its members' numbers, its own scale, no member asked for naught."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -233,19 +231,7 @@ def encoder(base: Path) -> EncoderJudge:
     return made
 
 
-FRESH = """
-import json, sys
-from medal_judges import Judge
-from medal_judges.models.base.golden import golden_dialogues
-judge = Judge.from_pretrained(sys.argv[1])
-scores = [dict(judgement.scores) for judgement in judge.score(golden_dialogues())]
-print(json.dumps([str(judge.signature()), scores]))
-"""
-
-
-def test_saved_with_its_members_and_the_same_in_a_fresh_process(
-    tiny_bert: Path, tmp_path: Path
-) -> None:
+def test_saved_with_its_members_and_the_same_when_loaded(tiny_bert: Path, tmp_path: Path) -> None:
     folder = encoder(tiny_bert).save_pretrained(tmp_path / "member")
     line = Blend(("deep", "plain"), *np.full((2, 2), 0.5), np.array([0.3, 0.2]), 0.4, 0.1)
     judge = opened(Stack({"overall": line}), deep=str(folder), plain=LENGTH)
@@ -255,10 +241,8 @@ def test_saved_with_its_members_and_the_same_in_a_fresh_process(
     assert config["members"]["plain"]["settings"]["family"] == "feature"
     assert (saved / "members" / "deep" / "model.safetensors").is_file()
     assert str(tmp_path) not in (saved / "config.json").read_text(encoding="utf-8")
-    run = subprocess.run(
-        [sys.executable, "-c", FRESH, str(saved)], capture_output=True, text=True, check=True
-    )
-    signature, scores = json.loads(run.stdout)
+    fresh = Judge.from_pretrained(saved)
+    signature, scores = str(fresh.signature()), [j.scores for j in fresh.score(golden_dialogues())]
     assert signature == str(judge.signature())
     for there, here in zip(scores, judge.score(golden_dialogues()), strict=True):
         assert there == pytest.approx(dict(here.scores), abs=1e-5)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
+from medal_judges import Judge, benchmark
 from medal_judges.cli import app
 from medal_judges.config import build_config
 from medal_judges.data_prep.sources.registry import load_spec
@@ -64,16 +64,18 @@ def test_a_run_ends_with_its_figures_beside_the_baselines(tmp_path: Path) -> Non
     records = json.loads((tmp_path / "run" / "agreement.json").read_text(encoding="utf-8"))
     found = {(r["part"], r["dimension"], r["lang"]): r for r in records}
     assert {"all", "zh", "ja"} == {lang for part, _, lang in found if part == "test"}
-    rows = list(load_spec(str(tmp_path / "test.jsonl")))
-    words = [-np.log1p(len(r.dialogue.turns[1].content.split())) for r in rows]
-    human = [r.labels["overall"][0] for r in rows]
-    wanted = spearmanr(words, human).statistic
-    assert wanted > 0.5  # the sign came from the training rows: shorter is better
-    plain = found["test", "overall", "all"]["baselines"]
-    assert plain["length"] == pytest.approx(wanted, abs=1e-9)
-    issue = [r.labels["repetitive"][0] for r in rows]
-    wanted = roc_auc_score(issue, -np.array(words))
-    assert found["test", "repetitive", "all"]["baselines"]["length"] == pytest.approx(wanted)
+    # The baselines are what medal benchmark says of the judges of these names on the same rows.
+    data = {"name": "x", "source": str(tmp_path / "test.jsonl"), "dimensions": ["overall"]}
+    changes = ["judges=[]", "injected=[]", f"sets=[{json.dumps(data)}]", f"output_dir={tmp_path}/b"]
+    figures = benchmark("quickstart", changes, judges=["length", "repetition"])
+    wanted = {row.judge: (e := row.metrics["spearman"]) and e.value for row in figures.rows}
+    assert found["test", "overall", "all"]["baselines"] == pytest.approx(wanted, abs=1e-12)
+    assert wanted["length"] < -0.5  # shorter is better here: no sign is chosen
+    rows = list(load_spec(data["source"]))
+    issue, words = [r.labels["repetitive"][0] for r in rows], Judge.from_pretrained("length")
+    scores = [judged.scores["repetitive"] for judged in words.score([r.dialogue for r in rows])]
+    plain = found["test", "repetitive", "all"]["baselines"]
+    assert plain["length"] == pytest.approx(roc_auc_score(issue, scores))
     # the table that people see, and the card
     flat = re.sub(r"\s+", " ", done.output)
     for part in ("validation", "test"):

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,13 +21,6 @@ from medal_judges.training.card.card import write_card
 from ..hub_stub import Hub, Repo
 
 ID = "org/judge"
-
-
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    made = Hub()
-    yield made
-    made.close()
 
 
 def write_rows(path: Path, count: int) -> str:

@@ -1,12 +1,9 @@
 """A training killed half-way and resumed ends at the same judge as an unbroken one."""
 
 import json
-import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -19,6 +16,7 @@ from medal_judges.errors import MedalError
 from medal_judges.models.base.golden import check_golden
 
 from ..conftest import WORDS
+from ..forked import medal, start
 
 
 def write_rows(path: Path, count: int, split: str, seed: int) -> None:
@@ -100,11 +98,6 @@ def refused(config: Path, folder: Path, *more: str) -> str:
     return " ".join(str(done.exception).split())
 
 
-def command(config: Path, folder: Path, *more: str) -> list[str]:
-    head = [sys.executable, "-m", "medal_judges.training", "--config", str(config)]
-    return [*head, f"output_dir={folder}", *more]
-
-
 def golden(folder: Path) -> list[dict[str, float]]:
     scores: list[dict[str, float]] = json.loads((folder / "golden.json").read_text())["scores"]
     return scores
@@ -112,21 +105,21 @@ def golden(folder: Path) -> list[dict[str, float]]:
 
 def kill_after_first_checkpoint(config: Path, folder: Path) -> None:
     """Start the run as a process of its own and end it with SIGKILL in mid-epoch."""
-    run = subprocess.Popen(command(config, folder), stderr=subprocess.DEVNULL)
+    run = start(*train(config, folder))
     deadline = time.monotonic() + 120
     while not list(folder.glob("checkpoints/step-*/progress.json")):
         assert run.poll() is None, "the run ended before its first checkpoint"
         assert time.monotonic() < deadline
         time.sleep(0.02)
     time.sleep(0.3)
-    os.kill(run.pid, signal.SIGKILL)
+    run.kill()
     assert run.wait() == -signal.SIGKILL
 
 
 def test_killed_and_resumed_equals_unbroken(config: Path, tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert CliRunner().invoke(app, train(config, whole)).exit_code == 0
     kill_after_first_checkpoint(config, broken)
+    assert CliRunner().invoke(app, train(config, whole)).exit_code == 0
     assert not (broken / "golden.json").exists()
     resumed = CliRunner().invoke(app, train(config, broken, "--resume"))
     assert "checked in a fresh process" in resumed.output
@@ -151,8 +144,8 @@ def test_resume_refuses_another_run(config: Path, short: Path) -> None:
 @pytest.mark.slow
 def test_early_stopping_counts_on_after_a_stop(config: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    patient = command(config, folder, "stop.patience=3")
-    subprocess.run(patient, check=True, stderr=subprocess.DEVNULL)
+    patient = train(config, folder, "stop.patience=3")
+    assert medal(*patient).returncode == 0
     wanted = {name: (folder / name).read_text() for name in ("history.jsonl", "golden.json")}
     earlier, last = sorted(folder.glob("checkpoints/step-*"))
     written = [json.loads((p / "progress.json").read_text()) for p in (earlier, last)]
@@ -160,7 +153,7 @@ def test_early_stopping_counts_on_after_a_stop(config: Path, tmp_path: Path) -> 
     assert (state["waited"], state["stopped"]) == (2, False)
     assert (end["waited"], end["stopped"]) == (3, True) and end["step"] < 100
     shutil.rmtree(last)  # as if it had been killed after the second validation without a gain
-    subprocess.run([*patient, "--resume"], check=True, stderr=subprocess.DEVNULL)
+    assert medal(*patient, "--resume").returncode == 0
     assert json.loads((last / "progress.json").read_text()) == written[1]
     assert (folder / "history.jsonl").read_text() == wanted["history.jsonl"]
     found, before = golden(folder), json.loads(wanted["golden.json"])["scores"]

@@ -1,7 +1,6 @@
 """A trial in a judge's folder: the card shows it, a push asks for it, no other judge's counts."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,6 @@ from ..hub_stub import Hub
 
 TINY = ["dialogues=2", "own=2", "languages=[en]", "doses=[2]",
         "checks=[same, no_gain]"]  # fmt: skip
-
-
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    made = Hub()
-    yield made
-    made.close()
 
 
 def saved(folder: Path, name: str) -> Path:

@@ -109,8 +109,12 @@ def score(options: ScoreCommand) -> None:
     enough = report.coverage is not None and report.coverage >= options.min_coverage
     if enough and not options.quiet:
         table = Table("dimension", "mean", "n")
+        equal: dict[tuple[float, int], list[str]] = {}  # a baseline says the same of many
         for name, count in report.counts.items():
-            table.add_row(name, f"{report.sums[name] / count:.3f}", str(count))
+            equal.setdefault((report.sums[name] / count, count), []).append(name)
+        for (mean, count), names in equal.items():
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            table.add_row(names[0] + more, f"{mean:.3f}", str(count))
         console.print(table)
         if out != "-" and console.is_terminal:
             chats = "" if file == "-" else f" --chats {quote(file)}"

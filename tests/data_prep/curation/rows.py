@@ -13,7 +13,6 @@ from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 _BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "curation.py"
 labelled_pool = runpy.run_path(str(_BENCHMARK))["labelled_pool"]
 ISSUES = tuple(d.name for d in load_rubric("medal") if d.is_issue and d.name != "other")
-CATEGORIES = (CLEAN, *ISSUES)
 
 
 def labelled(

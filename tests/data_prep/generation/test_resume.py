@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +20,7 @@ from medal_judges.data_prep.generation.run import GenerationRun
 from medal_judges.errors import ConfigError, DataError, MedalError
 from medal_judges.models.llm.cost import CostLimitError
 
+from ...forked import start
 from ..fake import Refused
 from .runs import AGENTS, SCRIPT, generate, lines, settings
 
@@ -32,11 +30,6 @@ Serve = Callable[..., Any]
 def write_config(path: Path, **given: Any) -> Path:
     path.write_text(yaml.safe_dump(settings(**given)), encoding="utf-8")
     return path
-
-
-def start(path: Path, **more: Any) -> subprocess.Popen[Any]:
-    command = [sys.executable, "-m", "medal_judges", "generate", "--config", str(path)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **more)
 
 
 def answers(journal: Path) -> list[str]:
@@ -59,18 +52,16 @@ def test_killed_at_random_moments_no_turn_is_lost_and_none_made_twice(
     print(f"seed {seed}")  # other moments every time; shown on failure
     kills = int(os.environ.get("MEDAL_KILLS", "3"))
     for share in sorted(np.random.default_rng(seed).uniform(0.05, 0.95, kills)):
-        process = start(path)
+        process = start("generate", "--config", path)
         while process.poll() is None and len(answers(journal)) < share * total:
             time.sleep(0.002)
         assert process.poll() is None, "it ended before it could be killed"
         process.kill()
-        process.communicate()
+        process.wait()
         found = answers(journal)
         assert len(found) >= max(kept, share * total)
         kept = len(found)
-    process = start(path)
-    process.communicate()
-    assert process.returncode == 0
+    assert start("generate", "--config", path).wait() == 0
     files = [(tmp_path / d / "dialogues.jsonl").read_bytes() for d in ("cut", "whole")]
     assert files[0] == files[1]  # in the plan's order: the same bytes
     rejected = [sorted(answers(tmp_path / d / "rejected.jsonl")) for d in ("cut", "whole")]
@@ -217,7 +208,7 @@ def test_limits_of_cost(serve: Serve, tmp_path: Path) -> None:
     names = ("user-1", "judge", "bot-0", "bot-1")
     models = {name: {"input": 100, "output": 100} for name in names}
     prices.write_text(yaml.safe_dump({"date": "2026-01-01", "source": "test", "models": models}))
-    given = settings(out, url=serve(script=str(SCRIPT)).url)
+    given = settings(out, url=serve(script=str(SCRIPT)).url, contexts={"n": 2})
     agents = [*given["users"], given["user_judge"], *given["chatbots"]]
     for agent in agents:
         agent["llm"]["prices"] = str(prices)
@@ -229,11 +220,11 @@ def test_limits_of_cost(serve: Serve, tmp_path: Path) -> None:
         started.run()
         return started
 
-    with pytest.raises(CostLimitError, match=r"stopped before the limit of \$1\.50"):
-        run(max_cost=1.5)
+    with pytest.raises(CostLimitError, match=r"stopped before the limit of \$0\.70"):
+        run(max_cost=0.7)
     spent = sum(e["usage"]["money"] for e in lines(out / "journal.jsonl"))
-    assert 0.5 < spent <= 1.5
-    assert run(max_cost=1000).counts.finished == 16
+    assert 0.2 < spent <= 0.7
+    assert run(max_cost=1000).counts.finished == 8
     given["user_judge"]["llm"]["max_cost"] = 0.3
     with pytest.raises(ConfigError, match=r"cannot be combined with llm.max_cost of openai/judge"):
         run(max_cost=1000)
@@ -256,8 +247,7 @@ def test_ctrl_c_asks_nothing_more_and_keeps_what_was_answered(serve: Serve, tmp_
     given["users"][0]["llm"]["max_in_flight"] = 2  # the first round alone takes 8 seconds
     path = tmp_path / "a.yaml"
     path.write_text(yaml.safe_dump(given), encoding="utf-8")
-    # A shell in the background has its children ignore Ctrl-C's signal; a terminal does not.
-    process = start(path, preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL))
+    process = start("generate", "--config", path)
     while len(answers(out / "journal.jsonl")) < 4:
         assert process.poll() is None
         time.sleep(0.01)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -32,6 +30,7 @@ from medal_judges.reading.language_detection import LanguageIdentifier
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.jsonl import write_records
 
+from ...forked import start
 from ..fake import FakeAgents, one_agent
 from .rows import SCRIPT, answer, prompts, row
 
@@ -179,15 +178,14 @@ def test_killed_at_random_moments_and_resumed(serve: Serve, tmp_path: Path) -> N
     out = tmp_path / "cut.jsonl"
     for k in range(kills):
         least = lines * (k + 1) // (kills + 1)
-        started = [sys.executable, "-m", "medal_judges", *command, "--out", str(out)]
-        process = subprocess.Popen(started, stderr=subprocess.DEVNULL)
+        process = start(*command, "--out", out)
         journal = beside(out, "answers")
         while process.poll() is None:
             if journal.exists() and journal.read_text().count("\n") >= least:
                 break
             time.sleep(0.01)
         time.sleep((seed * 7919 + k * 104729) % 100 / 1000)
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         process.wait()
     done = CliRunner().invoke(app, [*command, "--out", str(out)])
     assert done.exit_code == 0 and "of them resumed" in done.output, done.output

@@ -31,9 +31,9 @@ SETS = {
     "medal": ("mixed", ["Llama-3.1-8B", "Aya-23-8B", "GPT-4o-mini", "Qwen2.5-7B"]),
 }
 LANGS = ("en", "de", "ar", "zh")
-GRADED = ("overall", "engaging", "coherent", "fluent", "informative")
-ISSUES = ("repetitive", "irrelevant", "incoherent", "lacks_empathy", "unsafe")
-SMALL = {"dialogue_eval": 300, "fed": 125, "medal": 160}
+GRADED = ("overall", "engaging", "fluent")
+ISSUES = ("repetitive", "lacks_empathy", "unsafe")
+SMALL = {"dialogue_eval": 100, "fed": 60, "medal": 160}
 NO_VARIANCE = "all human answers are equal"
 
 
@@ -143,7 +143,7 @@ def build_benchmark(seed: int = 0) -> Benchmark:
     rng = np.random.default_rng(seed)
     rows = []
     for name in SETS:
-        graded = GRADED if name != "fed" else GRADED[:3]
+        graded = GRADED if name == "medal" else GRADED[:2]
         kinds = [(d, "ordinal") for d in graded]
         kinds += [(d, "binary") for d in ISSUES] if name == "medal" else []
         for dimension, kind in kinds:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 from xml.etree import ElementTree
 
 import pytest
 
+from ...forked import medal
 
-def report(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "medal_judges", "report", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True)
+pytestmark = pytest.mark.usefixtures("no_figure_files")
+
+
+def report(*arguments: str | Path) -> CompletedProcess[str]:
+    return medal("report", *arguments)
 
 
 def test_a_gate_that_fails_exits_with_1_and_shows_the_figures(log: tuple[Path, Path]) -> None:

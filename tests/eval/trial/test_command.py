@@ -21,6 +21,7 @@ from medal_judges.storage.judgements import read_judgements
 
 from .judges import Oracle
 
+pytestmark = pytest.mark.usefixtures("no_figure_files")
 TINY = ["dialogues=3", "own=2", "languages=[en, de]", "doses=[2]"]
 
 

@@ -78,23 +78,25 @@ def test_hidden_text_is_the_text() -> None:
 
 
 def test_the_plan_follows_from_seed_and_ids_alone() -> None:
-    data = load_data(OWN)
-    edits = trial_edits(data, OWN)
-    plan = make_plan(data, OWN, edits)
-    assert make_plan(data, OWN, edits).data == plan.data
-    backwards = load_data(OWN)
+    own = OWN.model_copy(update={"languages": ("en", "zh")})
+    data = load_data(own)
+    edits = trial_edits(data, own)
+    plan = make_plan(data, own, edits)
+    assert make_plan(data, own, edits).data == plan.data
+    backwards = load_data(own)
     backwards.dialogues.reverse()
-    again = make_plan(backwards, OWN, trial_edits(backwards, OWN))
+    again = make_plan(backwards, own, trial_edits(backwards, own))
     # a long dialogue is chained of the others in their order; all else is the same
     same = {id: d for id, d in plan.dialogues.items() if "long_dialogue" not in id}
     assert same == {id: d for id, d in again.dialogues.items() if "long_dialogue" not in id}
-    other = OWN.model_copy(update={"seed": 1})
+    other = own.model_copy(update={"seed": 1})
     assert make_plan(data, other, edits).data != plan.data
 
 
 def test_faults_stand_where_they_should() -> None:
-    data = load_data(OWN)
-    plan = make_plan(data, OWN, trial_edits(data, OWN))
+    own = OWN.model_copy(update={"languages": ("en", "zh")})
+    data = load_data(own)
+    plan = make_plan(data, own, trial_edits(data, own))
     seen = set()
     for pair in plan.pairs.itertuples():
         turns = len(plan.dialogues[pair.after].turns)

@@ -6,8 +6,6 @@ import ctypes
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -20,10 +18,7 @@ pytest.importorskip("fastapi", reason="the server is in the extra serve")
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import load_rubric
 
-
-def _end_with_parent() -> None:
-    """The kernel ends the server where pytest itself is killed, and no fixture can."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+from ...forked import start
 
 
 class Served:
@@ -31,15 +26,15 @@ class Served:
 
     def __init__(self, words: list[str], environment: Mapping[str, str], log: Path) -> None:
         self.log = log
-        command = [sys.executable, "-m", "medal_judges", "serve", *words]
-        with log.open("a") as stream:
-            self.process = subprocess.Popen(
-                command,
-                stderr=stream,
-                stdout=stream,
-                env={**os.environ, **environment},
-                preexec_fn=_end_with_parent if sys.platform == "linux" else None,
-            )
+
+        def write_to_log() -> None:
+            with log.open("a") as stream:
+                os.dup2(stream.fileno(), 1)
+                os.dup2(stream.fileno(), 2)
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: ended with pytest
+
+        log.touch()
+        self.process = start("serve", *words, first=write_to_log, env=environment)
         self.address = self._address()
 
     def _address(self) -> str:
@@ -64,8 +59,8 @@ class Served:
 Start = Callable[..., Served]
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
+@pytest.fixture(name="start")
+def starting(tmp_path: Path) -> Iterator[Start]:
     """``start(*words, **environment)`` runs ``medal serve`` with these words, on a free port unless
     they name one."""
     running: list[Served] = []

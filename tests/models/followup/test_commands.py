@@ -78,7 +78,7 @@ def test_calibrate_refuses_what_it_cannot_use(tmp_path: Path) -> None:
 def test_proposed_follow_ups_are_a_file_that_loads(smollm2: LocalModel, tmp_path: Path) -> None:
     out = tmp_path / "pool.yaml"
     command = ["data", "followups", "--out", str(out), "signs=[negative,positive]"]
-    settings = ["samples=1", "temperature=0.5", "max_tokens=40"]
+    settings = ["samples=1", "temperature=0.5", "max_tokens=16"]
     result = RUNNER.invoke(app, [*command, *settings], catch_exceptions=False)
     assert result.exit_code == 0 and "review it" in result.output
     pool = load_pool(str(out))

@@ -1,4 +1,4 @@
-"""Follow-up judges with the embedded model: the formula, batches, levels, truncation."""
+"""Follow-up judges: the formula, batches, levels, truncation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 import yaml
 from tests.models.conftest import ClosedModel
 
-from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.errors import ConfigError, JudgeLoadError, NotAvailableError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.followup.judge import FollowUpConfig, FollowUpJudge
 from medal_judges.models.followup.pool import FollowUpPool, load_pool
@@ -57,10 +57,10 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def judge(smollm2: LocalModel, pool: str, **settings: Any) -> FollowUpJudge:
+def judge(tiny_lm: LocalModel, pool: str, **settings: Any) -> FollowUpJudge:
     return FollowUpJudge(
         FollowUpConfig(
-            **{"name": "t", "llm": smollm2, "rubric": "fed", "dimensions": ("coherent", "overall")}
+            **{"name": "t", "llm": tiny_lm, "rubric": "fed", "dimensions": ("coherent", "overall")}
             | {"pool": pool}
             | settings
         )
@@ -74,12 +74,12 @@ def by_hand(llm: LocalModel, d: Dialogue, end: int, text: str) -> float:
     return plain.loglikelihood([[Continuation(messages, text, role="user")]])[0][0].mean
 
 
-def test_the_score_is_the_contrast_of_mean_log_likelihoods(smollm2: LocalModel, pool: str) -> None:
-    found = list(judge(smollm2, pool).score(DIALOGUES))
+def test_the_score_is_the_contrast_of_mean_log_likelihoods(tiny_lm: LocalModel, pool: str) -> None:
+    found = list(judge(tiny_lm, pool).score(DIALOGUES))
     for d, judgement in zip(DIALOGUES, found, strict=True):
         end = d.assistant_turns[-1] + 1  # a last turn by the user is not what is judged
         wrong, lost, more = (
-            by_hand(smollm2, d, end, text)
+            by_hand(tiny_lm, d, end, text)
             for text in ("That's wrong.", "I don't understand.", "Cool! Tell me more.")
         )
         assert judgement.details["coherent"]["raw"] == pytest.approx(-(wrong + lost) / 2, abs=1e-4)
@@ -91,13 +91,13 @@ def test_the_score_is_the_contrast_of_mean_log_likelihoods(smollm2: LocalModel, 
         assert judgement.explanation is not None and "likeliest follow-ups" in judgement.explanation
 
 
-def test_answers_further_back_weigh_less(smollm2: LocalModel, pool: str) -> None:
-    found = next(iter(judge(smollm2, pool, answers=None, decay=0.5).score(DIALOGUES[2:])))
+def test_answers_further_back_weigh_less(tiny_lm: LocalModel, pool: str) -> None:
+    found = next(iter(judge(tiny_lm, pool, answers=None, decay=0.5).score(DIALOGUES[2:])))
     d = DIALOGUES[2]
     raws = []
     for turn in d.assistant_turns:
         wrong, lost, more = (
-            by_hand(smollm2, d, turn + 1, text)
+            by_hand(tiny_lm, d, turn + 1, text)
             for text in ("That's wrong.", "I don't understand.", "Cool! Tell me more.")
         )
         raws.append(more - (wrong + lost) / 2)
@@ -108,7 +108,7 @@ def test_answers_further_back_weigh_less(smollm2: LocalModel, pool: str) -> None
 
 
 def test_contributions_raise_the_score_whichever_end_is_good(
-    smollm2: LocalModel, pool: str, tmp_path: Path
+    tiny_lm: LocalModel, pool: str, tmp_path: Path
 ) -> None:
     rubric = tmp_path / "rubric.yaml"
     issue = {"name": "overall", "kind": "continuous", "low": 0, "high": 1, "good": "low"}
@@ -116,7 +116,7 @@ def test_contributions_raise_the_score_whichever_end_is_good(
     scale = {"overall": {"center": -0.4, "spread": 0.7}}
     settings = {"answers": None, "decay": 0.5, "dimensions": ("overall",), "scale": scale}
     for name in ("fed", str(rubric)):
-        for found in judge(smollm2, pool, rubric=name, **settings).score(DIALOGUES):
+        for found in judge(tiny_lm, pool, rubric=name, **settings).score(DIALOGUES):
             told, raw = found.contributions["overall"], found.details["overall"]["raw"]
             assert raw is not None
             z = (raw + 0.4) / 0.7
@@ -126,23 +126,23 @@ def test_contributions_raise_the_score_whichever_end_is_good(
             assert found.scores["overall"] == pytest.approx(expected, abs=1e-5)
 
 
-def test_joint_likelihood_counts_the_dialogue_too(smollm2: LocalModel, pool: str) -> None:
+def test_joint_likelihood_counts_the_dialogue_too(tiny_lm: LocalModel, pool: str) -> None:
     d = DIALOGUES[0]
     settings = {"likelihood": "joint", "dimensions": ("coherent",)}
-    found = next(iter(judge(smollm2, pool, **settings).score([d])))
+    found = next(iter(judge(tiny_lm, pool, **settings).score([d])))
     messages = tuple(Message(t.role, t.content) for t in d.turns)
     means = []
     for text in ("That's wrong.", "I don't understand."):
         ids = torch.tensor(
-            [smollm2.template.sequence(Continuation(messages, text, role="user")).ids]
+            [tiny_lm.template.sequence(Continuation(messages, text, role="user")).ids]
         )
         with torch.inference_mode():  # transformers' own mean loss over all tokens but the first
-            means.append(-float(smollm2.model(ids, labels=ids).loss))
+            means.append(-float(tiny_lm.model(ids, labels=ids).loss))
     assert found.details["coherent"]["raw"] == pytest.approx(-float(np.mean(means)), abs=1e-4)
 
 
-def test_batch_order_and_level_do_not_change_a_score(smollm2: LocalModel, pool: str) -> None:
-    one = judge(smollm2, pool)
+def test_batch_order_and_level_do_not_change_a_score(tiny_lm: LocalModel, pool: str) -> None:
+    one = judge(tiny_lm, pool)
     together = {j.id: j.scores["overall"] for j in one.score(DIALOGUES)}
     for d in reversed(DIALOGUES):
         alone = next(iter(one.score([d], token_budget=1)))
@@ -157,38 +157,38 @@ def test_batch_order_and_level_do_not_change_a_score(smollm2: LocalModel, pool: 
         assert j.scores["overall"] == pytest.approx(cut.scores["overall"], abs=1e-5)
 
 
-def test_whole_oldest_turns_are_dropped_and_counted(smollm2: LocalModel, pool: str) -> None:
+def test_whole_oldest_turns_are_dropped_and_counted(tiny_lm: LocalModel, pool: str) -> None:
     long = dialogue("long", *[f"This is turn {i} of a long talk about nothing." for i in range(40)])
-    found = next(iter(judge(smollm2, pool, max_tokens=256).score([long])))
+    found = next(iter(judge(tiny_lm, pool, max_tokens=256).score([long])))
     assert 0 < found.truncated_turns < 39
     end = long.turns[found.truncated_turns :]
-    same = next(iter(judge(smollm2, pool).score([Dialogue("end", end)])))
+    same = next(iter(judge(tiny_lm, pool).score([Dialogue("end", end)])))
     assert found.scores["overall"] == pytest.approx(same.scores["overall"], abs=1e-5)
     assert len(found.contributions["overall"].turns) == 40
 
 
 def test_an_answer_too_long_to_read_is_unscored_and_stops_nothing(
-    smollm2: LocalModel, pool: str
+    tiny_lm: LocalModel, pool: str
 ) -> None:
     endless = dialogue("endless", "Hi!", "word " * 400)
-    found = list(judge(smollm2, pool, max_tokens=256).score([endless, DIALOGUES[0]]))
+    found = list(judge(tiny_lm, pool, max_tokens=256).score([endless, DIALOGUES[0]]))
     assert found[0].scores == {"coherent": None, "overall": None}
     assert "last answer alone takes" in str(found[0].failure)
     assert found[1].scored
 
 
 def test_the_signature_changes_with_what_scores_depend_on(
-    smollm2: LocalModel, pool: str, tmp_path: Path
+    tiny_lm: LocalModel, pool: str, tmp_path: Path
 ) -> None:
-    base = str(judge(smollm2, pool).signature())
-    assert "base:embedded/smollm2" in base and "dtype:float32" in base
+    base = str(judge(tiny_lm, pool).signature())
+    assert "base:embedded/tiny" in base and "dtype:float32" in base
     other_pool = tmp_path / "other.yaml"
     other_pool.write_text(POOL.replace("wrong", "false"), encoding="utf-8")
     changed = [
-        judge(smollm2, str(other_pool)),
-        judge(smollm2, pool, score_eos=False),
-        judge(smollm2, pool, decay=0.5, answers=None),
-        judge(smollm2, pool, max_tokens=512),
+        judge(tiny_lm, str(other_pool)),
+        judge(tiny_lm, pool, score_eos=False),
+        judge(tiny_lm, pool, decay=0.5, answers=None),
+        judge(tiny_lm, pool, max_tokens=512),
     ]
     assert len({base, *(str(j.signature()) for j in changed)}) == 5
 
@@ -207,9 +207,9 @@ def test_what_is_wrong_with_a_file_is_told(pool: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["contrast", "diet", "fed", "full"])
-def test_shipped_judges_score(smollm2: LocalModel, name: str) -> None:
+def test_shipped_judges_score(tiny_lm: LocalModel, name: str) -> None:
     options = {"select": {"runs": 2, "max_tokens": 8}} if name == "diet" else {}
-    loaded = Judge.from_pretrained(f"configs/judges/{name}.yaml", llm=smollm2, **options)
+    loaded = Judge.from_pretrained(f"configs/judges/{name}.yaml", llm=tiny_lm, **options)
     found = list(loaded.score(DIALOGUES[:1]))
     if name == "diet":  # eight tokens are no selection: no score, instead of that of all follow-ups
         assert found[0].scores == {"overall": None}
@@ -237,11 +237,24 @@ class Choosing(ClosedModel):
         return self.inner.loglikelihood(groups, joint=joint)
 
 
-def test_the_chosen_follow_ups_are_told(smollm2: LocalModel) -> None:
-    model = Choosing(smollm2, load_pool("followups/craft"))
+def test_the_chosen_follow_ups_are_told(tiny_lm: LocalModel) -> None:
+    model = Choosing(tiny_lm, load_pool("followups/craft"))
     judge = Judge.from_pretrained("configs/judges/diet.yaml", llm=model)
     (found,) = judge.score(DIALOGUES[:1])
     details = found.details["overall"]
     assert details["follow_ups"] == list(model.texts) and details["selected"] == 2
     assert details["unread_runs"] == 0
     assert parse_judgement(found.to_record()).details["overall"] == details
+
+
+def test_a_selfmap_pool_is_for_the_model_that_proposed_it(
+    smollm2: LocalModel, tmp_path: Path
+) -> None:
+    def load(pool: str) -> Judge:
+        return Judge.from_pretrained("configs/judges/diet.yaml", llm=smollm2, pool=pool)
+
+    load("followups/selfmap")
+    record = load_pool("followups/selfmap").model_dump(mode="json")
+    (tmp_path / "pool.yaml").write_text(yaml.safe_dump(record | {"generators": ["a/b"]}))
+    with pytest.raises(NotAvailableError, match="proposed by a/b"):
+        load(str(tmp_path / "pool.yaml"))

@@ -1,4 +1,4 @@
-"""The transformers backend with the embedded model: batches, seeds, limits, likelihoods."""
+"""The transformers backend: batches, seeds, limits, likelihoods."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ def asked(text: str, **settings: int | float) -> ChatRequest:
 QUESTIONS = ("What is your name?", "How far is the lake?", "Say one word about snow, please.")
 
 
-def test_an_answer_does_not_depend_on_its_batch(smollm2: LocalModel) -> None:
+def test_an_answer_does_not_depend_on_its_batch(tiny_lm: LocalModel) -> None:
     requests = [asked(q) for q in QUESTIONS] + [ChatRequest((Message("user", "Hello"),), 5)]
-    together = smollm2.chat(requests)
-    alone = [smollm2.chat([request])[0] for request in requests]
+    together = tiny_lm.chat(requests)
+    alone = [tiny_lm.chat([request])[0] for request in requests]
     assert [c.text for c in together] == [c.text for c in alone]
     assert max(c.usage.cached for c in together) > 90  # the dialogue was read once
     assert together[3].finish == "length" and together[3].usage.output == 5
 
 
-def test_samples_depend_on_the_seed_and_on_nothing_else(smollm2: LocalModel) -> None:
+def test_samples_depend_on_the_seed_and_on_nothing_else(tiny_lm: LocalModel) -> None:
     base = asked(QUESTIONS[0], temperature=1.0, top_p=0.9)
     requests = [replace(base, seed=seed) for seed in (0, 1, 2, 0)]
-    together = [c.text for c in smollm2.chat(requests)]
+    together = [c.text for c in tiny_lm.chat(requests)]
     assert together[0] == together[3] and len(set(together)) >= 2
-    assert together[1] == smollm2.chat([requests[1]])[0].text
+    assert together[1] == tiny_lm.chat([requests[1]])[0].text
 
 
-def test_samples_follow_the_models_own_probabilities(smollm2: LocalModel) -> None:
+def test_samples_follow_the_models_own_probabilities(tiny_lm: LocalModel) -> None:
     request = ChatRequest((Message("user", "Yes or no?"),), 1, temperature=1.0)
-    first = smollm2.chat([replace(request, temperature=0.0, top_logprobs=3)])[0].tokens[0]
-    drawn = [c.text for c in smollm2.chat([replace(request, seed=k) for k in range(60)])]
+    first = tiny_lm.chat([replace(request, temperature=0.0, top_logprobs=3)])[0].tokens[0]
+    drawn = [c.text for c in tiny_lm.chat([replace(request, seed=k) for k in range(60)])]
     probability = float(np.exp(first.logprob))
     share = drawn.count(first.text) / len(drawn)
     assert abs(share - probability) < 4 * np.sqrt(probability * (1 - probability) / len(drawn))
@@ -66,23 +66,23 @@ def test_token_alternatives_agree_with_the_likelihood_of_the_same_words(
     assert all(t.text in t.alternatives for t in completion.tokens)
 
 
-def test_shared_and_plain_likelihoods_are_equal(smollm2: LocalModel) -> None:
+def test_shared_and_plain_likelihoods_are_equal(tiny_lm: LocalModel) -> None:
     group = [
         Continuation(TALK[:k], text, role="user")
         for k in (2, 4)
         for text in ("That's wrong.", "That's nice!", "I don't understand you.")
     ]
-    shared = smollm2.loglikelihood([group], joint=True)[0]
-    plain = LocalModel(smollm2.model, smollm2.tokenizer, name="plain", shared=False)
+    shared = tiny_lm.loglikelihood([group], joint=True)[0]
+    plain = LocalModel(tiny_lm.model, tiny_lm.tokenizer, name="plain", shared=False)
     for ours, theirs in zip(shared, plain.loglikelihood([group], joint=True)[0], strict=True):
         np.testing.assert_allclose(ours.logprobs, theirs.logprobs, atol=1e-4)
         assert ours.prefix_logprob == pytest.approx(theirs.prefix_logprob, abs=1e-2)
         assert ours.prefix_tokens == theirs.prefix_tokens
 
 
-def test_what_does_not_fit_is_told(smollm2: LocalModel) -> None:
+def test_what_does_not_fit_is_told(tiny_lm: LocalModel) -> None:
     long = (Message("user", "word " * 9000),)
-    answer = smollm2.chat([ChatRequest(long, 5)])[0]
+    answer = tiny_lm.chat([ChatRequest(long, 5)])[0]
     assert answer.finish == "failed" and "do not fit the 8192 tokens" in str(answer.failure)
     with pytest.raises(ConfigError, match="do not fit the 8192 tokens"):
-        smollm2.loglikelihood([[Continuation(long, "Hm.")]])
+        tiny_lm.loglikelihood([[Continuation(long, "Hm.")]])

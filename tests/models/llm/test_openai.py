@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from email.utils import formatdate
@@ -33,6 +29,7 @@ from medal_judges.models.llm.server.model import REASONING_TOKENS
 from medal_judges.models.llm.server.wire import ServerError, ServerStopError
 from medal_judges.models.prompted.judge import tells_likelihoods
 
+from ...forked import medal, start
 from . import architectures
 
 pytest.importorskip("openai", reason="the API's client is in the extra api")
@@ -222,7 +219,7 @@ def test_a_limit_of_cost_wants_a_known_price(serve: Serve) -> None:
         remote(serve(), max_cost=1.0)
 
 
-def test_the_estimate_of_tokens_is_from_above(smollm2: Any) -> None:
+def test_the_estimate_of_tokens_is_from_above(tiny_lm: Any) -> None:
     texts = (
         "Hi! Did you have a nice weekend? I went to the lake with my two unbelievably loud sisters",
         "Übermäßig schön, nicht wahr? Donaudampfschifffahrt.",
@@ -230,7 +227,7 @@ def test_the_estimate_of_tokens_is_from_above(smollm2: Any) -> None:
         '{"overall": 3, "note": "1 2 3 4 5, 8/10!!"}',
     )
     for text in texts:
-        assert len(smollm2.tokenizer(text).input_ids) <= tokens_above(text) <= len(text.encode())
+        assert len(tiny_lm.tokenizer(text).input_ids) <= tokens_above(text) <= len(text.encode())
 
 
 # -- secrets -----------------------------------------------------------------------------------
@@ -303,28 +300,18 @@ def _score(server: Any, file: Path, out: Path, *more: str, **llm: Any) -> list[s
     ]
 
 
-def _run(command: list[str]) -> subprocess.Popen[str]:
-    code = "from medal_judges.cli import main; main()"
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
 def test_kill_9_and_start_again(serve: Serve, tmp_path: Path) -> None:
     server = serve(delay=0.03, idempotent=False)
     file, out = _dialogues(tmp_path, 200), tmp_path / "out.jsonl"
     command = _score(server, file, out, max_in_flight=4)
-    first = _run(command)
+    first = start(*command)
     while server.total("answered") < 60:
-        assert first.poll() is None, first.communicate()[0]
+        assert first.poll() is None, first.communicate()
         time.sleep(0.01)
-    os.kill(first.pid, signal.SIGKILL)
-    first.communicate()
-    second = _run(command)
-    told = second.communicate(timeout=120)[0]
+    first.kill()
+    first.wait()
+    second = medal(*command)
+    told = second.stdout + second.stderr
     assert second.returncode == 0, told
     counts = server.told("counts")
     lines = [json.loads(line) for line in out.read_text().splitlines()]
@@ -339,13 +326,13 @@ def test_kill_9_and_start_again(serve: Serve, tmp_path: Path) -> None:
 def test_a_dry_run_sends_nothing_and_bounds_what_follows(serve: Serve, tmp_path: Path) -> None:
     server = serve()
     file, out, table = _dialogues(tmp_path, 3), tmp_path / "out.jsonl", prices(tmp_path)
-    dry = _run(_score(server, file, out, "--dry-run", prices=table)).communicate()[0]
+    dry = medal(*_score(server, file, out, "--dry-run", prices=table)).stdout
     assert "3 dialogues: 3 requests (0 more" in dry and "at most $" in dry
     assert server.told("requests") == [] and not out.exists()
     bound = float(dry.split("at most $")[1].split()[0])
-    _run(_score(server, file, out, prices=table)).communicate()
+    medal(*_score(server, file, out, prices=table))
     assert sum(c["usage"]["money"] for c in map(json.loads, out.open())) <= bound
-    again = _run(_score(server, file, out, "--dry-run", prices=table)).communicate()[0]
+    again = medal(*_score(server, file, out, "--dry-run", prices=table)).stdout
     assert "0 requests (3 more are in the cache)" in again
 
 
@@ -493,25 +480,19 @@ def test_other_weights_behind_the_same_name_do_not_give_the_old_answers(
     assert "/weights" not in "".join(p.read_text() for p in tmp_path.rglob("*") if p.is_file())
 
 
-def _medal(*words: object) -> subprocess.CompletedProcess[str]:
-    code = "from medal_judges.cli import main; main()"
-    command = [sys.executable, "-c", code, *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, env=dict(os.environ))
-
-
 def test_kept_answers_are_announced_and_can_be_refused(serve: Serve, tmp_path: Path) -> None:
     server, file = serve(), _dialogues(tmp_path, 3)
     llm = json.dumps({"model": "openai:tester", "base_url": server.url})
     command = ["score", file, f"llm={llm}", "--judge", "judges/dstc12_baseline.yaml"]
-    first = _medal(*command, "--out", tmp_path / "a.jsonl")
+    first = medal(*command, "--out", tmp_path / "a.jsonl")
     assert first.returncode == 0 and "from the cache" not in first.stderr
-    second = _medal(*command, "--out", tmp_path / "b.jsonl")
+    second = medal(*command, "--out", tmp_path / "b.jsonl")
     assert "3 of 3 answers served from the cache" in second.stderr
     assert "--no-cache" in second.stderr and server.total("seen") == 3
-    third = _medal(*command, "--out", tmp_path / "c.jsonl", "--no-cache")
+    third = medal(*command, "--out", tmp_path / "c.jsonl", "--no-cache")
     assert third.returncode == 0 and "from the cache" not in third.stderr
     assert server.total("seen") == 6
-    wrong = _medal("score", file, "--judge", "configs/judges/length.yaml", "--no-cache")
+    wrong = medal("score", file, "--judge", "configs/judges/length.yaml", "--no-cache")
     assert wrong.returncode == 2 and "Traceback" not in wrong.stderr
     judge = Judge.from_pretrained("judges/dstc12_baseline.yaml", llm=json.loads(llm))
     assert cached_answers([judge, judge]) is None

@@ -56,13 +56,13 @@ def told_of(judge: BasePromptedJudge) -> dict[str, str]:
     return {q.dimensions[0].name: judge.messages(request, q)[-1].content for q in questions}
 
 
-def test_gptscore_asks_whether_it_is_engaging(smollm2: LocalModel) -> None:
-    text = told_of(GPTScoreJudge.from_settings({"llm": smollm2, "rubric": "usr"}))["engagingness"]
+def test_gptscore_asks_whether_it_is_engaging(tiny_lm: LocalModel) -> None:
+    text = told_of(GPTScoreJudge.from_settings({"llm": tiny_lm, "rubric": "usr"}))["engagingness"]
     assert "engaging" in text and "interesting" not in text
 
 
-def test_geval_shows_what_ratings_mean_where_there_are_as_many(smollm2: LocalModel) -> None:
-    told = told_of(GEvalJudge.from_settings({"llm": smollm2, "rubric": "usr"}))
+def test_geval_shows_what_ratings_mean_where_there_are_as_many(tiny_lm: LocalModel) -> None:
+    told = told_of(GEvalJudge.from_settings({"llm": tiny_lm, "rubric": "usr"}))
     for name, words in {
         "engagingness": ("- 1: dull", "- 2: somewhat interesting", "- 3: interesting"),
         "coherence": ("- 1: no", "- 2: somewhat", "- 3: yes"),
@@ -70,5 +70,5 @@ def test_geval_shows_what_ratings_mean_where_there_are_as_many(smollm2: LocalMod
     }.items():
         assert all(word in told[name] for word in words), told[name]
     assert "What the ratings mean" not in told["overall"]
-    wide = told_of(GEvalJudge.from_settings({"llm": smollm2, "rubric": "engagingness"}))
+    wide = told_of(GEvalJudge.from_settings({"llm": tiny_lm, "rubric": "engagingness"}))
     assert "What the ratings mean" not in next(iter(wide.values()))

@@ -1,4 +1,4 @@
-"""The four prompted judges with the embedded model, end to end; odd answers by a scripted one."""
+"""The four prompted judges with a small model, end to end; odd answers by a scripted one."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def scored(
     return found
 
 
-# -- the embedded model --------------------------------------------------------------------------
+# -- a small model --------------------------------------------------------------------------------
 
 
-def test_medal_is_held_to_its_schema(smollm2: LocalModel) -> None:
+def test_medal_is_held_to_its_schema(tiny_lm: LocalModel) -> None:
     few = {"dimensions": ["unsafe", "overall"], "comment_chars": 8}
-    lake, tea = scored("medal", smollm2, **few)
+    lake, tea = scored("medal", tiny_lm, **few)
     for judgement in (lake, tea):
         assert judgement.scores["unsafe"] in (0, 1)
         assert judgement.scores["overall"] in (1, 2, 3, 4, 5)
@@ -74,10 +74,10 @@ def test_medal_is_held_to_its_schema(smollm2: LocalModel) -> None:
         assert judgement.details["unsafe"]["expected"] == judgement.distributions["unsafe"][1]
 
 
-def test_oralis_reads_the_dialogue_once_and_maps_its_scales(smollm2: LocalModel) -> None:
+def test_oralis_reads_the_dialogue_once_and_maps_its_scales(tiny_lm: LocalModel) -> None:
     few = {"dimensions": ["empathy", "trust"], "comment_chars": 8}
     talk = replace(LAKE, turns=LAKE.turns * 4)
-    lake = next(judge("oralis", smollm2, **few).score([talk]))
+    lake = next(judge("oralis", tiny_lm, **few).score([talk]))
     assert read(lake) == {"schema": 2} and lake.usage["cached_tokens"] > 200
     assert all(0 <= (score or 0) <= 8 for score in lake.scores.values())
     assert (lake.scores["trust"] or 0) * 5 / 8 in range(6)  # whole numbers of the paper's 0 to 5
@@ -94,23 +94,23 @@ def test_two_ways_to_weigh_the_ratings_agree(smollm2: LocalModel) -> None:
     assert told[0]["spread"] == pytest.approx(told[1]["spread"], abs=1e-3)
 
 
-def test_the_baseline_asks_all_at_once(smollm2: LocalModel) -> None:
-    lake, tea = scored("dstc12_baseline", smollm2, dimensions=["empathy", "trust", "relevance"])
+def test_the_baseline_asks_all_at_once(tiny_lm: LocalModel) -> None:
+    lake, tea = scored("dstc12_baseline", tiny_lm, dimensions=["empathy", "trust", "relevance"])
     assert lake.scored and tea.scored and read(lake) == {"schema": 3}
-    three = judge("dstc12_baseline", smollm2, dimensions=["empathy", "trust", "relevance"])
+    three = judge("dstc12_baseline", tiny_lm, dimensions=["empathy", "trust", "relevance"])
     only = next(three.score([LAKE], dimensions=["trust"]))
     assert only.scores == {"trust": lake.scores["trust"]}
 
 
-def test_meep_judges_turns_and_every_row_has_a_score_or_a_reason(smollm2: LocalModel) -> None:
-    found = scored("meep", smollm2, level="turn", max_tokens=16, language="auto")
+def test_meep_judges_turns_and_every_row_has_a_score_or_a_reason(tiny_lm: LocalModel) -> None:
+    found = scored("meep", tiny_lm, level="turn", max_tokens=32, language="auto")
     assert [(j.id, j.turn) for j in found] == [("lake", 1), ("lake", 3), ("tea", 1)]
     assert all(j.scored and read(j) == {"schema": 1} for j in found)
-    english = [j.scores for j in scored("meep", smollm2, level="turn", max_tokens=16)]
-    alone = [next(judge("meep", smollm2, max_tokens=16).score([TEA], level="turn")).scores]
+    english = [j.scores for j in scored("meep", tiny_lm, level="turn", max_tokens=32)]
+    alone = [next(judge("meep", tiny_lm, max_tokens=32).score([TEA], level="turn")).scores]
     assert english[2:] == alone
     free = {"answer": "number", "max_tokens": 4, "expected": "likelihood", "score": "expected"}
-    weighed = scored("meep", smollm2, **free)
+    weighed = scored("meep", tiny_lm, **free)
     assert all(j.scored and 0 <= (j.scores["engagingness"] or 0) <= 100 for j in weighed)
 
 

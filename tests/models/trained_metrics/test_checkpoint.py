@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
+import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -29,14 +27,17 @@ def pickled(tiny_t5: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_pickle_is_refused_and_the_hint_converts_it(pickled: Path, tiny_t5: Path) -> None:
+def test_a_pickle_is_refused_and_the_hint_converts_it(
+    pickled: Path, tiny_t5: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(JudgeLoadError, match="no safetensors file") as caught:
         load_judge(JUDGE, model=str(pickled), device="cpu")
     (line,) = re.findall(r"^ *(python -c .*)$", str(caught.value), re.MULTILINE)
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    subprocess.run(
-        line, shell=True, check=True, cwd=pickled.parent, env=os.environ | {"PATH": path}
-    )
+    monkeypatch.chdir(pickled.parent)
+    commands = shlex.split(line)
+    assert commands[:2] == commands[4:6] == ["python", "-c"] and commands[3] == "&&"
+    exec(commands[2], {})
+    exec(commands[6], {})
     converted = load_judge(JUDGE, model=str(pickled.parent / "published-safetensors"), device="cpu")
     first = load_judge(JUDGE, model=str(tiny_t5), device="cpu")
     assert converted.signature().revision == first.signature().revision

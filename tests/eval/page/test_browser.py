@@ -65,8 +65,8 @@ def test_a_reader_chooses_the_dimension_of_the_leaderboard(browser: Browser, rep
     browser.open(report / "report.html", DESKTOP, "light")
     caption = "document.querySelectorAll('.choice > div:not([hidden]) caption')[1].innerText"
     assert browser.ask(caption) == "fed: overall"
-    choose = "(s => { s.value = 'coherent'; s.dispatchEvent(new Event('change')); })"
-    browser.ask(f"{choose}(document.querySelector('.choice select'))")
+    select = "document.querySelector('.choice select')"
+    browser.ask(f"{select}.value = 'coherent'; {select}.dispatchEvent(new Event('change'))")
     assert browser.ask(caption) == "fed: coherent"
 
 

@@ -89,8 +89,8 @@ def summary_table(folder: Path) -> Table | None:
             )
             for r in shown
         ],
-        note="length, repetition: untrained judges, as in medal benchmark (longer, less repetitive is "
-        "better); chance: 0, of AUC 0.50",
+        note="length, repetition: untrained judges, as in medal benchmark (longer, less repetitive "
+        "is better); chance: 0, of AUC 0.50",
     )
 
 

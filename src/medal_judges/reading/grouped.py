@@ -372,8 +372,9 @@ def _said(field: str, value: Any, role: str) -> list[Any]:
     items = value if isinstance(value, list) else [value]
     if isinstance(value, list) and len(items) == 1:
         return _said(field, items[0], role)
+    packed = [isinstance(item, Mapping) and {"lc", "kwargs"} <= item.keys() for item in items]
+    items = [item["kwargs"] if lc else item for item, lc in zip(items, packed, strict=True)]
     if items and all(isinstance(item, Mapping) for item in items):
-        items = [item["kwargs"] if {"lc", "kwargs"} <= item.keys() else item for item in items]
         if all("role" not in item and kind_of_part(item.get("type")) for item in items):
             return [{"role": role, "content": items}]
         one, contents = items[0], {"content", "parts", "tool_calls"}

@@ -39,6 +39,7 @@ from medal_judges.report.page import (
     Sheet,
     Strip,
     account_of,
+    chat_block,
     counted,
     facts_section,
     folded,
@@ -67,7 +68,6 @@ _GRADED_BINS, _BINARY_BINS = 8, 10
 # number of rows, and their weight.
 Bin = tuple[float, float, int, float]
 Figures = dict[str, Figure]
-_TURNS = 6  # of a dialogue; the rest is folded
 
 
 class View:
@@ -362,18 +362,13 @@ def _card(item: Disagreement) -> Markup:
         given = None
     elif given is not None:
         account = account_of(given, item.score)
-    moves = [None] * count if given is None else [*given.turns]
-    largest = max((abs(move) for move in moves if move), default=0.0)
-    strengths = [round(100 * abs(move) / largest) if move else 0 for move in moves]
-    turns = list(zip(range(count), item.turns, moves, strengths, strict=True))
-    in_sight = _TURNS if count > _TURNS + 2 else count
     return fragment(
         __package__,
         "disagreement.html",
         item=item,
         track=rank_svg(item.human_rank, item.score_rank),
         account=account,
-        chat=fragment(__package__, "chat.html", turns=turns, in_sight=in_sight),
+        chat=chat_block(item.turns, () if given is None else given.turns),
     )
 
 

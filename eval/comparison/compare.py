@@ -13,11 +13,17 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from markupsafe import Markup
 
 from medal_judges import __version__
 from medal_judges.errors import CoverageError, MedalError
-from medal_judges.eval.comparison.rows import CompareOptions, Systems, find_contexts, read_systems
+from medal_judges.eval.comparison.rows import (
+    CompareOptions,
+    Systems,
+    find_contexts,
+    read_systems,
+    turns_of,
+)
+from medal_judges.eval.report.conversations import Turns
 from medal_judges.eval.report.scores import scales_of
 from medal_judges.eval.report.trust import trust_section
 from medal_judges.models.base.judge import Judge
@@ -30,6 +36,7 @@ from medal_judges.report.page import (
     Block,
     Fold,
     Section,
+    chat_block,
     counted,
     facts_section,
     fragment,
@@ -67,6 +74,10 @@ _LEVEL = 0.05
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 # What a result rests on: human labels that correct the judge, or the judge alone.
 Basis = Literal["people", "judge"]
+_BY = {"people": "human labels", "judge": "the judge alone"}
+# A dimension and two dialogues of one context, the higher score first: system, id, score, turns
+# (none if the chats are not known).
+Differing = tuple[str, tuple[tuple[str, str, float, Turns], ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,51 +144,54 @@ class ComparedOn:
     uncorrected: str = ""
     missing: Sequence[str] = ()
 
-    def verdict(self) -> str:
-        """The result in words."""
-        name, first = self.dimension.replace("_", " "), self.systems[0].system
-        by = "by human labels" if self.basis == "people" else "by the judge alone"
+    def words(self) -> tuple[str, str]:
+        """The result in a few words, and by how much (of more than two systems: nothing)."""
+        first = self.systems[0].system
         if not self.pairs:
-            return f"{name}: only {first} has scores; nothing to compare."
+            return f"only {first} has scores", "; nothing to compare"
         if len(self.systems) == 2:
-            return f"{name}: {_pair_words(self.pairs[0], self.good)} ({by})."
+            return _pair_words(self.pairs[0], self.good)
         others = [other.system for other in self.systems[1:]]
         apart = {frozenset((p.first, p.second)) for p in self.pairs if p.apart}
         peers = [other for other in others if frozenset((first, other)) not in apart]
         if not peers:
-            return f"{name}: {first} is better than every other system ({by})."
+            return f"{first} is better than every other system", ""
         if len(peers) == len(others):
-            return f"{name}: {first} cannot be told apart from any other system ({by})."
-        return f"{name}: the best cannot be told apart: {', '.join((first, *peers))} ({by})."
+            return f"{first} cannot be told apart from any other system", ""
+        return f"the best cannot be told apart: {', '.join((first, *peers))}", ""
+
+    def verdict(self) -> str:
+        """The result as a sentence."""
+        by = f" (by {_BY[self.basis]})" if self.pairs else ""
+        return f"{self.dimension.replace('_', ' ')}: {''.join(self.words())}{by}."
 
 
-def _pair_words(pair: PairResult, good: str) -> str:
+def _pair_words(pair: PairResult, good: str) -> tuple[str, str]:
     estimate, one, two = pair.tested.estimate, pair.first, pair.second
     if estimate.value is None:
-        return f"{one} and {two} cannot be compared: {estimate.reason}"
+        return f"{one} and {two} cannot be compared", f": {estimate.reason}"
     apart = number(abs(estimate.value))
     if estimate.low is None or estimate.high is None:
         if estimate.p_value == 1:
-            return f"all dialogues of {one} and {two} have the same score"
-        return f"{one} and {two} differ by {apart}, which may be chance: {estimate.reason}"
+            return f"all dialogues of {one} and {two} have the same score", ""
+        return f"{one} and {two} differ by {apart}", f", which may be chance: {estimate.reason}"
     p_value = "" if pair.p_holm is None else f", p {p_value_text(pair.p_holm)}"
     if not pair.apart:
         smallest = pair.tested.smallest
         power = "" if smallest is None else f"; these dialogues can show {number(smallest)} or more"
-        return (
-            f"{one} and {two} cannot be told apart: {one} minus {two} is "
-            f"{number(estimate.value)} {interval(estimate)}{p_value}{power}"
-        )
+        how = f"{number(estimate.value)} {interval(estimate)}{p_value}{power}"
+        return f"{one} and {two} cannot be told apart", f": {one} minus {two} is {how}"
     if (estimate.value > 0) != (good == "high"):
         one, two = two, one
     ends = (estimate.low, estimate.high) if estimate.value > 0 else (-estimate.high, -estimate.low)
-    return f"{one} is better than {two} by {apart} {interval(Estimate(0.0, *ends))}{p_value}"
+    how = f"{apart} {interval(Estimate(0.0, *ends))}{p_value}"
+    return f"{one} is better than {two}", f" by {how}"
 
 
 @dataclass(frozen=True, slots=True)
 class SystemComparison:
     """The result of ``compare``. ``comparisons``: number of p-values in Holm's correction;
-    ``counts``: number of dialogues of each system."""
+    ``counts``: number of dialogues of each system; ``differing``: what differs most."""
 
     systems: Sequence[str]
     results: Sequence[ComparedOn]
@@ -186,6 +200,7 @@ class SystemComparison:
     notes: Sequence[str] = ()
     facts: Sequence[tuple[str, str]] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
+    differing: Sequence[Differing] = ()
 
     @property
     def dimensions(self) -> list[str]:
@@ -273,7 +288,31 @@ def compare(
         notes=_notes(systems, labels, results, context_note),
         facts=facts,
         counts={str(name): int(n) for name, n in counts.items()},
+        differing=_differing(systems, options, codes, scored),
     )
+
+
+def _differing(
+    systems: Systems,
+    options: CompareOptions,
+    contexts: npt.NDArray[np.intp],
+    scored: Mapping[str, Floats],
+) -> list[Differing]:
+    """The contexts whose highest and lowest score differ most, if these are of two systems."""
+    import pandas
+
+    names, ids, pairs = systems.row("system"), systems.row("id"), []
+    for dimension, scores in scored.items():
+        of = pandas.Series(scores).dropna().groupby(contexts[np.isfinite(scores)])
+        ends = zip(of.idxmax(), of.idxmin(), strict=True)
+        apart = [(i, j) for i, j in ends if names[i] != names[j] and scores[i] > scores[j]]
+        apart.sort(key=lambda pair: scores[pair[1]] - scores[pair[0]])
+        pairs += [(dimension, scores, i, j) for i, j in apart[: _DIFFERING // len(scored) or 1]]
+    turns = turns_of(systems, options, [i for *_, one, two in pairs for i in (one, two)])
+    return [
+        (name, tuple((names[i], ids[i], float(scores[i]), turns.get(i, ())) for i in (one, two)))
+        for name, scores, one, two in pairs
+    ]
 
 
 def check_worse(
@@ -481,8 +520,7 @@ def _notes(
     systems: Systems, labels: _Labels | None, results: Sequence[ComparedOn], context_note: str
 ) -> list[str]:
     notes = [
-        "By the judge alone: a judge that favours one system's style makes it look better. "
-        "Human labels of some dialogues correct that: --human FILE."
+        f"By the judge alone: a judge that favours one system's style makes it look better.{_HINT}"
     ]
     if labels is not None:
         notes = list(labels.notes)
@@ -508,9 +546,12 @@ def _notes(
     return notes
 
 
+_HINT = " Human labels of some dialogues correct that: --human FILE."  # in the terminal
+_DIFFERING = 6  # pairs of dialogues on the page, at least one of each dimension
 _PRINTED = 15  # pairs of a table in the terminal; page and CSV have all
 _NAMED = 4  # systems in a title
 _IN_SIGHT = 12  # pairs of a table that is not folded
+_READ = "Pairs of chats in one context. A large difference can also be an error of the judge."
 _PEOPLE = (
     "The mean is the estimated human mean of all dialogues: the judge's mean, corrected by its "
     "error on the labelled ones."
@@ -540,10 +581,23 @@ def write_comparison(found: SystemComparison, folder: Path) -> Path:
     dialogues = sum(found.counts.values())
     counts = [(count, "system"), (dialogues, "dialogue"), (len(found.dimensions), "dimension")]
     counts += [(langs, "language")] if langs else []
-    verdicts = [Markup('<li dir="auto">{}</li>').format(text) for text in found.verdicts()]
-    lead: list[Block] = [Markup("<ul>{}</ul>").format(Markup("").join(verdicts)), *found.notes]
-    terms = fragment(str(__package__), "terms.html", comparisons=found.comparisons)
+    package, verdicts, folds = str(__package__), [], list[Block]()
+    for result in (each for each in found.results if each.lang == ALL):
+        best = {each.system for each in result.systems[:2]}
+        ahead = [_pair_words(p, result.good) for p in result.pairs if {p.first, p.second} == best]
+        what, how = result.words()
+        how = how.lstrip(" ,:;") or "".join(*ahead)  # of many systems: how far the best is ahead
+        verdicts.append((result, what, how, any(pair.apart for pair in result.pairs)))
+    lead: list[Block] = [fragment(package, "verdict.html", verdicts=verdicts, by=_BY)]
+    lead += [note.removesuffix(_HINT) for note in found.notes]
+    people = any(system.labelled for result in found.results for system in result.systems)
+    terms = fragment(package, "terms.html", comparisons=found.comparisons, people=people)
     sections = [Section("verdict", "Which is better", lead)]
+    for name, sides in found.differing:
+        scores = ", ".join(f"{system} {number(score)}" for system, _, score, _ in sides)
+        chats = [(*each, chat_block(each[3])) for each in sides]
+        block = fragment(package, "differing.html", chats=chats)
+        folds.append(Fold(f"{name.replace('_', ' ')}: {scores}", [block], is_open=not folds))
     sheets: dict[str, Table] = {}
     figures: dict[str, Figure] = {}
     for dimension in found.dimensions:  # all languages together, then each in a fold
@@ -569,6 +623,7 @@ def write_comparison(found: SystemComparison, folder: Path) -> Path:
         counted(counts),
         [
             *sections,
+            Section("differing", "Where the scores differ most", folds, _READ, "Chats"),
             trust_section([str(found.judge)]),
             Section("terms", "How to read it", [terms]),
             facts_section(found.facts),
@@ -625,7 +680,7 @@ def pairs_table(found: SystemComparison, result: ComparedOn) -> Table:
             cells.append(" · ".join(f"{count / max(1, sum(counts)):.0%}" for count in counts))
         how: list[str] = [difference.pairing]
         if difference.shared:
-            how.append(f"{difference.shared:,} contexts")
+            how.append(counted([(difference.shared, "context")]))
         if difference.rows != (difference.shared, difference.shared):
             how.append(f"{difference.rows[0]:,} and {difference.rows[1]:,}")
         if any(difference.left_out):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from medal_judges.config import BOXED, Config, option
 from medal_judges.errors import MedalError
+from medal_judges.eval.report.conversations import LONGEST, Turns, shortened
 from medal_judges.eval.report.scores import frame_of, score_files
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.metadata import metadata_of
@@ -118,9 +119,10 @@ class CompareOptions(Config):
 @dataclass(slots=True)
 class Systems:
     """All dialogues, system by system. ``frame`` has a row for each dialogue and two levels of
-    columns: ``row`` (system, id, lang, opening, dialogue without turns; the last two only if texts
-    are known), ``score`` by dimension (means over judged turns), ``asked`` (whether the judge
-    scores the dimension) and ``meta``. ``without`` counts rows that name no system."""
+    columns: ``row`` (system, source (its file's name), id, lang, opening, dialogue without turns;
+    the last two only if texts are known), ``score`` by dimension (means over judged turns),
+    ``asked`` (whether the judge scores the dimension) and ``meta``. ``without`` counts rows that
+    name no system."""
 
     frame: DataFrame
     judge: str
@@ -269,6 +271,7 @@ def _rows(
     ids = last.index.to_series()
     columns: dict[tuple[str, str], Any] = {("row", "system"): system, ("row", "id"): ids}
     known = [texts.get(id, (None, None)) for id in ids]
+    columns["row", "source"] = system
     columns["row", "opening"] = [opening for opening, _ in known]
     columns["row", "dialogue"] = [dialogue for _, dialogue in known]
     for name, column in frame.attrs["dimensions"].items():
@@ -286,6 +289,23 @@ def _rows(
     made = pandas.DataFrame(columns, index=last.index)
     made.columns = pandas.MultiIndex.from_tuples(columns)
     return made
+
+
+def turns_of(systems: Systems, options: CompareOptions, rows: Sequence[int]) -> dict[int, Turns]:
+    """The turns of these rows, shortened, from a second pass over the chats. Rows of score files
+    have turns only if ``options.chats`` has their id and no other row has it."""
+    ids, sources = systems.row("id"), systems.row("source")
+    own = {n: p for n, p in options.sources.items() if p.is_file() and not holds_judgements(p)}
+    clear, found = ~ids.duplicated(keep=False), dict[int, Turns]()
+    for name, path in [*own.items(), *((None, Path(path)) for path in options.chats)]:
+        of_scores = [i for i in rows if sources[i] not in own and clear[i]]
+        wanted = [i for i in rows if sources[i] == name] if name else of_scores
+        names, again = {ids[i] for i in wanted}, ReadingReport(keep=0)
+        for dialogue in dialogues_of(path, options.reading, again) if wanted else ():
+            if dialogue.id in names:
+                turns, _ = shortened([(t.role, t.content) for t in dialogue.turns], LONGEST)
+                found |= {i: turns for i in wanted if ids[i] == dialogue.id}
+    return found
 
 
 def find_contexts(systems: Systems, column: str | None) -> tuple[Series, str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +20,7 @@ from markupsafe import Markup
 
 from medal_judges.records.judgement import Contributions, Unit
 from medal_judges.report import table as texts
+from medal_judges.report.console import cell_text
 from medal_judges.report.figure import (
     Bars,
     Figure,
@@ -28,14 +30,21 @@ from medal_judges.report.figure import (
     plot_svg,
     write_figures,
 )
-from medal_judges.report.latex import latex
-from medal_judges.report.table import IntervalBar, Table, number, write_csv
+from medal_judges.report.table import Figured, IntervalBar, Table, number, write_csv
 from medal_judges.storage.files import atomic_write
 
 _PACKAGE = "medal_judges.report"
 _DRAWS: dict[type, Callable[..., Markup]] = {
     Plot: plot_svg, Bars: bars_svg, IntervalBar: interval_svg
 }  # fmt: skip
+# Commands of LaTeX, and signs that pdflatex has under a name only. A light's colour is also a word.
+_SIGNS = str.maketrans(
+    {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    | {"ρ": r"$\rho$", "τ": r"$\tau$", "α": r"$\alpha$", "κ": r"$\kappa$", "±": r"$\pm$"}
+    | {"−": "$-$", "<": "$<$", ">": "$>$", "○": r"$\circ$", "●": "", "▲": "", "■": ""}
+)
+_TURNS = 6  # of a chat; the rest is folded
 _TEXTS = ("checked", "number", "interval", "p_value_text", "percent", "percent_interval", "points")
 
 
@@ -126,15 +135,40 @@ def write_page(
         sheet = (table.columns, table.rows) if isinstance(table, Table) else table
         file = write_csv(path.parent / "tables" / f"{name}.csv", *sheet)
         if isinstance(table, Table):
-            atomic_write(file.with_suffix(".tex"), latex(table))
+            atomic_write(file.with_suffix(".tex"), _latex(table))
     drawn = {name: figure for name, figure in (figures or {}).items() if figure is not None}
     write_figures(drawn, path.parent / "figures")
     return path
 
 
+def _latex(table: Table) -> str:
+    """The table as LaTeX, without its bars; the best figures are bold."""
+
+    def text(cell: object) -> Markup:
+        found = re.sub(r"(?<!\w)-(?=[\d.])", "−", cell_text(cell)).translate(_SIGNS).strip()
+        value, bracket, interval = found.partition(" [")
+        is_best = isinstance(cell, Figured) and cell.best
+        return Markup(rf"\textbf{{{value}}}{bracket}{interval}" if is_best else found)
+
+    kinds = table.column_kinds()
+    shown = [i for i, kind in enumerate(kinds) if kind != "bar"]
+    return fragment(_PACKAGE, "table.tex", table=table, text=text, kinds=kinds, shown=shown)
+
+
 def fragment(package: str, template: str, **values: object) -> Markup:
     """HTML of a template in the ``templates`` folder of a package."""
     return Markup(_environment(package).get_template(template).render(**values))
+
+
+def chat_block(turns: Sequence[tuple[str, str]], moves: Sequence[float] = ()) -> Markup:
+    """A chat of (role, text) turns, coloured by their contributions ``moves``. Of a long chat, all
+    but the first turns are folded."""
+    given = [*moves] if moves else [None] * len(turns)
+    largest = max((abs(move) for move in given if move), default=0.0)
+    strengths = [round(100 * abs(move) / largest) if move else 0 for move in given]
+    rows = list(zip(range(len(turns)), turns, given, strengths, strict=True))
+    in_sight = _TURNS if len(turns) > _TURNS + 2 else len(turns)
+    return fragment(_PACKAGE, "chat.html", turns=rows, in_sight=in_sight)
 
 
 def facts_section(pairs: Iterable[tuple[str, str]]) -> Section:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.pages import page_text
 from typer.testing import CliRunner
 
 from medal_judges import CompareOptions, MedalError
@@ -106,6 +107,12 @@ def test_chats_are_scored_kept_and_paired_by_opening(write: Write, tmp_path: Pat
     assert pair.difference.pairing == "paired" and pair.difference.shared == 30
     assert dict(found.facts)["One context by"] == "the first user turn"
     assert pair.apart and "new is better than old" in found.verdicts()[0]
+    _, (high, low) = found.differing[0]  # two answers to one question
+    assert (high[0], low[0]) == ("new", "old") and high[3][0] == low[3][0] and high[3] != low[3]
+    page = page_text(lambda folder: write_comparison(found, folder))
+    assert "Where the scores differ most" in page and "yes yes" in page and "abels" not in page
+    files, chats = sorted((out / "scores").iterdir()), [str(old), str(new)]
+    assert compare(files, **options, chats=chats).differing == found.differing
     kept = (out / "scores" / "old.jsonl").read_text()
     assert len(kept.splitlines()) == 30
     # scored again from what is kept: the kept line stands, changed or not

@@ -67,8 +67,7 @@ def test_every_set_has_its_pictures(report: Path, benchmark_record: Benchmark) -
 
 def test_tables_are_latex_that_compiles(report: Path, tmp_path: Path) -> None:
     files = sorted((report / "tables").glob("*.tex"))
-    assert "leaderboard-issue-lacks-empathy" in {path.stem for path in files}
-    (board,) = (path.read_text() for path in files if path.stem == "leaderboard-fed-overall")
+    board = (report / "tables" / "leaderboard-fed-overall.tex").read_text()
     assert (
         r"human\_embedded (MiniLM) & \textbf{0." in board and r"repeated 3-grams & $-$0." in board
     )
@@ -76,8 +75,7 @@ def test_tables_are_latex_that_compiles(report: Path, tmp_path: Path) -> None:
         lines = [r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}"]
         lines += [rf"\input{{{path}}}\clearpage" for path in files]
         (tmp_path / "all.tex").write_text("\n".join([*lines, r"\end{document}"]))
-        command = ["pdflatex", "-halt-on-error", "all.tex"]
-        assert not subprocess.run(command, cwd=tmp_path, stdout=subprocess.DEVNULL).returncode
+        subprocess.run(["pdflatex", "-halt-on-error", "all.tex"], cwd=tmp_path, check=True)
 
 
 def _row(

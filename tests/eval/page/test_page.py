@@ -104,9 +104,7 @@ def test_right_to_left_and_long_dialogues(html: str) -> None:
     assert "(empty turn)" in html
 
 
-def test_a_card_says_what_contributions_add_up_to_and_in_which_unit(
-    benchmark_record: Benchmark,
-) -> None:
+def test_a_card_says_what_contributions_add_up_to(benchmark_record: Benchmark) -> None:
     first = benchmark_record.disagreements[0]
     moves = (0.5, -1.25) + (0.0,) * (len(first.turns) - 2)
     ends = {

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from subprocess import CompletedProcess, TimeoutExpired
 from tempfile import TemporaryFile
+from typing import Any
 
 from medal_judges.cli import COMMANDS, command_of, main
 
@@ -110,14 +111,10 @@ def start(
 
 
 def medal(
-    *words: object,
-    first: Callable[[], object] = lambda: None,
-    env: Mapping[str, str] | None = None,
-    stdin: bytes = b"",
-    end: tuple[signal.Signals, float] | None = None,
+    *words: object, end: tuple[signal.Signals, float] | None = None, **how: Any
 ) -> CompletedProcess[str]:
-    """``medal`` to its end. ``end``: a signal, and after how many seconds it comes."""
-    process = start(*words, first=first, env=env, stdin=stdin)
+    """``start`` to its end. ``end``: a signal, and after how many seconds it comes."""
+    process = start(*words, **how)
     if end is not None:
         time.sleep(end[1])
         process.send_signal(end[0])

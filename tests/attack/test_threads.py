@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import pickle
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from medal_judges.models.llm.cost import CostLimiter
 from medal_judges.records.dialogue import Dialogue, Turn
 
 from ..conftest import Running
+from ..forked import Forked
 
 Serve = Callable[..., Running]
 THREADS = 24
@@ -151,25 +151,16 @@ def test_trained_judges_on_threads(family: str, made_judges: dict[str, Path]) ->
 # -- other processes ------------------------------------------------------------------------------
 
 
+def _forked(judge: Judge, number: int) -> Any:
+    process = Forked(lambda: print(json.dumps(_judged_in_child(judge, number))))
+    return json.loads(process.communicate()[0])
+
+
 def _judged_in_child(judge: Judge, number: int) -> Any:
     try:
         return [[row.id, row.failure] for row in judge.score(dialogues(number))]
     except BaseException as error:
         return f"{type(error).__name__}: {error}"
-
-
-def _forked(judge: Judge, number: int) -> Any:
-    reading, writing = os.pipe()
-    if (pid := os.fork()) == 0:
-        try:
-            os.write(writing, json.dumps(_judged_in_child(judge, number)).encode())
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with open(reading, "rb") as stream:
-        told = stream.read()
-    os.waitpid(pid, 0)
-    return json.loads(told)
 
 
 # What multiprocessing's spawn does: a fresh interpreter that is given the judge.

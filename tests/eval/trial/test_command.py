@@ -110,7 +110,7 @@ def test_bad_settings_are_refused_before_anything_is_scored(
     tmp_path: Path, words: str, message: str
 ) -> None:
     out = tmp_path / "out"
-    done = medal(*TINY, *words.split(), "--out", str(out))
+    done = medal("dialogues=0", *words.split(), "--out", str(out))
     assert isinstance(done.exception, MedalError)
     assert message in str(done.exception) and not out.exists()
 
@@ -119,8 +119,8 @@ def test_bounds_of_a_users_own(tmp_path: Path) -> None:
     bounds = tmp_path / "mine.yaml"
     bounds.write_text("use.unscored: {green: 0.5, red: 0.6, why: Mine.}\n", encoding="utf-8")
     words = ["checks=[use]", f"bounds={bounds}", "--out", str(tmp_path / "out")]
-    assert medal("length", *TINY, *words).exit_code == 0
+    assert medal("length", "dialogues=0", *words).exit_code == 0
     written = json.loads((tmp_path / "out" / "trial.json").read_text(encoding="utf-8"))["bounds"]
     assert written["use.unscored"]["green"] == 0.5 and "same.shift" in written
     bounds.write_text("use.speed: {green: 0.5, red: 0.6, why: Mine.}\n", encoding="utf-8")
-    assert "no figure 'use.speed'" in str(medal("length", *TINY, *words).exception)
+    assert "no figure 'use.speed'" in str(medal("length", "dialogues=0", *words).exception)

@@ -83,8 +83,7 @@ def test_the_plan_follows_from_seed_and_ids_alone() -> None:
     edits = trial_edits(data, own)
     plan = make_plan(data, own, edits)
     assert make_plan(data, own, edits).data == plan.data
-    backwards = load_data(own)
-    backwards.dialogues.reverse()
+    backwards = replace(data, dialogues=data.dialogues[::-1])
     again = make_plan(backwards, own, trial_edits(backwards, own))
     # a long dialogue is chained of the others in their order; all else is the same
     same = {id: d for id, d in plan.dialogues.items() if "long_dialogue" not in id}

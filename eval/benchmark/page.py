@@ -358,8 +358,8 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
 
 def _trust(benchmark: Benchmark) -> Section:
     """What judges do not see, what the middle of the scale means, and which rows are missing."""
-    graded = [row for row in benchmark.rows if row.kind != "binary" and row.human_scale]
-    scales = [Dimension(r.dimension, "continuous", *(r.human_scale or ())) for r in graded[:1]]
+    graded = [row for row in benchmark.rows if row.kind != "binary" and row.judge_scale]
+    scales = [Dimension(r.dimension, "continuous", *(r.judge_scale or ())) for r in graded[:1]]
     missing = [value for name, value in benchmark.facts if name == LEFT_OUT]
     unscored = {(r.judge, r.set_name): r for r in benchmark.rows if r.scored < r.n}
     missing += [

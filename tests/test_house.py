@@ -18,7 +18,7 @@ BUDGETS = {
     f"{PACKAGE}/cli": 2215,
     f"{PACKAGE}/integrations": 850,
     "eval": 6948,
-    "training": 4096,
+    "training": 4066,
     "data_prep": 7245,
     "inference": 2395,
     "models": 6305,
@@ -29,7 +29,7 @@ BUDGETS = {
     f"{PACKAGE}/reading": 2375,
     PACKAGE: 2022,  # records/, storage/ and the modules at the root
 }
-HOUSE = 43_556
+HOUSE = 43_526
 TESTS = 34_000
 
 

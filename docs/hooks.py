@@ -175,3 +175,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """The table of commands where its page asks for it."""
     return markdown.replace("<!-- commands -->", command_table()) if page.is_page else markdown
+
+
+def on_page_content(content: str, **_: Any) -> str:
+    """The copy button of a console block copies its commands: no prompts, no output. The theme
+    copies ``data-copy`` if a block has it."""
+
+    def commands(block: re.Match[str]) -> str:
+        prompts = r'<span class="(?:gp">(?:\$|&gt;) ?</span>|go">&gt; ?)(.*)'
+        lines = [re.sub(r"<[^>]+>", "", line) for line in re.findall(prompts, block[2])]
+        text = html.escape(html.unescape("\n".join(lines)))
+        return f'{block[1]} data-copy="{text}"{block[2]}' if lines else block[0]
+
+    return re.sub(r'(<div class="highlight")(>.*?</div>)', commands, content, flags=re.DOTALL)

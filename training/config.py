@@ -162,9 +162,7 @@ class TrainConfig(Config):
         model, family, split = self.model, self.model.family, self.split or SplitConfig()
         twice = (split.validation and self.validation) or (split.test and self.test)
         if twice or split.validation + split.test >= 1:
-            raise ValueError(
-                "split: its shares add up to less than 1, and no part has entries and a share"
-            )
+            raise ValueError("split: shares add up to less than 1; no part has entries and a share")
         if self.split and any(entry.plant for entry in self.train):
             raise ValueError("split divides labelled rows; plant needs entries for each part")
         if not (self.validation or split.validation) and (

@@ -259,9 +259,8 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
 
 
 def _divided(loaded: Sequence[_Loaded], split: SplitConfig) -> list[_Loaded]:
-    """``loaded`` with training rows divided by ``split``; training rows that nearly repeat one of
-    the new held-out rows are left out. Raises ConfigError for rows with splits of their own and for
-    a part without rows."""
+    """``loaded`` with training rows divided by ``split``, without those that nearly repeat a new
+    held-out row. Raises ConfigError for rows with splits of their own and a part without rows."""
     shares = (1 - split.validation - split.test, split.validation, split.test)
     divided: list[_Loaded] = []
     for _, entry, rows in (each for each in loaded if each[0] == "train"):

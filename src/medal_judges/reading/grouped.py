@@ -187,10 +187,8 @@ def _spans(record: Mapping[str, object]) -> Iterator[Fields]:
         start = _whole(next((span[name] for name in _STARTS if span.get(name) is not None), None))
         if isinstance(start, int) and 10**17 < start < 10**19:  # OTLP's nanoseconds since 1970
             start = datetime.fromtimestamp(start / 1e9, timezone.utc).isoformat()
-        names = (_CONVERSATION, "session.id")
-        chat = next((found[name] for name in names if found.get(name) not in _EMPTY), trace)
+        chat = found.get(_CONVERSATION) or found.get("session.id") or trace
         asked, answered = _json(found.get(_INPUT)), _json(found.get(_OUTPUT))
-        system = _json(found.get(_SYSTEM))
         known = {_INPUT, _OUTPUT, _SYSTEM, _CONVERSATION, *_MODELS}
         others = {k: v for k, v in found.items() if k not in known} | {"trace_id": trace}
         yield {
@@ -198,7 +196,7 @@ def _spans(record: Mapping[str, object]) -> Iterator[Fields]:
             **{"trace": str(chat or "") or None, "start": start, "meta": others},
             "kind": "llm" if found.get(_OPERATION) in _CHATS else None,
             "model": found.get(_MODELS[0]) or found.get(_MODELS[1]),
-            "input": asked and {"messages": asked, "system": system},
+            "input": asked and {"messages": asked, "system": _json(found.get(_SYSTEM))},
             "output": answered and {"choices": answered},
         }
 
@@ -335,15 +333,11 @@ def _continued(chat: Talk, talk: Talk, field: str) -> Talk:
     old = [turn for _, turn in chat if turn]
     places = [place for place, (_, turn) in enumerate(talk) if turn]
     new = [turn for _, turn in talk if turn]
-    size, end = next(  # the last ``size`` turns of chat are those of talk before ``end``
-        (
-            (n, end)
-            for n in range(min(len(old), len(new)), 0, -1)
-            for end in (range(len(new), n - 1, -1) if n == len(old) else (n,))
-            if new[end - n : end] == old[-n:]
-        ),
-        (0, 0),
-    )
+    # The last ``size`` turns of chat are those of talk before ``end``.
+    sizes = [(len(old), end) for end in range(len(new), len(old) - 1, -1)]
+    sizes += [(n, n) for n in range(min(len(old) - 1, len(new)), 0, -1)]
+    same = (pair for pair in sizes if old and new[pair[1] - pair[0] : pair[1]] == old[-pair[0] :])
+    size, end = next(same, (0, 0))
     if old and not size and len({role for role, _ in new}) > 1:
         expected = "new turns only, or a history that continues the traces before"
         raise RecordError(field, expected, [text for _, text in new])

@@ -87,6 +87,18 @@
     show();
   });
 
+  // What is wider than the page fades at its end until it is scrolled there.
+  var wide = new ResizeObserver(function (seen) { seen.forEach(function (each) { cue(each.target); }); });
+  function cue(box) {
+    var hidden = box.scrollWidth - box.clientWidth;
+    box.classList.toggle("scrolls", hidden > 1);
+    box.classList.toggle("fading", hidden - Math.abs(box.scrollLeft) > 1);
+  }
+  document.querySelectorAll(".scroll, .panels").forEach(function (box) {
+    wide.observe(box);
+    box.addEventListener("scroll", function () { cue(box); }, { passive: true });
+  });
+
   // Legends: a click keeps one category and fades the others in its strip.
   document.querySelectorAll(".strip").forEach(function (strip) {
     strip.querySelectorAll(".legend li").forEach(function (item) {

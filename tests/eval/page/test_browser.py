@@ -63,8 +63,8 @@ def test_sorting_keeps_undefined_and_ceiling_last(browser: Browser, report: Path
 
 def test_a_reader_chooses_the_dimension_of_the_leaderboard(browser: Browser, report: Path) -> None:
     browser.open(report / "report.html", DESKTOP, "light")
-    caption = "document.querySelectorAll('.choice > div:not([hidden]) caption')[1].innerText"
-    assert browser.ask(caption) == "fed: overall"
+    caption = "document.querySelectorAll('.choice > div:not([hidden]) caption')[1]?.innerText"
+    browser.wait_for(f"{caption} == 'fed: overall'")
     select = "document.querySelector('.choice select')"
     browser.ask(f"{select}.value = 'coherent'; {select}.dispatchEvent(new Event('change'))")
     assert browser.ask(caption) == "fed: coherent"

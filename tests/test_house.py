@@ -18,7 +18,7 @@ BUDGETS = {
     f"{PACKAGE}/cli": 2215,
     f"{PACKAGE}/integrations": 850,
     "eval": 6948,
-    "training": 4093,
+    "training": 4063,
     "data_prep": 7245,
     "inference": 2395,
     "models": 6305,
@@ -29,7 +29,7 @@ BUDGETS = {
     f"{PACKAGE}/reading": 2366,
     PACKAGE: 2022,  # records/, storage/ and the modules at the root
 }
-HOUSE = 43_544
+HOUSE = 43_514
 TESTS = 34_000
 
 

@@ -183,21 +183,18 @@ class TrainConfig(Config):
                 "each dimension by itself: leave it out"
             )
         if isinstance(model, EncoderConfig):
-            self._check_encoder(model)
+            ridge, unfrozen = self.optim.solver == "ridge", self.trainable_layers != 0
+            if not model.save_body and unfrozen:
+                raise ValueError("model.save_body: false needs a frozen body: trainable_layers: 0")
+            if (ridge or model.reply) and (model.shape != "hierarchical" or unfrozen):
+                raise ValueError(
+                    f"{'optim.solver: ridge' if ridge else 'model.reply'} reads each turn's "
+                    "embedding once: set model.shape: hierarchical and trainable_layers: 0"
+                )
+            if ridge and model.pooling != "role":
+                raise ValueError(
+                    "optim.solver: ridge solves for the mean over a role's turns, so that "
+                    f"model.pooling: {model.pooling} would score with other numbers: "
+                    "set model.pooling: role, or optim.solver: gradient"
+                )
         return self
-
-    def _check_encoder(self, model: EncoderConfig) -> None:
-        ridge = self.optim.solver == "ridge"
-        if not model.save_body and self.trainable_layers != 0:
-            raise ValueError("model.save_body: false needs a frozen body: trainable_layers: 0")
-        if (ridge or model.reply) and (model.shape != "hierarchical" or self.trainable_layers != 0):
-            raise ValueError(
-                f"{'optim.solver: ridge' if ridge else 'model.reply'} reads each turn's embedding "
-                "once: set model.shape: hierarchical and trainable_layers: 0"
-            )
-        if ridge and model.pooling != "role":
-            raise ValueError(
-                "optim.solver: ridge solves for the mean over a role's turns, so that "
-                f"model.pooling: {model.pooling} would score with other numbers: "
-                "set model.pooling: role, or optim.solver: gradient"
-            )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -18,10 +18,7 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import Signature
 from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.files import atomic_write
-from medal_judges.training.agreement import METRICS, AgreementRow, read_agreement
-
-if TYPE_CHECKING:
-    from huggingface_hub import EvalResult
+from medal_judges.training.agreement import METRICS, read_agreement
 
 CARD_NAME = "README.md"
 TRIAL_NAME = "trial.json"
@@ -211,9 +208,41 @@ def _benchmark_figures(results: Path, signature: Signature) -> list[dict[str, An
 
 
 def _hub_metadata(judge: Mapping[str, Any]) -> str:
-    """The YAML head of the card."""
-    from huggingface_hub import ModelCardData
+    """The YAML head of the card, with the figures that are defined. The Hub has one entry for all
+    metrics of a set and language, so that the dimension has to be in the metric's name."""
+    from huggingface_hub import EvalResult, ModelCardData
 
+    found: list[tuple[str, str, str, str, Estimate, Any, str | None]] = []
+    for r in judge["agreement"]:
+        name = f"{METRICS[r.metric]}, {r.dimension}"
+        found.append((r.source, r.part, r.metric, name, r.estimate, r.n, r.lang))
+    for f in judge["benchmark"]:
+        if f["metric"] in _ON_THE_HUB and f["lang"] is None:
+            name = f"{f['metric']}, {f['dimension']} ({f['level']})"
+            metric = _ON_THE_HUB[f["metric"]]
+            found.append((f["set_name"], "test", metric, name, f["estimate"], f["scored"], None))
+    results = []
+    for source, part, metric, name, estimate, rows, lang in found:
+        if estimate.value is None:
+            continue
+        counted: dict[str, Any] = {"n": rows}
+        if estimate.low is not None and estimate.high is not None:
+            interval = [round(estimate.low, 4), round(estimate.high, 4)]
+            counted = {"interval_95": interval, "n": rows}
+        results.append(
+            EvalResult(
+                task_type="text-classification",
+                task_name="dialogue evaluation",
+                dataset_type=source,
+                dataset_name=source,
+                dataset_config=lang,
+                dataset_split=part,
+                metric_type=metric,
+                metric_name=name,
+                metric_value=round(estimate.value, 4),
+                metric_args=counted,
+            )
+        )
     data = ModelCardData(
         language=judge["languages"] or None,
         license="other",
@@ -224,46 +253,9 @@ def _hub_metadata(judge: Mapping[str, Any]) -> str:
         tags=["dialogue-evaluation", "llm-as-a-judge", f"medal-judges:{judge['family']}"],
         base_model=judge["base"]["hub_id"] if judge["base"] else None,
         model_name=judge["name"],
-        eval_results=[*_eval_results(judge["agreement"], judge["benchmark"])] or None,
+        eval_results=results or None,
     )
     return str(data.to_yaml())
-
-
-def _eval_results(
-    agreement: Sequence[AgreementRow], benchmark: Sequence[Mapping[str, Any]]
-) -> Iterator[EvalResult]:
-    """The figures that are defined, as model-index entries. The Hub has one entry for all metrics
-    of a set and language, so that the dimension has to be in the metric's name."""
-    from huggingface_hub import EvalResult
-
-    found: list[tuple[str, str, str, str, Estimate, Any, str | None]] = []
-    for r in agreement:
-        name = f"{METRICS[r.metric]}, {r.dimension}"
-        found.append((r.source, r.part, r.metric, name, r.estimate, r.n, r.lang))
-    for f in benchmark:
-        if f["metric"] in _ON_THE_HUB and f["lang"] is None:
-            name = f"{f['metric']}, {f['dimension']} ({f['level']})"
-            metric = _ON_THE_HUB[f["metric"]]
-            found.append((f["set_name"], "test", metric, name, f["estimate"], f["scored"], None))
-    for source, part, metric, name, estimate, rows, lang in found:
-        if estimate.value is None:
-            continue
-        counted: dict[str, Any] = {"n": rows}
-        if estimate.low is not None and estimate.high is not None:
-            interval = [round(estimate.low, 4), round(estimate.high, 4)]
-            counted = {"interval_95": interval, "n": rows}
-        yield EvalResult(
-            task_type="text-classification",
-            task_name="dialogue evaluation",
-            dataset_type=source,
-            dataset_name=source,
-            dataset_config=lang,
-            dataset_split=part,
-            metric_type=metric,
-            metric_name=name,
-            metric_value=round(estimate.value, 4),
-            metric_args=counted,
-        )
 
 
 def _figure(estimate: Estimate | None) -> str:

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.heads import Head
 from medal_judges.models.base.turn_features import ROLE_INDEX
 from medal_judges.models.encoder.config import EncoderConfig, FeatureGroup
 from medal_judges.models.encoder.judge import EncoderJudge
@@ -38,7 +38,7 @@ def fit_ridge(judge: EncoderJudge, data: Any, embedding_share: float, seed: int)
     embeddings out. The penalty shrinks answers; they are stretched to the spread of the targets, or
     to the logits of the labels for a binary head.
     Raises ConfigError for a net or heads without a closed form, and for a dimension of which no
-    feature group has two labels.
+    feature group has two labels, or all labels of an issue are the same.
     """
     config, net = judge.config, judge.net
     kinds = {head.config.kind for heads in net.heads for head in heads.values()}
@@ -75,12 +75,20 @@ def fit_ridge(judge: EncoderJudge, data: Any, embedding_share: float, seed: int)
                     weights = part.solve(scale, group.alpha, priors)
                     held_out[rest] += (table[rows][rest] - part.mean) @ weights
                 labels = np.array([e.targets[name] for e in examples]) >= 0.5
-                _write_binary(heads[name], name, solved, held_out, labels)
-                continue
-            unit = solved * STANDARD_SHARE
-            with torch.no_grad():  # the sources' mean dialogue scores the middle of the scale
+                if len(set(labels.tolist())) < 2:
+                    raise ConfigError(f"all training labels of {name!r} are the same")
+                # On its own rows a ridge with many columns separates the labels, and every
+                # probability would be 0 or 1.
+                balance = {False: 1.0, True: heads[name].positive_weight}
+                logistic = LogisticRegression(C=np.inf, class_weight=balance)
+                logistic.fit(held_out[:, None], labels)
+                unit, bias = float(logistic.coef_[0, 0]) * solved, float(logistic.intercept_[0])
+            else:  # the sources' mean dialogue scores the middle of the scale
+                unit = solved * STANDARD_SHARE
+                bias = 0.5 - float(problem.mean @ unit)
+            with torch.no_grad():
                 heads[name].value.weight.copy_(torch.tensor(unit)[None])
-                heads[name].bias.fill_(0.5 - float(problem.mean @ unit))
+                heads[name].bias.fill_(bias)
 
 
 @dataclass(slots=True)
@@ -138,26 +146,6 @@ class RidgeProblem:
             prior = unit(prior_weights * (scale > 0) * scale)
             solved = solved + float(np.abs(prior_weights).max()) * prior
         return unit(solved) * float(self.deviation(self.y[:, None])[0])
-
-
-def _write_binary(
-    head: Head, name: str, coefficients: np.ndarray, values: np.ndarray, labels: np.ndarray
-) -> None:
-    """Weights and bias of a binary ``head``: logistic regression of ``labels`` [n] on ``values``
-    [n], the answers along ``coefficients`` [W] of rows that they were not fitted on: on its own
-    rows a ridge with many columns separates the labels, and every probability would be 0 or 1.
-
-    Raises ConfigError if all labels are the same.
-    """
-    from sklearn.linear_model import LogisticRegression
-
-    if len(set(labels.tolist())) < 2:
-        raise ConfigError(f"all training labels of {name!r} are the same")
-    balance = {False: 1.0, True: head.positive_weight}
-    fitted = LogisticRegression(C=np.inf, class_weight=balance).fit(values[:, None], labels)
-    with torch.no_grad():
-        head.value.weight.copy_(torch.tensor(float(fitted.coef_[0, 0]) * coefficients)[None])
-        head.bias.fill_(float(fitted.intercept_[0]))
 
 
 def _pooled_table(judge: EncoderJudge, data: Any, seed: int) -> np.ndarray:

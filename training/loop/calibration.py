@@ -53,21 +53,14 @@ def fit_calibrations(
             temperature=temperature, spread=spread, isotonic=isotonic, rows=len(targets)
         )
         if kind == "regression":
+            # The distance within which a new rating lies nine times in ten, for ratings drawn as
+            # these: the split conformal quantile (Lei and others, 2018).
             mapped = [fitted.map_unit(unit) for unit in np.clip(raw[:, 0], 0, 1).tolist()]
-            fitted = fitted.model_copy(update={"margin": conformal_margin(mapped, targets)})
+            errors = np.sort(np.abs(np.asarray(mapped) - targets))
+            place = min(int(np.ceil((len(errors) + 1) * COVERAGE)), len(errors)) - 1
+            fitted = fitted.model_copy(update={"margin": float(errors[place])})
         calibrations[name] = fitted
     return calibrations
-
-
-def conformal_margin(units: Sequence[float], targets: np.ndarray) -> float:
-    """The distance from its score within which a new rating lies nine times in ten: the split
-    conformal quantile of ``units`` against ``targets`` [n], both on [0, 1] (Lei and others, 2018).
-
-    It holds for ratings drawn as these were: other raters or chatbots may differ more.
-    """
-    errors = np.sort(np.abs(np.asarray(units) - targets))
-    place = int(np.ceil((len(errors) + 1) * COVERAGE))
-    return float(errors[min(place, len(errors)) - 1])
 
 
 def fit_temperature(logits: np.ndarray, targets: np.ndarray) -> float:

@@ -361,13 +361,10 @@ def _trust(benchmark: Benchmark) -> Section:
     graded = [row for row in benchmark.rows if row.kind != "binary" and row.judge_scale]
     scales = [Dimension(r.dimension, "continuous", *(r.judge_scale or ())) for r in graded[:1]]
     missing = [value for name, value in benchmark.facts if name == LEFT_OUT]
-    unscored = {(r.judge, r.set_name): r for r in benchmark.rows if r.scored < r.n}
-    missing += [
-        f"{j} on {s}: {r.n - r.scored:,} of {r.n:,} unscored" for (j, s), r in unscored.items()
-    ]
-    text = (
-        f"Rows that no figure counts: {'; '.join(missing)}." if missing else "No row is left out."
-    )
+    lost = {(r.judge, r.set_name): r for r in benchmark.rows if r.scored < r.n}
+    missing += [f"{j} on {s}: {r.n - r.scored:,} of {r.n:,} unscored" for (j, s), r in lost.items()]
+    listed = "; ".join(missing)
+    text = f"Rows that no figure counts: {listed}." if missing else "No row is left out."
     section = trust_section((), scales)
     return replace(section, blocks=[*section.blocks, text])
 

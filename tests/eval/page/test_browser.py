@@ -66,8 +66,8 @@ def test_a_reader_chooses_the_dimension_of_the_leaderboard(browser: Browser, rep
     caption = "document.querySelectorAll('.choice > div:not([hidden]) caption')[1]?.innerText"
     browser.wait_for(f"{caption} == 'fed: overall'")
     select = "document.querySelector('.choice select')"
-    browser.ask(f"{select}.value = 'coherent'; {select}.dispatchEvent(new Event('change'))")
-    assert browser.ask(caption) == "fed: coherent"
+    browser.ask(f"{select}.value = 'engaging'; {select}.dispatchEvent(new Event('change'))")
+    assert browser.ask(caption) == "fed: engaging"
 
 
 def test_a_legend_entry_keeps_one_chatbot(browser: Browser, report: Path) -> None:

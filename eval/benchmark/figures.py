@@ -39,6 +39,7 @@ from medal_judges.stats.weights import Weights
 from medal_judges.storage.files import atomic_write
 
 FOLLOW_UPS = "Follow-ups that were chosen"
+LEFT_OUT = "Rows left out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +167,11 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
             if s.langs or s.skip or s.limit
         ),
         *(("Weights", note) for note in run.weighting),
+        *(
+            (LEFT_OUT, f"{name}: {len(data.left_out):,} by its settings")
+            for name, data in run.sets.items()
+            if data.left_out
+        ),
         *(
             (f"Signature, {name}", signed(answers.signature, data.data, "injected issues"))
             for name, data in run.injected.items()

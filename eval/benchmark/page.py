@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy as np
 from markupsafe import Markup
 
-from medal_judges.eval.benchmark.figures import Benchmark
+from medal_judges.eval.benchmark.figures import LEFT_OUT, Benchmark
 from medal_judges.eval.metaeval.alignment import METRICS, label
 from medal_judges.eval.metaeval.metaeval import Disagreement, ResultRow, SystemAgreement
+from medal_judges.eval.report.trust import trust_section
+from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import rescale
 from medal_judges.records.signature import Signature, require_comparable
 from medal_judges.report.figure import (
@@ -313,6 +315,7 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
     heading = "Where judge and people differ most"
     sections = [
         leaderboard(view, boards),
+        *([_trust(benchmark)] if rows else []),
         systems(benchmark.systems),
         scatter(view, figures),
         calibration(view, figures),
@@ -351,6 +354,22 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
         tables=tables,
         figures={name: Figure(table.title, [table]) for name, table in bars.items()} | figures,
     )
+
+
+def _trust(benchmark: Benchmark) -> Section:
+    """What judges do not see, what the middle of the scale means, and which rows are missing."""
+    graded = [row for row in benchmark.rows if row.kind != "binary" and row.judge_scale]
+    scales = [Dimension(r.dimension, "continuous", *(r.judge_scale or ())) for r in graded[:1]]
+    missing = [value for name, value in benchmark.facts if name == LEFT_OUT]
+    unscored = {(r.judge, r.set_name): r for r in benchmark.rows if r.scored < r.n}
+    missing += [
+        f"{j} on {s}: {r.n - r.scored:,} of {r.n:,} unscored" for (j, s), r in unscored.items()
+    ]
+    text = (
+        f"Rows that no figure counts: {'; '.join(missing)}." if missing else "No row is left out."
+    )
+    section = trust_section((), scales)
+    return replace(section, blocks=[*section.blocks, text])
 
 
 def _card(item: Disagreement) -> Markup:

@@ -16,9 +16,9 @@ from medal_judges.report.table import Table
 from medal_judges.stats.estimate import Estimate
 
 _BLIND = (
-    "A score says how such a chat reads to people on average. The judge does not check facts, "
-    "safety, manners or privacy: a chat that is wrong, harmful or rude can score as well as a good "
-    "one. Read chats before you act on them."
+    "A score says how such a chat reads to people on average. Unless a dimension asks for it, a "
+    "judge does not check facts, safety, manners or privacy: a chat that is wrong, harmful or rude "
+    "can score as well as a good one. Read chats before you act on them."
 )
 _UNKNOWN = (
     "{}: its agreement with people is not known here. Measure it on chats that people rated: medal "
@@ -42,8 +42,8 @@ def trust_section(
         name, low, high = graded[0].name, graded[0].low, graded[0].high
         blocks.append(
             f"{(low + high) / 2:g} is the middle of the scale of {name} ({low:g} to {high:g}), not "
-            "a pass mark: compare scores with each other, or label some chats (--human) to learn "
-            "what people would say."
+            "a pass mark: compare scores with each other, or label some chats (medal report "
+            "--human) to learn what people would say."
         )
     if skipped:
         blocks.append(f"Unreadable lines of the input, which no figure counts: {skipped:,}.")

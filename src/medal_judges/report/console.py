@@ -12,7 +12,7 @@ from typing import Any
 from markupsafe import Markup
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -149,13 +149,14 @@ class ProgressBar:
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
-            MofNCompleteColumn(),
+            TextColumn("{task.completed:,}{task.fields[of]}"),
             TextColumn("{task.fields[note]}", markup=False),
             TimeRemainingColumn(),
             console=self.console,
             disable=not (visible and self.console.is_terminal),
         )
-        self._task = self._bar.add_task(what, total=total, completed=done, note="")
+        of = "" if total is None else f"/{total:,}"
+        self._task = self._bar.add_task(what, total=total, completed=done, note="", of=of)
 
     def __enter__(self) -> ProgressBar:
         self._bar.start()
@@ -180,6 +181,7 @@ class ProgressBar:
         self.note = self.note if note is None else note
         if not self._bar.disable:
             about = {"description": self.what, "note": self.note}
+            about["of"] = "" if self.total is None else f"/{self.total:,}"
             self._bar.update(self._task, completed=self.done, total=self.total, **about)  # type: ignore[arg-type]
         elif time.monotonic() - self._last >= self._every:
             self._last = time.monotonic()

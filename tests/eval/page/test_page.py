@@ -38,7 +38,7 @@ def test_tags_nest_and_ids_are_unique(tree: Tree) -> None:
     ids = [attributes["id"] for _, attributes in tree.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     anchors = {a["href"].lstrip("#") for a in tree.named("a")}
-    assert len(anchors) == 9 and anchors <= set(ids)
+    assert len(anchors) == 10 and anchors <= set(ids)
     assert sum(1 for _ in tree.named("h1")) == 1
     assert next(tree.named("html"))["lang"] == "en"
 
@@ -95,6 +95,7 @@ def test_under_the_floor_is_marked_and_has_no_number(html: str) -> None:
     assert "coverage 97.9% is below the minimum of 98%" in page
     assert "0.78" in render(Benchmark("t", [replace(row, scored=980)]))
     assert "under floor" in html
+    assert "Rows that no figure counts: Qwen3-8B, prompted on dialogue_eval: 5 of 100" in html
 
 
 def test_right_to_left_and_long_dialogues(html: str) -> None:

@@ -85,7 +85,7 @@ class Hub:
                 if name.startswith(("HF_", "HUGGING")):
                     del os.environ[name]
             for name in list(sys.modules):  # huggingface_hub reads its environment once
-                if name.startswith(("huggingface_hub", "datasets", "medal_judges")):
+                if name.startswith(("huggingface_hub", "medal_judges")):
                     del sys.modules[name]
             sys.argv = ["medal", *words]
             exec(code, {"__name__": "__main__"})

@@ -228,7 +228,7 @@ def write_agreement(
     sections = []
     titles = {"percent": "Percent agreement", "alpha": "Krippendorff's α", "spearman": "Spearman ρ"}
     for anchor, title in titles.items():
-        heads = {name: name.replace("_", " ") for name in names}
+        heads = {name: name for name in names}
         at = {}
         for one in agreements:
             graded = anchor == "percent" and one.kind == "ordinal"
@@ -236,9 +236,10 @@ def write_agreement(
             at[one.lang, one.dimension] = one.figures[key]
             heads[one.dimension] += " ±1" if graded and one.lang == langs[0] else ""
         plain = ((lang, *(at[lang, name].value for name in names)) for lang in langs)
-        write_csv(folder / f"{anchor}.csv", ("lang", *names), plain)
+        write_csv(folder / f"{anchor}.csv", ("lang", *heads.values()), plain)
+        shown = (head.replace("_", " ") for head in heads.values())
         rows: list[Row] = [(lang, *(at[lang, name] for name in names)) for lang in langs]
-        grid = Table(f"{title} by language", ("Language", *heads.values()), rows)
+        grid = Table(f"{title} by language", ("Language", *shown), rows)
         unnamed = anchor == "spearman" and any(one.columns == POSITIONS for one in agreements)
         note = [_POSITIONS_NOTE] if unnamed else []
         sections.append(Section(anchor, title, [*note, grid]))

@@ -48,6 +48,8 @@ def score_files(paths: Iterable[str | Path]) -> list[Path]:
     found = []
     for path in map(Path, paths):
         inside = sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() else []
+        # Beside a table are the lines that it was made of.
+        inside = [each for each in inside if each.with_name(each.stem) not in inside]
         files = [each for each in inside if holds_judgements(each)] if path.is_dir() else [path]
         if not files:
             raise MedalError(f"{path}: the folder has no file of scores", hint="medal score --out")

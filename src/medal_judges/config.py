@@ -177,6 +177,8 @@ def build_config(kind: type[C], data: object, *, where: str) -> C:
             message = problem["msg"].removeprefix("Value error, ")
             if problem["type"] == "extra_forbidden":
                 guess = did_you_mean(str(problem["loc"][-1]), sorted(known))
+                if problem["loc"][-1] in known:
+                    guess = "it is a key of another group: GROUP.KEY=VALUE"
                 message = f"unknown key {name!r}; {guess}".rstrip("; ")
             elif name:  # for a whole config the value would be too long
                 message = f"{name}: {message} (got {got!r:.80})"

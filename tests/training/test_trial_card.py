@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 from medal_judges import Judge
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.golden import write_golden
 from medal_judges.training.card.card import require_trial, trial_of, write_card
 
 from ..hub_stub import Hub
@@ -19,9 +18,7 @@ TINY = ["dialogues=2", "own=2", "languages=[en]", "doses=[2]",
 
 
 def saved(folder: Path, name: str) -> Path:
-    judge = Judge.from_pretrained(name).save_pretrained(folder)
-    write_golden(Judge.from_pretrained(judge), judge)
-    return judge
+    return Judge.from_pretrained(name).save_pretrained(folder)
 
 
 def on_trial(folder: Path, out: Path) -> None:

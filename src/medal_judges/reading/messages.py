@@ -19,6 +19,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from shlex import quote
 from typing import Any, Literal, NamedTuple
 
 from medal_judges.errors import RecordError
@@ -84,7 +85,8 @@ def role_of(word: object, roles: Mapping[str, str]) -> object:
     lower = {own.lower(): role for own, role in roles.items()}
     known = roles.get(name) or lower.get(name.lower())
     if known is None and name.lower() not in ROLE_WORDS:
-        hint = f"a word that --role explains (--role {name}=user or --role {name}=assistant)"
+        user, other = (quote(f"{name}={role}") for role in ("user", "assistant"))
+        hint = f"a word that --role explains (--role {user} or --role {other})"
         raise RecordError("role", f"user, assistant, system, tool, or {hint}", word)
     return known or name
 

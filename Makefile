@@ -16,8 +16,11 @@ PYTHON ?= python3
 # on some systems. For a GPU machine: make quickstart TORCH=torch
 TORCH ?= torch==2.13.0
 WITH ?=
-# Python compiles a module when it is first imported, which is sooner done than compiling them all.
+# Python compiles a module when it is first imported, which is sooner done than compiling them all,
+# unless it may not write what it compiled.
+ifndef PYTHONDONTWRITEBYTECODE
 export PIP_NO_COMPILE := 1
+endif
 RUN := runs/quickstart
 MEDAL := runs/medal
 BIN := .venv/bin

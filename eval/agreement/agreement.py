@@ -219,7 +219,8 @@ def write_agreement(
     folder: Path,
 ) -> Path:
     """Writes agreement.html, agreement.json, and a CSV of languages by dimensions: percent.csv
-    (MEDAL, Table 4), alpha.csv (Table 5), spearman.csv; returns the page's path."""
+    (MEDAL, Table 4; ±1 in a head: within one step), alpha.csv (Table 5), spearman.csv; returns the
+    page's path."""
     record = {"facts": dict(facts), "agreement": [asdict(one) for one in agreements]}
     text = json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     atomic_write(folder / "agreement.json", text)

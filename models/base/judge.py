@@ -296,15 +296,15 @@ class Judge(ABC):
         judge: Judge = load_judge(path_or_repo_id, revision=revision, **options)
         return judge
 
-    def save_pretrained(self, path: str | Path, *, golden: bool = True) -> Path:
+    def save_pretrained(self, path: str | Path, *, golden: bool | None = None) -> Path:
         """Writes the judge as a folder (config.json, safetensors, tokenizer) and returns it.
 
         ``medal doctor`` compares its scores of sixteen dialogues with those that are saved here
-        (golden.json). ``golden=False`` saves without scoring, for example a hybrid whose members
-        ask a server.
+        (golden.json). ``golden`` says whether to score them; by default a hybrid whose members ask
+        language models does not, because its answers can cost money.
         """
         folder = save_judge(self, Path(path))
-        if golden:
+        if golden or (golden is None and not (self.family == "hybrid" and self.language_models())):
             write_golden(self, folder)
         return folder
 
@@ -315,7 +315,7 @@ class Judge(ABC):
         the folder of ``medal train``.
         """
         with TemporaryDirectory() as place:
-            folder = self.save_pretrained(Path(place) / "judge")
+            folder = self.save_pretrained(Path(place) / "judge", golden=True)
             return push_folder(folder, repo_id, private=private, **options)
 
 

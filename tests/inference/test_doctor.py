@@ -95,7 +95,7 @@ def test_a_hybrid_is_given_what_its_folder_may_not_hold(tmp_path: Path) -> None:
         ),
     }
     made = HybridJudge(members, MemberSelection({"overall": "plain"}), [overall])
-    folder = made.save_pretrained(tmp_path / "hybrid")
+    folder = made.save_pretrained(tmp_path / "hybrid", golden=True)
     asked = CliRunner().invoke(app, ["doctor", str(folder)])
     assert isinstance(asked.exception, JudgeLoadError)
     assert "paid was made with llm: openai:x" in str(asked.exception)

@@ -7,8 +7,6 @@
 docs/results/data/injected.csv.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -3,8 +3,6 @@
 Imports inside functions and under TYPE_CHECKING count too.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path

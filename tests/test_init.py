@@ -1,7 +1,5 @@
 """``medal init``: the project it writes is whole, and its commands run as they are written."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

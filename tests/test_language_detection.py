@@ -1,7 +1,5 @@
 """Languages of chats that state none: right or unknown, not wrong; codes in all their spellings."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Outputs: never the file that is read, and never two runs at once."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The published figures: well-formed, no row twice, every source named."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from medal_judges.config import read_yaml

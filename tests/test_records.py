@@ -1,7 +1,5 @@
 """The records: what a labelled line, a judgement and a rating hold, and what they refuse."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

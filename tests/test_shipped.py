@@ -1,7 +1,5 @@
 """Short names of shipped judges and configs, and what never goes to the Hub."""
 
-from __future__ import annotations
-
 import json
 import socket
 from pathlib import Path

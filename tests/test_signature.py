@@ -1,7 +1,5 @@
 """Signatures: a text that comes back, and tables that refuse to mix."""
 
-from __future__ import annotations
-
 import pytest
 
 from medal_judges.errors import MedalError

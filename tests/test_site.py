@@ -1,8 +1,6 @@
 """The site: its tables come from the CSV files, every page is in the navigation, and it builds
 strictly, asks no other host for anything, and can be searched from its folder."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,8 +1,6 @@
 """What can be tested of Windows here: names that only POSIX has, consoles of another encoding,
 drive letters, CRLF."""
 
-from __future__ import annotations
-
 import ast
 import io
 import json

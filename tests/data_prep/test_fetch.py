@@ -1,7 +1,5 @@
 """Fetching: checked, whole or not at all, and never a connection when offline."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

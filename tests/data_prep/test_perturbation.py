@@ -1,7 +1,5 @@
 """Planted issues: what is edited, what is not, and what cannot give the label away."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from importlib.util import find_spec
 from itertools import product

@@ -1,7 +1,5 @@
 """Planted issues: the innocent twin cannot be told by the sentences and words of the edits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Readers of public forms, against the rows of the line format where both are here."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Splits of conversations: the same on every machine."""
 
-from __future__ import annotations
-
 import pytest
 
 from medal_judges.data_prep.sources.source import hash_split

@@ -1,7 +1,5 @@
 """F1 and its kin against scikit-learn and a table worked out by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score

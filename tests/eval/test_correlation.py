@@ -1,7 +1,5 @@
 """Correlations against scipy, against repeated rows, and against cases worked out by hand."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

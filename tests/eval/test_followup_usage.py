@@ -1,7 +1,5 @@
 """DIET's Figure 3: shares of the follow-ups that were chosen, by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from medal_judges.eval.benchmark.figures import follow_up_usage

@@ -1,7 +1,5 @@
 """One judge on one set: figures, slices, coverage and the rows that differ most."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

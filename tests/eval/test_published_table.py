@@ -1,7 +1,5 @@
 """The papers' figures beside ours: what is measured, what is not and why, and the shipped files."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from pathlib import Path
 from typing import Any

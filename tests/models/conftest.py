@@ -1,7 +1,5 @@
 """A language model as an API gives it, made of one of this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 

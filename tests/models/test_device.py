@@ -1,7 +1,5 @@
 """Networks in 16 bits are those that transformers loads in 16 bits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Embedding judges: scikit-learn's answers from plain arrays, a folder that comes back the same."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """G-Eval: the expected value by hand, prompts, fallbacks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

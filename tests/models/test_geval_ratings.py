@@ -1,7 +1,5 @@
 """Ratings and the distributions over them: arithmetic by hand, hostile answers."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

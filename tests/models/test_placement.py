@@ -1,7 +1,5 @@
 """``device`` and ``dtype`` of judges in YAML: obeyed, or refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

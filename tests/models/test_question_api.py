@@ -1,7 +1,5 @@
 """G-Eval through the API backend, against a real server with the embedded model."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The scale of an untrained judge."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -5,8 +5,6 @@ What is changed: the base model, the rows' source, the epochs (one), the number 
 and how much a judge that writes may write. All else is the config's own.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The two commands, from rows to a folder and from answers to rows."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

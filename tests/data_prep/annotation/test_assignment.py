@@ -1,7 +1,5 @@
 """Assignment: everybody equally, every pair equally, the same again for the same seed."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """Label Studio: the interface that a real one accepted, blind tasks, and its own exports."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

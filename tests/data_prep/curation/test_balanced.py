@@ -1,7 +1,5 @@
 """The two-stage selection: small pools where it is forced, and what always holds."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Labels become categories and a level: several answers, missing ones, other faults."""
 
-from __future__ import annotations
-
 import pytest
 
 from medal_judges.data_prep.curation.pool import draw, label_rules

@@ -1,7 +1,5 @@
 """The foreign-language filter: what a comment must say, and what it may say without harm."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Weights against brute force: over many seeds each dialogue must count for one."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """``medal generate`` as a person types it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Each role on a backend of its own: a local model beside served ones, in one round."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

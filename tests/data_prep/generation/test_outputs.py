@@ -1,7 +1,5 @@
 """The folder of a run: whose it is, who holds it, and what is taken away."""
 
-from __future__ import annotations
-
 import errno
 import json
 import resource

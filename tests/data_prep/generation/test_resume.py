@@ -1,7 +1,5 @@
 """Runs that are killed, resume, grow, or meet a folder that is not theirs."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

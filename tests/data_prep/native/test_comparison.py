@@ -1,7 +1,5 @@
 """Native against translated: known wins, order bias, failures, rates with intervals."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

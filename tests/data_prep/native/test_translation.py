@@ -1,7 +1,5 @@
 """Translation: the same turns and roles, or a reason why not; resumed after a kill."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Words of gender and of feeling: whole words, whatever hides them or looks like them."""
 
-from __future__ import annotations
-
 import pytest
 
 from medal_judges.data_prep.seeds.contexts import affective_word, gendered_word

@@ -1,7 +1,5 @@
 """Contexts out of a file."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The public sets in their published form, and lines that are not."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

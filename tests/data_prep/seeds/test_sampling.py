@@ -1,7 +1,5 @@
 """Draws: the same for a seed, more begin with the same ones, and the shares are even."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Tokens and lemmas: spaCy's own answers, jieba for Chinese, and what is said of each."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

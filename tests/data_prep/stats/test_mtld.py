@@ -1,7 +1,5 @@
 """MTLD against the definition written out plainly, and against the package of the paper."""
 
-from __future__ import annotations
-
 import random
 import sys
 import types

@@ -1,7 +1,5 @@
 """Shares, means, their intervals and levels, by hand and against statsmodels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

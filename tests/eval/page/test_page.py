@@ -1,7 +1,5 @@
 """The page as text: well formed, self-contained, escaped, complete, the same every time."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page of a traffic report: well formed, inert, complete, the worst always kept."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import gzip

@@ -1,7 +1,5 @@
 """Which answers to DIET's selection prompt are read, and what they choose; in three languages."""
 
-from __future__ import annotations
-
 import pytest
 
 from medal_judges.models.followup.judge import read_choice

@@ -1,7 +1,5 @@
 """The commands around follow-up judges, with the embedded model."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Follow-up judges: the formula, batches, levels, truncation."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pools as files, and what is read from a proposing model's answer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """DIET's selection: what counts as chosen, and the intersection over shuffled runs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from medal_judges.models.followup.judge import SelectionConfig, select

@@ -4,8 +4,6 @@ Weights are drawn wide, so that a fault shows as more than 0.1 nats, and windows
 what the checks read.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 WINDOW = 16

@@ -16,8 +16,6 @@ The port stands on the first line of its output. GET /counts tells, per key, how
 seen, answered (and so paid) and replayed; GET /requests what was sent, in order.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import runpy

@@ -1,7 +1,5 @@
 """The transformers backend: batches, seeds, limits, likelihoods."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The API backend against a server process: faults, limits, money, secrets, kill -9."""
 
-from __future__ import annotations
-
 import json
 import logging
 import socket

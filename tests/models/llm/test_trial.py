@@ -1,7 +1,5 @@
 """The trial of quick ways on random tiny models of many architectures: those taken are right."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Prompt files of agents."""
 
-from __future__ import annotations
-
 import pytest
 
 from medal_judges.models.prompted.prompt import Prompt, load_prompt

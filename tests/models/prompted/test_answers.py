@@ -1,7 +1,5 @@
 """The reader of answers: which forms it reads, and that text of others never becomes a score."""
 
-from __future__ import annotations
-
 import pytest
 from tests.models.prompted.hostile_answers import HOSTILE
 from tests.models.prompted.prose_answers import PROSE

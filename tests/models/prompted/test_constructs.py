@@ -1,7 +1,5 @@
 """Our prompts ask for what the papers ask for: the same construct between the same anchors."""
 
-from __future__ import annotations
-
 import pytest
 
 from medal_judges.models.base.judge import ScoreRequest

@@ -1,7 +1,5 @@
 """The four prompted judges with a small model, end to end; odd answers by a scripted one."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

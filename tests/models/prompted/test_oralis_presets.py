@@ -1,7 +1,5 @@
 """ORALIS's Table 3 and hybrid as shipped files, against the table as printed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

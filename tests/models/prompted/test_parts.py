@@ -1,7 +1,5 @@
 """Context shares, repeats, examples."""
 
-from __future__ import annotations
-
 import pytest
 
 from medal_judges.errors import ConfigError

@@ -1,7 +1,5 @@
 """Prompt files: what is refused, how variants and languages are laid over one another."""
 
-from __future__ import annotations
-
 import pytest
 
 from medal_judges.config import build_config

@@ -1,7 +1,5 @@
 """Checkpoints: pickles are refused, and the line the error gives does convert them."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """EnDex: against a plain loop over transformers, and what stays the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """UniEval: against a plain loop over transformers, and what stays the same."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

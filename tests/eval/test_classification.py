@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
-from medal_judges.eval.metaeval.alignment import (
-    METRICS,
-    classification,
-)
+from medal_judges.eval.metaeval.alignment import METRICS, classification
 
 
 def test_figures_are_the_mean_over_annotators_of_scikit_learns() -> None:

@@ -153,8 +153,6 @@ def test_intervals_of_400_conversations_are_fast() -> None:
     clusters = Clusters("conversation", tuple(map(str, range(400))))
     start = time.perf_counter()
     with_intervals(
-        correlations(human, score, bots),
-        correlation_statistic(human, score, bots),
-        clusters,
+        correlations(human, score, bots), correlation_statistic(human, score, bots), clusters
     )
     assert time.perf_counter() - start < 5  # 0.15 s on an idle core

@@ -5,10 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from medal_judges.data_prep.annotation.project import (
-    assign,
-    parse_annotators,
-)
+from medal_judges.data_prep.annotation.project import assign, parse_annotators
 from medal_judges.errors import ConfigError
 
 

@@ -15,12 +15,7 @@ from typer.testing import CliRunner
 from medal_judges.cli import app
 from medal_judges.config import load_config
 from medal_judges.data_prep.jobs import JsonRunner, UnusableError, beside
-from medal_judges.data_prep.native import (
-    TranslateConfig,
-    Translation,
-    require_targets,
-    translate,
-)
+from medal_judges.data_prep.native import TranslateConfig, Translation, require_targets, translate
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.llm.cost import CostLimitError
 from medal_judges.reading.dialogues import read_labelled

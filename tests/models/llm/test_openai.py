@@ -521,10 +521,7 @@ def test_an_answer_without_a_believable_usage_costs_its_highest_price(
     ],
 )
 def test_a_key_that_the_server_quotes_stands_nowhere(
-    serve: Serve,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    change: dict[str, Any],
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, change: dict[str, Any]
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="medal_judges")
     request = ChatRequest((Message("user", "Hello"),), max_tokens=50, top_logprobs=5)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.models.conftest import ClosedModel
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import ScoreRequest, requests_at
@@ -106,25 +105,6 @@ def test_whole_oldest_turns_go_and_a_giant_last_turn_is_unscored(tiny_lm: LocalM
     assert kept.scores == pytest.approx(judged.scores, abs=1e-4)
     (giant,) = judge.score([dialogue(["Hi", "word " * 600])])
     assert giant.scores == {"overall": None} and "400 fit" in (giant.failure or "")
-
-
-def test_an_api_with_alternatives(smollm2: LocalModel) -> None:
-    closed = ClosedModel(smollm2, alternatives=True)
-    judge = load(closed, dimensions=["overall"])
-    assert judge.method == "top_logprobs"
-    answered = dialogue(["2", "2"], "n")  # after which so small a model says a number
-    found = list(judge.score([dialogue(GOOD), answered]))
-    assert found[1].scored
-    assert all(r.top_logprobs == 20 and r.temperature == 0 for r in closed.asked)
-    for judged in found:
-        for name, score in judged.scores.items():
-            dimension = judge.dimension(name)
-            if score is None:
-                assert f"{name}: " in (judged.failure or "")
-            else:
-                assert dimension.low <= score <= dimension.high
-                assert sum(judged.distributions[name]) == pytest.approx(1)
-        assert judged.usage["output_tokens"] > 0
 
 
 @pytest.mark.slow

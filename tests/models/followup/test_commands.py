@@ -1,7 +1,9 @@
-"""The commands around follow-up judges, with the embedded model."""
+"""The commands around follow-up judges."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -73,15 +75,24 @@ def test_calibrate_refuses_what_it_cannot_use(tmp_path: Path) -> None:
         )
 
 
-def test_proposed_follow_ups_are_a_file_that_loads(smollm2: LocalModel, tmp_path: Path) -> None:
+def test_proposed_follow_ups_are_a_file_that_loads(
+    serve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    listed = serve(change={"choices.0.message.content": "Here:\n1. What?\n2. I see."})
     out = tmp_path / "pool.yaml"
     command = ["data", "followups", "--out", str(out), "signs=[negative,positive]"]
-    settings = ["samples=1", "temperature=0.5", "max_tokens=16"]
+    llm = {"model": "openai:tester", "base_url": listed.url, "cache": False}
+    settings = ["samples=1", f"llms={json.dumps([llm])}"]
     result = RUNNER.invoke(app, [*command, *settings], catch_exceptions=False)
     assert result.exit_code == 0 and "review it" in result.output
     pool = load_pool(str(out))
-    assert pool.reviewed is None and pool.generators == ("embedded/smollm2",)
-    assert {f.sign for f in pool.follow_ups} == {"negative", "positive"}
+    assert pool.reviewed is None and pool.generators == ("openai/tester",)
+    assert [(f.text, f.sign) for f in pool.follow_ups] == [
+        *(("What?", "negative"), ("I see.", "negative")),
+        *(("What?", "positive"), ("I see.", "positive")),
+    ]
     assert pool.strategy == "selfmap"
     with pytest.raises(MedalError, match="exists already"):
         RUNNER.invoke(app, [*command, *settings], catch_exceptions=False)

@@ -51,13 +51,12 @@ def test_samples_follow_the_models_own_probabilities(tiny_lm: LocalModel) -> Non
 
 
 def test_token_alternatives_agree_with_the_likelihood_of_the_same_words(
-    smollm2: LocalModel,
+    digits_lm: LocalModel,
 ) -> None:
-    completion = smollm2.chat([asked(QUESTIONS[1], top_logprobs=5)])[0]
+    completion = digits_lm.chat([asked(QUESTIONS[1], top_logprobs=5)])[0]
     messages = (*TALK, Message("user", QUESTIONS[1]))
-    again = smollm2.loglikelihood([[Continuation(messages, completion.text, score_eos=False)]])[0][
-        0
-    ]
+    same = Continuation(messages, completion.text, score_eos=False)
+    [[again]] = digits_lm.loglikelihood([[same]])
     np.testing.assert_allclose(
         again.logprobs, [token.logprob for token in completion.tokens], atol=1e-3
     )

@@ -138,12 +138,8 @@ def test_a_labelled_dialogue_comes_back_from_its_line() -> None:
 @pytest.mark.parametrize(
     ("values", "average"),
     [
-        ((1.0, 1.0, 4.0), 2.0),
-        ((1.0, 2.0), 1.5),
-        ((None, None), None),
-        ((), None),
-        ((None, 3.0), 3.0),
-        ((0.0, 0.0, 1.0, 1.0, 2.0), 0.8),
+        *(((1.0, 1.0, 4.0), 2.0), ((1.0, 2.0), 1.5), ((None, None), None), ((), None)),
+        *(((None, 3.0), 3.0), ((0.0, 0.0, 1.0, 1.0, 2.0), 0.8)),
     ],
 )
 def test_aggregation_is_undefined_rather_than_guessed(

@@ -98,11 +98,8 @@ def test_commands_print_any_text_on_a_console_of_cp1252(
     for words in (
         ("report", "s.jsonl", "--chats", "labelled.jsonl", "--by", "chatbot"),
         ("compare", "s.jsonl", "--chats", "labelled.jsonl", "--by", "chatbot"),
-        ("agreement", "labelled.jsonl"),
-        ("judges",),
-        ("configs", "show", "rubrics/medal"),
-        ("data", "list"),
-        ("doctor",),
+        *(("agreement", "labelled.jsonl"), ("judges",), ("configs", "show", "rubrics/medal")),
+        *(("data", "list"), ("doctor",)),
     ):
         code, out, err = _medal(monkeypatch, *words)
         assert code in (0, None) and out, (words, err)

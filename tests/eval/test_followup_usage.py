@@ -13,11 +13,8 @@ def judged(id: str, *texts: str, selected: int | None = None, unread: int = 0) -
 
 
 ROWS = [
-    judged("1", "Huh?", "No."),
-    judged("2", "Huh?"),
-    judged("3", selected=0),
-    judged("4", unread=3),
-    Judgement("5", "judge:diet", {"overall": None}, failure="too long"),
+    *(judged("1", "Huh?", "No."), judged("2", "Huh?"), judged("3", selected=0)),
+    *(judged("4", unread=3), Judgement("5", "judge:diet", {"overall": None}, failure="too long")),
 ]
 
 

@@ -71,40 +71,13 @@ def test_the_token_of_the_rating_is_found_and_its_alternatives_weighed() -> None
 @pytest.mark.parametrize(
     "tokens",
     [
-        ["4", ".", "5"],
-        ["8", "/", "10"],
-        ["4", "/", "10"],
-        ["4", " out", " of", " ", "10"],
-        ["-", "3"],
-        ["3", "-", "4"],
-        ["9"],
-        ["I", " cannot"],
-        [],
-        ["1", "0"],
+        *(["4", ".", "5"], ["8", "/", "10"], ["4", "/", "10"], ["4", " out", " of", " ", "10"]),
+        *(["-", "3"], ["3", "-", "4"], ["9"], ["I", " cannot"], [], ["1", "0"]),
     ],
 )
 def test_answers_without_a_rating_are_not_read(tokens: list[str]) -> None:
     found = from_token(answer(*[(t, {t: 1.0}) for t in tokens]), FIVE)
     assert found.chances is None and found.reason
-
-
-@pytest.mark.parametrize(
-    ("text", "rating"),
-    [
-        ("4", 4),
-        ("Rating: **4**", 4),
-        ("4/5", 4),
-        ("4 out of 10", None),
-        ("4.5", None),
-        ("0", None),
-        ("between 3 and 4", None),
-        ("I'm sorry, but I can't help with that.", None),
-    ],
-)
-def test_read(text: str, rating: float | None) -> None:
-    """The reader's own table of hostile answers is in tests/models/prompted/."""
-    said = FIVE.read(text)
-    assert said.value == rating and (said.value is None) == bool(said.reason)
 
 
 def test_a_fraction_of_the_highest_rating_is_its_numerator() -> None:

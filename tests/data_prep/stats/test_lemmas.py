@@ -54,11 +54,7 @@ def test_words_are_what_stands_between_spaces() -> None:
     assert length("  Well, it's  a well-known\nfact… ", "words") == 5
     assert length("", "words") == length(" \n", "characters") == 0
     assert [unit_of(lang) for lang in ("en", "ko", "ja", "th", "und")] == [
-        "words",
-        "words",
-        "characters",
-        "characters",
-        "words",
+        *("words", "words", "characters", "characters", "words"),
     ]
 
 

@@ -30,14 +30,9 @@ def check(scores: Scores, gate: Gate, estimate: Estimate) -> GateResult:
 @pytest.mark.parametrize(
     ("side", "limit", "verdict"),
     [
-        ("under", 3.0, "passed"),
-        ("under", 3.4, "passed"),
-        ("under", 3.5, "undecided"),
-        ("under", 3.6, "undecided"),
-        ("under", 3.61, "failed"),
-        ("over", 3.39, "failed"),
-        ("over", 3.4, "undecided"),
-        ("over", 3.6, "passed"),
+        *(("under", 3.0, "passed"), ("under", 3.4, "passed"), ("under", 3.5, "undecided")),
+        *(("under", 3.6, "undecided"), ("under", 3.61, "failed"), ("over", 3.39, "failed")),
+        *(("over", 3.4, "undecided"), ("over", 3.6, "passed")),
     ],
 )
 def test_the_bound_decides(scores: Scores, side: str, limit: float, verdict: str) -> None:

@@ -84,15 +84,11 @@ def test_what_passes_is_sent_again(serve: Serve, fault: str) -> None:
 @pytest.mark.parametrize(
     ("fault", "words", "tries"),
     [
-        ("500", "HTTP 500", 2),
-        ("malformed", "not valid JSON", 2),
+        *(("500", "HTTP 500", 2), ("malformed", "not valid JSON", 2)),
         ("truncated", "the connection to http://127.0.0.1:", 2),
-        ("no_choice", "not a chat completion", 2),
-        ("null_choice", "not a chat completion", 2),
-        ("error_inside", "overloaded", 2),
-        ("refusal", "I would rather not", 1),
-        ("filter", "content filter", 1),
-        ("moderated", "input was flagged", 1),
+        *(("no_choice", "not a chat completion", 2), ("null_choice", "not a chat completion", 2)),
+        *(("error_inside", "overloaded", 2), ("refusal", "I would rather not", 1)),
+        *(("filter", "content filter", 1), ("moderated", "input was flagged", 1)),
         ("400", "rules of the house", 1),
     ],
 )

@@ -91,9 +91,7 @@ def test_configs_by_short_and_long_names(kind: Any, folder: str, name: str) -> N
         load_config(kind, f"{name}x", folder=folder)
 
 
-def test_a_shipped_config_is_shown_and_copied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shipped_config_is_shown_and_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     shown = medal("configs", "show", "train/quickstart").output
     assert shown == config_text("train/quickstart") and shown.startswith("#")

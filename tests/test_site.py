@@ -87,9 +87,7 @@ def test_the_site_builds_and_names_no_other_host(site: Path) -> None:
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_ask_no_other_host_and_fit(
-    site: Path, tmp_path: Path, width: int, scheme: str
-) -> None:
+def test_pages_ask_no_other_host_and_fit(site: Path, tmp_path: Path, width: int, scheme: str):
     browser = Browser(tmp_path / "profile")
     try:
         for name in SHOWN:

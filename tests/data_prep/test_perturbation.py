@@ -171,9 +171,7 @@ def test_only_what_is_stated_is_edited(planted: list[LabelledDialogue]) -> None:
             assert not users
 
 
-def test_twins_differ_in_the_planted_turns_and_nowhere_else(
-    planted: list[LabelledDialogue],
-) -> None:
+def test_twins_differ_in_the_planted_turns_and_nowhere_else(planted: list[LabelledDialogue]):
     for faulty, innocent in pairs(planted):
         turns = zip(faulty.dialogue.turns, innocent.dialogue.turns, strict=True)
         differ = [i for i, (a, b) in enumerate(turns) if a != b]
@@ -261,9 +259,7 @@ def test_tables_have_well_formed_slots() -> None:
 
 
 @pytest.mark.parametrize("issue", ISSUES)
-def test_length_does_not_tell_planted_from_innocent(
-    issue: str, planted: list[LabelledDialogue]
-) -> None:
+def test_length_does_not_tell_planted_from_innocent(issue: str, planted: list[LabelledDialogue]):
     rows = [row for row in planted if about(row)["issue"] == issue]
     labels = [row.labels[issue][0] for row in rows]
     change = [_length(row.dialogue) - _length(original(row)) for row in rows]

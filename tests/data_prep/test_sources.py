@@ -46,9 +46,7 @@ def unpacked(public_file: str, folder: Path) -> Path:
 
 @needs_data
 @pytest.mark.parametrize(("source", "name"), UNKNOWN)
-def test_the_public_form_gives_the_rows_of_the_line_format(
-    source: str, name: str, tmp_path: Path
-) -> None:
+def test_the_public_form_gives_the_rows_of_the_line_format(source: str, name: str, tmp_path: Path):
     part = part_of(source, name)
     path = unpacked(part.public_file, tmp_path)
     assert sha256(path) == part.sha256

@@ -42,9 +42,7 @@ def test_point_figures_are_scipys() -> None:
 
 
 @pytest.mark.parametrize("limit", [3000, 10])
-def test_weighted_figures_equal_those_of_repeated_rows(
-    monkeypatch: pytest.MonkeyPatch, limit: int
-) -> None:
+def test_weighted_figures_equal_those_of_repeated_rows(monkeypatch: pytest.MonkeyPatch, limit: int):
     monkeypatch.setattr(correlation, "_KENDALL_MATRIX", limit)
     human, score, bots = tied_sample()
     rng = np.random.default_rng(0)

@@ -20,9 +20,7 @@ def asked(server: Any, dimension: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_the_same_numbers_as_without_a_server(
-    serve: Callable[..., Any], smollm2: LocalModel
-) -> None:
+def test_the_same_numbers_as_without_a_server(serve: Callable[..., Any], smollm2: LocalModel):
     there = asked(serve(mode="embedded"), "engagingness")
     judge = load_judge("configs/judges/geval.yaml", **there)
     assert judge.method == "top_logprobs"

@@ -129,9 +129,7 @@ def test_two_accumulated_half_batches_are_one_whole_batch(tiny_bert: Path, tmp_p
 
 
 @pytest.mark.parametrize("solver", ["gradient", "ridge"])
-def test_a_feature_group_without_labels_has_no_say(
-    tiny_bert: Path, tmp_path: Path, solver: str
-) -> None:
+def test_a_feature_group_without_labels_has_no_say(tiny_bert: Path, tmp_path: Path, solver: str):
     rows = examples()
     for row in rows:
         if row.source == "b":
@@ -177,9 +175,7 @@ def test_the_closed_form_of_a_binary_head_is_calibrated_to_its_labels(
 
 
 @pytest.mark.parametrize("kind", ["one group", "no reply by a user", "no dialogue of a half"])
-def test_reply_models_say_what_they_cannot_learn_from(
-    tiny_bert: Path, tmp_path: Path, kind: str
-) -> None:
+def test_reply_models_say_what_they_cannot_learn_from(tiny_bert: Path, tmp_path: Path, kind: str):
     rows = examples()
     if kind == "no reply by a user":
         rows = [

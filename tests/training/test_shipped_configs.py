@@ -141,9 +141,7 @@ def _named_again(settings: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_training_config_runs(
-    name: str, processes: int, bases: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_training_config_runs(name: str, processes: int, bases: dict[str, Path], tmp_path: Path):
     settings = small(name, bases, tmp_path)
     if processes == 1:
         run([sys.executable], settings, tmp_path)

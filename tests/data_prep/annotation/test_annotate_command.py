@@ -66,9 +66,7 @@ def _text(path: Path) -> str:
     return str([row for sheet in sheets for row in sheet.iter_rows(values_only=True)])
 
 
-def test_names_for_accounts_where_one_project_serves_all(
-    label_studio: Path, tmp_path: Path
-) -> None:
+def test_names_for_accounts_where_one_project_serves_all(label_studio: Path, tmp_path: Path):
     folder = tmp_path / "out"
     done = run("export", label_studio / "rows.jsonl", "--out", folder, "--form", "label-studio")
     assert done.exit_code == 0
@@ -101,9 +99,7 @@ def test_what_cannot_be_exported(label_studio: Path, tmp_path: Path) -> None:
     assert "give the folder that medal annotate export wrote" in str(lost.exception)
 
 
-def test_guidelines_cover_every_question_and_are_in_the_package(
-    label_studio: Path, tmp_path: Path
-) -> None:
+def test_guidelines_cover_every_question_and_are_in_the_package(label_studio: Path, tmp_path: Path):
     text = (exported(label_studio, tmp_path / "out") / "package/guidelines.md").read_text("utf-8")
     for question in questions(dimensions_to_ask(human_likeness=True), load()):
         assert question.dimension.definition in text

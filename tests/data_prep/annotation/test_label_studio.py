@@ -18,9 +18,7 @@ def interface(project: Project) -> str:
     return config_xml(questions(list(project.dimensions), guidelines), guidelines.asks)
 
 
-def test_the_interface_is_the_one_that_label_studio_accepted(
-    project: Project, label_studio: Path
-) -> None:
+def test_the_interface_is_the_one_that_label_studio_accepted(project: Project, label_studio: Path):
     accepted = (label_studio / "config.xml").read_text(encoding="utf-8")
     assert interface(project) == accepted, "changed: run it through Label Studio, see README.md"
 
@@ -52,9 +50,7 @@ def answer(values: dict[str, str], **more: Any) -> dict[str, Any]:
     return {"id": 1, "completed_by": 1, "was_cancelled": False, "result": result} | more
 
 
-def test_who_answered_is_the_account_where_nothing_was_assigned(
-    project: Project, tmp_path: Path
-) -> None:
+def test_who_answered_is_the_account_where_nothing_was_assigned(project: Project, tmp_path: Path):
     key = next(iter(project.rows))
     given = [
         answer({"unsafe": "yes"}, completed_by=3),

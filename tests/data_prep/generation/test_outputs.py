@@ -49,9 +49,7 @@ def test_a_refused_folder_is_not_held(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ['{"command": "medal train"}', "[]", "", '{"settings": {'])
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_record_of_something_else_is_left_alone(
-    tmp_path: Path, text: str, overwrite: bool
-) -> None:
+def test_a_record_of_something_else_is_left_alone(tmp_path: Path, text: str, overwrite: bool):
     files = {"run.json": text, "dialogues.jsonl": "mine\n", "summary.json": "mine"}
     for name, content in files.items():
         (tmp_path / name).write_text(content)

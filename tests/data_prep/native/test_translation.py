@@ -86,9 +86,7 @@ def test_structure_speakers_and_context_are_kept(tmp_path: Path) -> None:
         ("PROSE", "the answer is not one JSON object and nothing else"),
     ],
 )
-def test_another_structure_is_a_failure_with_its_reason(
-    tmp_path: Path, word: str, reason: str
-) -> None:
+def test_another_structure_is_a_failure_with_its_reason(tmp_path: Path, word: str, reason: str):
     out = tmp_path / "t.jsonl"
     source = [row("g1", "en", f"one two three four {word}", "Fine."), row("g2", "en", "Hi", "Ho")]
     run = Run(source, out)
@@ -242,9 +240,7 @@ def test_a_turn_in_another_language(
             job.read({"1_user": text})
 
 
-def test_an_apology_is_a_failed_try_with_its_reason(
-    tmp_path: Path, language: LanguageIdentifier
-) -> None:
+def test_an_apology_is_a_failed_try_with_its_reason(tmp_path: Path, language: LanguageIdentifier):
     out = tmp_path / "t.jsonl"
     rows = [row("g1", "en", "SORRY HEALS", "Ho"), row("g2", "en", "SORRY")]
     run = Run(rows, out, check=language)

@@ -48,9 +48,7 @@ def test_triples_without_a_critic(tmp_path: Path) -> None:
         *((atomic(tail="\ud800"), "surrogate"), ([1], "a JSON object")),
     ],
 )
-def test_a_bad_triple_is_named_by_file_line_and_field(
-    tmp_path: Path, line: object, said: str
-) -> None:
+def test_a_bad_triple_is_named_by_file_line_and_field(tmp_path: Path, line: object, said: str):
     path = write(tmp_path / "a.jsonl", [atomic(), line])
     with pytest.raises(DataError) as caught:
         list(read_triples(path))

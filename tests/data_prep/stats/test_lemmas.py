@@ -79,9 +79,7 @@ def test_no_lemmas_needs_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("lang, package", [("en", "spacy"), ("zh", "jieba")])
-def test_a_missing_package_is_named(
-    lang: str, package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_is_named(lang: str, package: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=package) as caught:
         lemmatiser(lang)

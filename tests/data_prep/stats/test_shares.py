@@ -137,9 +137,7 @@ def test_levels_by_hand(make_row: MakeRow) -> None:
 
 
 @pytest.mark.parametrize("scale, reason", [(None, "no scale"), ([0, 100], "whole levels")])
-def test_no_levels_without_a_short_scale(
-    make_row: MakeRow, scale: list[float] | None, reason: str
-) -> None:
+def test_no_levels_without_a_short_scale(make_row: MakeRow, scale: list[float] | None, reason: str):
     row = make_row("1", ["x"], labels={"overall": [3]}, scales={"overall": scale})
     findings = found([row])
     assert reason in str(findings.distribution(ALL, findings.graded[0]))

@@ -50,9 +50,7 @@ def test_samples_follow_the_models_own_probabilities(tiny_lm: LocalModel) -> Non
     assert abs(share - probability) < 4 * np.sqrt(probability * (1 - probability) / len(drawn))
 
 
-def test_token_alternatives_agree_with_the_likelihood_of_the_same_words(
-    digits_lm: LocalModel,
-) -> None:
+def test_token_alternatives_agree_with_the_likelihood_of_the_same_words(digits_lm: LocalModel):
     completion = digits_lm.chat([asked(QUESTIONS[1], top_logprobs=5)])[0]
     messages = (*TALK, Message("user", QUESTIONS[1]))
     same = Continuation(messages, completion.text, score_eos=False)

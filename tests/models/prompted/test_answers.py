@@ -98,9 +98,7 @@ UNREAD = [
 
 
 @pytest.mark.parametrize(("text", "scale", "score", "step"), READ)
-def test_answers_that_are_read(
-    text: str, scale: tuple[float, float], score: float, step: str
-) -> None:
+def test_answers_that_are_read(text: str, scale: tuple[float, float], score: float, step: str):
     answer = one(text, scale)
     assert (answer.value, answer.step, answer.reason) == (score, step, None)
     if answer.span is not None:

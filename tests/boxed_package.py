@@ -6,8 +6,6 @@ tell it. Golden scores are taken again and the card is written; what is left of 
 run's own.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

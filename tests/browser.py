@@ -1,7 +1,5 @@
 """A headless chromium for tests of pages: spoken to over a pipe in its own DevTools protocol."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

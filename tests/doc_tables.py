@@ -10,8 +10,6 @@ RUN/tables/figures.csv says of overall quality into overall.csv, a judge under t
 tables have for it; ``languages`` what RUN/tables/slices.csv says of each into fed_languages.csv.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import math

@@ -1,8 +1,6 @@
 """Commands in processes forked from this one, which has imported everything: they begin at once.
 Everything else about them is real: exit status, signals, streams, files."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import os

@@ -4,8 +4,6 @@ Repositories, commits, LFS objects, tags, private and gated repositories, tokens
 do: xet, pull requests, redirects, size limits.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The text of a page without its figure files, which take seconds to draw, and its elements."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path

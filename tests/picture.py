@@ -5,8 +5,6 @@
 (``make picture``; needs Debian's chromium.) The same commands as in docs/tutorials/support_log.md.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import subprocess

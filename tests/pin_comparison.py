@@ -1,7 +1,5 @@
 """Comparison of two records of tests/pins.py: what differs, one line a difference."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

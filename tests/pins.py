@@ -29,8 +29,6 @@ OLD_DIR was recorded is entered in RENAMED. These names stand in tests/pin_compa
 commands take ``--only PART``, which may be repeated.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -7,8 +7,6 @@
 docs/results/data/injected.csv.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -50,11 +48,8 @@ def injected_rows(results: Mapping[str, Any]) -> list[list[str]]:
         own = by[issue, JUDGES[0]]
         made.append(
             [
-                issue,
-                cells(issue, "F1+ vs clean"),
-                _number(own["AUC vs clean"]),
-                cells(issue, "AUC vs matched controls"),
-                cells(issue, "False alarms, clean"),
+                *(issue, cells(issue, "F1+ vs clean"), _number(own["AUC vs clean"])),
+                *(cells(issue, "AUC vs matched controls"), cells(issue, "False alarms, clean")),
                 f"{_number(own['Turn found'])} ({_number(own['Turn found by chance'])})",
             ]
         )

@@ -4,8 +4,6 @@ Every row that is made here says what reading has to count of it, so that a test
 against what the command says.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

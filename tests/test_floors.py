@@ -3,8 +3,6 @@
 Imports inside functions and under TYPE_CHECKING count too.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -28,14 +26,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("models.llm.loading",),  # the front door of the three
     ("models.base",),
     (
-        "models.encoder",
-        "models.embedding",
-        "models.feature",
-        "models.lora",
-        "models.prompted",
-        "models.followup",
-        "models.trained_metrics",
-        "models.hybrid",
+        *("models.encoder", "models.embedding", "models.feature", "models.lora", "models.prompted"),
+        *("models.followup", "models.trained_metrics", "models.hybrid"),
     ),
     ("inference",),
     ("inference.serving",),

@@ -1,7 +1,5 @@
 """The checks of a GPU work: each in its small form, and what runs them, on this machine."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import subprocess

@@ -1,7 +1,5 @@
 """The journal: what was written whole is kept, what a kill left of a line is not."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files of records: what loads, what is refused with file, line and field, what a write leaves."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterator

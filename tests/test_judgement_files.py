@@ -1,7 +1,5 @@
 """Files of judgements: lines and parquet give back everything; a CSV and a table are for people."""
 
-from __future__ import annotations
-
 import csv
 import random
 from dataclasses import replace

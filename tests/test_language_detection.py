@@ -1,7 +1,5 @@
 """Languages of chats that state none: right or unknown, not wrong; codes in all their spellings."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -51,9 +49,7 @@ def chat(*turns: str, lang: str = "und", id: str = "d") -> Dialogue:
         ((), None),
     ],
 )
-def test_a_chat_is_in_a_language_or_it_cannot_be_told(
-    turns: tuple[str, ...], language: str | None
-) -> None:
+def test_a_chat_is_in_a_language_or_it_cannot_be_told(turns: tuple[str, ...], language: str | None):
     assert detected_language(chat(*turns)) == language
 
 

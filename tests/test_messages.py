@@ -1,7 +1,5 @@
 """From the messages of a chat to a dialogue: what is judged, folded, marked, merged, left out."""
 
-from __future__ import annotations
-
 import doctest
 import json
 from collections import Counter

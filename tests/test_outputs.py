@@ -1,7 +1,5 @@
 """Outputs: never the file that is read, and never two runs at once."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -106,13 +104,7 @@ COMMANDS = {
     "seeds": ("data", "seeds", "--n", "2", "--out", "OUT/seeds.jsonl"),
     "score": ("score", "IN", "--judge", "length", "--out", "OUT/scores.jsonl"),
     "label": (
-        "label",
-        "IN",
-        "--judge",
-        "length",
-        "--no-user-check",
-        "--replace-labels",
-        "--out",
+        *("label", "IN", "--judge", "length", "--no-user-check", "--replace-labels", "--out"),
         "OUT",
     ),
     "train": ("train", "--config", "baseline_length", "train=[{source: IN}]", "output_dir=OUT"),

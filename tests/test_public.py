@@ -1,7 +1,5 @@
 """The public names: each is there, says what it is, and its example runs."""
 
-from __future__ import annotations
-
 import doctest
 import json
 import sys

@@ -1,17 +1,16 @@
 """The records: what a labelled line, a judgement and a rating hold, and what they refuse."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
 import pytest
 
-from medal_judges.errors import ConfigError, RecordError
+from medal_judges.errors import ConfigError, MedalError, RecordError
 from medal_judges.records.dialogue import Dialogue, Turn, parse_dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Contributions, Judgement, known_details, parse_judgement
 from medal_judges.records.labelled import Rating, mean, parse_labelled, rescale
+from medal_judges.records.signature import Signature, content_hash, require_comparable
 
 TURNS = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}]
 
@@ -140,12 +139,8 @@ def test_a_labelled_dialogue_comes_back_from_its_line() -> None:
 @pytest.mark.parametrize(
     ("values", "average"),
     [
-        ((1.0, 1.0, 4.0), 2.0),
-        ((1.0, 2.0), 1.5),
-        ((None, None), None),
-        ((), None),
-        ((None, 3.0), 3.0),
-        ((0.0, 0.0, 1.0, 1.0, 2.0), 0.8),
+        *(((1.0, 1.0, 4.0), 2.0), ((1.0, 2.0), 1.5), ((None, None), None), ((), None)),
+        *(((None, 3.0), 3.0), ((0.0, 0.0, 1.0, 1.0, 2.0), 0.8)),
     ],
 )
 def test_aggregation_is_undefined_rather_than_guessed(
@@ -190,3 +185,57 @@ def test_dimensions_check_their_scale() -> None:
     overall = Dimension("overall", "ordinal", 1, 5)
     assert overall.levels == (1, 2, 3, 4, 5)
     assert overall.from_unit(overall.to_unit(2.5)) == 2.5
+
+
+FULL = Signature(
+    judge="embedded:minilm",
+    revision="0123abcd",
+    base="sentence-transformers/all-MiniLM-L6-v2",
+    prompt="ab12",
+    rubric="cd34",
+    dtype="float32",
+    truncation="turns:oldest",
+    data="fed@4f27",
+    dimension="overall",
+    seed=0,
+    version="0.1.0",
+)
+
+
+@pytest.mark.parametrize("signature", [FULL, Signature("x"), Signature("x", seed=0, data="")])
+def test_a_signature_comes_back_from_its_text(signature: Signature) -> None:
+    assert Signature.parse(str(signature)) == signature
+
+
+def test_seed_zero_is_a_seed_and_none_is_left_out() -> None:
+    assert str(Signature("x", seed=0)) == "judge:x|seed:0"
+    assert str(Signature("x")) == "judge:x"
+
+
+def test_text_that_is_no_signature_is_the_judge_s_name() -> None:
+    assert Signature.parse("my judge") == Signature("my judge")
+
+
+@pytest.mark.parametrize("name", ["a|seed:5", "a\nb"])
+def test_a_value_that_would_forge_a_pair_is_refused(name: str) -> None:
+    with pytest.raises(MedalError, match="judge"):
+        Signature(name)
+
+
+def test_tables_refuse_to_mix_data_or_dimension() -> None:
+    one = Signature("a", data="fed", dimension="overall")
+    require_comparable([])
+    require_comparable([one, Signature("b", data="fed", dimension="overall", seed=1)])
+    with pytest.raises(MedalError, match="data differs: dstc9, fed"):
+        require_comparable([one, Signature("a", data="dstc9", dimension="overall")])
+    with pytest.raises(MedalError, match="dimension differs"):
+        require_comparable([one, Signature("a", data="fed", dimension="unsafe")])
+    with pytest.raises(MedalError, match="data differs: None, fed"):
+        require_comparable([one, Signature("a", dimension="overall")])
+
+
+def test_the_hash_goes_by_content_alone() -> None:
+    assert content_hash({"a": 1, "b": "é"}) == content_hash({"b": "é", "a": 1})
+    assert content_hash({"a": 1}) != content_hash({"a": 2})
+    # sha256 of the three letters, from FIPS 180-4's example
+    assert content_hash(b"abc") == "ba7816bf8f01"

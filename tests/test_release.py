@@ -1,8 +1,6 @@
 """What is released: sdist and wheel hold every file, by whichever way they are built; version,
 pins and workflows say what they promise."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

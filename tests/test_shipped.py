@@ -1,9 +1,8 @@
 """Short names of shipped judges and configs, and what never goes to the Hub."""
 
-from __future__ import annotations
-
 import json
 import socket
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,10 @@ from medal_judges import Judge
 from medal_judges.cli import app
 from medal_judges.config import config_text, load_config
 from medal_judges.data_prep.generation.protocol import GenerateConfig
+from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.eval.benchmark.config import BenchmarkConfig
+from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import TrainConfig
 
 LINE = {"id": "a", "dialogue": [{"role": "user", "content": "x"}]}
@@ -93,9 +94,7 @@ def test_configs_by_short_and_long_names(kind: Any, folder: str, name: str) -> N
         load_config(kind, f"{name}x", folder=folder)
 
 
-def test_a_shipped_config_is_shown_and_copied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shipped_config_is_shown_and_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     shown = medal("configs", "show", "train/quickstart").output
     assert shown == config_text("train/quickstart") and shown.startswith("#")
@@ -114,3 +113,38 @@ def test_a_shipped_config_is_shown_and_copied(
     several = str(medal("configs", "show", "quickstart").exception)
     assert "train/quickstart, benchmark/quickstart, generate/quickstart" in several
     assert "did you mean 'contrast'?" in str(medal("configs", "show", "contast").exception)
+
+
+def test_what_is_written_belongs_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(app, ["init", "new/mine"]).exit_code == 0
+    monkeypatch.chdir(tmp_path / "new" / "mine")
+    train = load_config(TrainConfig, "train.yaml")
+    benchmark = load_config(BenchmarkConfig, "benchmark.yaml")
+    names = {dimension.name for dimension in load_rubric(train.rubric)}
+    rows = load_spec("labelled.jsonl")
+    assert all(row.labels.keys() == names for row in rows)
+    assert Counter(row.split for row in rows) == {"train": 10, "test": 10}
+    assert set(benchmark.sets[0].dimensions) == names
+    assert benchmark.judges[0].path == train.output_dir
+    texts = [" ".join(turn.content for turn in row.dialogue.turns) for row in rows]
+    assert len(set(texts)) == len(rows)
+    commands = [line.strip() for line in Path("Makefile").read_text("utf-8").splitlines()]
+    readme = Path("README.md").read_text(encoding="utf-8")
+    for command in (line for line in commands if line.startswith("$(MEDAL)")):
+        told = command.replace("$(MEDAL)", "medal").removesuffix(" --overwrite")
+        assert told in readme, told
+
+
+def test_nothing_that_is_there_is_written_over(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "train.yaml").write_text("mine")
+    for taken in (tmp_path / "file", tmp_path / "full"):
+        done = CliRunner().invoke(app, ["init", str(taken)])
+        assert "already exists" in str(done.exception)
+    assert (tmp_path / "file").read_text() == "mine"
+    assert [each.name for each in (tmp_path / "full").iterdir()] == ["train.yaml"]
+    (tmp_path / "empty").mkdir()
+    assert CliRunner().invoke(app, ["init", str(tmp_path / "empty")]).exit_code == 0
+    assert (tmp_path / "empty" / "train.yaml").is_file()

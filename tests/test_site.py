@@ -1,17 +1,18 @@
 """The site: its tables come from the CSV files, every page is in the navigation, and it builds
 strictly, asks no other host for anything, and can be searched from its folder."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+
+from medal_judges.config import read_yaml
 
 from .browser import CONTRAST, DESKTOP, PHONE, Browser
 from .doc_tables import overall, pages, read_csv, rendered
@@ -89,9 +90,7 @@ def test_the_site_builds_and_names_no_other_host(site: Path) -> None:
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_ask_no_other_host_and_fit(
-    site: Path, tmp_path: Path, width: int, scheme: str
-) -> None:
+def test_pages_ask_no_other_host_and_fit(site: Path, tmp_path: Path, width: int, scheme: str):
     browser = Browser(tmp_path / "profile")
     try:
         for name in SHOWN:
@@ -105,3 +104,30 @@ def test_pages_ask_no_other_host_and_fit(
             assert browser.ask(CONTRAST.replace("body *", "article *")) == []
     finally:
         browser.close()
+
+
+PUBLISHED = read_yaml("published")
+FIGURES: list[dict[str, Any]] = PUBLISHED["figures"]
+
+
+def test_every_row_says_what_it_is() -> None:
+    needed = {"judge", "model", "set", "level", "dimension", "spearman", "pearson", "source"}
+    for row in FIGURES:
+        assert needed <= set(row) <= needed | {"variant", "not_significant", "note"}, row
+        assert row["level"] in ("dialogue", "turn")
+        assert row["source"].split(",")[0] in PUBLISHED["papers"]
+        assert set(row.get("not_significant", ())) <= {"spearman", "pearson"}
+
+
+def test_figures_are_correlations() -> None:
+    for row in FIGURES:
+        values = [row[k] for k in ("spearman", "pearson") if row[k] is not None]
+        assert values and all(-1 <= v <= 1 for v in values), row
+
+
+def test_no_row_twice() -> None:
+    keys = [
+        tuple(row.get(k) for k in ("judge", "variant", "model", "set", "level", "dimension"))
+        for row in FIGURES
+    ]
+    assert len(keys) == len(set(keys))

@@ -1,7 +1,5 @@
 """What README.md and the walks in docs/tutorials show is what their commands print."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

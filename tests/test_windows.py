@@ -1,8 +1,6 @@
 """What can be tested of Windows here: names that only POSIX has, consoles of another encoding,
 drive letters, CRLF."""
 
-from __future__ import annotations
-
 import ast
 import io
 import json
@@ -100,11 +98,8 @@ def test_commands_print_any_text_on_a_console_of_cp1252(
     for words in (
         ("report", "s.jsonl", "--chats", "labelled.jsonl", "--by", "chatbot"),
         ("compare", "s.jsonl", "--chats", "labelled.jsonl", "--by", "chatbot"),
-        ("agreement", "labelled.jsonl"),
-        ("judges",),
-        ("configs", "show", "rubrics/medal"),
-        ("data", "list"),
-        ("doctor",),
+        *(("agreement", "labelled.jsonl"), ("judges",), ("configs", "show", "rubrics/medal")),
+        *(("data", "list"), ("doctor",)),
     ):
         code, out, err = _medal(monkeypatch, *words)
         assert code in (0, None) and out, (words, err)

@@ -6,8 +6,6 @@ Writes docs/results/data/trial.csv, one line a judge with its verdicts by group 
 findings, and the document's table again.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Sequence

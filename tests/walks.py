@@ -10,8 +10,6 @@ tests/test_walks.py compares it, but for durations and speeds (with ``<!-- walk:
 in the page: but for all numbers and the widths of tables).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """A language model in this process that answers by a script, and agents that are such models."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any

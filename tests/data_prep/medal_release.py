@@ -1,8 +1,6 @@
 """Rows in exactly the form of MEDAL's released processing step (facts of johndmendonca/medal at
 7353448): the texts are ours, the keys, types, ids and the cleaning of turns are that step's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 USER, CHATBOT = "gemma-3-27b-it", "Qwen2.5-3B-Instruct"

@@ -1,7 +1,5 @@
 """ABC-Eval: behaviours into issues, turns into dialogues, worked out by hand."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """The audit that finds the turns that MEDAL's published code clipped."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """``medal data``: what it prints, what it refuses, and that it starts at once."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """The track's reader, Table 2 and Equation 1 on sums made by hand, and the halves."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Fetching: checked, whole or not at all, and never a connection when offline."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading
@@ -88,9 +86,7 @@ def left(tmp_path: Path) -> list[str]:
     return [p.name for p in folder.iterdir()] if folder.is_dir() else []
 
 
-def test_a_file_is_fetched_once_and_then_taken_from_the_cache(
-    server: Server, tmp_path: Path
-) -> None:
+def test_a_file_is_fetched_once_and_then_taken_from_the_cache(server: Server, tmp_path: Path):
     path = fetch(part(server))
     assert path.read_bytes() == BODY and left(tmp_path) == ["p.json"]
     assert fetch(part(server)) == path == fetch(part(server), offline=True)
@@ -101,9 +97,7 @@ def test_a_file_is_fetched_once_and_then_taken_from_the_cache(
     ("path", "problem"),
     [("half", "SHA-256 is"), ("none", "404"), ("whole", "SHA-256 is .*, expected 0000")],
 )
-def test_a_failed_fetch_leaves_nothing(
-    path: str, problem: str, server: Server, tmp_path: Path
-) -> None:
+def test_a_failed_fetch_leaves_nothing(path: str, problem: str, server: Server, tmp_path: Path):
     wanted = part(server, path)
     if path == "whole":
         wanted = replace(wanted, sha256="0" * 64)
@@ -149,9 +143,7 @@ def test_a_wrong_file_put_there_by_hand_is_refused_and_kept(server: Server, tmp_
     assert target.read_text() == "[]" and server.hits == []
 
 
-def test_a_public_file_of_another_form_is_an_error_not_a_crash(
-    server: Server, tmp_path: Path
-) -> None:
+def test_a_public_file_of_another_form_is_an_error_not_a_crash(server: Server, tmp_path: Path):
     fed = get_source("fed")
     checksum = hashlib.sha256(BODY).hexdigest()
     other = replace(fed.parts[0], url=server.url("whole"), sha256=checksum)

@@ -1,7 +1,5 @@
 """Leak check: finds what is shared, in all its disguises, and lets innocent pairs pass."""
 
-from __future__ import annotations
-
 import os
 from itertools import product
 from pathlib import Path

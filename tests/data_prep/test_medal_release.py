@@ -1,7 +1,5 @@
 """MEDAL's released rows: one name a turn, languages in words, the context's number."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

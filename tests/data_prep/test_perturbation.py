@@ -1,7 +1,5 @@
 """Planted issues: what is edited, what is not, and what cannot give the label away."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from importlib.util import find_spec
 from itertools import product
@@ -22,6 +20,7 @@ from medal_judges.data_prep.perturbation.edit import (
     Split,
     entries,
     variants,
+    word_pairs,
 )
 from medal_judges.data_prep.perturbation.injection import (
     ISSUES,
@@ -173,9 +172,7 @@ def test_only_what_is_stated_is_edited(planted: list[LabelledDialogue]) -> None:
             assert not users
 
 
-def test_twins_differ_in_the_planted_turns_and_nowhere_else(
-    planted: list[LabelledDialogue],
-) -> None:
+def test_twins_differ_in_the_planted_turns_and_nowhere_else(planted: list[LabelledDialogue]):
     for faulty, innocent in pairs(planted):
         turns = zip(faulty.dialogue.turns, innocent.dialogue.turns, strict=True)
         differ = [i for i, (a, b) in enumerate(turns) if a != b]
@@ -263,9 +260,7 @@ def test_tables_have_well_formed_slots() -> None:
 
 
 @pytest.mark.parametrize("issue", ISSUES)
-def test_length_does_not_tell_planted_from_innocent(
-    issue: str, planted: list[LabelledDialogue]
-) -> None:
+def test_length_does_not_tell_planted_from_innocent(issue: str, planted: list[LabelledDialogue]):
     rows = [row for row in planted if about(row)["issue"] == issue]
     labels = [row.labels[issue][0] for row in rows]
     change = [_length(row.dialogue) - _length(original(row)) for row in rows]
@@ -336,14 +331,7 @@ def test_the_command_writes_a_file_that_reads_back(tmp_path: Path) -> None:
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl.gz"
     write_records(source, ROWS)
     options = [
-        "--issues",
-        "unsafe",
-        "--issues",
-        "nonfactual",
-        "--strength",
-        "3",
-        "--per-issue",
-        "4",
+        *("--issues", "unsafe", "--issues", "nonfactual", "--strength", "3", "--per-issue", "4"),
     ]
     app = typer.Typer()
     app.command()(plant)
@@ -373,3 +361,54 @@ def _chitchat(count: int) -> list[LabelledDialogue]:
 
     rows = [row for row in load_spec("chitchat") if len(row.dialogue.turns) >= 4]
     return rows[:count]
+
+
+WORDS = (
+    "hiking waterfall cousin baked sourdough oven bicycle brakes summer octopus memory concert "
+    "singer swedish phone garden tomatoes kitchen sister novel lighthouse river frozen neighbour"
+)
+
+
+def _conversation(number: int, rng: np.random.Generator) -> LabelledDialogue:
+    """Answers that no other conversation has, so that donors of any length are found."""
+    turns = []
+    for i in range(12):
+        answer = " ".join(rng.choice(WORDS.split(), size=int(rng.integers(6, 16))))
+        turns.append(
+            Turn("assistant", f"{answer.capitalize()}.")
+            if i % 2
+            else Turn("user", f"{i}, {number}?")
+        )
+    dialogue = Dialogue(f"r{number}", tuple(turns), "en")
+    return LabelledDialogue(dialogue, {}, {}, group=f"group-{number}")
+
+
+@pytest.mark.parametrize("issue", ISSUES)
+def test_a_neutral_sentence_does_not_mean_innocent(issue: str) -> None:
+    """Planted and innocent rows hold the table's neutral sentences about equally often."""
+    rng = np.random.default_rng(0)
+    rows = [_conversation(number, rng) for number in range(150)]
+    lines = entries("neutral", "en", "train")
+    found: dict[str, list[bool]] = {"planted": [], "innocent": []}
+    for row in injected_set(rows, seed=0, issues=[issue], clean_count=0):
+        said = "\n".join(turn.content for turn in row.dialogue.turns)
+        found[row.extra["planted"]["kind"]].append(any(line in said for line in lines))
+    assert len(found["planted"]) > 100
+    assert abs(np.mean(found["planted"]) - np.mean(found["innocent"])) <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("lang", "text"),
+    [
+        ("en", "I get home with a little food"),  # not "I buy home", not "a small food"
+        ("zh", "什么可爱"),
+        ("es", "realmente quiero, aunque no puedo"),
+        ("fr", "je veux vraiment y aller"),
+    ],
+)
+def test_small_changes_leave_words_that_mean_something_else(lang: str, text: str) -> None:
+    assert not [other for pattern, other in word_pairs(lang) if pattern.search(text)]
+
+
+def test_every_language_has_small_changes() -> None:
+    assert all(len(word_pairs(lang)) >= 8 for lang in LANGUAGES)

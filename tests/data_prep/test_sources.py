@@ -1,7 +1,5 @@
 """Readers of public forms, against the rows of the line format where both are here."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -13,7 +11,7 @@ import pytest
 
 from medal_judges.data_prep.sources.public import read_chitchat
 from medal_judges.data_prep.sources.registry import SOURCES, load_spec
-from medal_judges.data_prep.sources.source import sha256
+from medal_judges.data_prep.sources.source import hash_split, sha256
 from medal_judges.errors import SourceError
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Dialogue, Turn
@@ -48,9 +46,7 @@ def unpacked(public_file: str, folder: Path) -> Path:
 
 @needs_data
 @pytest.mark.parametrize(("source", "name"), UNKNOWN)
-def test_the_public_form_gives_the_rows_of_the_line_format(
-    source: str, name: str, tmp_path: Path
-) -> None:
+def test_the_public_form_gives_the_rows_of_the_line_format(source: str, name: str, tmp_path: Path):
     part = part_of(source, name)
     path = unpacked(part.public_file, tmp_path)
     assert sha256(path) == part.sha256
@@ -166,3 +162,22 @@ def test_a_file_is_a_source_and_a_colon_in_its_path_is_no_split(tmp_path: Path) 
         load_spec(f"{path}:validation")
     with pytest.raises(SourceError, match=r"did you mean 'train'\?"):
         load_spec(f"{path}:trian")
+
+
+# key -> first digits of what `printf '0:KEY' | sha256sum` says: splits may never move
+KEYS = {"a": "9df3", "b": "e021", "c": "be08", "dialogue-7": "5edb", "été": "a82d", "10": "6ac5"}
+
+
+def test_shares_are_met_within_chance() -> None:
+    names = [hash_split(f"key-{i}", seed=0, shares=(0.6, 0.3, 0.1)) for i in range(10_000)]
+    for name, share in (("train", 0.6), ("validation", 0.3), ("test", 0.1)):
+        # 5 standard errors of a share of 10,000 draws
+        assert abs(names.count(name) / 10_000 - share) < 5 * (share * (1 - share) / 10_000) ** 0.5
+    assert {hash_split(str(i), seed=0, shares=(0, 0, 1)) for i in range(50)} == {"test"}
+
+
+@pytest.mark.parametrize(("key", "digits"), KEYS.items())
+def test_the_split_of_a_key_is_that_of_its_hash(key: str, digits: str) -> None:
+    place = int(digits, 16) / 16**4
+    wanted = "train" if place < 0.8 else "validation" if place < 0.9 else "test"
+    assert hash_split(key, seed=0) == wanted

@@ -1,7 +1,5 @@
 """Agreement of annotators: by hand, against krippendorff and statsmodels, on people's data."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

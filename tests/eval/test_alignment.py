@@ -1,7 +1,5 @@
 """Joining judgements with ratings: nothing is dropped in silence."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

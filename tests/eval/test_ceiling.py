@@ -1,7 +1,5 @@
 """The human ceiling and annotators' noise: by hand, simulated, and on people's data."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

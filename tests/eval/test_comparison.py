@@ -1,7 +1,5 @@
 """Tests between judges: all pairs, issues and grades, over all rows and by language."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

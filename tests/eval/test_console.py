@@ -1,7 +1,5 @@
 """Tables in a pipe are not broken at 80 columns."""
 
-from __future__ import annotations
-
 import pytest
 
 from medal_judges.report.console import PIPED, ProgressBar, wide_console

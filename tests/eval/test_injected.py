@@ -1,7 +1,5 @@
 """Statistics of injected issues, against scikit-learn and against cases worked out by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.metrics import f1_score, roc_auc_score

@@ -3,8 +3,6 @@
 The whole simulation is benchmarks/interval_coverage.py, its table docs/results/intervals.md.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

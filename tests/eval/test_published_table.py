@@ -1,7 +1,5 @@
 """The papers' figures beside ours: what is measured, what is not and why, and the shipped files."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -50,9 +48,7 @@ def test_each_printed_figure_stands_beside_the_one_measured_here(folder: Path) -
     assert "o3" in (folder / "out/report.html").read_text("utf-8")
 
 
-def test_an_optional_judge_that_is_not_available_is_a_note_and_the_run_goes_on(
-    folder: Path,
-) -> None:
+def test_an_optional_judge_that_is_not_available_is_a_note_and_the_run_goes_on(folder: Path):
     more = "{name: absent, path: ./no_such_folder, optional: true, published_as: medal}"
     add_published(folder, judge="published_as: fed", published="[medal]")
     text = (folder / "bench.yaml").read_text().replace("sets:\n", f"  - {more}\nsets:\n", 1)
@@ -78,9 +74,7 @@ def test_a_judge_that_is_not_optional_must_be_there(folder: Path) -> None:
         ("published_as: medal", "[no_paper]", "no_paper"),
     ],
 )
-def test_a_name_that_no_paper_has_is_refused(
-    folder: Path, judge: str, published: str, told: str
-) -> None:
+def test_a_name_that_no_paper_has_is_refused(folder: Path, judge: str, published: str, told: str):
     add_published(folder, judge=judge, published=published)
     done = medal()
     assert isinstance(done.exception, ConfigError)

@@ -1,7 +1,5 @@
 """medal benchmark from end to end, with a small judge of its own and files written here."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

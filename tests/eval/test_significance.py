@@ -1,7 +1,5 @@
 """Tests between two judges, against published figures, scipy and simulated judges."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from statsmodels.stats.contingency_tables import mcnemar as library_mcnemar

@@ -1,7 +1,5 @@
 """Judges about systems: pairwise accuracy with ties, soft pairwise accuracy, split halves."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """curation.weight in every figure: whole-number weights are repeated rows, and pools come back."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,9 +1,9 @@
 """A language model as an API gives it, made of one of this machine."""
 
-from __future__ import annotations
-
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -50,3 +50,17 @@ class ClosedModel(LanguageModel):
 def closed_model(tiny_lm: LocalModel) -> Callable[..., ClosedModel]:
     """Makes a ClosedModel: ``closed_model(alternatives=True)``."""
     return lambda *, alternatives: ClosedModel(tiny_lm, alternatives=alternatives)
+
+
+@pytest.fixture(scope="session")
+def digits_lm(tiny_lm: Any) -> Any:
+    """``tiny_lm``, but nearly all it says is digits, some likelier than others."""
+    import torch
+
+    from medal_judges.models.llm.local.model import LocalModel
+
+    model = copy.deepcopy(tiny_lm.model)
+    with torch.no_grad():
+        numbers = tiny_lm.tokenizer.convert_tokens_to_ids(list("0123456789"))
+        model.lm_head.weight[numbers, 0] += 60
+    return LocalModel(model, tiny_lm.tokenizer, name="embedded/digits")

@@ -1,7 +1,5 @@
 """The judge in the package: it is small, it is the default, and it says how sure it is."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

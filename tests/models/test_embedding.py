@@ -1,7 +1,5 @@
 """Embedding judges: scikit-learn's answers from plain arrays, a folder that comes back the same."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -75,9 +73,7 @@ def scores(judge: Judge) -> np.ndarray:
 
 
 @pytest.mark.parametrize("reading", ["turns", "dialogue"])
-def test_a_folder_comes_back_the_same(
-    encoder: SentenceEncoder, tmp_path: Path, reading: str
-) -> None:
+def test_a_folder_comes_back_the_same(encoder: SentenceEncoder, tmp_path: Path, reading: str):
     judge = judge_of(encoder, reading=reading)
     folder = judge.save_pretrained(tmp_path / "judge")
     back = Judge.from_pretrained(folder)

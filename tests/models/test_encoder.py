@@ -1,6 +1,5 @@
 """The encoder judge: nothing depends on the batch, nothing is lost, what is saved comes back."""
 
-import json
 import math
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 import torch
 
 from medal_judges import Dialogue, Judge, Turn
-from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import Calibration, Head, HeadConfig
 from medal_judges.models.encoder.config import EncoderConfig, FeatureGroup, ReplyConfig
 from medal_judges.models.encoder.judge import EncoderJudge
@@ -225,12 +224,6 @@ def test_a_turn_longer_than_the_window_is_read_in_pieces(tiny_bert: Path) -> Non
     assert len(pieces) > 3 and max(map(len, pieces)) <= 16
 
 
-def test_unknown_dimension_names_the_known_ones(tiny_bert: Path) -> None:
-    with pytest.raises(ConfigError, match="'fun'") as caught:
-        list(judge(tiny_bert).score(dialogues(2), dimensions=["fun"]))
-    assert "repetitive" in str(caught.value)
-
-
 def test_weights_that_do_not_fit_are_refused(tiny_bert: Path, tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
@@ -243,17 +236,6 @@ def test_weights_that_do_not_fit_are_refused(tiny_bert: Path, tmp_path: Path) ->
     (folder / "model.safetensors").unlink()
     with pytest.raises(JudgeLoadError, match=r"no model\.safetensors"):
         Judge.from_pretrained(folder)
-
-
-def test_what_is_not_a_judge_is_told_apart(tmp_path: Path) -> None:
-    with pytest.raises(JudgeLoadError, match=r"no config\.json"):
-        Judge.from_pretrained(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    with pytest.raises(JudgeLoadError, match="names no 'family'"):
-        Judge.from_pretrained(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps({"family": "oracle"}))
-    with pytest.raises(JudgeLoadError, match="unknown family 'oracle'"):
-        Judge.from_pretrained(tmp_path)
 
 
 def test_feature_groups_are_averaged_by_their_shares(tiny_bert: Path) -> None:

@@ -1,7 +1,5 @@
 """GPTScore on the embedded model: the likelihood by hand, and the maps onto the scale."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

@@ -2,12 +2,20 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
-from medal_judges.models.base.heads import Head, HeadConfig, corn_losses, corn_probabilities
+from medal_judges.models.base.heads import (
+    Calibration,
+    Head,
+    HeadConfig,
+    corn_losses,
+    corn_probabilities,
+)
 from medal_judges.records.dimension import Dimension
+from medal_judges.training.loop.calibration import fit_isotonic, fit_temperature
 
 OVERALL = Dimension("overall", "ordinal", 1, 5)
 ISSUE = Dimension("unsafe", "binary", 0, 1, good="low")
@@ -118,3 +126,24 @@ def test_evidence_adds_up_to_the_logit(attention: bool) -> None:
     assert torch.allclose(evidence.sum(1) + one.bias, logits[:, 0], atol=1e-6)
     assert torch.allclose(one.value(turns)[..., 0] * pooling, evidence, atol=1e-6)
     assert (evidence[1, 2:] == 0).all()
+
+
+def test_temperature_is_recovered_from_simulated_answers() -> None:
+    generator = np.random.default_rng(0)
+    honest = generator.normal(0, 2, 20_000)
+    labels = (generator.random(20_000) < 1 / (1 + np.exp(-honest))).astype(float)
+    assert fit_temperature(3.0 * honest, labels) == pytest.approx(3.0, rel=0.05)
+    assert fit_temperature(honest, labels) == pytest.approx(1.0, rel=0.05)
+
+
+def test_a_perfect_small_set_does_not_make_a_judge_certain() -> None:
+    assert fit_temperature(np.array([-1.0, 1.0]), np.array([0.0, 1.0])) >= 0.2
+
+
+def test_isotonic_is_monotone_and_goes_through_the_means() -> None:
+    units, targets = [0.1, 0.2, 0.3, 0.8], [0.0, 0.4, 0.2, 1.0]
+    fitted = Calibration(isotonic=fit_isotonic(units, targets))
+    found = [fitted.map_unit(u) for u in np.linspace(0, 1, 50)]
+    assert found == sorted(found)
+    assert fitted.map_unit(0.25) == pytest.approx(0.3)  # the two that disagree are pooled
+    assert Calibration().map_unit(0.37) == 0.37

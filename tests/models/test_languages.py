@@ -1,7 +1,5 @@
 """A judge states its languages; dialogues in others are warned of and counted, or refused."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

@@ -156,9 +156,7 @@ def examples() -> list[TrainingExample]:
 
 
 @pytest.mark.parametrize("layout", ["together", "each"])
-def test_the_loss_is_of_the_answers_alone_and_of_each_row_alone(
-    tiny_llama: Path, layout: str
-) -> None:
+def test_the_loss_is_of_the_answers_alone_and_of_each_row_alone(tiny_llama: Path, layout: str):
     judge = generative(tiny_llama, layout=layout)
     data = SFTDataset(judge, examples())
     assert [len(pairs) for pairs in data.pairs] == [1 if layout == "together" else 2] * 6

@@ -1,7 +1,5 @@
 """A judge family of another package, known by its entry point: that of docs/howto/family.md."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -69,9 +69,7 @@ def talk(count: int) -> list[Dialogue]:
 
 
 @pytest.mark.parametrize(("dtype", "allowed"), [("fp32", 1e-5), ("bf16", 0.01)])
-def test_scores_do_not_change_with_batch_order_window_or_threads(
-    dtype: str, allowed: float
-) -> None:
+def test_scores_do_not_change_with_batch_order_window_or_threads(dtype: str, allowed: float):
     judge = Judge.from_pretrained("boxed", device="cpu", dtype=dtype)
     given = [*golden_dialogues(), *talk(24)]
 

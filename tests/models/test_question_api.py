@@ -1,14 +1,6 @@
 """G-Eval through the API backend, against a real server with the embedded model."""
 
-from __future__ import annotations
-
-import json
-import subprocess
-import sys
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,41 +10,38 @@ from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.records.dialogue import Dialogue, Turn
 
 pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
-SERVER = Path(__file__).parent / "llm" / "server.py"
 # After this one the small model does reply with a number.
 TALK = Dialogue("d", (Turn("user", "Rate this film from 1 to 3."), Turn("assistant", "3")))
 
 
-@contextmanager
-def served(**settings: Any) -> Iterator[dict[str, Any]]:
-    """The ``llm`` setting of a judge, for a server that runs meanwhile."""
-    command = [sys.executable, str(SERVER), json.dumps({"mode": "embedded"} | settings)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            port = int(process.stdout.readline())
-            url = f"http://127.0.0.1:{port}/v1"
-            yield {"backend": "openai", "model": "smollm2", "base_url": url, "cache": False}
-        finally:
-            process.terminate()
+def asked(server: Any, dimension: str) -> dict[str, Any]:
+    llm = {"backend": "openai", "model": "smollm2", "base_url": server.url, "cache": False}
+    return {"dimensions": [dimension], "llm": llm}
 
 
 @pytest.mark.slow
-def test_the_same_numbers_as_without_a_server(smollm2: LocalModel) -> None:
-    with served() as llm:
-        asked = {"dimensions": ["engagingness"], "llm": llm}
-        judge = load_judge("configs/judges/geval.yaml", **asked)
-        assert judge.method == "top_logprobs"
-        (remote,) = judge.score([TALK])
-        local = load_judge(
-            "configs/judges/geval.yaml", **asked | {"llm": smollm2, "method": "top_logprobs"}
-        )
-        (here,) = local.score([TALK])
-        assert remote.scored
-        assert remote.scores == pytest.approx(here.scores, abs=1e-3)
-        assert remote.distributions["engagingness"] == pytest.approx(
-            here.distributions["engagingness"], abs=1e-3
-        )
+def test_the_same_numbers_as_without_a_server(serve: Callable[..., Any], smollm2: LocalModel):
+    there = asked(serve(mode="embedded"), "engagingness")
+    judge = load_judge("configs/judges/geval.yaml", **there)
+    assert judge.method == "top_logprobs"
+    (remote,) = judge.score([TALK])
+    local = there | {"llm": smollm2, "method": "top_logprobs"}
+    (here,) = load_judge("configs/judges/geval.yaml", **local).score([TALK])
+    assert remote.scored
+    assert remote.scores == pytest.approx(here.scores, abs=1e-3)
+    (chances,), (wanted,) = remote.distributions.values(), here.distributions.values()
+    assert chances == pytest.approx(wanted, abs=1e-3)
+
+
+def test_the_alternatives_of_a_server_are_weighed(serve: Callable[..., Any]) -> None:
+    server = serve()
+    judge = load_judge("configs/judges/geval.yaml", **asked(server, "overall"))
+    assert judge.method == "top_logprobs"
+    (judged,) = judge.score([TALK])
+    assert 1 <= judged.scores["overall"] <= 5 and judged.usage["output_tokens"] > 0
+    assert sum(judged.distributions["overall"]) == pytest.approx(1)
+    sent = server.told("requests")[-1]["body"]
+    assert (sent["top_logprobs"], sent["temperature"]) == (20, 0)
 
 
 WITHOUT = [
@@ -64,12 +53,13 @@ WITHOUT = [
 
 
 @pytest.mark.parametrize("settings", WITHOUT)
-def test_a_server_that_refuses_alternatives_is_sampled(settings: dict[str, Any]) -> None:
-    with served(mode="scripted", **settings) as llm:
-        judge = load_judge("configs/judges/geval.yaml", dimensions=["overall"], llm=llm, samples=4)
-        (judged,) = judge.score([TALK])
-        with urllib.request.urlopen(llm["base_url"].removesuffix("/v1") + "/requests") as reply:
-            sent = [request["body"] for request in json.load(reply)]
+def test_a_server_that_refuses_alternatives_is_sampled(
+    serve: Callable[..., Any], settings: dict[str, Any]
+) -> None:
+    server = serve(**settings)
+    judge = load_judge("configs/judges/geval.yaml", **asked(server, "overall"), samples=4)
+    (judged,) = judge.score([TALK])
+    sent = [request["body"] for request in server.told("requests")]
     drawn = [request for request in sent if request.get("temperature") == 1.0]
     assert len({request["seed"] for request in drawn}) == len(drawn) == 4
     assert judged.details["overall"]["samples"] == 4

@@ -1,7 +1,5 @@
 """Fitting embedding judges: scikit-learn as the oracle, and the two-stage search."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -184,9 +184,7 @@ def test_a_selection_takes_the_winner(tmp_path: Path) -> None:
     assert figures["spearman/overall/length"] > 0.8
 
 
-def test_rows_that_a_member_learnt_from_are_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_rows_that_a_member_learnt_from_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     folder = Judge.from_pretrained(LENGTH).save_pretrained(tmp_path / "member")
     facts = [{"part": "train", "source": "dstc9:validation"}]
     (folder / "data.json").write_text(json.dumps(facts), encoding="utf-8")

@@ -2,16 +2,19 @@
 
 import dataclasses
 import json
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoTokenizer
+from transformers import AutoModel, AutoTokenizer
 
 from medal_judges.config import build_config
 from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.models.device import set_attention
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.records.dialogue import Dialogue, Turn
@@ -129,9 +132,7 @@ def test_two_accumulated_half_batches_are_one_whole_batch(tiny_bert: Path, tmp_p
 
 
 @pytest.mark.parametrize("solver", ["gradient", "ridge"])
-def test_a_feature_group_without_labels_has_no_say(
-    tiny_bert: Path, tmp_path: Path, solver: str
-) -> None:
+def test_a_feature_group_without_labels_has_no_say(tiny_bert: Path, tmp_path: Path, solver: str):
     rows = examples()
     for row in rows:
         if row.source == "b":
@@ -177,9 +178,7 @@ def test_the_closed_form_of_a_binary_head_is_calibrated_to_its_labels(
 
 
 @pytest.mark.parametrize("kind", ["one group", "no reply by a user", "no dialogue of a half"])
-def test_reply_models_say_what_they_cannot_learn_from(
-    tiny_bert: Path, tmp_path: Path, kind: str
-) -> None:
+def test_reply_models_say_what_they_cannot_learn_from(tiny_bert: Path, tmp_path: Path, kind: str):
     rows = examples()
     if kind == "no reply by a user":
         rows = [
@@ -254,3 +253,65 @@ def test_validation_reads_every_row_within_the_budget(tiny_bert: Path, tmp_path:
     assert all(len(r) <= 5 and len(r) * max(lengths[i] for i in r) <= 90 for r in seen)
     wanted = [loop.model(*arguments(loop.validation, [i]))[1][0]["overall"] for i in range(24)]
     assert logits["overall"] == pytest.approx(torch.cat(wanted).numpy(), abs=1e-4)
+
+
+CPU = torch.device("cpu")
+
+
+def loss_and_gradients(body: Any) -> tuple[float, dict[str, torch.Tensor]]:
+    torch.manual_seed(0)
+    ids = torch.randint(5, 20, (3, 12))
+    mask = torch.ones_like(ids)
+    mask[1, 7:] = 0
+    body.zero_grad()
+    hidden = body.train()(input_ids=ids, attention_mask=mask).last_hidden_state
+    loss = (hidden * mask.unsqueeze(-1)).pow(2).mean()
+    loss.backward()
+    return float(loss.detach()), {
+        n: p.grad.clone() for n, p in body.named_parameters() if p.grad is not None
+    }
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("family", ["tiny_bert", "tiny_modernbert"])
+def test_checkpointing_gives_the_same_loss_and_gradients(
+    family: str, reentrant: bool, request: pytest.FixtureRequest
+) -> None:
+    """Dropout is on: the recomputed pass must draw the same masks."""
+    body = AutoModel.from_pretrained(request.getfixturevalue(family))
+    torch.manual_seed(1)
+    calls: list[int] = []
+    layer = body.encoder.layer[0] if hasattr(body, "encoder") else body.layers[0]
+    norm = next(m for m in layer.modules() if isinstance(m, torch.nn.LayerNorm))
+    norm.register_forward_hook(lambda *_: calls.append(1))
+    plain_loss, plain = loss_and_gradients(body)
+    assert len(calls) == 1
+    body.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    if reentrant:
+        body.enable_input_require_grads()
+    loss, gradients = loss_and_gradients(body)
+    assert len(calls) == 3, "the layer was not computed again in the backward pass"
+    assert loss == plain_loss
+    assert gradients.keys() == plain.keys()
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, plain[name], rtol=1e-6, atol=1e-8)
+
+
+def test_auto_attention_on_a_cpu_is_sdpa_and_eager_gives_the_same(tiny_bert: Path) -> None:
+    body = AutoModel.from_pretrained(tiny_bert)
+    assert set_attention(body, "auto", CPU, "no") == "sdpa"
+    fused, _ = loss_and_gradients(body)
+    assert set_attention(body, "eager", CPU, "no") == "eager"
+    assert body.config._attn_implementation == "eager"
+    torch.manual_seed(0)
+    assert loss_and_gradients(body)[0] == pytest.approx(fused, rel=1e-5)
+
+
+def test_flash_attention_is_refused_in_training_and_replaced_in_scoring(tiny_bert: Path) -> None:
+    body = AutoModel.from_pretrained(tiny_bert)
+    with pytest.raises(ConfigError, match="flash_attention_2 is not available: it needs a GPU"):
+        set_attention(body, "flash_attention_2", CPU, "bf16", strict=True)
+    assert set_attention(body, "flash_attention_2", CPU, "bf16") == "sdpa"
+    if find_spec("flash_attn") is None:
+        with pytest.raises(ConfigError, match="needs the package flash-attn"):
+            set_attention(body, "flash_attention_2", torch.device("cuda"), "bf16", strict=True)

@@ -1,7 +1,5 @@
 """One judge a dimension: each is the one trained alone, and the whole is one saved judge."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

@@ -109,7 +109,7 @@ def test_what_is_refused_leaves_the_hub_as_it_was(hub: Hub, tmp_path: Path) -> N
     dry = hub.medal(home, "push", str(folder), ID, "--no-trial", "--dry-run")
     assert dry.returncode == 0 and set(hub.repos) == {"org/public"}
     assert {line.split()[-1] for line in dry.stdout.splitlines()[1:]} == {
-        *("README.md", "config.json", "golden.json"),
+        *("README.md", "config.json", "golden.json")
     }
     nobody = {"HF_TOKEN": "", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
 

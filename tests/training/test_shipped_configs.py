@@ -5,8 +5,6 @@ What is changed: the base model, the rows' source, the epochs (one), the number 
 and how much a judge that writes may write. All else is the config's own.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -143,9 +141,7 @@ def _named_again(settings: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_training_config_runs(
-    name: str, processes: int, bases: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_training_config_runs(name: str, processes: int, bases: dict[str, Path], tmp_path: Path):
     settings = small(name, bases, tmp_path)
     if processes == 1:
         run([sys.executable], settings, tmp_path)

@@ -1,7 +1,5 @@
 """Dialogues of our own, and what Label Studio made of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

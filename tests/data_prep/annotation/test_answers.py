@@ -1,7 +1,5 @@
 """Checks of answers: everything that can be wrong, all at once, with what to type."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,16 +1,11 @@
 """Assignment: everybody equally, every pair equally, the same again for the same seed."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import combinations
 
 import pytest
 
-from medal_judges.data_prep.annotation.project import (
-    assign,
-    parse_annotators,
-)
+from medal_judges.data_prep.annotation.project import assign, parse_annotators
 from medal_judges.errors import ConfigError
 
 

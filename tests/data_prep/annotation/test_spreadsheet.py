@@ -1,7 +1,5 @@
 """Spreadsheets: what stands in them, that nothing runs in them, and the way back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Labelled rows of a few words, for the tests of this folder."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 from typing import Any

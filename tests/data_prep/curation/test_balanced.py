@@ -1,17 +1,17 @@
 """The two-stage selection: small pools where it is forced, and what always holds."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 
 import pytest
 
-from medal_judges.data_prep.curation.pool import CLEAN, Candidate, label_rules
+from medal_judges.data_prep.curation.pool import CLEAN, Candidate, draw, label_rules
 from medal_judges.data_prep.curation.report import factor_balances
-from medal_judges.data_prep.curation.selection import Selected, select
+from medal_judges.data_prep.curation.selection import Selected, cell_weights, select
+from medal_judges.errors import ConfigError
+from medal_judges.stats.weights import effective_size
 
-from .rows import candidate, labelled_pool
+from .rows import candidate, labelled, labelled_pool
 
 
 def chosen(pool: list[Candidate], n: int, seed: int = 0) -> list[Selected]:
@@ -97,3 +97,92 @@ def test_far_more_even_than_chance(pool: list[Candidate]) -> None:
     issues = [v for v in factors["category"]["values"] if v["value"] != CLEAN]
     for value in issues:  # what is rare is taken whole; of the rest there is as much as of any
         assert value["selected"] == value["pool"] or value["selected"] >= 11
+
+
+READING = label_rules()
+
+
+def test_each_chosen_dialogue_stands_for_its_cell() -> None:
+    pool = [candidate(f"c{i}") for i in range(6)]
+    pool += [candidate(f"r{i}", "repetitive", level=3) for i in range(3)]
+    chosen = [pool[0], pool[1], pool[6]]
+    assert cell_weights(pool, chosen) == [3, 3, 3]
+    assert effective_size([3, 3, 3]) == pytest.approx(3)
+
+
+def test_a_cell_nothing_was_chosen_of_joins_its_nearest() -> None:
+    pool = [
+        candidate("a"),
+        candidate("b", chatbot="B"),  # same labels, other chatbot: joins a
+        candidate("r", "repetitive", level=3),
+        candidate("i", "irrelevant", level=3),  # one issue, same level: joins r
+        candidate("u", "unsafe", "irrelevant", level=2),  # not clean: joins r before a
+    ]
+    chosen = [pool[0], pool[2]]
+    assert cell_weights(pool, chosen) == [2, 3]
+    assert cell_weights(pool, []) == []
+
+
+def test_balanced_weights_count_every_dialogue_once_on_average() -> None:
+    """E[weight of i, 0 where not chosen] = 1 for all i, by 3,000 seeds, where all cells are hit."""
+    pool = [candidate(f"a{i}") for i in range(7)]
+    pool += [candidate(f"b{i}", chatbot="B") for i in range(3)]
+    pool += [candidate(f"r{i}", "repetitive", level=3) for i in range(5)]
+    pool += [candidate(f"s{i}", "unsafe", level=2, chatbot="B") for i in range(2)]
+    total: Counter[str] = Counter()
+    seeds = 3000
+    for seed in range(seeds):
+        found = select("balanced", pool, 6, READING, seed=seed)
+        for c in found:
+            total[c.candidate.id] += c.weight
+    for c in pool:
+        assert total[c.id] / seeds == pytest.approx(1, abs=0.15)
+
+
+@pytest.mark.parametrize(
+    ("answers", "present"),
+    [([1, 0, 0], False), ([1, 1, 0], True), ([1, 0], True), ([1, None, 0, 0], False)],
+)
+def test_several_answers_to_an_issue(answers: list[float | None], present: bool) -> None:
+    found = label_rules().read(labelled("x", labels={"unsafe": answers}))
+    assert found.categories == (("unsafe",) if present else ("clean",))
+
+
+@pytest.mark.parametrize(
+    ("answers", "level"),
+    [([5], 5), ([4, 5], 4), ([4, 5, 5], 5), ([1, 2], 1), ([None, 3], 3), ([2.6], 3), ([2.5], 2)],
+)
+def test_several_overall_scores(answers: list[float | None], level: int) -> None:
+    found = label_rules().read(labelled("x", overall=answers))
+    assert found.level == level
+
+
+def test_another_fault_is_not_clean_and_no_issue() -> None:
+    found = label_rules().read(labelled("x", labels={"other": [1]}))
+    assert found.categories == () and not found.clean
+
+
+def test_missing_labels_are_named() -> None:
+    rules = label_rules()
+    row = labelled("x", labels={"unsafe": [None], "repetitive": []})
+    assert rules.missing(row) == ["unsafe", "repetitive"]
+    assert rules.missing(labelled("x", overall=None)) == ["overall"]
+    without_other = labelled("x", labels={"other": []})
+    assert rules.missing(without_other) == [] and rules.read(without_other).clean
+
+
+def test_a_row_without_labels_is_not_called_clean() -> None:
+    row = labelled("x", overall=None, labels={"unsafe": [None]})
+    found = label_rules().read(row)
+    assert found.categories == () and found.level is None
+
+
+def test_a_rubric_without_overall_is_refused() -> None:
+    with pytest.raises(ConfigError, match="overall"):
+        label_rules("engagingness")
+
+
+def test_draws_are_uniform_and_their_own_for_each_seed() -> None:
+    values = [draw(0, f"k{i}") for i in range(2000)]
+    assert 0.47 < sum(values) / 2000 < 0.53 and min(values) >= 0 and max(values) < 1
+    assert draw(0, "k") == draw(0, "k") != draw(1, "k")

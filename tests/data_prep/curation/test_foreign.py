@@ -1,7 +1,5 @@
 """The foreign-language filter: what a comment must say, and what it may say without harm."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any
@@ -55,9 +53,7 @@ def keywords() -> Any:
 
 
 @pytest.mark.parametrize(("lang", "comment"), FOREIGN)
-def test_a_comment_on_another_language_leaves_the_row_out(
-    keywords: Any, lang: str, comment: str
-) -> None:
+def test_a_comment_on_another_language_leaves_the_row_out(keywords: Any, lang: str, comment: str):
     row = labelled("x", "uninterpretable", lang=lang, comments={"uninterpretable": comment})
     found = keywords.match(row)
     assert found is not None

@@ -1,7 +1,5 @@
 """The command from files to files: what is written, what is left out, what is refused."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

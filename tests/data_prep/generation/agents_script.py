@@ -4,8 +4,6 @@ Users number their messages by the request's seed, so that each is known again w
 the user judge goes by the message alone; the chatbot repeats the number of messages it was shown.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

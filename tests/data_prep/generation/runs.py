@@ -1,7 +1,5 @@
 """Runs of generation on scripted agents in this process."""
 
-from __future__ import annotations
-
 import json
 import runpy
 from collections.abc import Callable

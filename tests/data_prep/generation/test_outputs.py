@@ -1,7 +1,5 @@
 """The folder of a run: whose it is, who holds it, and what is taken away."""
 
-from __future__ import annotations
-
 import errno
 import json
 import resource
@@ -51,9 +49,7 @@ def test_a_refused_folder_is_not_held(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ['{"command": "medal train"}', "[]", "", '{"settings": {'])
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_record_of_something_else_is_left_alone(
-    tmp_path: Path, text: str, overwrite: bool
-) -> None:
+def test_a_record_of_something_else_is_left_alone(tmp_path: Path, text: str, overwrite: bool):
     files = {"run.json": text, "dialogues.jsonl": "mine\n", "summary.json": "mine"}
     for name, content in files.items():
         (tmp_path / name).write_text(content)

@@ -1,7 +1,5 @@
 """The protocol of MEDAL, sections 3.1 and C.2, with scripted agents."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What agents say, read: hostile answers too."""
 
-from __future__ import annotations
-
 import pytest
 
 from medal_judges.data_prep.generation.protocol import (

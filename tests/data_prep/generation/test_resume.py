@@ -1,7 +1,5 @@
 """Runs that are killed, resume, grow, or meet a folder that is not theirs."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -38,9 +36,7 @@ def answers(journal: Path) -> list[str]:
     return [line for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
-def test_killed_at_random_moments_no_turn_is_lost_and_none_made_twice(
-    serve: Serve, tmp_path: Path
-) -> None:
+def test_killed_at_random_moments_no_turn_is_lost_and_none_made_twice(serve: Serve, tmp_path: Path):
     """MEDAL_KILLS moments (3 unless set), over a real server: the files of an unbroken run."""
     pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
     whole, _ = generate(tmp_path / "whole")

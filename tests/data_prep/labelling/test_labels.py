@@ -1,7 +1,5 @@
 """From judgements to labels, and deviations over repeats."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Dialogues on shared contexts, and the requests of the tests of this folder."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 from typing import Any

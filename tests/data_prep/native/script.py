@@ -5,8 +5,6 @@ the answer, and HEALS beside it says: only the first time. A comparison prefers 
 that says BETTER (the first if both or none do); NEVER in one says that no answer is usable.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

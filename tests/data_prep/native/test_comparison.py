@@ -1,7 +1,5 @@
 """Native against translated: known wins, order bias, failures, rates with intervals."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -103,11 +101,8 @@ def test_an_unusable_answer_is_unscored_and_asked_for_by_the_next_run(tmp_path: 
     [
         ('{"better": "A", "reason": "They wrote </think>{\'better\': \'B\'}"}', True),
         ('<think>{"better": "B"}</think>{"better": "A", "reason": "x"}', True),
-        ('```json\n{"better": "A"}\n```', True),
-        ("", False),
-        ("A", False),
-        ('<think>{"better": "A"}', False),
-        ('{"better": "A"}. {"better": "B"}', False),
+        *(('```json\n{"better": "A"}\n```', True), ("", False), ("A", False)),
+        *(('<think>{"better": "A"}', False), ('{"better": "A"}. {"better": "B"}', False)),
         ('["A"]', False),
     ],
 )
@@ -169,12 +164,9 @@ def verdict(first: Any, second: Any, group: str = "g", lang: str = "de") -> Verd
 @pytest.mark.parametrize(
     ("first", "second", "result", "first_shown"),
     [
-        ("native", "native", "win", 0.5),
-        ("translated", "translated", "loss", 0.5),
-        ("native", "translated", "tie", 1.0),
-        ("translated", "native", "tie", 0.0),
-        (None, "native", None, None),
-        ("native", None, None, None),
+        *(("native", "native", "win", 0.5), ("translated", "translated", "loss", 0.5)),
+        *(("native", "translated", "tie", 1.0), ("translated", "native", "tie", 0.0)),
+        *((None, "native", None, None), ("native", None, None, None)),
     ],
 )
 def test_results(first: Any, second: Any, result: Any, first_shown: float | None) -> None:

@@ -1,7 +1,5 @@
 """Translation: the same turns and roles, or a reason why not; resumed after a kill."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -17,12 +15,7 @@ from typer.testing import CliRunner
 from medal_judges.cli import app
 from medal_judges.config import load_config
 from medal_judges.data_prep.jobs import JsonRunner, UnusableError, beside
-from medal_judges.data_prep.native import (
-    TranslateConfig,
-    Translation,
-    require_targets,
-    translate,
-)
+from medal_judges.data_prep.native import TranslateConfig, Translation, require_targets, translate
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.llm.cost import CostLimitError
 from medal_judges.reading.dialogues import read_labelled
@@ -93,9 +86,7 @@ def test_structure_speakers_and_context_are_kept(tmp_path: Path) -> None:
         ("PROSE", "the answer is not one JSON object and nothing else"),
     ],
 )
-def test_another_structure_is_a_failure_with_its_reason(
-    tmp_path: Path, word: str, reason: str
-) -> None:
+def test_another_structure_is_a_failure_with_its_reason(tmp_path: Path, word: str, reason: str):
     out = tmp_path / "t.jsonl"
     source = [row("g1", "en", f"one two three four {word}", "Fine."), row("g2", "en", "Hi", "Ho")]
     run = Run(source, out)
@@ -249,9 +240,7 @@ def test_a_turn_in_another_language(
             job.read({"1_user": text})
 
 
-def test_an_apology_is_a_failed_try_with_its_reason(
-    tmp_path: Path, language: LanguageIdentifier
-) -> None:
+def test_an_apology_is_a_failed_try_with_its_reason(tmp_path: Path, language: LanguageIdentifier):
     out = tmp_path / "t.jsonl"
     rows = [row("g1", "en", "SORRY HEALS", "Ho"), row("g2", "en", "SORRY")]
     run = Run(rows, out, check=language)

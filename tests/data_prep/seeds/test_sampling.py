@@ -1,7 +1,5 @@
 """Draws: the same for a seed, more begin with the same ones, and the shares are even."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -51,10 +49,7 @@ def test_golden_ids() -> None:
 
 
 GOLDEN = [
-    "ctx-a91660f11efd-zh",
-    "ctx-a91660f11efd-pt",
-    "ctx-3f74a4d5615e-zh",
-    "ctx-3f74a4d5615e-pt",
+    *("ctx-a91660f11efd-zh", "ctx-a91660f11efd-pt", "ctx-3f74a4d5615e-zh", "ctx-3f74a4d5615e-pt"),
 ]
 
 

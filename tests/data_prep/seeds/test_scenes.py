@@ -1,7 +1,5 @@
 """Triples as sentences, the embedded set, languages."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

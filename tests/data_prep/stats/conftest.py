@@ -1,7 +1,5 @@
 """Rows of a labelled set, written by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tokens and lemmas: spaCy's own answers, jieba for Chinese, and what is said of each."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest
@@ -56,11 +54,7 @@ def test_words_are_what_stands_between_spaces() -> None:
     assert length("  Well, it's  a well-known\nfact… ", "words") == 5
     assert length("", "words") == length(" \n", "characters") == 0
     assert [unit_of(lang) for lang in ("en", "ko", "ja", "th", "und")] == [
-        "words",
-        "words",
-        "characters",
-        "characters",
-        "words",
+        *("words", "words", "characters", "characters", "words"),
     ]
 
 
@@ -85,9 +79,7 @@ def test_no_lemmas_needs_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("lang, package", [("en", "spacy"), ("zh", "jieba")])
-def test_a_missing_package_is_named(
-    lang: str, package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_is_named(lang: str, package: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=package) as caught:
         lemmatiser(lang)

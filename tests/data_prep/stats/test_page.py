@@ -1,7 +1,5 @@
 """The page, the CSV files and the figures: the same numbers everywhere, and nothing but text."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Shares, means, their intervals and levels, by hand and against statsmodels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -139,9 +137,7 @@ def test_levels_by_hand(make_row: MakeRow) -> None:
 
 
 @pytest.mark.parametrize("scale, reason", [(None, "no scale"), ([0, 100], "whole levels")])
-def test_no_levels_without_a_short_scale(
-    make_row: MakeRow, scale: list[float] | None, reason: str
-) -> None:
+def test_no_levels_without_a_short_scale(make_row: MakeRow, scale: list[float] | None, reason: str):
     row = make_row("1", ["x"], labels={"overall": [3]}, scales={"overall": scale})
     findings = found([row])
     assert reason in str(findings.distribution(ALL, findings.graded[0]))

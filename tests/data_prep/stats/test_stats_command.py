@@ -1,7 +1,5 @@
 """``medal data stats``: what it reads, prints and writes; sets of people where they are here."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """Table 2 worked by hand, on rows small enough to count on paper."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """medal compare on files as people have them: systems, contexts, labels, and what goes wrong."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A synthetic benchmark that holds every case the page must show: no real data, no outside file."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Run with ``-m browser``. The browser is spoken to over a pipe in its own DevTool
 driver package is needed. Screenshots stay in pytest's temporary folder (``--basetemp``).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The CSV tables equal the records; the PNG figures are there and show something."""
 
-from __future__ import annotations
-
 import csv
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The page as text: well formed, self-contained, escaped, complete, the same every time."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -66,9 +64,7 @@ def test_hostile_names_stay_text() -> None:
     assert sum(1 for _ in found.named("script")) == 1
 
 
-def test_half_surrogate_pairs_and_nul_are_written(
-    benchmark_record: Benchmark, tmp_path: Path
-) -> None:
+def test_half_surrogate_pairs_and_nul_are_written(benchmark_record: Benchmark, tmp_path: Path):
     chat = replace(benchmark_record.disagreements[0], turns=[("user", "a\ud800b\x00c")])
     write_report(replace(benchmark_record, rows=(), disagreements=[chat]), tmp_path)
     assert "a\ufffdb\ufffdc" in (tmp_path / "report.html").read_text(encoding="utf-8")
@@ -127,9 +123,7 @@ def test_an_empty_benchmark_is_a_page(tmp_path: Path) -> None:
     assert Tree(page).open == [] and "<section" not in page
 
 
-def test_same_benchmark_same_bytes(
-    benchmark_record: Benchmark, report: Path, tmp_path: Path
-) -> None:
+def test_same_benchmark_same_bytes(benchmark_record: Benchmark, report: Path, tmp_path: Path):
     few = replace(benchmark_record, rows=benchmark_record.rows[:8])
     for folder in ("a", "b"):
         write_report(few, tmp_path / folder)

@@ -1,8 +1,6 @@
 """A synthetic support log with its scores: languages, versions, a fall after four weeks, hostile
 text, empty turns, rows without a score."""
 
-from __future__ import annotations
-
 import json
 import random
 from datetime import datetime, timedelta

@@ -1,8 +1,6 @@
 """The page of a traffic report in Debian's chromium: it fits, is silent, asks for nothing; its
 list of conversations searches, filters, sorts and opens. Run with -m browser."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """Figures of scores: the numbers of outside libraries, groups, clusters, and clear words where
 there is nothing to say."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The page of a traffic report: well formed, inert, complete, the worst always kept."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import gzip
@@ -111,9 +109,7 @@ def test_a_distribution_has_shares_of_conversations_and_no_running_sum(page: str
     assert abs(sum(map(float, shares)) - 100) < 1
 
 
-def test_more_than_fit_are_sampled_and_the_worst_kept(
-    outcome: Report, log: tuple[Path, Path]
-) -> None:
+def test_more_than_fit_are_sampled_and_the_worst_kept(outcome: Report, log: tuple[Path, Path]):
     scores = outcome.scores
     rows = select(scores, 100)
     assert len(rows) == len(set(rows.tolist())) == 100

@@ -1,7 +1,5 @@
 """People's labels on a sample: matched by id, on the judge's scale, corrected figures lead."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """medal report as it is typed: exit codes, what is printed, files that are read twice."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from subprocess import CompletedProcess

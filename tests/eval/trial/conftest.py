@@ -1,7 +1,5 @@
 """One small trial of the oracle and the three failing judges, for all tests that look at it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Judges of a trial: a scripted oracle that passes, and three that each fail in one thing."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -3,8 +3,6 @@
 Run with ``-m browser``; see tests/browser.py.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """``medal trial``: what it writes, resumes and refuses."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

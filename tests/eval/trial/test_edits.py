@@ -1,7 +1,5 @@
 """The edits of a trial: each changes what it says and nothing else, in six languages."""
 
-from __future__ import annotations
-
 import unicodedata
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The figures of a trial against outside oracles, and its bounds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

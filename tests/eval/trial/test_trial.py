@@ -1,7 +1,5 @@
 """A trial of judges whose faults are known: each is caught for its own, and the oracle passes."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Follow-up judges: the formula, batches, levels, truncation."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -167,9 +165,7 @@ def test_whole_oldest_turns_are_dropped_and_counted(tiny_lm: LocalModel, pool: s
     assert len(found.contributions["overall"].turns) == 40
 
 
-def test_an_answer_too_long_to_read_is_unscored_and_stops_nothing(
-    tiny_lm: LocalModel, pool: str
-) -> None:
+def test_an_answer_too_long_to_read_is_unscored_and_stops_nothing(tiny_lm: LocalModel, pool: str):
     endless = dialogue("endless", "Hi!", "word " * 400)
     found = list(judge(tiny_lm, pool, max_tokens=256).score([endless, DIALOGUES[0]]))
     assert found[0].scores == {"coherent": None, "overall": None}
@@ -247,9 +243,7 @@ def test_the_chosen_follow_ups_are_told(tiny_lm: LocalModel) -> None:
     assert parse_judgement(found.to_record()).details["overall"] == details
 
 
-def test_a_selfmap_pool_is_for_the_model_that_proposed_it(
-    smollm2: LocalModel, tmp_path: Path
-) -> None:
+def test_a_selfmap_pool_is_for_the_model_that_proposed_it(smollm2: LocalModel, tmp_path: Path):
     def load(pool: str) -> Judge:
         return Judge.from_pretrained("configs/judges/diet.yaml", llm=smollm2, pool=pool)
 

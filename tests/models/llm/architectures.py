@@ -4,8 +4,6 @@ Weights are drawn wide, so that a fault shows as more than 0.1 nats, and windows
 what the checks read.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 WINDOW = 16
@@ -97,10 +95,7 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "olmo": ("olmo", {}),
     "olmo2": ("olmo2", {}),
     "smollm3": ("smollm3", {"no_rope_layers": [1, 0]}),
-    "lfm2": (
-        "lfm2",
-        {"layer_types": ["conv", "full_attention"], "block_multiple_of": 8},
-    ),
+    "lfm2": ("lfm2", {"layer_types": ["conv", "full_attention"], "block_multiple_of": 8}),
     "gpt-oss": ("gpt_oss", {"head_dim": 8, **_SLIDING, **_EXPERTS}),
     "mamba": ("mamba", {"state_size": 8}),
     "falcon-h1": (

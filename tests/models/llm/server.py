@@ -16,8 +16,6 @@ The port stands on the first line of its output. GET /counts tells, per key, how
 seen, answered (and so paid) and replayed; GET /requests what was sent, in order.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import runpy
@@ -78,10 +76,7 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        found = {
-            "/counts": self.server.counts,
-            "/requests": self.server.requests,
-        }
+        found = {"/counts": self.server.counts, "/requests": self.server.requests}
         if self.path == "/v1/models" and self.server.settings.get("served"):
             found[self.path] = {"object": "list", "data": [self.server.settings["served"]]}
         if self.path in found:

@@ -1,7 +1,5 @@
 """The answers of server.py: scripted, or the embedded model's own."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

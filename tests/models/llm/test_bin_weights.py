@@ -1,7 +1,5 @@
 """Weights that are published as .bin alone: tensors are read, nothing is run."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -81,9 +81,7 @@ def ask(text: str, **fields: object) -> ChatRequest:
 
 
 @pytest.mark.parametrize("kind", [Counting, OneByOne])
-def test_a_second_run_asks_nothing_and_answers_the_same(
-    kind: type[Counting], tmp_path: Path
-) -> None:
+def test_a_second_run_asks_nothing_and_answers_the_same(kind: type[Counting], tmp_path: Path):
     requests = [ask("one"), ask("three", top_logprobs=2), ask("a\ud83d"), ask("cut")]
     first = CachedModel(kind(), tmp_path).chat(requests)
     inner = kind()
@@ -96,9 +94,7 @@ def test_a_second_run_asks_nothing_and_answers_the_same(
 
 
 @pytest.mark.parametrize("kind", [Counting, OneByOne])
-def test_equal_requests_are_sent_once_and_failures_again(
-    kind: type[Counting], tmp_path: Path
-) -> None:
+def test_equal_requests_are_sent_once_and_failures_again(kind: type[Counting], tmp_path: Path):
     inner = kind()
     cached = CachedModel(inner, tmp_path)
     answers = cached.chat([ask("one"), ask("two!"), ask("one")])
@@ -172,9 +168,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("line", BAD)
-def test_a_bad_line_is_a_miss_and_does_not_hide_the_next_answer(
-    line: bytes, tmp_path: Path
-) -> None:
+def test_a_bad_line_is_a_miss_and_does_not_hide_the_next_answer(line: bytes, tmp_path: Path):
     store = AnswerStore(tmp_path / "answers.jsonl")
     store.append({"b": Completion("2")})
     with store.path.open("ab") as stream:

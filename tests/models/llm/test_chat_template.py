@@ -1,7 +1,5 @@
 """What a chat template puts around a turn, for templates of several temperaments."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

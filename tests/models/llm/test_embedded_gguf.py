@@ -1,7 +1,5 @@
 """Embedded language models whose GGUF file comes whole or in the parts of several packages."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 

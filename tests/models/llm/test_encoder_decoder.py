@@ -1,7 +1,5 @@
 """Encoder-decoders behind the two calls, held against transformers' own loss."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

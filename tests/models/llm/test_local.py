@@ -1,7 +1,5 @@
 """The transformers backend: batches, seeds, limits, likelihoods."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -52,14 +50,11 @@ def test_samples_follow_the_models_own_probabilities(tiny_lm: LocalModel) -> Non
     assert abs(share - probability) < 4 * np.sqrt(probability * (1 - probability) / len(drawn))
 
 
-def test_token_alternatives_agree_with_the_likelihood_of_the_same_words(
-    smollm2: LocalModel,
-) -> None:
-    completion = smollm2.chat([asked(QUESTIONS[1], top_logprobs=5)])[0]
+def test_token_alternatives_agree_with_the_likelihood_of_the_same_words(digits_lm: LocalModel):
+    completion = digits_lm.chat([asked(QUESTIONS[1], top_logprobs=5)])[0]
     messages = (*TALK, Message("user", QUESTIONS[1]))
-    again = smollm2.loglikelihood([[Continuation(messages, completion.text, score_eos=False)]])[0][
-        0
-    ]
+    same = Continuation(messages, completion.text, score_eos=False)
+    [[again]] = digits_lm.loglikelihood([[same]])
     np.testing.assert_allclose(
         again.logprobs, [token.logprob for token in completion.tokens], atol=1e-3
     )

@@ -1,7 +1,5 @@
 """The API backend against a server process: faults, limits, money, secrets, kill -9."""
 
-from __future__ import annotations
-
 import json
 import logging
 import socket
@@ -86,21 +84,15 @@ def test_what_passes_is_sent_again(serve: Serve, fault: str) -> None:
 @pytest.mark.parametrize(
     ("fault", "words", "tries"),
     [
-        ("500", "HTTP 500", 2),
-        ("malformed", "not valid JSON", 2),
+        *(("500", "HTTP 500", 2), ("malformed", "not valid JSON", 2)),
         ("truncated", "the connection to http://127.0.0.1:", 2),
-        ("no_choice", "not a chat completion", 2),
-        ("null_choice", "not a chat completion", 2),
-        ("error_inside", "overloaded", 2),
-        ("refusal", "I would rather not", 1),
-        ("filter", "content filter", 1),
-        ("moderated", "input was flagged", 1),
+        *(("no_choice", "not a chat completion", 2), ("null_choice", "not a chat completion", 2)),
+        *(("error_inside", "overloaded", 2), ("refusal", "I would rather not", 1)),
+        *(("filter", "content filter", 1), ("moderated", "input was flagged", 1)),
         ("400", "rules of the house", 1),
     ],
 )
-def test_what_stays_is_a_failure_with_its_reason(
-    serve: Serve, fault: str, words: str, tries: int
-) -> None:
+def test_what_stays_is_a_failure_with_its_reason(serve: Serve, fault: str, words: str, tries: int):
     server = serve(fault=fault, times=-1, every=2, idempotent=False)
     done = remote(server, attempts=2).chat(asked(4))
     failed = [c for c in done if c.finish == "failed"]
@@ -233,9 +225,7 @@ def test_the_estimate_of_tokens_is_from_above(tiny_lm: Any) -> None:
 # -- secrets -----------------------------------------------------------------------------------
 
 
-def test_the_key_stands_nowhere(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_key_stands_nowhere(serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.DEBUG)
     server = serve(fault="500", every=2)
     llm = remote(server, cache=str(tmp_path / "kept"))
@@ -398,9 +388,7 @@ def test_refused_alternatives_are_left_out_and_a_token_is_not_taken_for_certain(
     assert alone.tokens and not any(token.alternatives for token in alone.tokens)
 
 
-def test_the_effort_of_reasoning_is_sent_and_part_of_what_an_answer_depends_on(
-    serve: Serve,
-) -> None:
+def test_the_effort_of_reasoning_is_sent_and_part_of_what_an_answer_depends_on(serve: Serve):
     server = serve()
     hard, easy = (remote(server, reasoning_effort=effort) for effort in ("high", "none"))
     hard.chat(asked(1))
@@ -446,16 +434,12 @@ def test_an_echo_with_other_numbers_is_no_likelihood(
 
 
 @pytest.mark.parametrize("change", [{"choices": "none"}, {"choices.0.logprobs": 5}])
-def test_an_echo_of_another_form_is_no_traceback(
-    serve: Serve, spoken: str, change: dict[str, Any]
-) -> None:
+def test_an_echo_of_another_form_is_no_traceback(serve: Serve, spoken: str, change: dict[str, Any]):
     with pytest.raises(ConfigError, match="does not return log-probabilities"):
         remote(serve(change=change), attempts=1, tokenizer=spoken).loglikelihood(SAY)
 
 
-def test_a_wrong_key_is_not_taken_for_a_server_without_likelihoods(
-    serve: Serve, spoken: str
-) -> None:
+def test_a_wrong_key_is_not_taken_for_a_server_without_likelihoods(serve: Serve, spoken: str):
     llm = remote(serve(fault="401", times=-1), tokenizer=spoken)
     with pytest.raises(ServerStopError, match="the key in OPENAI_API_KEY"):
         tells_likelihoods(llm)
@@ -523,10 +507,7 @@ def test_an_answer_without_a_believable_usage_costs_its_highest_price(
     ],
 )
 def test_a_key_that_the_server_quotes_stands_nowhere(
-    serve: Serve,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    change: dict[str, Any],
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, change: dict[str, Any]
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="medal_judges")
     request = ChatRequest((Message("user", "Hello"),), max_tokens=50, top_logprobs=5)

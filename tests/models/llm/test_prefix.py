@@ -1,7 +1,5 @@
 """Shared-prefix likelihoods against the plain loop and against a hand-made chain of softmaxes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,8 +1,6 @@
 """What shapes an answer token by token, against its definition: nucleus, penalty, grammar, and the
 log-probabilities that are recorded."""
 
-from __future__ import annotations
-
 import gc
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The llm setting: a wrong key is said, with the nearest one or the backend that has it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

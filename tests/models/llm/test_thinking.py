@@ -1,7 +1,5 @@
 """Models that think first: the block, its budget, the grammar behind it, the tokens apart."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The trial of quick ways on random tiny models of many architectures: those taken are right."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -107,9 +105,7 @@ def test_a_fault_after_the_last_layer_is_seen() -> None:
 
 
 @pytest.mark.parametrize("name", ["mistral", "gemma3", "gpt-oss"])
-def test_a_long_window_is_narrowed_for_the_trial(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_window_is_narrowed_for_the_trial(name: str, monkeypatch: pytest.MonkeyPatch):
     model = architectures.tiny_model(name)
     model.config.sliding_window = 1024
     assert try_paths(model).tree is None and model.config.sliding_window == 1024

@@ -234,9 +234,7 @@ def test_without_vllm_the_extra_is_named() -> None:
         load_llm("vllm:org/name")
 
 
-def test_thinking_is_a_request_of_its_own_and_its_tokens_are_counted_apart(
-    local: LocalModel,
-) -> None:
+def test_thinking_is_a_request_of_its_own_and_its_tokens_are_counted_apart(local: LocalModel):
     tokenizer = copy.deepcopy(local.tokenizer)
     tokenizer.chat_template = (
         "{% for m in messages %}{{ m.content }} {% endfor %}"

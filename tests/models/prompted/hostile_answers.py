@@ -1,7 +1,5 @@
 """Answers in which text of others looks like a score: a hand-written table."""
 
-from __future__ import annotations
-
 # (name, answer, what the rater said himself, or None where nobody can say). Scale 1 to 5, asked for
 # {"label": ..., "comment": ...}. Where the rater's own number can be told for certain it may be
 # read, else the answer is unscored; any other number is wrong.

@@ -1,8 +1,6 @@
 """Ordinary answers in prose and what the rater means: a hand-written table. A reader may leave any
 of them unscored; another number is wrong."""
 
-from __future__ import annotations
-
 Scale = tuple[float, float]
 T, F, N = (0.0, 100.0), (1.0, 5.0), (0.0, 10.0)
 

@@ -1,7 +1,5 @@
 """The reader of answers: which forms it reads, and that text of others never becomes a score."""
 
-from __future__ import annotations
-
 import pytest
 from tests.models.prompted.hostile_answers import HOSTILE
 from tests.models.prompted.prose_answers import PROSE
@@ -48,56 +46,39 @@ def test_prose_is_not_misread(text: str, scale: tuple[float, float], score: floa
 
 # (answer, scale, score, step)
 READ = [
-    ("4", (1, 5), 4, "json"),
-    (" 4 \n", (1, 5), 4, "json"),
-    ("8.5", (0, 10), 8.5, "json"),
+    *(("4", (1, 5), 4, "json"), (" 4 \n", (1, 5), 4, "json"), ("8.5", (0, 10), 8.5, "json")),
     ("<think>It may be 2 or 3.</think>\n4", (1, 5), 4, "json"),
     ('{"score": 8, "explanation": "Fine."}', (0, 10), 8, "json"),
-    ('{"relevance": 8}', (0, 10), 8, "json"),
-    ('{"Relevance": 8}', (0, 10), 8, "json"),
+    *(('{"relevance": 8}', (0, 10), 8, "json"), ('{"Relevance": 8}', (0, 10), 8, "json")),
     ('{"relevance": {"score": 8, "explanation": "Fine."}}', (0, 10), 8, "json"),
-    ('{"score": "8"}', (0, 10), 8, "json"),
-    ('{"score": 8, "score": 8}', (0, 10), 8, "json"),
+    *(('{"score": "8"}', (0, 10), 8, "json"), ('{"score": 8, "score": 8}', (0, 10), 8, "json")),
     ('{"score": 8, "explanation": "I gave 8, not 9, out of {10}"}', (0, 10), 8, "json"),
     ('<think>{"score": 2}</think>{"score": 8}', (0, 10), 8, "json"),
-    ('```json\n{"score": 8}\n```', (0, 10), 8, "json"),
-    ("Score: 4", (1, 5), 4, "line"),
-    ("score = 65", (0, 100), 65, "line"),
-    ("**Score:** 4", (1, 5), 4, "line"),
-    ("**4**", (1, 5), 4, "line"),
-    ("Rating: [[4]]", (1, 5), 4, "line"),
-    ("Relevance: 3.0", (1, 5), 3, "line"),
-    ("Score: -4", (-5, 5), -4, "line"),
-    ("4/5", (1, 5), 4, "line"),
-    ("Final score: 4/5.", (1, 5), 4, "line"),
-    ("Puntuación: 4", (1, 5), 4, "line"),
-    ("评分：4", (1, 5), 4, "line"),
+    *(('```json\n{"score": 8}\n```', (0, 10), 8, "json"), ("Score: 4", (1, 5), 4, "line")),
+    *(("score = 65", (0, 100), 65, "line"), ("**Score:** 4", (1, 5), 4, "line")),
+    *(("**4**", (1, 5), 4, "line"), ("Rating: [[4]]", (1, 5), 4, "line")),
+    *(("Relevance: 3.0", (1, 5), 3, "line"), ("Score: -4", (-5, 5), -4, "line")),
+    *(("4/5", (1, 5), 4, "line"), ("Final score: 4/5.", (1, 5), 4, "line")),
+    *(("Puntuación: 4", (1, 5), 4, "line"), ("评分：4", (1, 5), 4, "line")),
     ("It may be 2.\n</think>\n\nScore: 4", (1, 5), 4, "line"),
     ("1. The flow is good.\n2. So is the tone.\nScore: 4", (1, 5), 4, "line"),
     ("Score: 4\nScore: 4", (1, 5), 4, "line"),
 ]
 # (answer, scale, words of the reason)
 UNREAD = [
-    ("", (1, 5), "empty"),
-    (" \n\t ", (1, 5), "empty"),
+    *(("", (1, 5), "empty"), (" \n\t ", (1, 5), "empty")),
     ("I would give it a 4.", (1, 5), "no score line"),
     ("I'm sorry, but I cannot rate this.", (1, 5), "no score line"),
     ("Score: 4. It is good.", (1, 5), "no score line"),
     ("Score: 4\nIt is good.", (1, 5), "no score line"),
-    ("Score: 3\n...\nScore: 4", (1, 5), "differ"),
-    ("Turn 3: 4", (1, 5), "no score line"),
-    ("User: 3", (1, 5), "no score line"),
-    ("> Score: 5", (1, 5), "no score line"),
-    ("8/10", (1, 5), "out of 10"),
-    ("3-4", (1, 5), "no score line"),
-    ("4½", (1, 5), "no score line"),
-    ("1,000", (0, 100), "no score line"),
-    ("6", (1, 5), "outside"),
-    ("Score: -4", (1, 5), "outside"),
+    *(("Score: 3\n...\nScore: 4", (1, 5), "differ"), ("Turn 3: 4", (1, 5), "no score line")),
+    *(("User: 3", (1, 5), "no score line"), ("> Score: 5", (1, 5), "no score line")),
+    *(("8/10", (1, 5), "out of 10"), ("3-4", (1, 5), "no score line")),
+    *(("4½", (1, 5), "no score line"), ("1,000", (0, 100), "no score line")),
+    *(("6", (1, 5), "outside"), ("Score: -4", (1, 5), "outside")),
     ("<think>Let me see: 4 is fair", (1, 5), "reasoning"),
     ('<think>a</think> {"score": 5} </think>{"score": 2}', (1, 5), "reasoning"),
-    ("9" * 5000, (0, 100), ""),
-    ("4" * 200_000, (0, 100), "characters"),
+    *(("9" * 5000, (0, 100), ""), ("4" * 200_000, (0, 100), "characters")),
     ('Here you are: {"score": 8}', (0, 10), "no score line"),
     ('{"score": 8}\n{"score": 8}', (0, 10), "no score line"),
     ('{"score": 8,}', (0, 10), "no score line"),
@@ -109,20 +90,15 @@ UNREAD = [
     ('{"score": null}', (0, 10), "'None' instead of a number"),
     ('{"score": [8]}', (0, 10), "instead of a number"),
     ('{"score": 11}', (0, 10), "11 is outside the scale 0 to 10"),
-    ('{"score": NaN}', (0, 10), "no score line"),
-    ('{"score": 1e999}', (0, 10), "outside"),
-    ('{"score": ' + "9" * 4000 + "}", (0, 10), "outside"),
-    ("[8]", (0, 10), "without the key"),
-    ("true", (0, 10), "without the key"),
-    ("{" * 3000, (0, 10), "no score line"),
+    *(('{"score": NaN}', (0, 10), "no score line"), ('{"score": 1e999}', (0, 10), "outside")),
+    *(('{"score": ' + "9" * 4000 + "}", (0, 10), "outside"), ("[8]", (0, 10), "without the key")),
+    *(("true", (0, 10), "without the key"), ("{" * 3000, (0, 10), "no score line")),
     ("[" * 100_000, (0, 10), "no score line"),
 ]
 
 
 @pytest.mark.parametrize(("text", "scale", "score", "step"), READ)
-def test_answers_that_are_read(
-    text: str, scale: tuple[float, float], score: float, step: str
-) -> None:
+def test_answers_that_are_read(text: str, scale: tuple[float, float], score: float, step: str):
     answer = one(text, scale)
     assert (answer.value, answer.step, answer.reason) == (score, step, None)
     if answer.span is not None:

@@ -1,7 +1,5 @@
 """Foreign text in a prompt: no turn closes the fence or imitates another turn."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

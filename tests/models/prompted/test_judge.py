@@ -1,7 +1,5 @@
 """The four prompted judges with a small model, end to end; odd answers by a scripted one."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -84,10 +82,10 @@ def test_oralis_reads_the_dialogue_once_and_maps_its_scales(tiny_lm: LocalModel)
     assert not lake.distributions  # six ratings asked for are not the nine of the dimension
 
 
-def test_two_ways_to_weigh_the_ratings_agree(smollm2: LocalModel) -> None:
+def test_two_ways_to_weigh_the_ratings_agree(digits_lm: LocalModel) -> None:
     few = {"dimensions": ["trust"], "comment_chars": 4}
     told = [
-        next(judge("oralis", smollm2, expected=way, **few).score([TEA])).details["trust"]
+        next(judge("oralis", digits_lm, expected=way, **few).score([TEA])).details["trust"]
         for way in ("alternatives", "likelihood")
     ]
     assert told[0]["expected"] == pytest.approx(told[1]["expected"], abs=1e-3)

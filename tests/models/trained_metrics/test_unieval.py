@@ -1,7 +1,5 @@
 """UniEval: against a plain loop over transformers, and what stays the same."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ import pytest
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import load_judge
+from medal_judges.models.trained_metrics.turn_metric import sentences
 from medal_judges.records.dialogue import Dialogue, Turn
 
 HISTORY = ["hello, do you like music?", "I do. the garden is a film.", "a train and bread"]
@@ -106,17 +105,7 @@ def test_dialogue_is_the_mean_of_its_turns(tiny_t5: Path) -> None:
 def test_batch_and_order_do_not_matter(tiny_t5: Path) -> None:
     generator = random.Random(0)
     words = [
-        "music",
-        "film",
-        "garden",
-        "train",
-        "bread",
-        "river",
-        "I",
-        "like",
-        "you",
-        "do",
-        "hello",
+        *("music", "film", "garden", "train", "bread", "river", "I", "like", "you", "do", "hello"),
     ]
     many = [
         dialogue(
@@ -202,3 +191,22 @@ def test_an_empty_answer_has_a_score(tiny_t5: Path) -> None:
 def test_unknown_dimension_names_what_there_is(tiny_t5: Path) -> None:
     with pytest.raises(ConfigError, match="no dimension 'fun'"):
         load(tiny_t5, dimensions=["fun"])
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("I like it. Do you?", ["I like it.", "Do you?"]),
+        ("It costs 3.50 dollars", ["It costs 3.50 dollars"]),
+        ("J. Smith came. Well...", ["J. Smith came.", "Well..."]),
+        ('He said "no." Then he left!', ['He said "no."', "Then he left!"]),
+        ("我喜欢。你呢？", ["我喜欢。", "你呢？"]),
+        ("one line\ntwo lines", ["one line", "two lines"]),
+        ("ok", ["ok"]),
+        ("  ", [""]),
+        ("", [""]),
+        ("what?! yes", ["what?!", "yes"]),
+    ],
+)
+def test_sentences(text: str, parts: list[str]) -> None:
+    assert sentences(text) == parts

@@ -32,33 +32,40 @@ OFFLINE := HF_HUB_OFFLINE=1
 .PHONY: quickstart quickstart-full boxed figures tables picture walks docs pipeline test test-slow test-nightly test-ray test-browser test-integrations gpu-check \
     lint audit llm gemma clean
 
+# Each of the three stages prints its seconds.
 quickstart: .venv/.quickstart
 	@for name in $(WITH); do $(BIN)/medal data fetch $$name || exit 1; done
-	@echo "1 of 3: 200 real chats, scored by the judge in the package, and their report"
+	$(STAGE) "1 of 3: 200 real chats, scored by the judge in the package, and their report"
 	$(OFFLINE) $(BIN)/medal data write chitchat --min-turns 6 --max-turns 30 --n 200 \
 	    --out $(RUN)/chats.jsonl
 	$(OFFLINE) $(BIN)/medal score $(RUN)/chats.jsonl --out $(RUN)/boxed.jsonl --overwrite
 	$(OFFLINE) $(BIN)/medal report $(RUN)/boxed.jsonl --chats $(RUN)/chats.jsonl --out $(RUN)/report
-	@echo "2 of 3: a judge trained on labels"
+	$(SECONDS)
+	$(STAGE) "2 of 3: a judge trained on labels"
 	$(OFFLINE) $(BIN)/medal train --config configs/train/quickstart.yaml --resume
-	@echo "3 of 3: a benchmark of four judges"
-	$(BASELINES)
+	$(SECONDS)
+	$(STAGE) "3 of 3: a benchmark of four judges"
+	$(PLANTED)
 	$(OFFLINE) $(BIN)/medal benchmark --config configs/benchmark/quickstart.yaml
+	$(SECONDS)
 	@echo "$(RUN)/report/report.html   the report of 200 chats"
 	@echo "$(RUN)/report.html          the benchmark of four judges"
 	@echo "Next: .venv/bin/medal score yours.jsonl; .venv/bin/medal init NAME; make docs (build/site)"
 
-# The rows of injected issues that no judge saw, and two plain baselines fitted on the training rows.
-define BASELINES
+STAGE = @date +%s > .venv/.began; echo
+SECONDS = @echo "$$(($$(date +%s) - $$(cat .venv/.began))) s"
+
+# The rows of injected issues that no judge saw.
+define PLANTED
 $(OFFLINE) $(BIN)/medal data plant chitchat:test --min-turns 6 --max-turns 30 --split test \
 	    --per-issue 40 --out $(RUN)/planted.jsonl
-	$(OFFLINE) $(BIN)/medal train --config configs/train/baseline_length.yaml
-	$(OFFLINE) $(BIN)/medal train --config configs/train/baseline_repetition.yaml
 endef
 
-# The same task by a network over turns, minutes of training.
+# The same task by a network over turns, minutes of training, beside two baselines fitted on the same rows.
 quickstart-full: .venv/.quickstart
-	$(BASELINES)
+	$(PLANTED)
+	$(OFFLINE) $(BIN)/medal train --config configs/train/baseline_length.yaml
+	$(OFFLINE) $(BIN)/medal train --config configs/train/baseline_repetition.yaml
 	$(OFFLINE) $(BIN)/medal train --config configs/train/quickstart_full.yaml --resume
 	$(OFFLINE) $(BIN)/medal benchmark --config configs/benchmark/quickstart_full.yaml
 

@@ -111,12 +111,12 @@ class JudgeChoice:
                 )
             choice = choice.with_options(llm=choice.llm() | {"max_cost": max_cost})
         if dry_run:
-            from medal_judges.models.llm.loading import CountingModel, load_llm
+            from medal_judges.models.llm.loading import counting_model
 
             llm = choice.llm()
             # The provider's server returns no log-probabilities of prompts; your own may.
             own = not self.pays or bool(llm.get("base_url") or os.environ.get("OPENAI_BASE_URL"))
-            choice = choice.with_options(llm=CountingModel(load_llm(llm), likelihoods=own))
+            choice = choice.with_options(llm=counting_model(llm, likelihoods=own))
         return choice
 
     def load(self) -> Judge:

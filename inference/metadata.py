@@ -10,6 +10,7 @@ from typing import Any
 
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue
 from medal_judges.records.judgement import Judgement
+from medal_judges.records.signature import content_hash
 
 
 def metadata_of(dialogue: Dialogue, fields: Sequence[str]) -> dict[str, Any]:
@@ -22,28 +23,35 @@ def metadata_of(dialogue: Dialogue, fields: Sequence[str]) -> dict[str, Any]:
     return {field: _value(dialogue, field) for field in fields}
 
 
+def chat_hash(dialogue: Dialogue, meta: Mapping[str, Any]) -> str:
+    """Returns a hash of what a judge reads of a dialogue, and of its metadata ``meta``."""
+    return content_hash([dialogue.text_hash, dialogue.lang, dict(dialogue.context), meta])
+
+
 def with_metadata(
     dialogues: Iterable[Dialogue],
     judged: Callable[[Iterable[Dialogue]], Iterator[Judgement]],
     fields: Sequence[str],
 ) -> Iterator[Judgement]:
-    """Yields ``judged(dialogues)`` with the fields added to the meta of each judgement. There must
-    be one or more judgements for each dialogue, in the same order."""
-    waiting: deque[tuple[str, dict[str, Any]]] = deque()
+    """Yields ``judged(dialogues)`` with the fields added to the meta of each judgement, and the
+    hash of its dialogue. There must be one or more judgements for each dialogue, in the same order.
+    """
+    waiting: deque[tuple[str, dict[str, Any], str]] = deque()
 
     def noted() -> Iterator[Dialogue]:
         for dialogue in dialogues:
             if isinstance(dialogue, Dialogue):  # the judge raises an error for anything else
-                waiting.append((dialogue.id, metadata_of(dialogue, fields)))
+                meta = metadata_of(dialogue, fields)
+                waiting.append((dialogue.id, meta, chat_hash(dialogue, meta)))
             yield dialogue
 
     for judgement in judged(noted() if isinstance(dialogues, Iterator) else [*noted()]):
         while waiting[0][0] != judgement.id:
             waiting.popleft()
-        meta = waiting[0][1]
+        _, meta, chat = waiting[0]
         if "lang" in meta and judgement.detected_language is not None:
             meta = {**meta, "lang": judgement.detected_language}
-        yield replace(judgement, meta=meta)
+        yield replace(judgement, meta=meta, chat=chat)
 
 
 def _value(dialogue: Dialogue, field: str) -> object:

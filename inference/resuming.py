@@ -13,7 +13,7 @@ from itertools import chain, groupby
 from pathlib import Path
 
 from medal_judges.errors import MedalError
-from medal_judges.inference.metadata import metadata_of
+from medal_judges.inference.metadata import chat_hash, metadata_of
 from medal_judges.models.base.judge import (
     ScoreLevel,
     UnknownLanguage,
@@ -49,35 +49,31 @@ class Expected:
     unknown_language: UnknownLanguage
     window: int
 
-    def require_same(self, rows: Sequence[Judgement], dialogue: Dialogue, out: Path) -> None:
-        """Raises MedalError if ``rows`` of ``dialogue`` were made by another judge or with other
-        options.
+    def require_same(self, first: Judgement, out: Path) -> None:
+        """Raises MedalError if ``first`` was made by another judge, for other dimensions or with
+        other metadata."""
+        there, now = ", ".join(first.meta) or "nothing", ", ".join(self.keep) or "nothing"
+        if first.judge != self.judge:
+            how = "by another judge or with other settings"
+            raise _refusal(out, how, first.judge, self.judge)
+        if set(first.scores) != set(self.dimensions):
+            known = ", ".join(first.scores), ", ".join(self.dimensions)
+            raise _refusal(out, "for other dimensions", *known)
+        if set(first.meta) != set(self.keep):
+            raise _refusal(out, "with other metadata (--keep)", there, now)
+
+    def require_same_rules(self, rows: Sequence[Judgement], dialogue: Dialogue, out: Path) -> None:
+        """Raises MedalError if ``rows`` of ``dialogue`` were made at another level or by another
+        rule for languages.
 
         Rows may be missing: after a kill the last dialogue can have only some of its turns.
         """
-        first = rows[0]
-
-        def refuse(how: str, there: str, now: str) -> MedalError:
-            return MedalError(
-                f"{out} was written {how}:\n    there: {there}\n    now:   {now}", hint=_AGAIN
-            )
-
-        if first.judge != self.judge:
-            raise refuse("by another judge or with other settings", first.judge, self.judge)
-        if set(first.scores) != set(self.dimensions):
-            raise refuse(
-                "for other dimensions", ", ".join(first.scores), ", ".join(self.dimensions)
-            )
-        if set(first.meta) != set(self.keep):
-            there, now = ", ".join(first.meta) or "nothing", ", ".join(self.keep) or "nothing"
-            raise refuse("with other metadata (--keep)", there, now)
         turns = [row.turn for row in rows]
         levels: list[ScoreLevel] = ["dialogue", "turn", "last"]
         fitting = [level for level in levels if _turns(dialogue, level)[: len(turns)] == turns]
-        if not fitting:
-            raise _other_input(out, f"turns {turns} of {first.id!r}")
         if self.level not in fitting:
-            raise refuse("at another level", " or ".join(fitting), self.level)
+            there = " or ".join(fitting) or f"turns {turns} of {rows[0].id!r}"
+            raise _refusal(out, "at another level", there, self.level)
         for row in rows:
             if row.failure == NOT_YET:
                 continue
@@ -85,14 +81,14 @@ class Expected:
             looked = found is None or not self.detect
             if found != (with_language(dialogue, self.detect)[1] if looked else found):
                 rules = ["--detect-language", "--no-detect-language"]
-                raise refuse("by another rule for languages", *rules[:: 1 if found else -1])
+                raise _refusal(out, "by another rule for languages", *rules[:: 1 if found else -1])
             refused = is_refusal(row)
             if row.unknown_language is None or (refused and self.retry_failed):
                 continue
             if self.unknown_language == "allow" or refused != (self.unknown_language == "refuse"):
                 was = f"--unknown-language {'refuse' if refused else 'warn'}"
                 now = f"--unknown-language {self.unknown_language}"
-                raise refuse("by another rule for languages", was, now)
+                raise _refusal(out, "by another rule for languages", was, now)
 
 
 def resume(
@@ -100,14 +96,15 @@ def resume(
     expected: Expected,
     out: Path,
     keep: Callable[[Sequence[Judgement]], None],
-) -> tuple[Iterator[Dialogue], list[Dialogue]]:
-    """Cuts ``out`` to the lines that stay. Returns the dialogues that follow them, and the
-    dialogues to score again.
+) -> tuple[Iterator[Dialogue], list[Dialogue], int]:
+    """Cuts ``out`` to the lines that stay. Returns the dialogues that follow them, the dialogues to
+    score again, and how many changed.
 
     ``keep`` receives the judgements of each finished dialogue. Raises MedalError if ``out`` does
     not fit ``expected`` and ``dialogues``, and leaves it unchanged.
     """
     again: list[Dialogue] = []
+    changed: list[str] = []
     # (dialogue, its lines, its judgements or None if it is scored again)
     window: list[tuple[Dialogue, list[str], Sequence[Judgement] | None]] = []
     with atomic_path(out) as partial, open_text(partial, "w") as stream:
@@ -121,10 +118,11 @@ def resume(
                     keep(rows)
             window.clear()
 
-        for dialogue, lines, rows in _earlier(dialogues, expected, out):
+        for dialogue, lines, rows in _earlier(dialogues, expected, out, changed):
             if rows is not None and len(rows) < len(_turns(dialogue, expected.level)):
                 # A kill can leave a part of the last dialogue's turns: score it again.
-                return chain([each[0] for each in window], [dialogue], dialogues), again
+                rest = chain([each[0] for each in window], [dialogue], dialogues)
+                return rest, again, len(changed)
             asks = rows is not None and any(
                 row.transient or (expected.retry_failed and not row.scored) for row in rows
             )
@@ -132,39 +130,45 @@ def resume(
             if len(window) == expected.window:
                 settle()
         if window and (after := next(dialogues, None)) is not None:
-            return chain([each[0] for each in window], [after], dialogues), again
+            return chain([each[0] for each in window], [after], dialogues), again, len(changed)
         settle()
-    return dialogues, again
+    return dialogues, again, len(changed)
 
 
 def _earlier(
-    dialogues: Iterator[Dialogue], expected: Expected, out: Path
+    dialogues: Iterator[Dialogue], expected: Expected, out: Path, changed: list[str]
 ) -> Iterator[tuple[Dialogue, list[str], list[Judgement] | None]]:
     """Yields each dialogue up to the last one in ``out`` with its lines and judgements.
 
-    For a dialogue that is missing in between it yields placeholder lines and None.
+    For a dialogue that changed since, or is missing in between, it yields placeholder lines and
+    None; ids of the former are added to ``changed``.
     """
     for lines, rows in _by_dialogue(out):
         if rows[0].id in expected.gone:
             continue
-        if rows[0].judge != expected.judge:
-            expected.require_same(rows, Dialogue(rows[0].id, ()), out)
+        expected.require_same(rows[0], out)
         for dialogue in dialogues:
-            if dialogue.id == rows[0].id:
+            meta = metadata_of(dialogue, expected.keep)
+            chat = chat_hash(dialogue, meta)
+            if dialogue.id == rows[0].id and chat == rows[0].chat:
+                expected.require_same_rules(rows, dialogue, out)
+                yield dialogue, lines, rows
                 break
+            changed += [dialogue.id] * (dialogue.id == rows[0].id)
             placeholders = [
                 replace(
                     unscored(dialogue.id, expected.judge, expected.dimensions, NOT_YET, turn),
                     transient=True,
-                    meta=metadata_of(dialogue, expected.keep),
+                    meta=meta,
+                    chat=chat,
                 )
                 for turn in _turns(dialogue, expected.level)
             ]
             yield dialogue, [*map(to_line, placeholders)], None
+            if dialogue.id == rows[0].id:
+                break
         else:
             raise _other_input(out, rows[0].id)
-        expected.require_same(rows, dialogue, out)
-        yield dialogue, lines, rows
 
 
 def put_in_place(out: Path, newer: Path) -> None:
@@ -195,6 +199,12 @@ def _by_dialogue(path: Path) -> Iterator[tuple[list[str], list[Judgement]]]:
 
 def _turns(dialogue: Dialogue, level: ScoreLevel) -> list[int | None]:
     return [request.turn for request in requests_at(dialogue, level)]
+
+
+def _refusal(out: Path, how: str, there: str, now: str) -> MedalError:
+    return MedalError(
+        f"{out} was written {how}:\n    there: {there}\n    now:   {now}", hint=_AGAIN
+    )
 
 
 def _other_input(out: Path, there: str) -> MedalError:

@@ -76,7 +76,7 @@ class ScoreOptions(Config):
             detect_language=self.detects_language(judge),
             progress=progress,
         )
-        return with_metadata(dialogues, judged, self.keep) if self.keep else judged(dialogues)
+        return with_metadata(dialogues, judged, self.keep)
 
     def detects_language(self, judge: Judge) -> bool:
         """Whether to detect the language of dialogues that state none."""
@@ -98,6 +98,7 @@ class ScoreReport:
     scored: int = 0
     resumed: int = 0
     rescored: int = 0
+    changed: int = 0  # chats that differ from those of an earlier run, or what --keep copies
     transient: int = 0
     lasting: int = 0
     dialogues: int = 0
@@ -150,6 +151,7 @@ class ScoreReport:
         """Yields the lines of the report; ``languages`` are those that the judge supports."""
         coverage = "–" if self.coverage is None else f"{self.coverage:.1%}"
         again = f", {self.rescored} scored again" if self.rescored else ""
+        again += f", {self.changed} chats changed since" if self.changed else ""
         yield f"{self.total} judgements ({self.resumed} resumed{again}), coverage {coverage}"
         yield from (f"  unscored: {n} x {reason}" for reason, n in self.failures.most_common())
         if self.failures:
@@ -279,7 +281,7 @@ def score_to_file(
             window=judge.window if judge.resumes_windows else 1,
         )
         put_in_place(lines, beside)  # what a killed run left
-        rest, again = resume(rest, expected, lines, keep)
+        rest, again, report.changed = resume(rest, expected, lines, keep)
     report.resumed, start = report.total, time.perf_counter()
     parts: list[tuple[Iterable[Dialogue], Journal]] = [(rest, Journal(lines))]
     if again:

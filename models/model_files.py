@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from medal_judges.errors import ConfigError, MissingExtraError
+from medal_judges.errors import ConfigError, MissingExtraError, NotAvailableError
 from medal_judges.records.signature import content_hash
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def embedded_files(name: str) -> list[Path]:
             missing = package.replace("_", "-")
             if name in _EXTRAS:
                 raise MissingExtraError(missing, _EXTRAS[name], PREFIX + name)
-            raise ConfigError(
+            raise NotAvailableError(
                 f"{PREFIX}{name} needs the package {missing!r}, which is not installed",
                 hint=_BY_HAND[name],
             )

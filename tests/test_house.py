@@ -15,21 +15,21 @@ PACKAGE = "src/medal_judges"
 
 # Room: lines. The longest prefix of a file's path decides its room.
 BUDGETS = {
-    f"{PACKAGE}/cli": 2215,
+    f"{PACKAGE}/cli": 2210,
     f"{PACKAGE}/integrations": 850,
-    "eval": 6974,
-    "training": 4063,
-    "data_prep": 7245,
-    "inference": 2395,
-    "models": 6305,
-    "models/prompted": 2130,
-    "models/llm": 3780,
-    f"{PACKAGE}/report": 1195,
+    "eval": 7003,
+    "training": 4070,
+    "data_prep": 7244,
+    "inference": 2413,
+    "models": 6301,
+    "models/prompted": 2127,
+    "models/llm": 3806,
+    f"{PACKAGE}/report": 1193,
     f"{PACKAGE}/stats": 2000,
-    f"{PACKAGE}/reading": 2368,
-    PACKAGE: 2024,  # records/, storage/ and the modules at the root
+    f"{PACKAGE}/reading": 2407,
+    PACKAGE: 2032,  # records/, storage/ and the modules at the root
 }
-HOUSE = 43_544
+HOUSE = 43_656
 TESTS = 34_000
 
 

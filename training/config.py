@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from medal_judges.config import Config
+from medal_judges.data_prep.sources.source import hash_split
 from medal_judges.models.embedding.judge import EmbeddingConfig
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.feature.judge import FeatureConfig
@@ -78,6 +79,14 @@ class SplitConfig(Config):
     validation: float = Field(default=0.0, ge=0, lt=1)
     test: float = Field(default=0.0, ge=0, lt=1)
     seed: int = 0
+
+    @property
+    def shares(self) -> tuple[float, float, float]:
+        return 1 - self.validation - self.test, self.validation, self.test
+
+    def part_of(self, group: str) -> str:
+        """``train``, ``validation`` or ``test``."""
+        return hash_split(group, seed=self.seed, shares=self.shares)
 
 
 class OptimConfig(Config):

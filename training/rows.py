@@ -14,7 +14,6 @@ import numpy as np
 from medal_judges.data_prep.perturbation.injection import ISSUES, injected_set
 from medal_judges.data_prep.sources.leaks import check_leaks, find_leaks
 from medal_judges.data_prep.sources.registry import source_of, stream_spec
-from medal_judges.data_prep.sources.source import hash_split
 from medal_judges.errors import ConfigError, SourceError
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.lora.adapters import LoraConfig
@@ -237,9 +236,12 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
     examples: dict[str, list[TrainingExample]] = {part: [] for part in PARTS}
     for part, entry, rows in loaded:
         known = RowFacts.of(rows)
-        about = {"part": part, "source": entry.source, "rows": len(rows), "hash": known.hash}
-        planted = {"languages": known.languages, "injected": entry.plant is not None}
-        facts.append(about | planted)
+        about: dict[str, object] = {"part": part, "source": entry.source, "rows": len(rows)}
+        about["hash"] = known.hash
+        about |= {"languages": known.languages, "injected": entry.plant is not None}
+        if part == "train":  # medal benchmark warns of rows that a judge was trained on
+            about["chats"] = " ".join(sorted({row.dialogue.text_hash for row in rows}))
+        facts.append(about)
         if not rows:
             continue
         names = dimension_names(entry, known.scales, judged)
@@ -261,7 +263,6 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
 def _divided(loaded: Sequence[_Loaded], split: SplitConfig) -> list[_Loaded]:
     """``loaded`` with training rows divided by ``split``, without those that nearly repeat a new
     held-out row. Raises ConfigError for rows with splits of their own and a part without rows."""
-    shares = (1 - split.validation - split.test, split.validation, split.test)
     divided: list[_Loaded] = []
     for _, entry, rows in (each for each in loaded if each[0] == "train"):
         if len(own := {str(row.split) for row in rows}) > 1:
@@ -269,7 +270,7 @@ def _divided(loaded: Sequence[_Loaded], split: SplitConfig) -> list[_Loaded]:
             raise ConfigError(problem, hint=f"leave out split, or read {entry.source}:train")
         sides: dict[str, list[LabelledDialogue]] = {part: [] for part in PARTS}
         for row in rows:
-            sides[hash_split(row.group, seed=split.seed, shares=shares)].append(row)
+            sides[split.part_of(row.group)].append(row)
         divided += [(part, entry, side) for part, side in sides.items() if side]
     learnt = [rows for part, _, rows in divided if part == "train"]
     held = [row for part, _, rows in divided if part != "train" for row in rows]
@@ -279,7 +280,7 @@ def _divided(loaded: Sequence[_Loaded], split: SplitConfig) -> list[_Loaded]:
     if alike:
         logger.warning("split: %s training rows nearly repeat held-out rows: left out", len(alike))
     divided += [each for each in loaded if each[0] != "train"]
-    for part, share in zip(PARTS, shares, strict=True):
+    for part, share in zip(PARTS, split.shares, strict=True):
         if share and part not in {each[0] for each in divided}:
             raise ConfigError(f"split: no row is in {part}", hint="a larger share, or another seed")
     return sorted(divided, key=lambda each: PARTS.index(each[0]))

@@ -10,6 +10,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
@@ -92,6 +93,7 @@ def find_leaks(
                 yield Leak(row.id, id, f"near-duplicate, Jaccard {jaccard:.2f}")
 
 
+@lru_cache(1 << 15)  # copies of one chat, with injected issues, share most turns
 def _normal(text: str) -> str:
     """``text`` without differences of case, width, encoding, spaces and punctuation."""
     folded = unicodedata.normalize("NFKC", text).casefold()
@@ -107,7 +109,7 @@ def _running_hashes(dialogue: Dialogue) -> list[int]:
 def _shingles(dialogue: Dialogue) -> npt.NDArray[np.int64]:
     """Hashes of the word 5-grams (of characters if the text has no spaces); none for a short
     text."""
-    words = _normal(" ".join(turn.content for turn in dialogue.turns)).split()
+    words = " ".join(_normal(turn.content) for turn in dialogue.turns).split()
     if words and sum(map(len, words)) / len(words) > 15:
         words = list("".join(words))
     found = set(map(hash, zip(*(words[k:] for k in range(_ORDER)), strict=False)))

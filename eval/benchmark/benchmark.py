@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -206,6 +208,7 @@ def load_set(
         if row.level == config.level
         and row.dialogue.chatbot not in config.exclude_chatbots
         and not (config.exclude_overlaps and row.extra.get("overlaps"))
+        and (config.split is None or config.split.part_of(row.group) == "test")
     ]
     langs = [{row.dialogue.lang, base_language(row.dialogue.lang)} for row in chosen]
     if missing := set(config.langs).difference(*langs):
@@ -216,7 +219,8 @@ def load_set(
     if not chosen:
         raise ConfigError(
             f"set {config.name!r}: no row of {config.source} at level {config.level} is left",
-            hint="level is dialogue or turn; exclude_chatbots, exclude_overlaps, skip remove rows",
+            hint="level is dialogue or turn; exclude_chatbots, exclude_overlaps, skip and split "
+            "remove rows",
         )
     known = dict.fromkeys(name for row in chosen for name in row.labels)
     for name in config.dimensions:
@@ -293,6 +297,10 @@ def judge_all(
     for config in run.config.judges:
         folder = run.config.output_dir / "predictions" / file_name(config.name)
         choice = choose_judge(config.path, revision=config.revision, device=run.config.device)
+        record, learnt = Path(choice.source) / "data.json", set[str]()
+        if record.is_file():  # of a saved judge: what it was trained on
+            entries = json.loads(record.read_text(encoding="utf-8"))
+            learnt = {chat for entry in entries for chat in entry.get("chats", "").split()}
         try:
             if choice.speaks and run.config.llm is not None:
                 choice = choice.with_options(llm=run.config.llm.model_dump(exclude_unset=True))
@@ -307,6 +315,11 @@ def judge_all(
                     if not dimensions:
                         progress(config.name, name, len(data.rows))
                         continue
+                    if seen := sum(row.dialogue.text_hash in learnt for row in data.rows):
+                        run.notes.append(
+                            f"judge {config.name} was trained on {seen} of {len(data.rows)} chats "
+                            f"of {name}: its figures there are too high"
+                        )
                     judgements = judge_once(
                         judge,
                         [row.dialogue for row in data.rows],

@@ -13,6 +13,7 @@ from medal_judges.config import Config, option
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.reading.dialogues import ChatFileConfig
 from medal_judges.stats.weights import Weights
+from medal_judges.training.config import SplitConfig
 
 
 class BenchmarkOptions(Config):
@@ -66,7 +67,8 @@ class SetConfig(ChatFileConfig):
 
     ``dimensions`` maps a dimension of the set to the judge's (a list if the names are equal).
     ``langs``: only rows in these languages; of them and in their order, ``limit`` rows after the
-    first ``skip``. ``optional``: skip the set with a note if its data is missing. ``published``:
+    first ``skip``. ``split``: that of a training config on the same source; only its test rows
+    are read. ``optional``: skip the set with a note if its data is missing. ``published``:
     labellers of abceval's machine labels to show beside the judges (``gpt``). ``published_as``: the
     set's name in configs/published.yaml.
     """
@@ -78,6 +80,7 @@ class SetConfig(ChatFileConfig):
     exclude_chatbots: tuple[str, ...] = ()
     exclude_overlaps: bool = False
     langs: tuple[str, ...] = ()
+    split: SplitConfig | None = None
     skip: int = Field(0, ge=0)
     limit: int | None = Field(None, ge=1)
     optional: bool = False

@@ -177,7 +177,7 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
             for name, data in run.injected.items()
             for answers in run.answers[name]
         ),
-        *(("Skipped", note) for note in run.notes),
+        *(("Note", note) for note in run.notes),
     ]
     tables = [table for table in tables if table.rows]
     systems = system_agreements(judged)

@@ -39,6 +39,7 @@ _ENDINGS = (".gz", ".zst", ".jsonl", ".json", ".parquet", ".csv", ".scores", ".s
 _SCENES = ("context", "scene", "scenario", "prompt_id", "context_id")
 _FEW = 3  # dialogues of a system that may share an opening without being a greeting
 _COMMON = 0.2  # minimum share of rows whose opening two systems have, to pair by openings
+_MOST = 0.5  # share of rows with one context, up to which a column tells contexts apart
 _ALIKE = 0.5  # minimum share of shared ids with equal openings, to pair by ids
 
 
@@ -320,18 +321,21 @@ def find_contexts(systems: Systems, column: str | None) -> tuple[Series, str, st
     def shared(values: Series) -> Series:  # whether several systems have the value of each row
         return systems.row("system").groupby(values).transform("nunique").fillna(0) > 1
 
+    notes = []
     for name in (column,) if column is not None else _SCENES:
         values = systems.column(name, required=column is not None)
-        if column is not None or (values.nunique() > 1 and shared(values).any()):
+        if column is None and not (values.nunique() > 1 and shared(values).any()):
+            continue
+        if (most := values.value_counts().max() / len(values)) <= _MOST:
             return systems.grouped(name, "column"), f"the column {name!r}", ""
-    note = ""
+        notes.append(f"{most:.0%} of the rows have one {name}, so it pairs nothing.")
     if shared(ids).any():
         # Numbers from 1 on in two files name nothing common: dialogues of one id begin alike.
         same = opening.groupby(ids)
         openings = same.nunique()[same.count() > 1]
         if (openings == 1).sum() >= _ALIKE * len(openings):
-            return "id " + ids, "the id", ""
-        note = "Systems share ids, but the dialogues of one id begin differently: not paired by id."
+            return "id " + ids, "the id", " ".join(notes)
+        notes.append("Systems share ids, but the dialogues of one id begin differently.")
     # Openings that systems have equally often, or rarely, are contexts; a greeting that opens 50
     # dialogues of one system and 45 of another is not.
     counts = opening.groupby([opening, systems.row("system")]).size().groupby(level=0)
@@ -340,13 +344,13 @@ def find_contexts(systems: Systems, column: str | None) -> tuple[Series, str, st
     alone = opening.isna() | opening.isin(greetings.index)
     names = systems.alone.where(alone, "opening " + opening)
     if shared(names).mean() < _COMMON:  # "how are you?" begins a few dialogues of any two systems
-        return systems.alone, "", note
+        return systems.alone, "", " ".join(notes)
     if len(greetings):
         first = str(greetings.index[0])
         first = first if len(first) <= 40 else first[:39] + "…"
         more = f" and {len(greetings) - 1} more" if len(greetings) > 1 else ""
-        note = (
-            f"{note} {first!r}{more} open many dialogues, and not equally many of each system: a "
-            "greeting, not a context that systems share."
-        ).strip()
-    return names, "the first user turn", note
+        notes.append(
+            f"{first!r}{more} open many dialogues, and not equally many of each system: a greeting,"
+            " not a context that systems share."
+        )
+    return names, "the first user turn", " ".join(notes)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Unit = Literal["day", "week", "month"]
 Side = Literal["under", "over"]
 _PERIODS = {"day": "D", "week": "W-SUN", "month": "M"}  # pandas' names
+_DATE = r"\A\s*(?P<one>\d{1,2})(?P<mark>[./-])(?P<two>\d{1,2})[./-]\d{4}\b"
 _NUMBER = re.compile(r"\s*[+-]?\d{9,}(?:\.\d*)?\s*\Z")  # 20260314 is a date
 # Seconds since 1970 stay below this until the year 2255; larger numbers are milliseconds, then
 # microseconds, then nanoseconds.
@@ -129,9 +130,10 @@ class ReportOptions(Config):
 
 
 def seconds(values: Series) -> Floats:
-    """Seconds since 1970 (UTC) from ISO 8601 texts, or from numbers (or texts of numbers) in
-    seconds, milliseconds, microseconds or nanoseconds. NaN for anything else. A time without a zone
-    is UTC."""
+    """Seconds since 1970 (UTC) from ISO 8601 texts, from texts such as 14.03.2026 09:05 and
+    3/14/2026, or from numbers (or texts of numbers) in seconds, milliseconds, microseconds or
+    nanoseconds. NaN for anything else, and for 3/4/2026 if no other row shows whether the day comes
+    first. A time without a zone is UTC."""
     import pandas
 
     def is_number(value: object) -> bool:
@@ -145,6 +147,13 @@ def seconds(values: Series) -> Floats:
         numbers = np.where(np.abs(numbers) >= _SECONDS, numbers / 1000, numbers)
     texts = values.where(~numeric).map(lambda v: v if isinstance(v, str | datetime) else None)
     moments = pandas.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
+    parts = texts.astype("string").str.extract(_DATE)
+    days, months = (pandas.to_numeric(parts[i]).gt(12).any() for i in ("one", "two"))
+    days = days or parts["mark"].eq(".").any()
+    if days != months:
+        dates = texts.where(parts["one"].notna())
+        how: Any = {"format": "mixed", "dayfirst": bool(days), "utc": True, "errors": "coerce"}
+        moments = moments.fillna(pandas.to_datetime(dates, **how))
     since = ((moments - pandas.Timestamp(0, tz="UTC")) / pandas.Timedelta(seconds=1)).to_numpy()
     found = np.where(np.isnan(numbers), since, numbers)
     return np.asarray(np.where(np.abs(found) < _SECONDS, found, math.nan))

@@ -213,15 +213,15 @@ def load_scores(
                 raise ConfigError(
                     f"--over {over}: no row has a readable time; the first is "
                     f"{texts[over].dropna().iloc[0]!r}",
-                    hint="a time is ISO 8601 (2026-03-14T09:05:00Z), or epoch seconds or ms",
+                    hint="a time is ISO 8601 (2026-03-14T09:05:00Z), 14.03.2026, or epoch seconds",
                 )
             wanted.append(over)
     for name in wanted if rows else ():
         if name not in columns:
-            known = list(dict.fromkeys((*columns, *seen)))
+            known = [each for each in dict.fromkeys((*columns, *seen)) if each != name]
             have = f"there are: {', '.join(known)}" if known else "there are none"
             raise ConfigError(
-                f"no column {name!r} in the scores or the chats",
+                f"no column {name!r} with a value in the scores or the chats",
                 hint=f"{did_you_mean(name, known)}{have}; columns come from "
                 "`medal score --keep COLUMN`, or from the chats themselves with --chats FILE",
             )

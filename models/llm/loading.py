@@ -14,6 +14,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +22,14 @@ from weakref import WeakValueDictionary
 
 from pydantic import TypeAdapter
 
-from medal_judges.errors import ConfigError, MedalError, MissingExtraError, RecordError, SourceError
+from medal_judges.errors import (
+    ConfigError,
+    MedalError,
+    MissingExtraError,
+    NotAvailableError,
+    RecordError,
+    SourceError,
+)
 from medal_judges.models.llm.cost import CostEstimate, Usage
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -34,7 +42,13 @@ from medal_judges.models.llm.protocol import (
     Wrapper,
     failed,
 )
-from medal_judges.models.llm.settings import VLLMLLM, LLMConfig, TransformersLLM, llm_config
+from medal_judges.models.llm.settings import (
+    VLLMLLM,
+    LLMConfig,
+    OpenAILLM,
+    TransformersLLM,
+    llm_config,
+)
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import ProcessLock, cache_folder
 from medal_judges.storage.jsonl import Journal
@@ -226,6 +240,19 @@ class CountingModel(Wrapper):
         total = self.inner.estimate(list(self.asked.values()), more)
         requests = total.requests + self.continuations
         return replace(total, requests=requests, kept=len(self.known))
+
+
+def counting_model(setting: object, *, likelihoods: bool = True) -> CountingModel:
+    """Returns the counter of a dry run. Without the model's package or weights, and for vLLM, whose
+    engine wants a GPU, it counts an upper bound of tokens."""
+    config = llm_config(setting)
+    with suppress(MissingExtraError, NotAvailableError):
+        if not isinstance(config, VLLMLLM):
+            return CountingModel(load_llm(config), likelihoods=likelihoods)
+    from medal_judges.models.llm.server.model import RemoteModel
+
+    bound = RemoteModel(config if isinstance(config, OpenAILLM) else OpenAILLM(model=config.model))
+    return CountingModel(bound, likelihoods=likelihoods)
 
 
 # -- loading ---------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ def test_an_optional_judge_that_is_not_available_is_a_note_and_the_run_goes_on(f
     assert done.exit_code == 0, done.exception
     assert "judge absent left out" in done.stdout
     assert {line["Our model"] for line in published_lines(folder)} == {"no figure in this run"}
-    assert ["Skipped", "judge absent left out"] in [
+    assert ["Note", "judge absent left out"] in [
         [label, value[:21]] for label, value in results(folder)["facts"]
     ]
 

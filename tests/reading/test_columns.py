@@ -61,8 +61,10 @@ def test_labels_of_several_annotators(tmp_path: Path) -> None:
     labels = {name: "overall:1..5" for name in "ABC"}
     (row,) = read_labelled(path, columns={"labels": labels})
     assert row.labels == {"overall": (4.5, 3.0, 2.0)} and row.scales == {"overall": (1.0, 5.0)}
-    with pytest.raises(DataError, match="values from 5 to 7"):
-        list(read_labelled(path, columns={"labels": {"A": "overall:5..7"}}))
+    hint = r"rated.csv:2: column 'A': 4.5 is outside of its scale, 5 to 7.*A=overall:4.5..7"
+    with pytest.raises(DataError, match=f"(?s){hint}"):  # never skipped, also not by a report
+        wrong = {"labels": {"A": "overall:5..7"}}
+        list(read_labelled(path, columns=wrong, reading=ReadingReport()))
     with pytest.raises(DataError, match="one scale of overall"):
         list(read_labelled(path, columns={"labels": {"A": "overall:1..5", "B": "overall:1..7"}}))
 
@@ -196,8 +198,44 @@ def test_a_row_for_each_annotator_is_one_dialogue(tmp_path: Path) -> None:
     assert first.extra["annotators"] == ["ann", "bob"]
     head, *lines = LONG_FORM.splitlines()
     (tmp_path / "b.csv").write_text("\n".join([head, *lines[::2], *lines[1::2]]))
-    with pytest.raises(DataError, match="sort the file by id"):
-        list(read_labelled(tmp_path / "b.csv", **options))
+    assert [*read_labelled(tmp_path / "b.csv", **options)] == [first, second]
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_annotators_are_named_by_a_column_or_for_each_column(tmp_path: Path, form: str) -> None:
+    rows = [
+        {"id": id, "prompt": "Hi", "response": f"So {id}", "by": by, "Q1": 1 + k, "F1": 5, "Q2": q2}
+        for k, by in enumerate(["ann", "bob"])
+        for id, q2 in (("d1", 4), ("d2", None))
+    ]
+    path = save(tmp_path, f"x.{form}", CONTAINERS[form](rows))
+    long: Any = {"label": ("Q1=overall:1..5",), "column": ("annotator=by",)}
+    for row in read_labelled(path, **long):
+        assert row.labels == {"overall": (1, 2)} and row.extra["annotators"] == ["ann", "bob"]
+    wide: Any = {"label": ("Q1=overall:1..5@R1", "F1=fun:1..5@R1", "Q2=overall:1..5@R2")}
+    path = save(tmp_path, f"y.{form}", CONTAINERS[form](rows[:2]))
+    first, second = read_labelled(path, **wide)
+    assert first.labels == {"overall": (1, 4), "fun": (5, None)}
+    assert second.labels["overall"] == (1, None)
+    assert first.extra["annotators"] == second.extra["annotators"] == ["R1", "R2"]
+    with pytest.raises(ConfigError, match="all columns or on none"):
+        list(read_labelled(path, label=("Q1=overall@R1", "Q2=overall")))
+    with pytest.raises(DataError, match="names of 2 annotators"):
+        list(read_labelled(path, label=("Q1=overall", "Q2=overall"), column=("annotator=by",)))
+
+
+def test_turns_that_each_annotator_repeats_are_one_chat(tmp_path: Path) -> None:
+    rows = [
+        {"chat_id": id, "role": role, "text": f"{role} of {id}", "by": by, "rating": k + 1}
+        for k, by in enumerate(["ann", "bob"])
+        for id in "ab"
+        for role in ("user", "assistant")
+    ]
+    path = save(tmp_path, "x.csv", CONTAINERS["csv"](rows))
+    found = [*read_labelled(path, label=("rating=overall:1..5",), column=("annotator=by",))]
+    assert [len(row.dialogue.turns) for row in found] == [2, 2]
+    assert all(row.labels == {"overall": (1, 2)} for row in found)
+    assert found[0].extra["annotators"] == ["ann", "bob"]
 
 
 def test_a_short_system_is_the_name_of_the_chatbot(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import yaml
 from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
-from medal_judges import Judge, benchmark
+from medal_judges import Judge, benchmark, train
 from medal_judges.cli import app
 from medal_judges.config import build_config
 from medal_judges.data_prep.sources.registry import load_spec
@@ -85,6 +85,32 @@ def test_a_run_ends_with_its_figures_beside_the_baselines(tmp_path: Path) -> Non
     section = card.split("## Test sets")[1].split("\n## ")[0]
     assert f"| {found['test', 'overall', 'zh']['baselines']['length']:.2f} |" in section
     assert "test.jsonl" in section and "| length |" in section
+
+
+def test_a_benchmark_says_what_a_judge_was_trained_on_and_reads_the_split_of_its_run(
+    tmp_path: Path,
+) -> None:
+    source = write_rows(tmp_path / "rows.jsonl", 80, 0)
+    split = {"test": 0.3, "seed": 2}
+    changes = ["rubric=medal", f"train=[{json.dumps({'source': source})}]"]
+    folder = train(
+        "baseline_length", [*changes, f"split={json.dumps(split)}", f"output_dir={tmp_path}/j"]
+    )
+    entries = json.loads((folder / "data.json").read_text())
+    sizes = {entry["part"]: entry["rows"] for entry in entries}
+
+    def notes(name: str, **more: object) -> list[str]:
+        data = {"name": name, "source": source, "dimensions": ["overall"], **more}
+        where = [f"sets=[{json.dumps(data)}]", f"output_dir={tmp_path}/{name}"]
+        found = benchmark(
+            "quickstart", ["judges=[]", "injected=[]", *where], judges=[f"mine={folder}"]
+        )
+        assert found.rows[0].n == (sizes["test"] if more else 80)
+        return [text for name, text in found.facts if name == "Note"]
+
+    (note,) = notes("all")
+    assert note.startswith(f"judge mine was trained on {sizes['train']} of 80 chats of all")
+    assert notes("held_out", split=split) == []
 
 
 @pytest.mark.parametrize("text", ["mixed_precision: no", "mixed_precision: 'no'"])

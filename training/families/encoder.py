@@ -33,7 +33,6 @@ from medal_judges.training.rows import Columns, TrainingExample
 _MOST_POSITIVE_WEIGHT = 10.0  # a larger one would let a few positives outweigh everything else
 _LEAST_DEVIATION = 1e-3  # a measure that never varies must not be large on a new domain
 _ROWS_AT_ONCE = 128  # whose turns are read together
-_MEAN_DIALOGUES = 256  # enough for a mean
 
 
 class EncoderTask(TrainingTask):
@@ -254,14 +253,11 @@ def fit_feature_scale(judge: EncoderJudge, data: EncoderDataset, rows: int = 400
 def fit_turn_means(judge: EncoderJudge, dialogues: Sequence[Dialogue]) -> None:
     """Set ``judge.turn_means``, around which contributions are reported: per dimension what a turn
     of the user, and one of the assistant, adds to ``Head.linear`` on average, weighted as the head
-    pools them.
-
-    Of 256 dialogues spread evenly over ``dialogues``; a side that never speaks has 0.
-    """
-    chosen = dialogues[:: max(1, len(dialogues) // _MEAN_DIALOGUES)][:_MEAN_DIALOGUES]
+    pools them; a side that never speaks has 0."""
     sums = {d.name: np.zeros((2, 2)) for d in judge.dimensions}  # evidence and weight, by role
-    for start in range(0, len(chosen), judge.window):
-        items = [ScoreRequest(dialogue, None) for dialogue in chosen[start : start + judge.window]]
+    for start in range(0, len(dialogues), judge.window):
+        given = dialogues[start : start + judge.window]
+        items = [ScoreRequest(dialogue, None) for dialogue in given]
         judge._prepare(items)
         for batch in budget_batches(items, lambda item: item.tokens, judge.token_budget):
             members = judge.members(batch)

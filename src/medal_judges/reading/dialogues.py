@@ -45,19 +45,17 @@ from medal_judges.reading.messages import read_messages
 from medal_judges.reading.released import line_of_released
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue, language_code, parse_dialogue
 from medal_judges.records.labelled import KNOWN_FIELDS, LabelledDialogue, parse_labelled
-from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import require_valid_text
 from medal_judges.storage.files import require_other_file
 from medal_judges.storage.jsonl import open_text, to_line
 
 Source = str | Path | Iterable[object]
-_LABEL_FIELDS = ("labels", "scales", "split", "group")
+_LABEL_FIELDS = ("labels", "scales", "split", "group", "annotators")
 # The parts of a problem that differ from row to row: an index, a place in the text.
 _PLACE = re.compile(r"\[\d+\]|\b(column|character|line|row|lines|rows) [\d,]+")
 _SHOWN = 5
 _LONG = 100  # turns
 _LISTS = ("line", "medal")  # forms whose ratings are lists of all annotators
-_ANNOTATORS = {f"{name}{id}" for name in ("annotator", "rater", "worker") for id in ("", "_id")}
 _option = partial(option, panel="Reading")
 
 
@@ -85,8 +83,8 @@ class ReadOptions(Config):
     )
     label: tuple[str, ...] = _option(
         (),
-        metavar="COLUMN=DIMENSION[:LOW..HIGH]",
-        help="Column of human ratings, with its scale; may be repeated.",
+        metavar="COLUMN=DIMENSION[:LOW..HIGH][@ANNOTATOR]",
+        help="Column of human ratings, with its scale and its annotator; may be repeated.",
     )
     role: tuple[str, ...] = _option(
         (),
@@ -376,7 +374,8 @@ def _read(
         listed = checked_columns(columns, path, listed, table=kind in TABLES)
     ids: dict[int, int] = {}  # hashes of id -> turns: 16 bytes a row; a million ids are much text
     repeated: dict[str, int] = {}  # id -> its next number
-    held: LabelledDialogue | None = None  # the next row may have another annotator's labels of it
+    # Other rows may have other annotators' labels of it: every reader of ratings holds all of them.
+    held: dict[tuple[object, ...], LabelledDialogue] = {}
     turns = 0
     for number, record, own in chats(listed):
         try:
@@ -386,17 +385,19 @@ def _read(
             if isinstance(chat, Mapping) and form != "line" and names_system(chat, own):
                 note = "the column system names the chatbot; --column system=system reads it as "
                 report.notes[f"{note}the system prompt"] = None
-            if isinstance(parsed, LabelledDialogue) and (own.labels or form not in _LISTS):
-                if held is not None and _same_dialogue(held, parsed):
-                    held = _with_annotator(held, parsed)
+            key: tuple[object, ...] = ()
+            if isinstance(parsed, LabelledDialogue) and (
+                own.labels or (form not in _LISTS and parsed.labels)
+            ):
+                key = (parsed.id, parsed.level, hash(parsed.dialogue.turns))
+                if key in held:
+                    held[key] = _with_annotator(held[key], parsed)
                     continue
-                if parsed.labels and ids.get(hash(parsed.id)) == hash(parsed.dialogue.turns):
-                    expected = "the rows of one dialogue one after another (sort the file by id): "
-                    expected += "they are its ratings by several annotators"
-                    raise RecordError("id", expected, parsed.id)
         except RecordError as error:
             bad(number, error)
             continue
+        except ConfigError as error:  # a rating outside of the scale that the user stated
+            raise DataError(path, number, error.message, hint=error.hint) from error
         except RecursionError:
             bad(number, RecordError("(row)", "fields that are nested less deep", "..."))
             continue
@@ -414,21 +415,15 @@ def _read(
                 parsed = replace(parsed, id=id)
         report.read += 1
         report.forms[FORMS[form or "line"]] += 1
-        if isinstance(parsed, LabelledDialogue):
-            held, parsed = parsed, held
-            if parsed is None:
-                continue
-        yield parsed
-    if held is not None:
-        yield held
+        if key and isinstance(parsed, LabelledDialogue):
+            held[key] = parsed
+        else:
+            yield parsed
+    yield from held.values()
     if form == "transcript" and report.read == 1 and turns > _LONG:
         report.notes[
             f"one chat of {turns} turns: a line of --- or a heading (=== Chat 2) separates chats"
         ] = None
-
-
-def _same_dialogue(one: LabelledDialogue, other: LabelledDialogue) -> bool:
-    return (one.id, one.level, one.dialogue.turns) == (other.id, other.level, other.dialogue.turns)
 
 
 def _with_annotator(one: LabelledDialogue, other: LabelledDialogue) -> LabelledDialogue:
@@ -442,11 +437,13 @@ def _with_annotator(one: LabelledDialogue, other: LabelledDialogue) -> LabelledD
         labels[name] = tuple(
             v for part, n in zip(parts, sizes, strict=True) for v in (*part, *[None] * n)[:n]
         )
-    names, extra = {}, dict(one.extra)
-    for key in _ANNOTATORS & one.dialogue.meta.keys() & other.dialogue.meta.keys():
-        known = extra.get("annotators", [one.dialogue.meta[key]] * sizes[0])
-        names["annotators"] = [*known, *[other.dialogue.meta[key]] * sizes[1]]
-    return replace(one, labels=labels, scales=scales, extra=extra | names)
+    extra = {**one.extra}
+    known = [row.extra.get("annotators", ()) for row in (one, other)]
+    if any(known) and [*map(len, known)] == sizes:
+        extra["annotators"] = [*known[0], *known[1]]
+    else:
+        extra.pop("annotators", None)
+    return replace(one, labels=labels, scales=scales, extra=extra)
 
 
 def _record(row: Fields, report: ReadingReport, labelled: bool) -> Dialogue | LabelledDialogue:
@@ -455,9 +452,8 @@ def _record(row: Fields, report: ReadingReport, labelled: bool) -> Dialogue | La
     if "messages" not in row or "dialogue" in row:
         line = line_of_released(row) if is_released(row) else row
         if (id := line.get("id")) is None or not str(id).strip():
-            turns = parse_dialogue(line | {"id": "none"}).turns
             report.made += 1
-            line = line | {"id": content_hash([[turn.role, turn.content] for turn in turns])}
+            line = line | {"id": parse_dialogue(line | {"id": "none"}).text_hash}
         if labelled:
             return parse_labelled(line)
         dialogue = parse_dialogue(line)

@@ -62,12 +62,14 @@ _JSON_FIELDS = ("dialogue", "turns", "models", "context", "meta", "labels", "sca
 
 _SPEAKERS = ("user", "assistant", "system", "tool")
 # What a column map can map. ``chatbot`` and ``user`` are names of models; ``order`` and ``time``
-# order the turns if a row is a turn; the others are fields of the line format.
+# order the turns if a row is a turn; ``annotator`` is the person whose ratings the row has; the
+# others are fields of the line format.
 _FIELDS = (
     *("id", "messages", "role", "content", "time", "order", "prompt", "response", "system"),
-    *("lang", "chatbot", "user", "source", "split", "group"),
+    *("lang", "chatbot", "user", "source", "split", "group", "annotator"),
 )
-_LABEL = re.compile(r"([^:]+?)(?::(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?))?\Z")
+_ANNOTATORS = [f"{name}{id}" for name in ("annotator", "rater", "worker") for id in ("", "_id")]
+_LABEL = re.compile(r"([^:@]+?)(?::(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?))?(?:@(.+))?\Z")
 _MISSING = object()
 
 CONTEXT_NUMBER = re.compile(r"-(\d+)\s*\Z")  # at the end of a released row's ``source``
@@ -94,12 +96,14 @@ class ColumnMap:
 
     ``fields``: one of _FIELDS -> column, or a dotted path to a nested value (``meta.user.id``).
     ``roles``: a speaker's name (``Kunde``) -> role. ``labels``: column of ratings -> (dimension,
-    scale or None); several columns of one dimension are several annotators.
+    scale or None); several columns of one dimension are several annotators. ``raters``: column of
+    ratings -> its annotator's name, for all columns or for none.
     """
 
     fields: Mapping[str, str] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, tuple[str, Scale | None]] = field(default_factory=dict)
+    raters: Mapping[str, str] = field(default_factory=dict)
 
     def get(self, record: Mapping[str, object], name: str) -> object:
         """Returns the value of the field ``name`` in ``record``; None if it is not mapped."""
@@ -206,27 +210,32 @@ def make_column_map(
             problem = f"role {word!r}: {value!r} is none of {', '.join(_SPEAKERS)}"
             raise ConfigError(problem, hint=hint)
     rated: dict[str, tuple[str, Scale | None]] = {}
+    raters: dict[str, str] = {}
     for name, value in labels.items():
         match = _LABEL.match(value.strip()) if isinstance(value, str) else None
         if match is None:
-            problem = f"{value!r} is not of the form DIMENSION or DIMENSION:LOW..HIGH"
+            problem = f"{value!r} is not of the form DIMENSION[:LOW..HIGH][@ANNOTATOR]"
             raise ConfigError(f"label {name!r}: {problem}", hint=f"--label {name}=overall:1..5")
         scale = None if match[2] is None else (float(match[2]), float(match[3]))
         if scale is not None and not scale[0] < scale[1]:
             raise ConfigError(f"label {name!r}: {scale[0]:g} is not below {scale[1]:g}")
         rated[str(name)] = (match[1].strip(), scale)
-    return ColumnMap(fields, {str(word): value for word, value in roles.items()}, rated)
+        raters |= {str(name): match[4].strip()} if match[4] else {}
+    places = [(raters[name], rated[name][0]) for name in raters]
+    if raters and (len(raters) < len(rated) or len({*places}) < len(places)):
+        problem = "labels: @ANNOTATOR is on all columns or on none, once for each dimension"
+        raise ConfigError(problem, hint="--label R1=overall:1..5@R1 --label R2=overall:1..5@R2")
+    return ColumnMap(fields, {str(word): value for word, value in roles.items()}, rated, raters)
 
 
-def labels_of(
-    record: Mapping[str, object], columns: ColumnMap
-) -> tuple[dict[str, list[float | None]], dict[str, list[float] | None]]:
-    """Returns (dimension -> ratings, dimension -> scale) of the label columns. A cell holds a
-    number, a list, or text with ; between numbers; an empty cell is no rating. Raises
-    RecordError."""
+def labels_of(record: Mapping[str, object], columns: ColumnMap) -> Fields:
+    """Returns labels (dimension -> ratings), scales and annotators of the label columns, as in the
+    line format. A cell holds a number, a list, or text with ; between numbers; an empty cell is no
+    rating. Raises RecordError, and ConfigError for a rating outside of the stated scale."""
     labels: dict[str, list[float | None]] = {}
     scales: dict[str, list[float] | None] = {}
     expected = "a number, or several with ; between"
+    people = [*dict.fromkeys(columns.raters.values())]
     for column, (dimension, bounds) in columns.labels.items():
         cell = lookup(record, column)
         cells = cell.split(";") if isinstance(cell, str) else cell
@@ -241,14 +250,36 @@ def labels_of(
                 raise RecordError(column, expected, text(column, each)) from error
             is_flag = isinstance(value, bool)
             ratings.append(float(value) if is_flag else number(column, value, expected))
+            low, high = bounds or (value, value)
+            if not low <= value <= high:
+                wide = f"{min(low, value):g}..{max(high, value):g}"
+                raise ConfigError(
+                    f"column {column!r}: {value:g} is outside of its scale, {low:g} to {high:g}",
+                    hint=f"--label {column}={dimension}:{wide} if the scale is wrong; else correct "
+                    "the cell",
+                )
         if all(rating is None for rating in ratings):
             continue
+        if column in columns.raters:
+            if len(ratings) > 1:
+                raise RecordError(column, "one rating: the column is of one annotator", cell)
+            (rating,), ratings = ratings, labels.pop(dimension, [None] * len(people))
+            ratings[people.index(columns.raters[column])] = rating
         labels.setdefault(dimension, []).extend(ratings)
         scale, other = bounds and list(bounds), scales.get(dimension)
         if other is not None and scale is not None and other != scale:
             raise RecordError(column, f"one scale of {dimension} ({other})", scale)
         scales[dimension] = scale or other
-    return labels, scales
+    if not people and labels:
+        column = columns.fields.get("annotator") or find_key(record, _ANNOTATORS) or ""
+        cell = lookup(record, column)
+        people = str(cell).split(";") if isinstance(cell, str | int) else cell or []
+        count = max(map(len, labels.values()))
+        if "annotator" in columns.fields and len(people) != count:
+            raise RecordError(column, f"names of {count} annotators, with ; between", cell)
+        people = people if len(people) == count else []
+    named = {"annotators": [str(name).strip() for name in people]} if people and labels else {}
+    return {"labels": labels, "scales": scales} | named
 
 
 def checked_columns(
@@ -357,7 +388,7 @@ def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
         record = {"messages": record}
     if not isinstance(record, Mapping):
         raise RecordError("(line)", "a JSON object", record)
-    labels, scales = labels_of(record, columns) if columns.labels else ({}, {})
+    rated = labels_of(record, columns) if columns.labels else {}
     row: Fields
     if form in ("line", "medal"):
         row = dict(record)
@@ -366,9 +397,9 @@ def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
                 row[name] = parsed_cell(row[name], "{", "[")
         for name in {"id", "lang", "source", "split", "group"} & columns.fields.keys():
             row[name] = columns.get(record, name)
-        for name, own in (("labels", labels), ("scales", scales)):
-            if labels:
-                row[name] = {**(row[name] if isinstance(row.get(name), dict) else {}), **own}
+        for name, own in rated.items() if rated.get("labels") else ():
+            there = row.get(name)
+            row[name] = {**there, **own} if isinstance(there, dict) else own
         return row
     used: set[str] = set(columns.labels)  # keys whose values are not metadata
 
@@ -411,8 +442,9 @@ def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
         if isinstance(model, str) and model:
             models.setdefault(role, model)
     row["context"] = taken_object("context")
-    row["labels"] = taken_object("labels") | labels
-    row["scales"] = taken_object("scales") | scales
+    for name in ("labels", "scales"):
+        rated[name] = taken_object(name) | rated.get(name, {})
+    row |= rated
     for name in ("split", "group"):  # of another kind, it is metadata of the user's own
         value = columns.get(record, name) if name in columns.fields else record.get(name)
         if isinstance(value, str | int) and not isinstance(value, bool):

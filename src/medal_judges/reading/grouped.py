@@ -36,8 +36,12 @@ from medal_judges.reading.messages import (
     shown_text,
 )
 
-_TIMES = ("time", "timestamp", "created_at", "datetime", "date", "sent_at", "create_time", "ts")
+_TIMES = (
+    *("time", "timestamp", "created_at", "created", "datetime", "date", "sent_at"),
+    *("create_time", "ts"),
+)
 _ORDERS = ("turn_index", "turn_number", "message_index", "order", "position", "sequence", "turn_id")
+_BY = "\x1fannotator "
 Group = list[tuple[int, Fields]]  # (number, record) of its rows in the order of the file
 
 _SORTED = "SELECT key, number, record FROM rows ORDER BY MIN(rowid) OVER (PARTITION BY key), rowid"
@@ -73,7 +77,14 @@ def grouped_chats(
                     known = isinstance(id, str | int) and not isinstance(id, bool)
                     if not (known and str(id).strip()):
                         raise RecordError("id", "the id of the turn's conversation", id)
-                    yield str(id), "", number, json.dumps(row)
+                    # Each annotator's rows are a chat of their own.
+                    key = f"{id}{_BY}{columns.get(row, 'annotator')}"
+                    yield (
+                        key if "annotator" in columns.fields else str(id),
+                        "",
+                        number,
+                        json.dumps(row),
+                    )
                     continue
                 for place, step in enumerate(_spans(row) if form == "otel" else _steps(row, form)):
                     trace = step["trace"] or f"{number}.{place}"
@@ -140,7 +151,7 @@ def _chat_of_turns(key: str, rows: Group, columns: ColumnMap) -> Fields:
     chat = {name: value for name, value in chat.items() if name not in differ}
     if (time := lookup(rows[0][1], names["time"])) is not None:
         chat["time" if "time" in columns.fields else names["time"]] = time
-    return chat | {"id": key, "messages": messages}
+    return chat | {"id": key.partition(_BY)[0], "messages": messages}
 
 
 def _moment(value: object) -> float | None:

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 from medal_judges.config import read_yaml
 from medal_judges.errors import ConfigError, RecordError
+from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import parse, text
 
 UNKNOWN_LANGUAGE = "und"  # ISO 639-2 for undetermined
@@ -141,6 +142,11 @@ class Dialogue:
     def chatbot(self) -> str | None:
         """Name of the judged system."""
         return self.models.get("assistant")
+
+    @property
+    def text_hash(self) -> str:
+        """A hash of the turns."""
+        return content_hash([[turn.role, turn.content] for turn in self.turns])
 
     def upto(self, turn: int) -> Dialogue:
         """Returns the dialogue up to and including turn index ``turn``, with the same id."""

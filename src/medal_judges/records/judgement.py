@@ -120,7 +120,8 @@ class Judgement:
     ``transient``: the reason of the failure may pass (a server is down, a rate or cost limit), so
     the same command asks again. ``unknown_language``: the dialogue's language, if the judge does
     not support it. ``detected_language``: the dialogue's language, if it had to be detected.
-    ``meta``: metadata copied from the dialogue (``--keep``).
+    ``meta``: metadata copied from the dialogue (``--keep``). ``chat``: a hash of the dialogue, by
+    which ``medal score`` knows a chat that changed.
 
     >>> judgement = Judgement("d1", "judge:length", {"overall": 3.2, "unsafe": None})
     >>> judgement.scored
@@ -143,6 +144,7 @@ class Judgement:
     shortened_turns: Count = 0
     unknown_language: str | None = None
     detected_language: str | None = None
+    chat: str | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -189,7 +191,7 @@ class Judgement:
             "details": {name: dict(each) for name, each in self.details.items() if each},
         }
         plain = ("left_out_turns", "shortened_turns", "unknown_language", "detected_language")
-        optional |= {name: getattr(self, name) for name in (*plain, "transient")}
+        optional |= {name: getattr(self, name) for name in (*plain, "transient", "chat")}
         optional["meta"] = dict(self.meta)
         return record | {k: v for k, v in optional.items() if v or isinstance(v, str)}
 

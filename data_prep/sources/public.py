@@ -9,10 +9,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from medal_judges.data_prep.sources.source import hash_split
 from medal_judges.models.model_files import embedded_files
 from medal_judges.records.dialogue import Dialogue, Role, Turn
-from medal_judges.records.labelled import LabelledDialogue, Level, Scale
+from medal_judges.records.labelled import LabelledDialogue, Level, Scale, hash_split
 
 _ROLES: tuple[Role, Role] = ("user", "assistant")
 

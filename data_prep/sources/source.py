@@ -63,15 +63,6 @@ class Source:
     labelled_by: str | None = None
 
 
-def hash_split(key: str, *, seed: int, shares: Sequence[float] = (0.8, 0.1, 0.1)) -> str:
-    """``train``, ``validation`` or ``test`` for ``key``, by a hash of ``key`` and ``seed`` only."""
-    digest = hashlib.sha256(f"{seed}:{key}".encode()).digest()
-    place = int.from_bytes(digest[:8], "big") / 2**64
-    if place < shares[0]:
-        return "train"
-    return "validation" if place < shares[0] + shares[1] else "test"
-
-
 def is_offline(offline: bool | None = None) -> bool:
     """``offline`` if given, else the setting of HF_HUB_OFFLINE."""
     if offline is not None:

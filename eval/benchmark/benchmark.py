@@ -44,7 +44,6 @@ from medal_judges.eval.metaeval.comparison import CEILING, GRADED, ISSUES, MEANS
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.scoring import ScoreOptions, judge_once, opened
 from medal_judges.reading.dialogues import DEFAULT_READING
-from medal_judges.records.dialogue import base_language
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
 from medal_judges.report.console import ProgressBar, rich_table, wide_console
@@ -210,12 +209,7 @@ def load_set(
         and not (config.exclude_overlaps and row.extra.get("overlaps"))
         and (config.split is None or config.split.part_of(row.group) == "test")
     ]
-    langs = [{row.dialogue.lang, base_language(row.dialogue.lang)} for row in chosen]
-    if missing := set(config.langs).difference(*langs):
-        problem = f"set {config.name!r}: no row is in {', '.join(sorted(missing))}"
-        raise ConfigError(problem, hint=f"its languages: {', '.join(sorted(set().union(*langs)))}")
-    own = [row for row, has in zip(chosen, langs, strict=True) if has & set(config.langs)]
-    chosen = (own if config.langs else chosen)[config.skip :][: config.limit]
+    chosen = config.in_langs(chosen)[config.skip :][: config.limit]
     if not chosen:
         raise ConfigError(
             f"set {config.name!r}: no row of {config.source} at level {config.level} is left",

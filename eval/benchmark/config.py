@@ -63,14 +63,14 @@ class JudgeConfig(Config):
 
 
 class SetConfig(ChatFileConfig):
-    """Rows with human labels; ``view`` turns ABC-Eval's turns into issues of whole dialogues.
+    """Labelled rows; ``view`` turns ABC-Eval's turns into issues of whole dialogues.
 
     ``dimensions`` maps a dimension of the set to the judge's (a list if the names are equal).
-    ``langs``: only rows in these languages; of them and in their order, ``limit`` rows after the
-    first ``skip``. ``split``: that of a training config on the same source; only its test rows
-    are read. ``optional``: skip the set with a note if its data is missing. ``published``:
-    labellers of abceval's machine labels to show beside the judges (``gpt``). ``published_as``: the
-    set's name in configs/published.yaml.
+    Of the rows in ``langs`` and in their order, ``limit`` rows after the first ``skip``.
+    ``split``: that of a training config on the same source; only its test rows are read.
+    ``optional``: skip the set with a note if its data is missing. ``published``: labellers of
+    abceval's machine labels to show beside the judges (``gpt``). ``published_as``: the set's name
+    in configs/published.yaml.
     """
 
     name: str
@@ -79,7 +79,6 @@ class SetConfig(ChatFileConfig):
     view: Literal["rows", "abceval_issues_by_dialogue"] = "rows"
     exclude_chatbots: tuple[str, ...] = ()
     exclude_overlaps: bool = False
-    langs: tuple[str, ...] = ()
     split: SplitConfig | None = None
     skip: int = Field(0, ge=0)
     limit: int | None = Field(None, ge=1)

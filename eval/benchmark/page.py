@@ -66,7 +66,7 @@ from medal_judges.stats.intervals import MIN_ROWS
 
 UNKNOWN = "unknown chatbot"
 _GRADED_BINS, _BINARY_BINS = 8, 10
-# Rows with similar scores: mean score and mean human answer on the scale of people's answers, the
+# Rows with similar scores: mean score and mean label on the labels' scale, the
 # number of rows, and their weight.
 Bin = tuple[float, float, int, float]
 Figures = dict[str, Figure]
@@ -123,7 +123,7 @@ def shown(row: ResultRow | None, metric: str, source: str = "metrics") -> Estima
 
 
 def scatter(view: View, figures: Figures) -> Section:
-    """For each set a plot of every judge against people on the headline dimension, and as files on
+    """For each set a plot of every judge against labels on the headline dimension, and as files on
     each graded one. The judges' plots share their colours."""
     blocks = []
     for name, dimension in ((n, d) for n in view.sets for d in view.dimensions(n, binary=False)):
@@ -143,7 +143,7 @@ def scatter(view: View, figures: Figures) -> Section:
             for p in row.points:
                 chatbot, turn = p.chatbot or UNKNOWN, "" if p.turn is None else f", turn {p.turn}"
                 tooltip = (
-                    f"{p.id}{turn} · people {number(p.human)} · judge {number(p.score)} · "
+                    f"{p.id}{turn} · label {number(p.human)} · judge {number(p.score)} · "
                     f"{chatbot} · {p.lang}"
                 )
                 dots.append(Dot(p.human, p.score, colours[chatbot], tooltip))
@@ -156,10 +156,10 @@ def scatter(view: View, figures: Figures) -> Section:
             panels.append(
                 Plot(
                     title=row.judge,
-                    x=Axis("people", span),
+                    x=Axis("label", span),
                     y=Axis("judge", padded(score.tolist())),
                     marks=[dots, Line(ends)],
-                    description=f"{row.judge} against people on {row.set_name}, {len(dots)} rows",
+                    description=f"{row.judge} against labels on {row.set_name}, {len(dots)} rows",
                     figure=("ρ", shown(row, "spearman")),
                     count=f"{len(dots):,} rows{drawn}",
                 )
@@ -168,7 +168,7 @@ def scatter(view: View, figures: Figures) -> Section:
         figure = Figure(title, panels, title, legend, "Chatbots")
         figures[f"scatter-{view.sets[name]}-{view.slugs[dimension]}"] = figure
         blocks += [figure] if dimension == view.headlines[name] else []
-    return Section("scatter", "Judge against people", blocks, link="Scatter")
+    return Section("scatter", "Judge against labels", blocks, link="Scatter")
 
 
 def _columns(row: ResultRow) -> list[np.ndarray]:
@@ -196,7 +196,7 @@ def calibration(view: View, figures: Figures) -> Section:
 
 
 def calibration_panel(title: str, rows: Sequence[ResultRow], colours: Mapping[str, int]) -> Plot:
-    """Plots the mean human answer by the mean score of each bin, one line for each judge."""
+    """Plots the mean label by the mean score of each bin, one line for each judge."""
     binned = {row.judge: bins(row) for row in rows}
     values = [v for parts in binned.values() for score, human, *_ in parts for v in (score, human)]
     span = (-0.04, 1.04) if rows[0].kind == "binary" else padded(values or [0.0])
@@ -210,7 +210,7 @@ def calibration_panel(title: str, rows: Sequence[ResultRow], colours: Mapping[st
             marks.append(Line([(score, human) for score, human, *_ in parts], colour=colour))
             dots = []
             for score, human, n, _ in parts:
-                tooltip = f"{judge}: score {number(score)}, people {number(human)}, {n:,} rows"
+                tooltip = f"{judge}: score {number(score)}, labels {number(human)}, {n:,} rows"
                 radius = 1.5 + 3 * (n / largest) ** 0.5
                 dots.append(Dot(score, human, colour, tooltip, radius, "bin"))
             marks.append(dots)
@@ -221,7 +221,7 @@ def calibration_panel(title: str, rows: Sequence[ResultRow], colours: Mapping[st
     return Plot(
         title=title,
         x=Axis("mean score of the judge", span),
-        y=Axis("mean human answer", span),
+        y=Axis("mean label", span),
         marks=marks,
         description=f"Calibration on {title}",
         gaps=gaps,
@@ -230,7 +230,7 @@ def calibration_panel(title: str, rows: Sequence[ResultRow], colours: Mapping[st
 
 
 def bins(row: ResultRow) -> list[Bin]:
-    """Returns the row's bins by rising score, on the scale of people's answers. Equal scores share
+    """Returns the row's bins by rising score, on the labels' scale. Equal scores share
     a bin. Empty if the scores cannot be converted to that scale (``off_scale``)."""
     if off_scale(row) is not None:
         return []
@@ -260,19 +260,19 @@ def bins(row: ResultRow) -> list[Bin]:
 
 
 def gap(parts: Sequence[Bin]) -> float:
-    """Returns the mean distance between score and human answer, weighted by the rows of each bin
+    """Returns the mean distance between score and label, weighted by the rows of each bin
     (expected calibration error)."""
     return sum(w * abs(score - human) for score, human, _, w in parts) / sum(w for *_, w in parts)
 
 
 def off_scale(row: ResultRow) -> str | None:
-    """Returns why the scores cannot be compared with people's answers, or None. They can if both
+    """Returns why the scores cannot be compared with the labels, or None. They can if both
     scales are stated and 95% of the scores are on the judge's scale, with 10% leeway."""
     if row.kind == "binary":
         inside = all(0 <= p.score <= 1 for p in row.points)
         return None if inside else "its scores are not probabilities"
     if row.human_scale is None or row.judge_scale is None:
-        return "its scale is not stated" if row.human_scale else "people's scale is not stated"
+        return "its scale is not stated" if row.human_scale else "the labels' scale is not stated"
     low, high = padded(row.judge_scale, 0.1)
     inside = sum(low <= p.score <= high for p in row.points) >= 0.95 * len(row.points)
     return None if inside else "its scores leave its own scale"
@@ -312,7 +312,7 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
         signatures = [Fold(counted([(len(signed), "signature")]), [signed])]
     figures: Figures = {}
     boards: dict[str, Table] = {}
-    heading = "Where judge and people differ most"
+    heading = "Where judge and labels differ most"
     sections = [
         leaderboard(view, boards),
         *([_trust(benchmark)] if rows else []),
@@ -470,7 +470,7 @@ def _matrix(view: View, chosen: Mapping[str, str]) -> Table:
     ceilings = [human_ceiling(view.rows(*at), metric) for at in places]
     rows.append(("human ceiling (beside ○ below)", no_worst, *ceilings))
     columns = ("Judge", "Worst set", *(f"{name}: {d}" for name, d in places))
-    title = f"{label(metric)} with people on every set, best worst set first"
+    title = f"{label(metric)} with the labels on every set, best worst set first"
     return Table(title, columns, rows, pinned={-1: "ceiling"})
 
 
@@ -493,7 +493,7 @@ def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
         span = (min(v for e in each for v in (0.0, e.low, e.value) if v is not None), 1.0)
         for row in judged:
             headline, like = shown(row, main), shown(row, main, "like_for_like")
-            coverage: Cell = Estimate(None, reason="no rows with a human answer")
+            coverage: Cell = Estimate(None, reason="no rows with a label")
             if row.coverage is not None:
                 badge = "under floor" if row.under_floor else ""
                 coverage = Percent(row.coverage, f"{row.scored:,} of {row.n:,} scored", badge)
@@ -574,7 +574,7 @@ def systems(agreements: Sequence[SystemAgreement]) -> Section:
             for one in listed
         ]
         people = [listed[0].split_half.get(metric) for metric in _ORDERS]
-        rows.append(("people, split half", *people, None, None))
+        rows.append(("labels, split half", *people, None, None))
         columns = ("Judge", *_ORDERS.values(), "Chatbots", "Rows")
         title = f"{set_name}: {dimension}, order of chatbots"
         tables.append(Table(title, columns, rows, pinned={-1: "ceiling"}))

@@ -31,7 +31,7 @@ class Aligned:
 
     ``values``: the raw answers of people, shape (rows, annotators), NaN if not given. ``human``:
     their mean, ``score``: the judge's score, both of shape (rows,). ``weights``: the weight of each
-    row, None if all are equal. ``total``: the number of rows with a human answer, scored or not.
+    row, None if all are equal. ``total``: the number of rows with a label, scored or not.
     """
 
     rows: tuple[LabelledDialogue, ...]
@@ -153,10 +153,10 @@ def _names(keys: Sequence[Key]) -> str:
 
 THRESHOLD = 0.5
 _REASONS = {
-    "f1_present": "neither people nor judge ever say present",
-    "f1_absent": "neither people nor judge ever say absent",
+    "f1_present": "neither labels nor judge ever say present",
+    "f1_absent": "neither labels nor judge ever say absent",
     "precision": "the judge never says present",
-    "recall": "people never say present",
+    "recall": "the labels never say present",
     "accuracy": "no labels",
 }
 METRICS = tuple(_REASONS)

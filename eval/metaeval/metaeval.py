@@ -94,7 +94,7 @@ class ResultRow:
 
     @property
     def coverage(self) -> float | None:
-        """Share of the rows with a human answer that the judge scored; None for no rows."""
+        """Share of the rows with a label that the judge scored; None for no rows."""
         return self.scored / self.n if self.n else None
 
     @property
@@ -170,7 +170,7 @@ def evaluate(
     """Returns the agreement of one judge with people, with intervals, slices and the human ceiling.
 
     ``judge_dimension``: the judge's name for ``dimension``. ``about``: ``judge``, ``signature``,
-    ``set_name``, ``level``, ``min_coverage`` and ``judge_scale`` of the ResultRow. The human answer
+    ``set_name``, ``level``, ``min_coverage`` and ``judge_scale`` of the ResultRow. The label
     is the mean over annotators; F1 is computed against each. Raises MedalError as ``align``.
     """
     aligned = align(
@@ -231,7 +231,7 @@ def figures(aligned: Aligned, kind: Kind) -> dict[str, Estimate]:
     human, score, values = aligned.human, aligned.score, aligned.values
     if not len(aligned.rows):
         names = (*(METRICS if binary else ()), "spearman", "pearson", "kendall", "within_system")
-        reason = "no row was scored" if aligned.total else "no row has a human answer"
+        reason = "no row was scored" if aligned.total else "no row has a label"
         return undefined(names, reason)
     clusters = aligned.clusters
     found: dict[str, Estimate] = {}
@@ -249,7 +249,7 @@ def figures(aligned: Aligned, kind: Kind) -> dict[str, Estimate]:
 
 def disagreements(judged: JudgedRows, judge_dimension: str, top: int = 6) -> list[Disagreement]:
     """Returns the ``top`` rows that judge and people rank most differently; none if all scores or
-    all human answers are equal."""
+    all labels are equal."""
     from scipy.stats import rankdata
 
     aligned = judged.aligned

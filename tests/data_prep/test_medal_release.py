@@ -81,6 +81,21 @@ def test_the_same_row_in_a_file_for_every_command(tmp_path: Path) -> None:
     assert "MEDAL's released form 2" in shown
 
 
+def test_a_file_of_released_rows_has_the_splits_of_the_hub(tmp_path: Path) -> None:
+    records = [released_row(lang, number) for number in range(40) for lang in ("zh", "pt")]
+    records.append({k: v for k, v in records[0].items() if k not in ("source", "scene")})
+    path = tmp_path / "medal200.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    hub = {row.id: row.split for row in medal_rows(records)}
+    assert {row.id: row.split for row in load_spec(str(path))} == hub
+    for split in ("train", "validation", "test"):
+        ids = [row.id for row in load_spec(f"{path}:{split}")]
+        assert ids == [id for id, own in hub.items() if own == split] != []
+    stated = tmp_path / "stated.jsonl"
+    stated.write_text(json.dumps(records[0] | {"split": "test"}))
+    assert [row.split for row in load_spec(str(stated))] == ["test"]
+
+
 @pytest.mark.parametrize(
     ("turns", "flag", "said"),
     [(3, True, "user or rejected"), (10, False, "cap"), (4, False, "open")],

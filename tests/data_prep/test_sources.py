@@ -11,11 +11,11 @@ import pytest
 
 from medal_judges.data_prep.sources.public import read_chitchat
 from medal_judges.data_prep.sources.registry import SOURCES, load_spec
-from medal_judges.data_prep.sources.source import hash_split, sha256
+from medal_judges.data_prep.sources.source import sha256
 from medal_judges.errors import SourceError
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Dialogue, Turn
-from medal_judges.records.labelled import LabelledDialogue, parse_labelled
+from medal_judges.records.labelled import LabelledDialogue, hash_split, parse_labelled
 from medal_judges.storage.jsonl import write_records
 
 DATA = os.environ.get("MEDAL_JUDGES_DATA")

@@ -96,7 +96,7 @@ def test_telling_chatbots_apart_is_not_agreement_within() -> None:
     ("human", "score", "reason"),
     [
         ([1.0, 2.0], [1.0, 2.0], "2 rows, fewer than 3"),
-        ([2.0, 2.0, 2.0], [1.0, 2.0, 3.0], "all human answers are equal"),
+        ([2.0, 2.0, 2.0], [1.0, 2.0, 3.0], "all labels are equal"),
         ([1.0, 2.0, 3.0], [0.1, 0.1, 0.1], "the judge gives every row the same score"),
         ([], [], "0 rows, fewer than 3"),
     ],
@@ -164,9 +164,9 @@ def test_figures_are_the_mean_over_annotators_of_scikit_learns() -> None:
 def test_zero_over_zero_is_none_with_its_reason() -> None:
     labels = np.array([[0.0], [0.0], [0.0]])
     found = classification(np.array([0.1, 0.2, 0.3]), labels)
-    assert found["f1_present"].reason == "neither people nor judge ever say present"
+    assert found["f1_present"].reason == "neither labels nor judge ever say present"
     assert found["precision"].reason == "the judge never says present"
-    assert found["recall"].reason == "people never say present"
+    assert found["recall"].reason == "the labels never say present"
     assert found["f1_absent"].value == 1
     assert found["accuracy"].value == 1
 

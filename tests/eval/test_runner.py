@@ -52,7 +52,7 @@ def test_the_order_of_chatbots_stands_beside_the_figures(folder: Path) -> None:
     assert overall["figures"]["soft_pairwise_accuracy"]["low"] is not None
     assert 0 < repeats["split_half"]["pairwise_accuracy"] < 1
     page = (folder / "out/report.html").read_text("utf-8")
-    assert "Chatbots in order" in page and "people, split half" in page
+    assert "Chatbots in order" in page and "labels, split half" in page
 
 
 def test_judged_once_and_again_only_where_judge_or_data_changed(folder: Path) -> None:

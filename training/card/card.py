@@ -140,7 +140,7 @@ def _base_model(base: str) -> dict[str, Any]:
 
 def _data_source(record: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a line of data.json with the registry's facts on its source. ``known``: the source is
-    one of data_prep, not a file. ``labelled_by``: the model that labelled it, None for people and
+    one of data_prep, not a file. ``labelled_by``: the model that labelled it, empty for people and
     for injected rows."""
     name = str(record["source"])
     try:
@@ -148,7 +148,7 @@ def _data_source(record: Mapping[str, Any]) -> dict[str, Any]:
     except SourceError:
         spec = None
     source = None if spec is None or spec.is_file else SOURCES[spec.name]
-    injected = bool(record.get("injected"))
+    injected, by = bool(record.get("injected")), ", ".join(record.get("labels_by", ()))
     return {
         "part": record["part"],
         "source": name if source else Path(name).name,  # the name of a file, not its folder
@@ -157,7 +157,7 @@ def _data_source(record: Mapping[str, Any]) -> dict[str, Any]:
         "languages": record.get("languages") or (source.languages if source else ()),
         "licence": source.licence if source else "a file of the maker's own: not stated",
         "citation": source.citation if source else "",
-        "labelled_by": source.labelled_by if source and not injected else None,
+        "labelled_by": None if injected else (source and source.labelled_by) or by,
         "injected": injected,
         "known": source is not None,
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -43,8 +43,19 @@ from medal_judges.reading.forms import (
 from medal_judges.reading.grouped import grouped_chats
 from medal_judges.reading.messages import read_messages
 from medal_judges.reading.released import line_of_released
-from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue, language_code, parse_dialogue
-from medal_judges.records.labelled import KNOWN_FIELDS, LabelledDialogue, parse_labelled
+from medal_judges.records.dialogue import (
+    UNKNOWN_LANGUAGE,
+    Dialogue,
+    base_language,
+    language_code,
+    parse_dialogue,
+)
+from medal_judges.records.labelled import (
+    KNOWN_FIELDS,
+    LabelledDialogue,
+    hash_split,
+    parse_labelled,
+)
 from medal_judges.records.validation import require_valid_text
 from medal_judges.storage.files import require_other_file
 from medal_judges.storage.jsonl import open_text, to_line
@@ -128,11 +139,13 @@ DEFAULT_READING = ReadOptions()
 
 class ChatFileConfig(Config):
     """A file of chats in a YAML file. ``source`` is a spec such as ``dstc9:train`` or a file;
-    ``format`` and ``columns`` (a mapping, or a YAML file of one) are as in ReadOptions."""
+    ``format`` and ``columns`` (a mapping, or a YAML file of one) are as in ReadOptions. ``langs``:
+    only rows in these languages (``zh`` includes ``zh-Hant``)."""
 
     source: str
     format: str | None = None
     columns: dict[str, Any] | str = Field(default_factory=dict)
+    langs: tuple[str, ...] = ()
 
     @cached_property
     def read_options(self) -> ReadOptions:
@@ -143,6 +156,16 @@ class ChatFileConfig(Config):
     def _check(self) -> ChatFileConfig:
         _ = self.read_options
         return self
+
+    def in_langs(self, rows: Sequence[LabelledDialogue]) -> list[LabelledDialogue]:
+        """The rows in ``langs``, if given. Raises ConfigError for a language that no row has."""
+        has = [{row.dialogue.lang, base_language(row.dialogue.lang)} for row in rows]
+        if missing := set(self.langs).difference(*has):
+            problem = f"{self.source}: no row is in {', '.join(sorted(missing))}"
+            known = ", ".join(sorted(set().union(*has))) or "none"
+            raise ConfigError(problem, hint=f"its languages: {known}")
+        wanted = set(self.langs)
+        return [row for row, own in zip(rows, has, strict=True) if not wanted or own & wanted]
 
 
 # -- report ----------------------------------------------------------------------------------------
@@ -455,7 +478,10 @@ def _record(row: Fields, report: ReadingReport, labelled: bool) -> Dialogue | La
             report.made += 1
             line = line | {"id": parse_dialogue(line | {"id": "none"}).text_hash}
         if labelled:
-            return parse_labelled(line)
+            found = parse_labelled(line)
+            if line is row or found.split:
+                return found
+            return replace(found, split=hash_split(found.group, seed=0))  # as medal:SPLIT has it
         dialogue = parse_dialogue(line)
         extra = {k: v for k, v in line.items() if k not in KNOWN_FIELDS and v is not None}
         return replace(dialogue, meta={**extra, **dialogue.meta}) if extra else dialogue

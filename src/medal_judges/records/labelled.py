@@ -3,6 +3,7 @@ scale."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,6 +50,15 @@ def rescale(value: float, source: Scale, target: Scale) -> float:
     """Maps ``value`` linearly from one scale to another (ORALIS, Equation 1, before rounding)."""
     (a, b), (c, d) = source, target
     return c + (value - a) * (d - c) / (b - a)
+
+
+def hash_split(key: str, *, seed: int, shares: Sequence[float] = (0.8, 0.1, 0.1)) -> str:
+    """``train``, ``validation`` or ``test`` for ``key``, by a hash of ``key`` and ``seed`` only."""
+    digest = hashlib.sha256(f"{seed}:{key}".encode()).digest()
+    place = int.from_bytes(digest[:8], "big") / 2**64
+    if place < shares[0]:
+        return "train"
+    return "validation" if place < shares[0] + shares[1] else "test"
 
 
 def parse_values(field: str, values: object) -> tuple[float | None, ...]:

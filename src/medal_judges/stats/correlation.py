@@ -66,7 +66,7 @@ def undefined_reason(human: Floats, score: Floats) -> str | None:
     if len(human) < MIN_ROWS:
         return f"{len(human)} rows, fewer than {MIN_ROWS}"
     if np.ptp(human) == 0:
-        return "all human answers are equal"
+        return "all labels are equal"
     if np.ptp(score) == 0:
         return "the judge gives every row the same score"
     return None

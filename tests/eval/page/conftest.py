@@ -32,7 +32,7 @@ LANGS = ("en", "de", "ar", "zh")
 GRADED = ("overall", "engaging", "fluent")
 ISSUES = ("repetitive", "lacks_empathy", "unsafe")
 SMALL = {"dialogue_eval": 100, "fed": 60, "medal": 160}
-NO_VARIANCE = "all human answers are equal"
+NO_VARIANCE = "all labels are equal"
 
 
 def _estimate(value: float, width: float = 0.09) -> Estimate:

@@ -108,7 +108,7 @@ def test_a_length_in_words_is_not_on_the_scale() -> None:
     assert off_scale(_row([(1.0, 120.0), (5.0, 300.0)])) == "its scores leave its own scale"
     assert off_scale(_row([(0.0, 1.5)], "binary")) == "its scores are not probabilities"
     assert off_scale(_row([(1.0, 2.0)], judge=None)) == "its scale is not stated"
-    assert off_scale(_row([(1.0, 2.0)], people=None)) == "people's scale is not stated"
+    assert off_scale(_row([(1.0, 2.0)], people=None)) == "the labels' scale is not stated"
     assert bins(_row([(1.0, 2.0)], judge=None)) == []
 
 

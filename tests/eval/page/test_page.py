@@ -80,7 +80,7 @@ def test_numbers_have_two_decimals_and_undefined_its_reason(html: str) -> None:
     assert '0.00</span> <span class="ci">[−0.13, 0.12]' in page
     assert 'title="1 bot">–' in page
     assert 'title="not computed">–' in page  # pearson and kendall were never given
-    assert "all human answers are equal" in html
+    assert "all labels are equal" in html
 
 
 def test_under_the_floor_is_marked_and_has_no_number(html: str) -> None:

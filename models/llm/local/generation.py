@@ -21,7 +21,7 @@ from transformers import (
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.llm.chat_template import Prompts
 from medal_judges.models.llm.cost import Usage
-from medal_judges.models.llm.local.likelihood import takes
+from medal_judges.models.llm.local.likelihood import cache_name, takes
 from medal_judges.models.llm.protocol import ChatRequest, Completion, TokenChoice
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def greedy(
     """Greedy tokens [batch, new] after ``inputs``, and the log-probabilities of each and of the
     ``top`` likeliest (0: nothing is recorded)."""
     recorder = LogprobRecorder(top)
-    extra = {} if inputs.cache is None else {"past_key_values": inputs.cache}
+    extra = {} if inputs.cache is None else {cache_name(model): inputs.cache}
     hook = model.register_forward_hook(recorder.read) if top else None
     generator: Any = model  # its annotations know no ``generate``
     try:
@@ -256,11 +256,12 @@ def read_inputs(
     with torch.inference_mode():
         out = model(input_ids=ids, attention_mask=mask, use_cache=True, **extra)
         chosen = torch.tensor(rows, device=model.device)
-        out.past_key_values.batch_select_indices(chosen)
+        cache = getattr(out, cache_name(model))
+        cache.batch_select_indices(chosen)
     rests = [prompt[head:] for prompt, head in zip(prompts, heads, strict=True)]
     rest_ids, rest_mask = _padded(model, rests, pad)
     whole = torch.cat([ids[chosen], rest_ids], 1), torch.cat([mask[chosen], rest_mask], 1)
-    return Inputs(*whole, out.past_key_values, cached)
+    return Inputs(*whole, cache, cached)
 
 
 def _alike(prompts: Prompts, least: int = SHARED_TOKENS) -> list[list[int]]:

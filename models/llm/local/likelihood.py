@@ -121,7 +121,7 @@ def tree_logprobs(
         ends = [node for node in range(base) if node in wanted][LOGIT_ROWS::LOGIT_ROWS]
         for start, end in zip([0, *ends], [*ends, base], strict=True):
             part = range(start, end)
-            read, cache = _read(model, part, tree, wanted, past_key_values=cache)
+            read, cache = _read(model, part, tree, wanted, cache)
             values |= read
         for members in passes(tree, limit):
             nodes_read = [base + i for i in members]
@@ -129,8 +129,8 @@ def tree_logprobs(
                 continue  # last tokens only: their parents' logits score them
             depths = torch.tensor([[tree.depths[i] for i in members]], device=model.device)
             masks = _masks(tree, members, model)
-            placed = {"position_ids": depths, "attention_mask": masks, "past_key_values": cache}
-            read, cache = _read(model, nodes_read, tree, wanted, **placed)
+            placed = {"position_ids": depths, "attention_mask": masks}
+            read, cache = _read(model, nodes_read, tree, wanted, cache, **placed)
             values |= read
             cache.crop(-len(members))
     scored = [np.array([values[node] for node in path[s.start :]]) for path, s in pairs]
@@ -145,6 +145,7 @@ def _read(
     nodes: Sequence[int],
     tree: Tree,
     wanted: dict[int, list[int]],
+    cache: Any,
     **placed: Any,
 ) -> tuple[dict[int, float], Any]:
     """Reads the tokens of ``nodes``; returns the log-probabilities of their scored children
@@ -152,13 +153,14 @@ def _read(
     all_ids = (*tree.spine, *tree.tokens)
     tokens = torch.tensor([[all_ids[node] for node in nodes]], device=model.device)
     rows = [row for row, node in enumerate(nodes) if node in wanted]
-    logits, out = logits_at(model, tokens, rows, use_cache=True, **placed)
+    name = cache_name(model)
+    logits, out = logits_at(model, tokens, rows, use_cache=True, **placed, **{name: cache})
     below = [wanted[nodes[row]] for row in rows]
     at = torch.tensor([k for k, each in enumerate(below) for _ in each], device=logits.device)
     flat = [node for each in below for node in each]
     ids = torch.tensor([all_ids[node] for node in flat], device=logits.device)
     logprobs = logits[at, ids] - torch.logsumexp(logits, dim=-1)[at]
-    return dict(zip(flat, logprobs.tolist(), strict=True)), out.past_key_values
+    return dict(zip(flat, logprobs.tolist(), strict=True)), getattr(out, name)
 
 
 def _masks(
@@ -223,6 +225,11 @@ def logits_at(
         return out.logits[0].float(), out
     out = model(input_ids=ids, **settings)
     return out.logits[0, places].float(), out
+
+
+def cache_name(model: PreTrainedModel) -> str:
+    """The name of the cache in the model's inputs and outputs; older transformers have another."""
+    return "cache" if takes(model, "cache") else "past_key_values"
 
 
 def takes(model: PreTrainedModel, name: str) -> bool:

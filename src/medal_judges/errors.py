@@ -58,16 +58,16 @@ class MedalError(Exception):
 
 
 class RecordError(MedalError):
-    """A record is malformed: ``field`` is not what was ``expected``."""
+    """A record is malformed: ``field`` is not what was ``expected``; ``row``: its cells."""
 
-    def __init__(self, field: str, expected: str, got: object) -> None:
+    def __init__(self, field: str, expected: str, got: object, row: object = None) -> None:
         try:
             shown = repr(got)
         except (RecursionError, ValueError):  # nested too deep, or an integer of too many digits
             shown = f"a {type(got).__name__}"
         shown = shown if len(shown) <= 80 else shown[:77] + "..."
         super().__init__(f"field {field!r}: expected {expected}, got {shown}")
-        self.field, self.expected = field, expected
+        self.field, self.expected, self.row = field, expected, row
 
 
 class DataError(MedalError):

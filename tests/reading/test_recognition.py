@@ -140,6 +140,18 @@ def test_rows_of_a_table(tmp_path: Path) -> None:
     assert lines == ["4", "5", "7", "9"]
 
 
+@pytest.mark.parametrize("line", [2, 3, 6, 9])
+def test_a_chat_that_lacks_a_turn_is_a_bad_row(line: int, tmp_path: Path) -> None:
+    rows = ["chat,role,content", *(f"c{n},{who},Hi" for n in "112233" for who in ("user", "bot"))]
+    rows[line - 1] += ", you"  # a comma without quotes
+    save(tmp_path, "t.csv", "\n".join(rows).encode())
+    found, reading = read(tmp_path / "t.csv")
+    assert found == [id for id in ("c1", "c2", "c3") if id != rows[line - 1][:2]]
+    assert f"t.csv:{line}: field '(row)': expected 3 cells" in reading.messages[0]
+    assert "quote a cell with ','), got '4 cells'" in reading.messages[0]
+    assert rows[line - 1][:2] in reading.messages[1] and reading.count == 2
+
+
 def test_an_open_quote_costs_the_lines_up_to_the_next_quote(tmp_path: Path) -> None:
     rows = [f'{n},"open {n},x' if n in (3, 6) else f"{n},hi,ok" for n in range(9)]
     path = save(tmp_path, "t.csv", ("id,prompt,response\n" + "\n".join(rows)).encode())

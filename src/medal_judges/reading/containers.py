@@ -253,8 +253,9 @@ def _table_rows(stream: IO[str]) -> Iterator[NumberedRow]:
         if not header:
             header = _table_header(cells)
         elif any(cells) and len(cells) != len(header):
-            expected = f"{len(header)} cells, as in the header"
-            yield number, RecordError("(row)", expected, f"{len(cells)} cells")
+            expected = f"{len(header)} cells, as in the header (quote a cell with {delimiter!r})"
+            known = dict(zip(header, cells, strict=False))
+            yield number, RecordError("(row)", expected, f"{len(cells)} cells", known)
         elif any(cells):
             try:
                 "".join(cells).encode()

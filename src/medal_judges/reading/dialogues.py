@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -359,9 +359,11 @@ def _read(
         """Yields (number, row, columns) of each chat. If several rows make a chat, the row is a
         function that returns it."""
         nonlocal form
+        before = deque[object](maxlen=1000)
         for number, record in rows:
             if isinstance(record, RecordError):
                 bad(number, record)
+                before.append(record.row)
                 continue
             found = options._form or ("transcript" if kind == "text" else None)
             found = found or form_of(record, columns)
@@ -383,7 +385,7 @@ def _read(
                 fields |= {"time": "time"} if "time" in fields else {}
                 own = replace(columns, fields=fields) if form == "turns" else ColumnMap()
                 rest = chain([(number, record)], rows)
-                for number, make in grouped_chats(rest, form, columns, bad):
+                for number, make in grouped_chats(rest, form, columns, bad, before):
                     yield number, make, own
                 return
             yield number, record, columns

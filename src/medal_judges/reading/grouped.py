@@ -55,12 +55,25 @@ def grouped_chats(
     form: str,
     columns: ColumnMap,
     bad: Callable[[int, RecordError], None],
+    before: Iterable[object] = (),
 ) -> Iterator[tuple[int, Callable[[], Fields]]]:
     """Yields, for each chat in the order of first rows, the number of its first row and a function
-    that returns the chat as a row of messages. Calls ``bad`` for bad rows before that.
+    that returns the chat as a row of messages. Calls ``bad`` for bad rows before that, and for a
+    chat that lacks the turn of a bad row, one of ``before`` or later.
 
     One chat is in memory; the rest is in a temporary SQLite file.
     """
+
+    def id_of(row: Any) -> str:
+        """Returns the id of the row's chat; the empty text if it has none."""
+        if form != "turns" or not isinstance(row, Mapping):
+            return ""
+        id: Any = lookup(row, columns.fields.get("id") or find_key(row, CONVERSATIONS) or "")
+        if isinstance(id, float) and id.is_integer():
+            id = int(id)  # tables have no whole numbers if a cell is empty
+        return str(id) if type(id) in (str, int) and str(id).strip() else ""
+
+    torn = {id_of(row) for row in before}  # ids of chats that lack a turn
 
     def keyed() -> Iterator[tuple[str | None, str, int, str]]:
         for number, row in rows:
@@ -70,27 +83,18 @@ def grouped_chats(
                 if not isinstance(row, Mapping):
                     raise RecordError("(line)", "a JSON object", row)
                 if form == "turns":
-                    column = columns.fields.get("id") or find_key(row, CONVERSATIONS) or ""
-                    id: Any = lookup(row, column)
-                    if isinstance(id, float) and id.is_integer():
-                        id = int(id)  # tables have no whole numbers if a cell is empty
-                    known = isinstance(id, str | int) and not isinstance(id, bool)
-                    if not (known and str(id).strip()):
-                        raise RecordError("id", "the id of the turn's conversation", id)
-                    # Each annotator's rows are a chat of their own.
-                    key = f"{id}{_BY}{columns.get(row, 'annotator')}"
-                    yield (
-                        key if "annotator" in columns.fields else str(id),
-                        "",
-                        number,
-                        json.dumps(row),
-                    )
+                    if not (key := id_of(row)):
+                        raise RecordError("id", "the id of the turn's conversation", row)
+                    if "annotator" in columns.fields:  # each one's rows are a chat of their own
+                        key += f"{_BY}{columns.get(row, 'annotator')}"
+                    yield key, "", number, json.dumps(row)
                     continue
                 for place, step in enumerate(_spans(row) if form == "otel" else _steps(row, form)):
                     trace = step["trace"] or f"{number}.{place}"
                     yield step["session"], trace, number, json.dumps(step)
             except RecordError as error:
                 bad(number, error)
+                torn.add(id_of(error.row))
 
     make = partial(_chat_of_turns, columns=columns) if form == "turns" else _chat_of_traces
     with closing(sqlite3.connect("")) as base:  # "": private, on disk, deleted when closed
@@ -104,6 +108,9 @@ def grouped_chats(
                 base.execute(_KEYED)
             for key, group in groupby(base.execute(_SORTED), key=lambda row: row[0]):
                 chat = [(number, json.loads(record)) for _, number, record in group]
+                if form == "turns" and (id := key.partition(_BY)[0]) in torn:
+                    bad(chat[0][0], RecordError("(rows)", "a chat without a bad row", id))
+                    continue
                 yield chat[0][0], partial(make, key, chat)
         except sqlite3.OperationalError as error:
             hint = "set SQLITE_TMPDIR to a folder with enough space"

@@ -25,7 +25,9 @@ from medal_judges.reading.dialogues import DEFAULT_READING, ReadingReport, ReadO
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
-from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.labelled import LabelledDialogue, parse_labelled
+from medal_judges.records.signature import Signature
+from medal_judges.records.validation import mapping
 from medal_judges.report.console import ProgressBar
 from medal_judges.report.table import Percent, Row, Table
 from medal_judges.storage.files import atomic_path, atomic_write
@@ -33,7 +35,7 @@ from medal_judges.storage.jsonl import open_text, to_line
 from medal_judges.storage.judgements import read_judgements
 
 LABELS_BY, COMMENTS, FAILURE = "labels_by", "comments", "label_failure"
-EARLIER, ANNOTATORS = "earlier_labels", "annotators"
+EARLIER, ANNOTATORS, MACHINE = "earlier_labels", "annotators", "machine_labels"
 KINDS = ("labelled", "malformed", "unlabelled")
 _UNNAMED = "unnamed"
 
@@ -81,6 +83,24 @@ def earlier_labels(row: LabelledDialogue) -> dict[str, Any]:
     }
     own |= {k: row.extra[k] for k in (COMMENTS, LABELS_BY, ANNOTATORS) if k in row.extra}
     return {EARLIER: [*row.extra.get(EARLIER, ()), own]}
+
+
+def machine_labels(row: LabelledDialogue) -> dict[str, LabelledDialogue]:
+    """``row`` with the labels of each model that labelled it: those in ``extra["machine_labels"]``
+    (dimension -> model -> label, on the row's scales), and those that the row held earlier, the
+    newest of a model. Raises RecordError."""
+    expected = "an object of dimension: {model: label}"
+    record = row.to_record()
+    given: dict[str, dict[str, Any]] = {}
+    for name in mapping(row.extra, MACHINE, expected):
+        for model, label in mapping(row.extra[MACHINE], name, expected).items():
+            own = given.setdefault(model, {"labels": {}, "scales": record["scales"]})
+            own["labels"][name] = label
+    for held in row.extra.get(EARLIER, ()):
+        if isinstance(by := held.get(LABELS_BY), str):
+            given[Signature.parse(by).base or Signature.parse(by).judge] = held
+    record |= {"scales": {}, "aggregated": False}
+    return {model: parse_labelled(record | own) for model, own in given.items()}
 
 
 def malformed_reasons(check: Judgement) -> tuple[str, ...]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from medal_judges.records.judgement import Judgement
+from medal_judges.data_prep.labelling import MACHINE
 from medal_judges.records.labelled import LabelledDialogue
 
 # MEDAL issue -> its behaviours; any of them marks the issue.
@@ -29,15 +29,25 @@ def to_issues(row: LabelledDialogue) -> LabelledDialogue:
         for issue, behaviours in ISSUE_BEHAVIOURS.items()
         if any(b in row.labels for b in behaviours)
     }
-    return replace(row, labels=labels, scales=dict.fromkeys(labels, (0.0, 1.0)))
+    machine = row.extra.get(MACHINE, {})
+    issues = {
+        issue: _any_machine([machine.get(behaviour, {}) for behaviour in behaviours])
+        for issue, behaviours in ISSUE_BEHAVIOURS.items()
+    }
+    scales = dict.fromkeys(labels, (0.0, 1.0))
+    return replace(row, labels=labels, scales=scales, extra={**row.extra, MACHINE: issues})
 
 
 def lift_to_dialogues(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
     """Yields one dialogue-level row per conversation, with label 1 if any turn has the issue.
 
-    A label is None if no turn has the issue and a turn has no answer.
+    A label is None if no turn has the issue and a turn has no answer. The labels by models, which
+    ``to_issues`` leaves in ``extra["machine_labels"]``, become those of the conversation alike.
     """
-    for turns in _conversations(rows):
+    conversations: dict[str, list[LabelledDialogue]] = {}
+    for row in rows:
+        conversations.setdefault(row.group, []).append(row)
+    for turns in conversations.values():
         whole = _longest(turns)
         labels = {
             name: _any([row.labels[name] for row in turns if name in row.labels])
@@ -45,33 +55,10 @@ def lift_to_dialogues(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDial
             if name in ISSUE_BEHAVIOURS
         }
         scales = {name: whole.scales[name] for name in labels}
-        yield LabelledDialogue(whole.dialogue, labels, scales, "dialogue", whole.split, whole.group)
-
-
-def published_judgements(
-    rows: Iterable[LabelledDialogue], labeller: str = "gpt"
-) -> Iterator[Judgement]:
-    """Yields the published model labels (``gpt`` is ChatGPT) of the turn rows as dialogue-level
-    judgements. An issue with missing labels is unscored; ``failure`` names it."""
-    for turns in _conversations(rows):
-        scores: dict[str, float | None] = {}
-        for issue, behaviours in ISSUE_BEHAVIOURS.items():
-            marks = [
-                row.extra.get("machine_labels", {}).get(behaviour, {}).get(labeller)
-                for row in turns
-                for behaviour in behaviours
-            ]
-            scores[issue] = None if None in marks else float(max(marks))
-        unknown = [issue for issue, score in scores.items() if score is None]
-        failure = f"no published label: {', '.join(unknown)}" if unknown else None
-        yield Judgement(_longest(turns).id, f"judge:{labeller}-published", scores, failure=failure)
-
-
-def _conversations(rows: Iterable[LabelledDialogue]) -> Iterable[list[LabelledDialogue]]:
-    conversations: dict[str, list[LabelledDialogue]] = {}
-    for row in rows:
-        conversations.setdefault(row.group, []).append(row)
-    return conversations.values()
+        machine = [row.extra.get(MACHINE, {}) for row in turns]
+        issues = {name: _any_machine([each.get(name, {}) for each in machine]) for name in labels}
+        rest = "dialogue", whole.split, whole.group, False, {MACHINE: issues}
+        yield LabelledDialogue(whole.dialogue, labels, scales, *rest)
 
 
 def _longest(rows: Sequence[LabelledDialogue]) -> LabelledDialogue:
@@ -84,3 +71,9 @@ def _any(columns: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:
         1.0 if any(answers) else None if None in answers else 0.0
         for answers in zip(*columns, strict=True)
     )
+
+
+def _any_machine(columns: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
+    """By model, as ``_any``."""
+    models = dict.fromkeys(model for column in columns for model in column)
+    return {model: _any([[column.get(model)] for column in columns])[0] for model in models}

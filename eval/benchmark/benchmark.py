@@ -6,17 +6,20 @@ import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from medal_judges.config import boxed_folder, build_config, judge_file, judge_names, load_config
+from medal_judges.data_prep.labelling import EARLIER, MACHINE, machine_labels
 from medal_judges.errors import (
     ConfigError,
     DataError,
     JudgeLoadError,
     MissingExtraError,
     NotAvailableError,
+    RecordError,
     SourceError,
     did_you_mean,
 )
@@ -44,8 +47,9 @@ from medal_judges.eval.metaeval.comparison import CEILING, GRADED, ISSUES, MEANS
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.scoring import ScoreOptions, judge_once, opened
 from medal_judges.reading.dialogues import DEFAULT_READING
-from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.records.signature import content_hash
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import LabelledDialogue, Scale, mean
+from medal_judges.records.signature import content_hash, same_model
 from medal_judges.report.console import ProgressBar, rich_table, wide_console
 from medal_judges.stats.weights import weighting_note
 from medal_judges.storage.files import only_run
@@ -198,7 +202,6 @@ def load_set(
         issues = dict.fromkeys(row.extra.get("planted", {}).get("issue") for row in rows)
         dimensions = {issue: issue for issue in issues if issue}
         return BenchmarkSet(tuple(rows), f"{config.name}@{data_hash(rows)}", dimensions)
-    published = {who: tuple(abceval.published_judgements(rows, who)) for who in config.published}
     if config.view == "abceval_issues_by_dialogue":
         rows = list(abceval.lift_to_dialogues(map(abceval.to_issues, rows)))
     chosen = [
@@ -229,8 +232,42 @@ def load_set(
         config.dimensions,
         config.level,
         tuple(row for row in rows if row.id not in ids),
-        published,
     )
+
+
+def published_labels(config: SetConfig, rows: Sequence[LabelledDialogue], labeller: str) -> Answers:
+    """Returns the labels that the model ``labeller`` gave the rows, as a judge's answers. Raises
+    ConfigError if no row has any."""
+    given: list[dict[str, float | None]] = []
+    scales, others = dict[str, Scale](), dict[str, None]()
+    for row in rows:
+        try:
+            held = machine_labels(row)
+        except RecordError as error:
+            raise DataError(config.source, None, f"row {row.id!r}: {error.message}") from error
+        others |= dict.fromkeys(held)
+        given.append({})
+        mine = [labels for who, labels in held.items() if same_model(who, labeller)]
+        for own, (name, judged) in product(mine, config.dimensions.items()):
+            if (rating := own.rating(name) or own.rating(judged)) is not None:
+                given[-1][name] = mean(rating)
+                scales |= {name: rating.scale} if rating.scale else {}
+    labelled = [name for name in config.dimensions if any(name in labels for labels in given)]
+    if not labelled:
+        raise ConfigError(
+            f"set {config.name!r}: no row of {config.source} has labels by {labeller!r} of "
+            f"{', '.join(config.dimensions)}",
+            hint=f"its rows have labels by: {', '.join(others) or 'no model'} (fields "
+            f"{MACHINE} and {EARLIER})",
+        )
+    judgements = []
+    for row, labels in zip(rows, given, strict=True):
+        scores = {name: labels.get(name) for name in labelled}
+        unknown = ", ".join(name for name, score in scores.items() if score is None)
+        failure = f"no label by {labeller}: {unknown}" if unknown else None
+        judgements.append(Judgement(row.id, f"judge:{labeller}", scores, row.turn, failure=failure))
+    names = {name: name for name in config.dimensions}
+    return Answers(f"{labeller} (published)", f"judge:{labeller}", judgements, names, scales)
 
 
 def data_hash(rows: Sequence[LabelledDialogue]) -> str:
@@ -249,7 +286,15 @@ def prepare(config: BenchmarkConfig, *, offline: bool | None = None) -> Benchmar
             run.notes.append(f"set {one.name} left out: {loaded}")
             continue
         weights, note = weighting_note(loaded.rows, config.weights, f"set {one.name}")
-        run.sets[one.name] = replace(loaded, weights=weights)
+        published = []
+        for who in one.published:
+            try:
+                published.append(published_labels(one, loaded.rows, who))
+            except ConfigError as error:
+                if not one.optional:
+                    raise
+                run.notes.append(f"labels by {who} left out: {error.message}")
+        run.sets[one.name] = replace(loaded, weights=weights, published=tuple(published))
         run.weighting += [note] if note else []
     for planted in config.injected:
         loaded = load_set(planted, offline=offline)
@@ -335,9 +380,7 @@ def judge_all(
                 raise
             run.notes.append(f"judge {config.name} left out: {error.message}")
     for name, data in run.sets.items():
-        for labeller, published in data.published.items():
-            who = f"{labeller} (published)", f"judge:{labeller}"
-            run.answers[name].append(Answers(*who, published, data.dimensions))
+        run.answers[name] += data.published
     for file in run.config.predictions:
         if file.set in everything:
             read = tuple(read_judgements(file.path))

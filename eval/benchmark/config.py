@@ -68,9 +68,9 @@ class SetConfig(ChatFileConfig):
     ``dimensions`` maps a dimension of the set to the judge's (a list if the names are equal).
     Of the rows in ``langs`` and in their order, ``limit`` rows after the first ``skip``.
     ``split``: that of a training config on the same source; only its test rows are read.
-    ``optional``: skip the set with a note if its data is missing. ``published``: labellers of
-    abceval's machine labels to show beside the judges (``gpt``). ``published_as``: the set's name
-    in configs/published.yaml.
+    ``optional``: skip the set with a note if its data is missing. ``published``: models
+    (``gpt-4.1``) whose labels the rows hold, in ``machine_labels`` or ``earlier_labels``, to show
+    beside the judges. ``published_as``: the set's name in configs/published.yaml.
     """
 
     name: str
@@ -90,12 +90,6 @@ class SetConfig(ChatFileConfig):
     @classmethod
     def _same_names(cls, value: Any) -> Any:
         return {name: name for name in value} if isinstance(value, list | tuple) else value
-
-    @model_validator(mode="after")
-    def _published_fits(self) -> SetConfig:
-        if self.published and self.view != "abceval_issues_by_dialogue":
-            raise ValueError("published labels need view: abceval_issues_by_dialogue")
-        return self
 
 
 class InjectedConfig(Config):

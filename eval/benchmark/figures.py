@@ -46,14 +46,14 @@ LEFT_OUT = "Rows left out"
 class BenchmarkSet:
     """Rows to judge. ``data``: name and hash of the rows, for signatures. ``dimensions``: the
     dimensions to compare, with the judge's names for them. ``left_out``: rows of the source that
-    are not in the set. ``published``: judgements by labeller."""
+    are not in the set. ``published``: labels by models, as answers."""
 
     rows: tuple[LabelledDialogue, ...]
     data: str
     dimensions: Mapping[str, str]
     level: str = "dialogue"
     left_out: tuple[LabelledDialogue, ...] = ()
-    published: Mapping[str, Sequence[Judgement]] = field(default_factory=dict)
+    published: tuple[Answers, ...] = ()
     weights: Weights = "none"
 
 

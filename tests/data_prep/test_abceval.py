@@ -4,11 +4,7 @@ import os
 
 import pytest
 
-from medal_judges.data_prep.sources.abceval import (
-    lift_to_dialogues,
-    published_judgements,
-    to_issues,
-)
+from medal_judges.data_prep.sources.abceval import lift_to_dialogues, to_issues
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.labelled import LabelledDialogue
@@ -75,7 +71,6 @@ def test_abceval_turns_lift_to_dialogues_by_any() -> None:
 def test_abceval_rows_out_of_order_still_make_one_dialogue() -> None:
     mixed = [to_issues(ABC[i]) for i in (0, 2, 1)]
     assert [row.id for row in lift_to_dialogues(mixed)] == ["x-4", "y-2"]
-    assert [j.id for j in published_judgements([ABC[i] for i in (0, 2, 1)])] == ["x-4", "y-2"]
 
 
 def test_a_label_that_one_turn_lacks_is_not_zero() -> None:
@@ -88,13 +83,10 @@ def test_a_label_that_one_turn_lacks_is_not_zero() -> None:
     assert one.labels["irrelevant"] == (None, 1.0)
 
 
-def test_published_machine_labels_become_judgements() -> None:
-    one, two = published_judgements(ABC)
-    assert one.id == "x-4" and one.judge == "judge:gpt-published" and one.turn is None
-    assert one.scores["repetitive"] == 1.0 and one.scores["incoherent"] == 0.0
-    assert two.scores["lacks_empathy"] is None and two.scores["nonfactual"] == 0.0
-    assert two.failure is not None and "lacks_empathy" in two.failure
-    assert one.failure is None and one.scored
+def test_machine_labels_are_lifted_as_those_of_people() -> None:
+    one, two = (row.extra["machine_labels"] for row in lift_to_dialogues(map(to_issues, ABC)))
+    assert one["repetitive"] == {"gpt": 1.0} and one["incoherent"] == {"gpt": 0.0}
+    assert two["lacks_empathy"] == {"gpt": None} and two["nonfactual"] == {"gpt": 0.0}
 
 
 @needs_data
@@ -102,8 +94,8 @@ def test_abceval_on_the_real_rows() -> None:
     rows = load_spec("abceval")
     lifted = list(lift_to_dialogues(map(to_issues, rows)))
     assert len(lifted) == 54 and len({r.group for r in lifted}) == 54
-    judgements = list(published_judgements(rows))
-    assert [j.id for j in judgements] == [r.id for r in lifted]
+    marks = {mark for row in lifted for by in row.extra["machine_labels"].values() for mark in by}
+    assert marks == {"gpt", "specialized"}
     # counted from the rows alone: dialogues with any mark of redundant by each position
     for position in (0, 1):
         marked = {r.group for r in rows if r.labels["redundant"][position] == 1}

@@ -1,5 +1,6 @@
 """medal benchmark from end to end, with a small judge of its own and files written here."""
 
+import json
 import os
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError, CoverageError, DataError, MedalError
-from medal_judges.eval.benchmark.benchmark import load_set
+from medal_judges.eval.benchmark.benchmark import load_set, published_labels
 from medal_judges.eval.benchmark.config import SetConfig
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
@@ -278,10 +279,39 @@ def test_wrong_settings_say_what_is_wrong(folder: Path, change: str, message: st
 )
 def test_published_labels_are_those_of_the_turns() -> None:
     view, names = "abceval_issues_by_dialogue", ["repetitive", "irrelevant"]
-    settings = {"source": "abceval", "view": view, "dimensions": names, "published": ["gpt"]}
-    loaded = load_set(SetConfig(name="abceval", **settings))  # type: ignore[arg-type]
-    assert not isinstance(loaded, str) and len(loaded.published["gpt"]) == 54
-    assert {j.scores[name] for j in loaded.published["gpt"] for name in names} == {0, 1}
+    settings = {"source": "abceval", "view": view, "dimensions": names}
+    config = SetConfig(name="abceval", **settings)  # type: ignore[arg-type]
+    loaded = load_set(config)
+    assert not isinstance(loaded, str)
+    found = published_labels(config, loaded.rows, "gpt").judgements
+    assert len(found) == 54 and {j.scores[name] for j in found for name in names} == {0, 1}
+
+
+def test_labels_by_a_model_are_a_judge_on_any_set(folder: Path) -> None:
+    """Both forms: beside the rows' labels, and those that people's labels replaced."""
+    rows = [json.loads(line) for line in (folder / "set.jsonl").read_text().splitlines()]
+    for i, row in enumerate(rows):
+        row["machine_labels"] = {"repeats": {"o3": row["labels"]["repeats"][0]}}
+        held = {"labels": {"overall": [2, 4 if i % 2 else 2]}, "scales": {"overall": [1, 5]}}
+        held["labels_by"] = "judge:medal_gpt41|base:openai/gpt-4.1-2025-04-14"
+        row["earlier_labels"] = [{"labels": {"overall": [1]}, "labels_by": "gpt-4.1"}, held]
+    rows[3]["earlier_labels"] = [{"labels": {"overall": [5]}, "annotators": ["ana"]}]
+    (folder / "set.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = (folder / "bench.yaml").read_text()
+    (folder / "bench.yaml").write_text(text + "    published: [gpt-4.1, o3]\n")
+    assert medal("min_coverage=0.9").exit_code == 0
+    found = {(row["judge"], row["dimension"]): row for row in results(folder)["rows"]}
+    issue, rating = found["o3 (published)", "repeats"], found["gpt-4.1 (published)", "overall"]
+    assert issue["metrics"]["precision"]["value"] is not None and issue["scored"] == 24
+    assert {p["score"] for p in rating["points"]} == {2, 3}  # the newest, the mean of two answers
+    assert (rating["scored"], rating["n"], rating["judge_scale"]) == (23, 24, [1, 5])
+    error = medal("sets.0.published=[gpt-5]").exception
+    assert isinstance(error, ConfigError) and "labels by: o3, gpt-4.1" in str(error.hint)
+    assert medal("sets.0.published=[gpt-5]", "sets.0.optional=true").exit_code == 0
+    assert "labels by gpt-5 left out" in str(results(folder)["facts"])
+    (folder / "set.jsonl").write_text(json.dumps(rows[0] | {"machine_labels": [1]}) + "\n")
+    error = medal().exception
+    assert isinstance(error, DataError) and "row 'row-0': field 'machine_labels'" in str(error)
 
 
 @pytest.mark.slow

@@ -41,6 +41,7 @@ from medal_judges.eval.benchmark.figures import (
     BenchmarkSet,
     check_published,
     compute,
+    same_model,
 )
 from medal_judges.eval.benchmark.page import View, dimension_table, write_report
 from medal_judges.eval.metaeval.comparison import CEILING, GRADED, ISSUES, MEANS
@@ -49,7 +50,7 @@ from medal_judges.inference.scoring import ScoreOptions, judge_once, opened
 from medal_judges.reading.dialogues import DEFAULT_READING
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean
-from medal_judges.records.signature import content_hash, same_model
+from medal_judges.records.signature import content_hash
 from medal_judges.report.console import ProgressBar, rich_table, wide_console
 from medal_judges.stats.weights import weighting_note
 from medal_judges.storage.files import only_run

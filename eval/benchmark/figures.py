@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -394,6 +395,16 @@ def read_published() -> list[dict[str, Any]]:
         row["key"] = "/".join(filter(None, (row["judge"], row.get("variant"))))
         row["paper"] = row["source"].split(",")[0]
     return list(rows)
+
+
+def same_model(one: str, other: str) -> bool:
+    """Returns whether two names are of one model, apart from its owner, a date and case.
+
+    >>> same_model("openai/gpt-4.1-2025-04-14", "GPT-4.1")
+    True
+    """
+    names = (re.sub(r"-20\d\d-\d\d-\d\d$", "", n.rpartition("/")[2].lower()) for n in (one, other))
+    return len(set(names)) == 1
 
 
 def check_published(config: BenchmarkConfig) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -56,16 +55,6 @@ class Signature:
             message = f"signature: the seed is a whole number, not {known['seed']!r}"
             raise MedalError(message) from error
         return cls(**({"judge": text.replace("|", " ")} | known))
-
-
-def same_model(one: str, other: str) -> bool:
-    """Returns whether two names are of one model, apart from its owner, a date and case.
-
-    >>> same_model("openai/gpt-4.1-2025-04-14", "GPT-4.1")
-    True
-    """
-    names = (re.sub(r"-20\d\d-\d\d-\d\d$", "", n.rpartition("/")[2].lower()) for n in (one, other))
-    return len(set(names)) == 1
 
 
 def content_hash(value: object) -> str:

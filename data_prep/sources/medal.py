@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from medal_judges.data_prep.sources.source import is_offline
 from medal_judges.errors import DataError, RecordError, SourceError
@@ -21,24 +22,32 @@ def read_medal(
 
     Reads only the Hugging Face cache if offline. Raises SourceError if it is not available.
     """
+    yield from medal_rows(folder_records(hub_folder(REPOSITORY, offline)), reading)
+
+
+def hub_folder(repository: str, offline: bool | None, patterns: list[str] | None = None) -> str:
+    """The folder of a data set of the Hub, downloaded first unless offline; only the files that
+    match ``patterns``, if given. Raises SourceError if it is not available."""
     # Download the folder first: datasets has no offline switch for a single call.
     from huggingface_hub import snapshot_download
 
     try:
-        folder = snapshot_download(
-            REPOSITORY, repo_type="dataset", local_files_only=is_offline(offline)
+        return snapshot_download(
+            repository,
+            repo_type="dataset",
+            local_files_only=is_offline(offline),
+            allow_patterns=patterns,
         )
     except Exception as error:  # many kinds, all mean that it is not available
         problem = str(error).strip().partition("\n")[0]
         raise SourceError(
-            f"the data set {REPOSITORY} is not here: {type(error).__name__}: {problem}",
-            hint=f"with a network: hf download --repo-type dataset {REPOSITORY}; copy the "
+            f"the data set {repository} is not here: {type(error).__name__}: {problem}",
+            hint=f"with a network: hf download --repo-type dataset {repository}; copy the "
             "Hugging Face cache ($HF_HOME) here, or give a JSONL file instead",
         ) from error
-    yield from medal_rows(folder_records(folder), reading)
 
 
-def folder_records(folder: str) -> Iterator[object]:
+def folder_records(folder: str) -> Iterator[Any]:
     """Yields the rows of all configurations and splits of a folder of the Hub."""
     import datasets
 

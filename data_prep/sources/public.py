@@ -16,7 +16,7 @@ from medal_judges.records.labelled import LabelledDialogue, Level, Scale, hash_s
 _ROLES: tuple[Role, Role] = ("user", "assistant")
 
 
-def _rated(
+def rated(
     id: str,
     turns: Iterable[Turn],
     ratings: Mapping[str, Sequence[object]],
@@ -83,7 +83,7 @@ def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
                     role, content = texts[-1]
                     texts[-1] = (role, f"{content}\n{line}")
             ratings = {k.lower().replace(" ", "_"): v for k, v in entry["annotations"].items()}
-            yield _rated(
+            yield rated(
                 f"fed-{'turn' if is_turn else 'dial'}-{row:04d}",
                 (Turn(role, text.strip()) for role, text in texts),
                 ratings,
@@ -122,11 +122,11 @@ def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
             }
             own = {name: scales.get(name, (1.0, 3.0)) for name in ratings}
             id = f"conture-dial-{number:04d}"
-            yield _rated(id, whole, ratings, own, **facts, extra=_defects(whole, level))
+            yield rated(id, whole, ratings, own, **facts, extra=_defects(whole, level))
             continue
         for i, turn in enumerate(entry["turns"]):
             turns = whole[: 2 * i + 2]
-            yield _rated(
+            yield rated(
                 f"conture-turn-{number:04d}-{i:02d}",
                 turns,
                 {"overall": [turn["overall impression"]]},
@@ -178,7 +178,7 @@ def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
                 "run": "free1",
                 "worker": worker,
             }
-            yield _rated(
+            yield rated(
                 f"dialogue-eval-dial-{number:04d}",
                 _exchanges((each["user"], each["bot"]) for each in chat["dialogue"]),
                 {name: [score] for name, score in z.items()},
@@ -206,7 +206,7 @@ def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
     for number, entry in enumerate(_load(path)):
         context = contexts.setdefault(entry["source"], len(contexts))
         knowledge = entry["context"].strip()
-        yield _rated(
+        yield rated(
             f"topical-chat-{number:04d}",
             _alternating(f"{entry['source']}\n{entry['system_output']}", "assistant"),
             {name: [score] for name, score in entry["scores"].items()},
@@ -244,7 +244,7 @@ def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
                 "parallel_id": f"xdial-fed-{number:04d}",
                 "overlaps": f"fed-dial-{number:04d}",
             }
-            yield _rated(
+            yield rated(
                 f"xdial-fed-{lang}-{number:04d}",
                 turns,
                 {"overall": [float(row["ratings"])]},

@@ -12,7 +12,7 @@ import pytest
 from medal_judges.data_prep.sources.public import read_chitchat
 from medal_judges.data_prep.sources.registry import SOURCES, load_spec
 from medal_judges.data_prep.sources.source import sha256
-from medal_judges.errors import SourceError
+from medal_judges.errors import DataError, SourceError
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.labelled import LabelledDialogue, hash_split, parse_labelled
@@ -99,6 +99,95 @@ def test_specs_pick_part_level_and_split() -> None:
         f"{DATA}/fed_dialogue.jsonl.gz:test": 125,
     }
     assert {spec: len(load_spec(spec)) for spec in counts} == counts
+
+
+# --- sets of the Hub, on rows in their documented form ---
+
+
+def hub_folder(monkeypatch: pytest.MonkeyPatch, folder: Path, files: dict[str, str]) -> None:
+    """``files`` as the folder that a download of a data set gives."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(folder))
+
+
+CARD = """---
+dataset_info:
+  features:
+  - {name: dialog_id, dtype: int64}
+  - {name: dialog_history, dtype: string}
+  - {name: response, dtype: string}
+  - {name: overall_comment, dtype: string}
+  - {name: score, dtype: int64}
+  - {name: issues, list: [{name: comment, dtype: string}, {name: type, dtype: string}]}
+  - {name: split, dtype: string}
+---
+"""
+
+
+def soda(response: str, score: object, issues: object, split: str, history: str = "") -> str:
+    row = {"dialog_id": 7, "dialog_history": history, "response": response, "issues": issues}
+    row |= {"overall_comment": "fine", "score": score, "split": split}
+    return json.dumps(row) + "\n"
+
+
+def test_soda_eval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [{"type": "Gender Pronoun", "comment": "he, not she"}]
+    rows = {"train": soda("Ann: Hi: you", 5, [], "train"),
+            "val": soda("Bo: He left.", 2, found, "val", "Ann: Hi: you\nBo: Yes?\nAnn: And?\n"),
+            "test": soda("Ann: Hm", None, None, "test", "Bo: x")}  # fmt: skip
+    files = {f"data/{k}-0.jsonl": v for k, v in rows.items()} | {"README.md": CARD}
+    hub_folder(monkeypatch, tmp_path, files)
+    test, train, validation = sorted(load_spec("soda_eval"), key=lambda row: str(row.split))
+    assert [(t.role, t.content) for t in validation.dialogue.turns] == [
+        ("user", "Hi: you"), ("assistant", "Yes?"), ("user", "And?"), ("assistant", "He left.")
+    ]  # fmt: skip
+    assert validation.labels == {"overall": (2.0,), "gender_pronoun": (1.0,)}
+    assert train.labels == {"overall": (5.0,), "gender_pronoun": (0.0,)}
+    assert test.labels["overall"] == (None,) and len({r.group for r in (train, test)}) == 1
+    assert validation.extra["comments"] == {"overall": "fine", "gender_pronoun": "he, not she"}
+    assert validation.extra["labels_by"] == "GPT-4" and validation.level == "turn"
+    assert [row.id for row in load_spec("soda_eval:validation")] == ["soda-eval-7-3"]
+    (tmp_path / "data/train-0.jsonl").write_text(soda("Ann: Hi", 5, [], "dev"))
+    with pytest.raises(DataError, match=r"form of the data set's card \(KeyError: 'dev'"):
+        load_spec("soda_eval:train")
+
+
+def test_dstc11_in_three_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, files = "DSTC_11_Track_4", {}
+    entries = {
+        "fed-turn": [{"context": "User: Hi\nSystem: Hello\nUser: ?", "response": "System: Yes",
+                      "annotations": {"Engaging": [2, 1], "Overall": [4]}, "model": "Meena"},
+                     {"context": "Bye", "response": ""}],
+        "persona-see": [{"dialog": [{"speaker": "human", "text": "Hi"},
+                                    {"speaker": "model", "text": "Yo"}],
+                         "annotations": {"enjoy": [3]}}],
+    }  # fmt: skip
+    turns = {"fed-turn": ["Hi", "Hello", "?", "Yes"], "persona-see": ["Hi", "Yo"]}
+    for name, listed in entries.items():
+        files[f"{root}/metadata/dev/en/{name}/{name}_eval.json"] = json.dumps(listed)
+        for lang in ("es", "zh"):
+            lines = [f"{name}-0000-{i:04d},s,{t},{lang} {t}" for i, t in enumerate(turns[name])]
+            path = f"{root}/task1/dev/en_{lang}/{name}_multilingual_en_{lang}.csv"
+            files[path] = "\n".join(["UID,SID,SEG,TRANSLATION", *lines])
+    hub_folder(monkeypatch, tmp_path, files)
+    rows = load_spec("dstc11:turn")
+    assert [row.dialogue.lang for row in rows] == ["en", "es", "zh"]
+    assert [t.content for t in rows[1].dialogue.turns] == ["es Hi", "es Hello", "es ?", "es Yes"]
+    assert [t.role for t in rows[0].dialogue.turns] == ["user", "assistant"] * 2
+    assert rows[2].labels == {"engaging": (2.0, 1.0), "overall": (4.0,)}
+    assert rows[2].scales == {"engaging": (0.0, 2.0), "overall": (0.0, 4.0)}
+    assert {(r.group, r.dialogue.chatbot) for r in rows} == {("dstc11-fed-turn-0000", "Meena")}
+    (see,) = [row for row in load_spec("dstc11:dialogue") if row.dialogue.lang == "zh"]
+    assert see.labels == {"enjoy": (3.0,)} and see.scales == {"enjoy": None}
+    csv = tmp_path / root / "task1/dev/en_zh/fed-turn_multilingual_en_zh.csv"
+    csv.write_text(csv.read_text().replace(",Yes,", ",No,"))
+    with pytest.raises(DataError, match="fed-turn-0000 does not end with the last turn"):
+        load_spec("dstc11")
+    csv.unlink()
+    with pytest.raises(SourceError, match=r"fed-turn_multilingual_en_zh.csv(?s:.*)unpack"):
+        load_spec("dstc11")
 
 
 # --- chitchat ---

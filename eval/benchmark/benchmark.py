@@ -44,7 +44,7 @@ from medal_judges.eval.benchmark.figures import (
     same_model,
 )
 from medal_judges.eval.benchmark.page import View, dimension_table, write_report
-from medal_judges.eval.metaeval.comparison import CEILING, GRADED, ISSUES, MEANS
+from medal_judges.eval.metaeval.comparison import ANNOTATORS, CEILING, GRADED, ISSUES, MEANS
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.scoring import ScoreOptions, judge_once, opened
 from medal_judges.reading.dialogues import DEFAULT_READING
@@ -67,6 +67,7 @@ _PRINTED: dict[str, Sequence[str]] = {
     GRADED: (*_WHO, "Difference in ρ", "p, Holm", "n"),
     ISSUES: (*_WHO, "Difference in F1+", "p, Holm", "McNemar p, Holm", "n"),
     CEILING: ("Set", "Dimension", "Judge", "Like for like", "One annotator", "p, Holm", "n"),
+    ANNOTATORS: (*_WHO[:2], "Judge", "Annotator", "F1+ judge", "F1+ annotator", "McNemar p, Holm"),
 }
 _LINES = 30  # of a long table; the page and the CSV files have all
 

@@ -3,7 +3,7 @@ dimensions of a set."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, product
 
 import numpy as np
@@ -15,6 +15,7 @@ from medal_judges.eval.metaeval.alignment import (
     classification_statistic,
     not_classifiable,
 )
+from medal_judges.eval.metaeval.ceiling import answers_by_annotator
 from medal_judges.eval.metaeval.metaeval import JudgedRows, ResultRow
 from medal_judges.report.table import Cell, PValue, Table
 from medal_judges.stats.correlation import (
@@ -33,6 +34,7 @@ from medal_judges.stats.weights import weighted
 
 GRADED, ISSUES = "Differences between judges", "Differences between judges on issues"
 CEILING, MEANS = "Judges against one annotator", "Means over dimensions"
+ANNOTATORS = "Judges against each annotator on issues"
 _PAIRS_NOTE = (
     "Every pair of judges, on the rows that both scored. p-values are computed like the intervals; "
     "Holm's correction is over all lines of this table, each test separately. A p above 0.05 does "
@@ -45,6 +47,12 @@ _CEILING_NOTE = (
     "The judge, like for like, minus one annotator, both against the same others on the same rows "
     "(Spearman's ρ, F1+ for issues); p-values as of pairs of judges."
 )
+_ANNOTATORS_NOTE = (
+    "McNemar's test of the judge against an annotator (MEDAL, Figure 5): each is right on a row if "
+    "most of the other annotators agree with it; rows on which those are split evenly count for "
+    "neither. F1+ is against each of the others and averaged. Annotators without names are "
+    "positions in the list of labels. Left out for weighted rows."
+)
 _MEANS_NOTE = (
     "Spearman of each graded dimension, averaged. DSTC-12 ranks by the mean absolute correlation; "
     "in the mean positive one a negative correlation counts 0. Dimensions without a figure are "
@@ -55,6 +63,9 @@ _F1 = ("Difference in F1+", "p", "p, Holm", "Right alone: better", "Right alone:
        "McNemar p", "McNemar p, Holm", "n")  # fmt: skip
 _AGAINST = ("Set", "Dimension", "Judge", "Like for like", "One annotator", "Difference", "p",
             "p, Holm", "n")  # fmt: skip
+_EACH = ("Set", "Dimension", "Judge", "Annotator", "F1+ judge", "F1+ annotator",
+         "Right alone: judge", "Right alone: annotator", "McNemar p", "McNemar p, Holm",
+         "n")  # fmt: skip
 Line = tuple[Cell, ...]
 # Compares two judges' scores of the same rows, each of shape (rows,).
 Compare = Callable[[Aligned, Floats, Floats], Line]
@@ -86,7 +97,26 @@ def comparison_tables(judged: Sequence[JudgedRows]) -> list[Table]:
             p_value = _p(difference.p_value)
             about = row.set_name, row.dimension, row.judge
             lines.append((*about, *sides, difference, p_value, None, row.ceiling_rows))
-    return [*tables, Table(CEILING, _AGAINST, _corrected(_AGAINST, lines), _CEILING_NOTE)]
+    tables.append(Table(CEILING, _AGAINST, _corrected(_AGAINST, lines), _CEILING_NOTE))
+    lines = [line for one in accepted if one.row.kind == "binary" for line in _annotators(one)]
+    return [*tables, Table(ANNOTATORS, _EACH, _corrected(_EACH, lines), _ANNOTATORS_NOTE)]
+
+
+def _annotators(judged: JudgedRows) -> Iterator[Line]:
+    """Yields a line for each annotator with whom others share rows."""
+    row, aligned = judged.row, judged.aligned
+    values = answers_by_annotator(aligned.rows, row.dimension, aligned.values)[0]
+    if aligned.weights is not None or not len(values) or not_classifiable(aligned.score, values):
+        return
+    for k in range(values.shape[1]):
+        rest = np.delete(values, k, axis=1)
+        both = np.isfinite(values[:, k]) & np.isfinite(rest).any(axis=1)
+        if both.any():
+            sides, others = (aligned.score[both], values[both, k]), rest[both]
+            f1 = (classification(side, others)["f1_present"] for side in sides)
+            alone = right_alone(*sides, others)
+            about = row.set_name, row.dimension, row.judge, k + 1
+            yield *about, *f1, *alone, _p(mcnemar(*alone).p_value), None, int(both.sum())
 
 
 def _pairs(

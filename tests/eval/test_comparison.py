@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 from sklearn.metrics import f1_score
+from statsmodels.stats.contingency_tables import mcnemar as library_mcnemar
 from statsmodels.stats.multitest import multipletests
 
 from medal_judges.eval.metaeval.comparison import (
+    ANNOTATORS,
     CEILING,
     GRADED,
     ISSUES,
@@ -126,6 +129,40 @@ def test_a_judge_is_right_where_most_annotators_say_so() -> None:
     # row 0 first, 1 split, 2 first, 3 both, 4 neither (both say present), 5 second
     assert right_alone(first, second, people) == (2, 1)
     assert right_alone(second, first, people) == (1, 2)
+
+
+def test_mcnemar_against_each_annotator_is_that_of_statsmodels(issues: list[JudgedRows]) -> None:
+    """The reference is the other annotator, as in MEDAL; of three, most of the other two."""
+    lines = table(comparison_tables(issues), ANNOTATORS)
+    assert [(x["Judge"], x["Annotator"]) for x in lines[:3]] == [
+        ("good", 1),
+        ("good", 2),
+        ("fair", 1),
+    ]
+    for line, (one, k) in zip(lines, product(issues, (0, 1)), strict=True):
+        person, other = one.aligned.values[:, k], one.aligned.values[:, 1 - k]
+        judge = one.aligned.score
+        right = [(side >= 0.5) == (other == 1) for side in (judge, person)]
+        cells = [[sum((right[0] == a) & (right[1] == b)) for b in (1, 0)] for a in (1, 0)]
+        assert [line[f"Right alone: {w}"] for w in ("judge", "annotator")] == [
+            cells[0][1],
+            cells[1][0],
+        ]
+        assert p(line["McNemar p"]) == pytest.approx(library_mcnemar(cells, exact=True).pvalue)
+        for side, head in ((judge >= 0.5, "F1+ judge"), (person, "F1+ annotator")):
+            figure = line[head]
+            assert isinstance(figure, Estimate)
+            assert figure.value == pytest.approx(f1_score(other, side))
+    assert p(lines[4]["McNemar p, Holm"]) < 0.001  # "poor" against the first annotator
+    # three annotators, by hand: rows on which the others are split count for neither
+    people = [[1, 1, NAN], [1, 0, 1], [0, 0, 0], [1, NAN, 0], [NAN, NAN, 1]]
+    rows = [
+        replace(row, labels={"unsafe": tuple(None if np.isnan(v) else v for v in values)})
+        for row, values in zip(rows_of("unsafe", people, (0, 1)), people, strict=True)
+    ]
+    found = table(comparison_tables([judged(rows, "unsafe", "j", [0.9] * 5)]), ANNOTATORS)
+    alone = [(x["Right alone: judge"], x["Right alone: annotator"], x["n"]) for x in found]
+    assert alone == [(0, 1, 4), (1, 1, 3), (1, 1, 3)]
 
 
 def test_only_rows_that_both_scored_are_compared(issues: list[JudgedRows]) -> None:

@@ -29,7 +29,7 @@ def test_the_package_runs_as_a_module() -> None:
     assert module("--version").stdout == f"medal-judges {__version__}\n"
     helped = module("--help")
     assert helped.returncode == 0
-    for command in ("train", "score", "benchmark", "calibrate", "data"):
+    for command in ("train", "score", "benchmark", "align", "data"):
         assert command in helped.stdout
 
 

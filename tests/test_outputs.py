@@ -56,7 +56,6 @@ def test_no_command_writes_onto_what_it_reads(tmp_path: Path, link: str) -> None
         ("data", "plant", f"{source}:test", "--out", other),
         ("data", "translate", source, "--to", "de", "--out", other),
         ("data", "seeds", "--scenes", source, "--out", other),
-        ("calibrate", "contrast", "--data", source, "--out", other),
     ):
         done = medal(*command)
         assert isinstance(done.exception, ConfigError), (command, done.output, done.exception)

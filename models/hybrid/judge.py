@@ -36,10 +36,11 @@ BLEND_PARTS = ("center", "spread", "weights", "intercept", "residual")
 @dataclass(frozen=True, slots=True)
 class Blend:
     """The fit of one dimension of a stack: value = intercept + weights . (unit scores - center) /
-    spread, on the scale [0, 1].
+    spread, on the scale [0, 1], then mapped by the knots (x, y) of a monotone ``curve`` [2, knots].
 
-    ``members`` are in the order of the arrays, each of shape [members]. ``residual`` is the
-    standard deviation of the error on the fitting rows; 0 if nothing was fitted.
+    ``members`` are in the order of the arrays, each of shape [members]; ``judge:coherence`` is the
+    member ``judge`` on its own dimension ``coherence``. ``residual`` is the standard deviation of
+    the error on the fitting rows; 0 if nothing was fitted.
     """
 
     members: tuple[str, ...]
@@ -48,13 +49,14 @@ class Blend:
     weights: np.ndarray
     intercept: float
     residual: float = 0.0
+    curve: np.ndarray | None = None
 
     def __call__(self, units: np.ndarray) -> np.ndarray:
         """Returns values [n], clipped to [0, 1], of the members' scores ``units`` [n, members]."""
         counted = self.weights != 0  # the others were not asked, and have no number
         z = (units[:, counted] - self.center[counted]) / self.spread[counted]
         clipped: np.ndarray = np.clip(self.intercept + z @ self.weights[counted], 0.0, 1.0)
-        return clipped
+        return clipped if self.curve is None else np.interp(clipped, *self.curve)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,9 @@ class MemberSelection:
 
     choices: Mapping[str, str]
 
-    def asked(self, dimension: str) -> tuple[str, ...]:
-        return (self.choices[dimension],)
+    def asked(self, dimension: str, members: Members) -> dict[str, tuple[str, str]]:
+        chosen = self.choices[dimension]
+        return {chosen: (chosen, members[chosen].own_name(dimension))}
 
     def record(self) -> dict[str, object]:
         return {"choices": dict(self.choices)}
@@ -100,9 +103,12 @@ class Stack:
 
     blends: Mapping[str, Blend]
 
-    def asked(self, dimension: str) -> tuple[str, ...]:
-        blend = self.blends[dimension]  # a member with a weight of 0 is not asked
-        return tuple(m for m, w in zip(blend.members, blend.weights, strict=True) if w != 0)
+    def asked(self, dimension: str, members: Members) -> dict[str, tuple[str, str]]:
+        blend, found = self.blends[dimension], {}  # a member with a weight of 0 is not asked
+        for key in (m for m, w in zip(blend.members, blend.weights, strict=True) if w != 0):
+            name, _, own = key.partition(":")
+            found[key] = name, own or members[name].own_name(dimension)
+        return found
 
     def record(self) -> dict[str, object]:
         return {"blends": {name: list(blend.members) for name, blend in self.blends.items()}}
@@ -111,18 +117,23 @@ class Stack:
         return {
             f"{name}.{part}": np.atleast_1d(np.asarray(getattr(blend, part), dtype=np.float64))
             for name, blend in self.blends.items()
-            for part in BLEND_PARTS
+            for part in (*BLEND_PARTS, "curve")
+            if getattr(blend, part) is not None
         }
 
     def answer(self, dimension: Dimension, members: Members, answers: Answers) -> Judgement:
         """Returns the members' weighted score; its distribution is a normal with the residual, in
         which a level has the probability of all values nearest to it."""
         name, blend = dimension.name, self.blends[dimension.name]
-        units = {m: members[m].unit(answers[m], name) for m in self.asked(name)}
+        units: dict[str, float | None] = {}
+        for key, (m, own) in self.asked(name, members).items():
+            value = answers[m].scores.get(own)
+            units[key] = None if value is None else members[m].judge.dimension(own).to_unit(value)
         scores = {m: None if u is None else dimension.from_unit(u) for m, u in units.items()}
         details = {name: {"members": scores}}
         if missing := [m for m, unit in units.items() if unit is None]:
-            failure = "; ".join(f"{m}: {answers[m].failure or 'no score'}" for m in missing)
+            left = dict.fromkeys(key.partition(":")[0] for key in missing)
+            failure = "; ".join(f"{m}: {answers[m].failure or 'no score'}" for m in left)
             return Judgement(scores={name: None}, failure=failure, details=details)
         unit = float(blend(np.array([[units.get(m) or 0.0 for m in blend.members]]))[0])
         chances = level_chances(dimension, unit, blend.residual)
@@ -133,8 +144,9 @@ class Stack:
         )
 
 
-# How members are combined. ``asked``: the members that a dimension needs. ``record``: its part of
-# config.json; ``tensors``: its weights. ``answer``: the judgement of one request on a dimension.
+# How members are combined. ``asked``: key -> (member, its dimension) that a dimension needs.
+# ``record``: its part of config.json; ``tensors``: its weights. ``answer``: the judgement of one
+# request on a dimension.
 Combination = MemberSelection | Stack
 
 
@@ -208,15 +220,16 @@ class HybridJudge(Judge):
         # A kill loses at most the window of the slowest member.
         self.window = min(m.judge.window for m in self.members.values())
         for dimension in self.dimensions:
-            for name in combination.asked(dimension.name):
-                member, own = self.members[name], self.members[name].own_name(dimension.name)
+            for key, (name, own) in combination.asked(dimension.name, self.members).items():
+                member = self.members[name]
                 hint = f"map one with members.{name}.dimensions: {{{dimension.name}: ITS_NAME}}"
-                if not member.has(dimension.name):
+                if own not in (d.name for d in member.judge.dimensions):
                     its = ", ".join(d.name for d in member.judge.dimensions)
                     raise ConfigError(
                         f"member {name} has no dimension {own!r}", hint=f"it has: {its}; {hint}"
                     )
-                if (good := member.judge.dimension(own).good) != dimension.good:
+                good = member.judge.dimension(own).good
+                if key == name and good != dimension.good:  # ``judge:own``: fitted with its sign
                     raise ConfigError(
                         f"member {name}: the good end of {own!r} is {good!r}, that of "
                         f"{dimension.name!r} is {dimension.good!r}",
@@ -314,19 +327,20 @@ class HybridJudge(Judge):
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        combination, scored = self.combination, []
+        combination, members, scored = self.combination, self.members, list[Judgement]()
         rows: list[dict[str, Judgement]] = [{} for _ in requests]
         # The dialogue of a request ends at the judged turn, so that turn is its last one.
         levels: dict[ScoreLevel, list[int]] = {"dialogue": [], "last": []}
         for i, request in enumerate(requests):
             levels["dialogue" if request.turn is None else "last"].append(i)
         for name, member in self.members.items():
-            if wanted := [d for d in dimensions if name in combination.asked(d)]:
+            needs = (pair for d in dimensions for pair in combination.asked(d, members).values())
+            if wanted := dict.fromkeys(own for one, own in needs if one == name):
                 for level, mine in levels.items():
                     judged = member.judge.score(
                         [requests[i].dialogue for i in mine],
                         level=level,
-                        dimensions=member.own(wanted),
+                        dimensions=list(wanted),
                         # Only an explicit budget is passed on: each member has its own.
                         token_budget=vars(self).get("token_budget"),
                         unknown_language="allow",  # the hybrid warns
@@ -373,7 +387,8 @@ def _combination(folder: Path, kind: str, record: Mapping[str, Any]) -> Combinat
         for part in ("center", "spread", "weights"):
             if own[part].shape != (len(members),):
                 raise ValueError(f"{part} {own[part].shape} is not of {len(members)} members")
-        numbers = {part: float(own[part][0]) for part in ("intercept", "residual")}
+        numbers: dict[str, Any] = {part: float(own[part][0]) for part in ("intercept", "residual")}
+        numbers["curve"] = arrays.pop(f"{name}.curve", None)
         blends[name] = Blend(tuple(members), **(own | numbers))
     if arrays:
         raise JudgeLoadError(f"{path}: unexpected weights {sorted(arrays)[0]!r}")

@@ -20,7 +20,6 @@ from medal_judges.training.config import DataEntry, OptimConfig, TrainConfig
 from medal_judges.training.families.encoder import balance_heads
 from medal_judges.training.families.ridge import RidgeProblem, named_columns
 from medal_judges.training.loop.body import body_layers, build_optimizer, build_schedule, freeze
-from medal_judges.training.loop.calibration import fit_scale
 from medal_judges.training.loop.loop import epoch_batches
 from medal_judges.training.loop.task import validation_figures, watched
 from medal_judges.training.rows import (
@@ -308,27 +307,3 @@ def test_languages_of_any_entry_are_a_choice(tmp_path: Path) -> None:
     assert [fact["labels_by"] for fact in run.facts] == [["m"]] * 3
     with pytest.raises(ConfigError, match=r"rows.jsonl: no row is in fr(?s:.*)de, en, zh"):
         load_entry(DataEntry(source=str(path), langs=("fr", "de")), 0)
-
-
-OVERALL = Dimension("overall", "continuous", 1, 5)
-
-
-def test_a_known_scale_is_found_again() -> None:
-    raw = np.random.default_rng(0).normal(-0.4, 0.3, 400)
-    units = 1 / (1 + np.exp(-(raw + 0.5) / 0.25))
-    found = fit_scale(raw.tolist(), units.tolist(), OVERALL)
-    assert found["center"] == pytest.approx(-0.5, abs=1e-3)
-    assert found["spread"] == pytest.approx(0.25, abs=1e-3)
-    assert found["error"] < 1e-3 < found["error_of_mean"]
-
-
-def test_a_judge_against_the_grain_is_flattened_not_turned_round() -> None:
-    raw = np.linspace(-1, 1, 50)
-    found = fit_scale(raw.tolist(), (0.5 - 0.3 * raw).tolist(), OVERALL)
-    assert found["spread"] > 50
-    assert found["error"] == pytest.approx(found["error_of_mean"], abs=0.05)
-
-
-def test_too_few_rows_are_refused() -> None:
-    with pytest.raises(ConfigError, match="5 rows are too few"):
-        fit_scale([0.0] * 5, [0.5] * 5, OVERALL)

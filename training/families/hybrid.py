@@ -207,8 +207,9 @@ def chosen_alpha(config: HybridConfig, rows: FitRows) -> HybridConfig:
     return config.model_copy(update={"alpha": best})
 
 
-def fit_blend(config: HybridConfig, rows: FitRows) -> Blend:
-    """The line of one dimension, for an ``alpha`` that is a number (see ``chosen_alpha``).
+def fit_blend(config: HybridConfig, rows: FitRows, sizes: float | np.ndarray = 1.0) -> Blend:
+    """The line of one dimension, for an ``alpha`` that is a number (see ``chosen_alpha``). Columns
+    with a smaller of ``sizes`` [members] have a larger penalty.
 
     Raises ConfigError with fewer than 3 rows, or if no member's score differs between them.
     """
@@ -222,7 +223,7 @@ def fit_blend(config: HybridConfig, rows: FitRows) -> Blend:
     varied = spread > 0
     if not varied.any():
         raise ConfigError("every member gives all fitting rows of a source the same score")
-    z = x / np.where(varied, spread, 1.0)
+    z = x / np.where(varied, spread, 1.0) * sizes
     # The mean over rows with these weights is the mean of the sources' means.
     middle = float(np.average(level, weights=w))
     from sklearn.linear_model import Ridge
@@ -231,7 +232,10 @@ def fit_blend(config: HybridConfig, rows: FitRows) -> Blend:
     ridge = Ridge(alpha=config.alpha, positive=config.nonnegative, fit_intercept=False)
     weights = ridge.fit(z, y, sample_weight=w).coef_
     fitted = middle + z @ weights
-    residual = float(np.sqrt(np.average((y + middle - fitted) ** 2, weights=w)))
+    residual, weights = (
+        float(np.sqrt(np.average((y + middle - fitted) ** 2, weights=w))),
+        weights * sizes,
+    )
     center, spread = np.average(centers, axis=0, weights=w), np.where(varied, spread, 1.0)
     return Blend(rows.members, center, spread, weights, middle, residual)
 

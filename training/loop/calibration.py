@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
-from scipy.optimize import least_squares, minimize_scalar
+from scipy.optimize import minimize_scalar
 from sklearn.isotonic import IsotonicRegression
 
-from medal_judges.errors import ConfigError
 from medal_judges.models.base.heads import Calibration, Head, corn_probabilities
-from medal_judges.records.dimension import Dimension
 from medal_judges.training.rows import TrainingExample
 
 COVERAGE = 0.9  # of the interval around a regression's score
@@ -101,36 +99,3 @@ def fit_isotonic(
     fitted = IsotonicRegression(out_of_bounds="clip").fit(np.asarray(units), np.asarray(targets))
     x, y = fitted.X_thresholds_, fitted.y_thresholds_
     return tuple(map(float, x)), tuple(map(float, y))
-
-
-def fit_scale(
-    raw: Sequence[float], units: Sequence[float], dimension: Dimension
-) -> dict[str, float]:
-    """The scale of an untrained judge: ``center`` and ``spread`` of the sigmoid of ``raw`` nearest
-    to ``units`` (least squares), its mean absolute ``error`` on the dimension's scale, and
-    ``error_of_mean``, the error of the mean rating.
-
-    The sigmoid has to rise: if raw and rating disagree, its spread becomes as wide as the bound
-    allows and every score is near the mean rating. Raises ConfigError with fewer than 20 rows.
-    """
-    x, y = np.asarray(raw, dtype=float), np.asarray(units, dtype=float)
-    if len(x) < MIN_ROWS:
-        raise ConfigError(f"{len(x)} rows are too few to fit a scale on, at least {MIN_ROWS}")
-    unit = float(x.std()) or 1.0
-    z = (x - x.mean()) / unit
-
-    def predicted(p: np.ndarray) -> np.ndarray:
-        values: np.ndarray = 1 / (1 + np.exp(-(p[0] + np.exp(p[1]) * z)))
-        return values
-
-    level = float(np.clip(y.mean(), 0.02, 0.98))
-    first = np.array([np.log(level / (1 - level)), -1.0])
-    fitted = least_squares(lambda p: predicted(p) - y, first, bounds=([-6, -5], [6, 2])).x
-    spread = unit / float(np.exp(fitted[1]))
-    width = dimension.high - dimension.low
-    return {
-        "center": float(x.mean()) - float(fitted[0]) * spread,
-        "spread": spread,
-        "error": width * float(np.abs(predicted(fitted) - y).mean()),
-        "error_of_mean": width * float(np.abs(y - y.mean()).mean()),
-    }

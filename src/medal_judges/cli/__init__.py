@@ -51,9 +51,9 @@ JOBS = {
         "train": Command("Train a judge.", "medal train --config quickstart"),
         "init": Command("Write a small example project.", "medal init mine"),
         "judges": Command("List the shipped judges.", "medal judges"),
-        "calibrate": Command(
-            "Put a follow-up judge's raw values on a human scale.",
-            "medal calibrate contrast --data dstc9:validation --out mine.yaml",
+        "align": Command(
+            "Make a judge agree with your labels, and show whether it does.",
+            "medal align boxed --labels mine.csv --out aligned",
         ),
         "doctor": Command("Check this machine or a saved judge.", "medal doctor runs/mine"),
         "push": Command("Upload a saved judge to the Hub.", "medal push runs/mine ORG/NAME"),

@@ -237,7 +237,7 @@ def labels_of(record: Mapping[str, object], columns: ColumnMap) -> Fields:
     expected = "a number, or several with ; between"
     people = [*dict.fromkeys(columns.raters.values())]
     for column, (dimension, bounds) in columns.labels.items():
-        cell = lookup(record, column)
+        cell = lookup(record, column, lookup(record, f"labels.{column}"))
         cells = cell.split(";") if isinstance(cell, str) else cell
         ratings: list[float | None] = []
         for each in cells if isinstance(cells, list) else [cell]:
@@ -266,7 +266,9 @@ def labels_of(record: Mapping[str, object], columns: ColumnMap) -> Fields:
             (rating,), ratings = ratings, labels.pop(dimension, [None] * len(people))
             ratings[people.index(columns.raters[column])] = rating
         labels.setdefault(dimension, []).extend(ratings)
-        scale, other = bounds and list(bounds), scales.get(dimension)
+        # A row in the line format states its scales.
+        scale = list(bounds) if bounds else lookup(record, f"scales.{column}")
+        other = scales.get(dimension)
         if other is not None and scale is not None and other != scale:
             raise RecordError(column, f"one scale of {dimension} ({other})", scale)
         scales[dimension] = scale or other
@@ -302,7 +304,11 @@ def checked_columns(
     for read, (place, record) in enumerate(rows, 1):
         if unseen and isinstance(record, Mapping):
             there |= dict.fromkeys(map(str, record))
-            unseen = {name for name in unseen if lookup(record, name, _MISSING) is _MISSING}
+            unseen = {
+                name
+                for name in unseen
+                if lookup(record, name, lookup(record, f"labels.{name}", _MISSING)) is _MISSING
+            }
             if table or read >= 1000:
                 require_none_unseen()
         yield place, record

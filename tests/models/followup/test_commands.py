@@ -6,73 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.config import load_config
 from medal_judges.data_prep.followups import PoolGeneration, parse_list
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.models.base.judge import Judge
 from medal_judges.models.followup.pool import FollowUp, FollowUpPool, load_pool
-from medal_judges.models.llm.local.model import LocalModel
 
 RUNNER = CliRunner()
-
-
-def write_rated(path: Path) -> Path:
-    """24 short dialogues, good and bad, rated by two people on a scale from 0 to 4."""
-    good = ["Hi! I have a new puppy.", "How lovely! What is its name? I love dogs too."]
-    bad = ["Hi! I have a new puppy.", "No. Seven seven seven table."]
-    with path.open("w", encoding="utf-8") as stream:
-        for i in range(24):
-            texts = [f"{i}. {t}" for t in (good if i % 2 else bad)]
-            turns = [
-                {"role": role, "content": text}
-                for role, text in zip(("user", "assistant"), texts, strict=True)
-            ]
-            labels = {"overall": [3, 4] if i % 2 else [0, 1]}
-            row = {"id": str(i), "dialogue": turns, "labels": labels, "scales": {"overall": [0, 4]}}
-            stream.write(json.dumps(row) + "\n")
-    return path
-
-
-@pytest.mark.slow
-def test_calibrate_puts_scores_on_the_human_scale_and_keeps_ranks(
-    smollm2: LocalModel, tmp_path: Path
-) -> None:
-    data, out = write_rated(tmp_path / "rated.jsonl"), tmp_path / "mine.yaml"
-    command = ["calibrate", "configs/judges/contrast.yaml", "--data", str(data), "--out", str(out)]
-    result = RUNNER.invoke(app, command, catch_exceptions=False)
-    assert result.exit_code == 0 and "overall: mean absolute error" in result.output
-    scale = yaml.safe_load(out.read_text(encoding="utf-8"))["scale"]["overall"]
-    assert scale["fitted_on"] == f"{data.name} overall, 24 rows"
-    from medal_judges.data_prep.sources.registry import load_spec
-
-    dialogues = [row.dialogue for row in load_spec(str(data))]
-    before = [
-        float(j.scores["overall"] or 0)
-        for j in Judge.from_pretrained("configs/judges/contrast.yaml", llm=smollm2).score(dialogues)
-    ]
-    after = [
-        float(j.scores["overall"] or 0)
-        for j in Judge.from_pretrained(str(out), llm=smollm2).score(dialogues)
-    ]
-    assert sorted(range(24), key=before.__getitem__) == sorted(range(24), key=after.__getitem__)
-    human = [4.5 if i % 2 else 1.5 for i in range(24)]  # their mean on the judge's scale, 1 to 5
-    assert abs(sum(after) / 24 - 3) < 0.2
-    assert sum(abs(a - h) for a, h in zip(after, human, strict=True)) < sum(
-        abs(b - h) for b, h in zip(before, human, strict=True)
-    )
-
-
-def test_calibrate_refuses_what_it_cannot_use(tmp_path: Path) -> None:
-    data = write_rated(tmp_path / "rated.jsonl")
-    rest = ["--data", str(data), "--out", str(tmp_path / "out.yaml")]
-    with pytest.raises(ConfigError, match="is not a follow-up judge"):
-        RUNNER.invoke(
-            app, ["calibrate", "configs/judges/length.yaml", *rest], catch_exceptions=False
-        )
 
 
 def test_proposed_follow_ups_are_a_file_that_loads(

@@ -1,0 +1,51 @@
+"""``medal align``: makes a judge agree with people's labels, and shows whether it does."""
+
+from __future__ import annotations
+
+import typer
+
+from medal_judges.cli.options import from_options, writes
+from medal_judges.errors import ConfigError
+from medal_judges.eval.align.align import AlignOptions
+from medal_judges.reading.dialogues import reading_report
+
+
+@writes("judge", "labels", folder=True)
+@from_options
+def align(options: AlignOptions) -> None:
+    """Make a judge agree with people's labels. Nested cross-validation measures the gain; without a
+    gain beyond chance, no judge is written (exit status 4). Writes OUT: the judge, README.md and
+    align.json."""
+    from medal_judges.data_prep.sources.registry import load_spec
+    from medal_judges.eval.align.align import RECORD_NAME
+    from medal_judges.eval.align.align import align as run
+    from medal_judges.eval.align.page import proof_table
+    from medal_judges.inference.judge_choice import choose_judge
+    from medal_judges.report.console import print_tables
+
+    out, labels = options.out, options.labels
+    reading = reading_report(options.reading, out / "skipped.jsonl", [labels])
+    rows = load_spec(labels, reading=reading, options=options.reading)
+    if reading.count:
+        raise ConfigError(
+            f"{reading.count} rows are no labelled chats; the first: {reading.messages[0]}",
+            hint=f"correct or delete them; {out}/skipped.jsonl lists all",
+        )
+    choice = choose_judge(options.judge, options.settings, device=options.device)
+    named = dict.fromkeys(dimension for dimension, _ in options.reading._map.labels.values())
+    result = run(
+        choice.source,
+        rows,
+        out,
+        dimensions=tuple(named),
+        keep_anyway=options.keep_anyway,
+        **choice.options,
+    )
+    if options.as_json:
+        typer.echo((out / RECORD_NAME).read_text(encoding="utf-8").rstrip())
+    else:
+        print_tables([proof_table(result, name) for name in result.proofs], result.sentences())
+        if result.judge is not None:
+            typer.echo(f"medal score CHATS --judge {out} --out scores.jsonl")
+    if result.judge is None:
+        raise typer.Exit(4)

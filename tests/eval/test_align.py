@@ -1,0 +1,150 @@
+"""``medal align``: labels in, a judge that agrees better out, or the message that it does not."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from medal_judges import Judge, align
+from medal_judges.cli import app
+from medal_judges.errors import ConfigError
+from medal_judges.reading.dialogues import read_labelled
+
+Labels = Callable[[int, int], object]  # (number of the chat, words of its answer) -> cell
+NOISE = np.random.default_rng(5).integers(1, 6, 200)
+
+
+def write(path: Path, count: int = 40, **columns: Labels) -> Path:
+    """A table of chats whose answers have 1 to 20 words, and columns of labels."""
+    words = np.random.default_rng(0).integers(1, 21, count)
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        table = csv.writer(stream)
+        table.writerow(["id", "question", "answer", *columns])
+        for i, n in enumerate(words.tolist()):
+            answer = " ".join(f"{'abcdefgh'[k % 8]}{(i * 7 + k) % 90}" for k in range(n))
+            labels = [label(i, n) for label in columns.values()]
+            table.writerow([f"c{i}", f"Where is order {i}?", answer, *labels])
+    return path
+
+
+def steps(i: int, n: int) -> int:
+    """Longer is better, but people use the lower half of a scale from 1 to 7, and err by 1."""
+    return int(1 + n // 6 + NOISE[i] % 2)
+
+
+def medal(*words: object) -> Result:
+    return CliRunner().invoke(app, ["align", *map(str, words)])
+
+
+def refused(*words: object) -> str:
+    done = medal(*words)
+    assert isinstance(done.exception, ConfigError), done.output
+    return str(done.exception)
+
+
+@pytest.fixture(scope="module")
+def aligned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Result]:
+    place = tmp_path_factory.mktemp("align")
+    table = write(place / "table.csv", helpful=steps, who=lambda i, n: "ann")
+    lines, data = table.read_text(encoding="utf-8").splitlines(keepends=True), place / "mine.csv"
+    more = [line.replace(",ann", ",bob") for line in lines[1::2]]  # a row for each annotator
+    data.write_text("".join(lines + more), encoding="utf-8")
+    out, words = place / "aligned", ("--column", "annotator=who", "--label", "helpful=overall:1..7")
+    done = medal("length", "--labels", data, "--out", out, *words)
+    assert done.exception is None, done.output
+    return data, out, done
+
+
+def test_labels_that_a_judge_can_learn_give_a_judge_with_its_proof(
+    aligned: tuple[Path, Path, Result],
+) -> None:
+    data, out, done = aligned
+    assert "overall: labels improve this judge (gain" in done.output
+    record = json.loads((out / "align.json").read_text())["dimensions"]["overall"]
+    lines = {line["name"]: line for line in record["lines"]}
+    assert record["kept"] and record["gain"]["low"] > 0 and record["gain"]["p_value"] < 0.05
+    gain = lines["judge as it is"]["error"] - lines["aligned judge"]["error"]
+    assert record["gain"]["value"] == pytest.approx(gain)
+    # Nested: better than the mean by what length says, and no better than people's own noise.
+    assert 0.3 < lines["aligned judge"]["error"] < lines["mean rating"]["error"]
+    judge = Judge.from_pretrained(out)
+    assert [(d.name, d.kind, d.low, d.high) for d in judge.dimensions] == [
+        ("overall", "ordinal", 1, 7)
+    ]
+    rows = list(
+        read_labelled(data, columns={"labels": {"helpful": "overall:1..7"}, "annotator": "who"})
+    )
+    assert len(rows) == 40 and rows[0].extra["annotators"] == ["ann", "bob"]
+    mean = np.array([row.labels["overall"][0] for row in rows], float)
+    scores = np.array([j.scores["overall"] for j in judge.score([r.dialogue for r in rows])], float)
+    fitted = float(np.sqrt(np.mean((scores - mean) ** 2)))
+    assert fitted <= lines["aligned judge"]["error"] * 1.05  # on rows that it was fitted on
+    assert "labels" in (out / "README.md").read_text()
+
+
+def test_a_saved_judge_scores_as_the_fit_says(tmp_path: Path) -> None:
+    """Also for a dimension that the judge does not have, of several annotators, and binary."""
+    data = write(tmp_path / "mine.csv", kind=lambda i, n: f"{int(n > 10)};{int(n > 8 + NOISE[i])}")
+    rows = list(read_labelled(data, columns={"labels": {"kind": "kind:0..1"}}))
+    result = align("repetition", rows, tmp_path / "out")
+    proof = result.proofs["kind"]
+    assert proof.base == "mean rating" and proof.kept and result.dimensions["kind"].kind == "binary"
+    assert proof.lines[-1].name == "one person, the others"
+    assert result.judge is not None
+    loaded = Judge.from_pretrained(tmp_path / "out")
+    found = [
+        [j.scores["kind"] for j in one.score([row.dialogue for row in rows])]
+        for one in (result.judge, loaded)
+    ]
+    assert found[0] == pytest.approx(found[1], abs=1e-6)
+
+
+def test_labels_that_are_chance_write_no_judge_and_exit_with_4(tmp_path: Path) -> None:
+    data, out = write(tmp_path / "mine.csv", overall=lambda i, n: NOISE[i]), tmp_path / "out"
+    words = ["length", "--labels", data, "--label", "overall=novel:1..5", "--out", out]
+    done = medal(*words, "--json")
+    assert done.exit_code == 4 and not (out / "config.json").exists()
+    record = json.loads(done.output)
+    assert not record["judge_written"] and not record["dimensions"]["novel"]["kept"]
+    assert medal(*words, "--keep-anyway").exit_code == 0 and (out / "config.json").exists()
+    assert "holds a judge already" in refused(*words)
+
+
+def test_labels_that_teach_nothing_are_refused_before_the_judge_is_asked(tmp_path: Path) -> None:
+    def said(name: str, *words: str, count: int = 24, **columns: Labels) -> str:
+        data = write(tmp_path / f"{name}.csv", count, **columns)
+        return refused("length", "--labels", data, "--out", tmp_path / name, *words)
+
+    few = said("few", "--label", "a=overall:1..7", count=19, a=steps)
+    assert "19 chats have a label of 'overall', at least 20 are needed" in few
+    one = said("one", "--label", "a=overall:1..7", a=lambda i, n: 3)
+    assert "all 24 labels of 'overall' are 3" in one
+    scale = said("scale", "--label", "a=overall", a=lambda i, n: 3 + steps(i, n))
+    assert "is outside of the judge's" in scale and "--label COLUMN=overall:4.." in scale
+    assert "the judge has none" in said("none", "--label", "a=novel", a=steps)
+    same = said(
+        "same", "--column", "annotator=who", "--label", "a=overall:1..7", a=lambda i, n: "3;4",
+        who=lambda i, n: "ann;ann",
+    )  # fmt: skip
+    assert "chat 'c0': two labels of 'overall' by the annotator 'ann'" in same
+    assert "no chat has a label" in said("no", a=steps)
+    lost = write(tmp_path / "lost.csv", 24, a=steps)
+    with lost.open("a", encoding="utf-8") as stream:
+        stream.write("c99,,,4\n")
+    gone = refused("length", "--labels", lost, "--out", tmp_path / "l", "--label", "a=overall:1..7")
+    assert "lost.csv:26" in gone and "no labelled chats" in gone
+    lines = [
+        {"id": f"d{i}", "labels": {"helpful": [1 + i % 5]}, "scales": {"helpful": [1, 5 + i // 20]}}
+        | {"dialogue": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]}
+        for i in range(24)
+    ]
+    mixed = tmp_path / "mixed.jsonl"
+    mixed.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    words = ("length", "--labels", mixed, "--out", tmp_path / "m")
+    for more in ((), ("--label", "helpful=overall")):
+        said_so = refused(*words, *more)
+        assert "several scales: 1 to 6 in chat 'd20' and 1 to 5 in chat 'd0'" in said_so

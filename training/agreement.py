@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -179,9 +179,13 @@ def scores_of_logits(
     return scores
 
 
-def judge_scores(judge: Judge, examples: Sequence[TrainingExample]) -> Scores:
+def judge_scores(
+    judge: Judge,
+    examples: Sequence[TrainingExample],
+    progress: Callable[[int], None] | None = None,
+) -> Scores:
     """The judge's score of each example, per dimension [n]; NaN for none."""
-    answers = [j.scores for j in judge.score([e.dialogue for e in examples])]
+    answers = [j.scores for j in judge.score([e.dialogue for e in examples], progress=progress)]
     return {
         d.name: np.array([np.nan if s[d.name] is None else s[d.name] for s in answers], dtype=float)
         for d in judge.dimensions

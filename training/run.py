@@ -35,6 +35,7 @@ from medal_judges.models.feature.judge import FeatureConfig, FeatureJudge
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, base_language
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.signature import content_hash
+from medal_judges.report.console import ProgressBar
 from medal_judges.storage.files import atomic_write, only_run
 from medal_judges.training.agreement import (
     AGREEMENT_NAME,
@@ -209,11 +210,12 @@ def score_examples(
     which takes seconds a dialogue."""
     from medal_judges.models.prompted.judge import PromptedJudge
 
-    chosen = examples
-    if isinstance(judge, PromptedJudge) and len(examples) > config.answered_rows:
+    chosen, writes = examples, isinstance(judge, PromptedJudge)
+    if writes and len(examples) > config.answered_rows:
         order = np.random.default_rng(config.seed).permutation(len(examples))
         chosen = [examples[i] for i in sorted(order[: config.answered_rows])]
-    return ScoredExamples(chosen, judge_scores(judge, chosen))
+    with ProgressBar("answering held-out rows", len(chosen), visible=writes) as bar:
+        return ScoredExamples(chosen, judge_scores(judge, chosen, bar.advance))
 
 
 # -- training by steps ----------------------------------------------------------------------------
@@ -244,7 +246,8 @@ def train_by_steps(
     accelerator.end_training()
     if accelerator.is_main_process:
         judge = trained.judge
-        setting = setting_for(judge.net, judge.device.type, trained.precision)
+        writes = bool(judge.language_models())
+        setting = setting_for(judge.net, judge.device.type, trained.precision, writes=writes)
         finish(config, judge, rows, trained.figures, trained.scored, setting)
 
 

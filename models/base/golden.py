@@ -11,7 +11,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from medal_judges.config import read_yaml
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.saving import GOLDEN_NAME, load_judge
 from medal_judges.records.dialogue import Dialogue, parse_dialogue
+from medal_judges.report.console import ProgressBar
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-5  # fp32 on CPU, as a share of the dimension's scale
 COARSE = 2e-2  # of bf16, whose scores differ by thousandths between GPUs and batches
 LARGE = 1_000_000_000  # parameters; with more, fp32 on a CPU takes minutes a dialogue
-FEW, SHORT = 4, 4  # dialogues for a large judge, and turns of each
+FEW, SHORT = 4, 4  # dialogues for a large judge or one that writes, and turns of each
 PACKAGES = ("medal-judges", "torch", "transformers", "tokenizers", "numpy")
 
 
@@ -47,16 +48,20 @@ class GoldenSetting:
         return TOLERANCE if (self.device, self.dtype) == ("cpu", "fp32") else COARSE
 
 
-def setting_for(net: nn.Module, device: str, precision: str) -> GoldenSetting:
+def setting_for(
+    net: nn.Module, device: str, precision: str, *, writes: bool = False
+) -> GoldenSetting:
     """Returns the setting for a trained ``net``: fp32 on a CPU and all dialogues; for a large net
     the device and ``precision`` (``no``, ``bf16``, ``fp16``) of its training, and fewer, shorter
-    dialogues. A quantised net stays on its device and computes in bf16."""
+    dialogues, as for a net that ``writes`` answers: seconds each on a CPU. A quantised net stays on
+    its device and computes in bf16."""
     large = sum(parameter.numel() for parameter in net.parameters()) >= LARGE
+    size = (FEW, SHORT) if large or writes else ()
     if not all(parameter.is_floating_point() for parameter in net.parameters()):
-        return GoldenSetting(device, "bf16", *((FEW, SHORT) if large else ()))
-    if not large:
-        return GoldenSetting()
-    return GoldenSetting(device, "fp32" if precision == "no" else precision, FEW, SHORT)
+        return GoldenSetting(device, "bf16", *size)
+    if large:
+        return GoldenSetting(device, "fp32" if precision == "no" else precision, *size)
+    return GoldenSetting("cpu", "fp32", *size)
 
 
 def current_setting(judge: Any) -> GoldenSetting:
@@ -64,8 +69,11 @@ def current_setting(judge: Any) -> GoldenSetting:
     if (net := getattr(judge, "net", None)) is None:
         return GoldenSetting()
     dtype = judge.dtype
-    setting = setting_for(net, judge.device.type, "no" if dtype == "fp32" else dtype)
-    return GoldenSetting(judge.device.type, dtype) if setting == GoldenSetting() else setting
+    precision, writes = "no" if dtype == "fp32" else dtype, bool(judge.language_models())
+    setting = setting_for(net, judge.device.type, precision, writes=writes)
+    if (setting.device, setting.dtype) == ("cpu", "fp32"):
+        setting = replace(setting, device=judge.device.type, dtype=dtype)
+    return setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +123,9 @@ def write_golden(judge: Any, folder: Path, setting: GoldenSetting | None = None)
     ``judge`` must have the device and dtype of ``setting`` (see Judge.place)."""
     setting = setting or current_setting(judge)
     dialogues = golden_dialogues(setting)
+    with ProgressBar("golden scores", len(dialogues), visible=bool(judge.language_models())) as bar:
+        bar.console.print(f"golden scores: answering {len(dialogues)} dialogues", highlight=False)
+        judged = [*judge.score(dialogues, unknown_language="allow", progress=bar.advance)]
     record = {
         "signature": str(judge.signature()),
         "device": setting.device,
@@ -122,7 +133,7 @@ def write_golden(judge: Any, folder: Path, setting: GoldenSetting | None = None)
         "tolerance": setting.tolerance,
         "versions": versions(),
         "dialogues": [d.to_record() for d in dialogues],
-        "scores": [dict(j.scores) for j in judge.score(dialogues, unknown_language="allow")],
+        "scores": [dict(j.scores) for j in judged],
     }
     text = json.dumps(record, indent=1, ensure_ascii=False)
     (folder / GOLDEN_NAME).write_text(text + "\n", encoding="utf-8")

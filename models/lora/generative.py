@@ -14,6 +14,7 @@ from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.saving import write_config
 from medal_judges.models.device import cast_weights, torch_device, torch_dtype
+from medal_judges.models.llm.local.generation import GrammarMask
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Continuation, Message
 from medal_judges.models.llm.settings import llm_config
@@ -92,9 +93,13 @@ class GenerativeLoraJudge(PromptedJudge):
         rubric: str,
         device: str | torch.device | None = None,
     ) -> GenerativeLoraJudge:
-        """Returns a new judge on ``config.base``, with random adapters by torch's seed."""
+        """Returns a new judge on ``config.base``, with random adapters by torch's seed. Raises
+        ConfigError for a tokenizer whose answers no grammar can hold to JSON."""
         prompted = prompted_config(config, name, rubric, config.prompt, dimensions)
-        return cls(*load_adapted(config, device), config, prompted, device=device)
+        judge = cls(*load_adapted(config, device), config, prompted, device=device)
+        mask = GrammarMask(judge.tokenizer, [{"type": "object"}])
+        mask(torch.zeros(1, 1), torch.zeros(1, len(judge.tokenizer)))  # not after the training
+        return judge
 
     def _save(self, folder: Path) -> None:
         import yaml

@@ -1,5 +1,8 @@
 """Tables in a pipe are not broken at 80 columns."""
 
+import re
+import time
+
 import pytest
 
 from medal_judges.report.console import PIPED, ProgressBar, wide_console
@@ -29,4 +32,8 @@ def test_a_log_gets_no_bar_and_no_line_before_a_minute(capsys: pytest.CaptureFix
     assert capsys.readouterr().err == ""
     with ProgressBar("judging", 60, every=0) as bar:
         bar.advance(7, note="half a dollar")
-    assert capsys.readouterr().err == "7 of 60 dialogues; half a dollar\n"
+    assert capsys.readouterr().err == "7 of 60 dialogues; half a dollar; 0:00:00 left\n"
+    with ProgressBar("training", 60, unit="steps", done=40, every=0) as bar:  # a resumed run
+        time.sleep(0.2)
+        bar.advance(1)
+    assert re.fullmatch(r"41 of 60 steps; 0:00:0[4-9] left\n", capsys.readouterr().err)

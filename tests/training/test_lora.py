@@ -11,6 +11,8 @@ from safetensors.torch import load_file, save_file
 
 from medal_judges.config import build_config
 from medal_judges.data_prep.sources.registry import load_spec
+from medal_judges.errors import ConfigError
+from medal_judges.models.base.golden import setting_for, write_golden
 from medal_judges.models.base.judge import Judge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import TrainConfig
@@ -125,6 +127,39 @@ def test_a_base_released_in_bf16_is_trained_upon_as_it_is(
     assert torch.equal(kept, fresh.float())
     assert small < 0.85 * large
     assert trained(tiny_llama, True)[1] == large  # of weights that bf16 would round: none
+
+
+def test_a_tokenizer_without_a_grammar_is_refused_before_training(
+    tmp_path: Path, tiny_llama: Path
+) -> None:
+    from transformers import ByT5Tokenizer
+
+    base = tmp_path / "base"
+    shutil.copytree(tiny_llama, base)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        (base / name).unlink(missing_ok=True)
+    slow = ByT5Tokenizer()  # bytes: no file of rust
+    slow.chat_template = "{% for m in messages %}{{ m.role }}: {{ m.content }}</s>{% endfor %}"
+    slow.save_pretrained(base)
+    config = run_config(tmp_path, base, {"head": "generative", "layout": "each"})
+    with pytest.raises(ConfigError, match=r"(?s)no grammar works with this tokenizer.*scoring"):
+        train_judge(config)
+    assert not (tmp_path / "judge" / "history.jsonl").exists()
+
+
+def test_a_judge_that_writes_has_few_short_golden_dialogues(
+    tmp_path: Path, tiny_llama: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = {"head": "generative", "layout": "each", "answer_tokens": 40, "comment_chars": 1}
+    config = run_config(tmp_path, tiny_llama, model)
+    judge = new_judge(config, load_rubric("overall"), [], torch.device("cpu"))
+    write_golden(judge, tmp_path)
+    golden = json.loads((tmp_path / "golden.json").read_text())
+    assert [len(d["dialogue"]) for d in golden["dialogues"]] == [4, 4, 3, 2]
+    assert (golden["device"], golden["dtype"]) == ("cpu", "fp32")
+    assert capsys.readouterr().err.endswith("golden scores: answering 4 dialogues\n")
+    writes = bool(judge.language_models())
+    assert setting_for(judge.net, "cpu", "no", writes=writes).dialogues == 4
 
 
 @pytest.mark.slow

@@ -438,8 +438,8 @@ class GrammarMask(LogitsProcessor):
                 except ValueError as error:
                     raise ConfigError(
                         f"no grammar works with this tokenizer: {error}",
-                        hint="set enforce: false in the judge, or use a model with a fast "
-                        "tokenizer",
+                        hint="use a model with a fast tokenizer; else set enforce: false in a "
+                        "judge's file, model.head: scoring in a LoRA training",
                     ) from error
             first = {g: LLMatcher(by_size[words], g) for g in {*self.grammars} if g is not None}
             self.matchers = [None if g is None else first[g].deep_copy() for g in self.grammars]

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import Any
 
 from markupsafe import Markup
@@ -129,8 +130,9 @@ def cell_text(cell: object, brief: bool = False) -> str:
 class ProgressBar:
     """Shows on standard error how many of ``total`` (None: unknown) items are done, and a ``note``.
 
-    In a terminal it is a bar while the ``with`` block runs. Elsewhere it prints a line every
-    ``every`` seconds, so a short run prints nothing. It prints nothing if ``visible`` is false.
+    In a terminal it is a bar while the ``with`` block runs. Elsewhere it prints a line with the
+    time left every ``every`` seconds, so a short run prints nothing. It prints nothing if
+    ``visible`` is false.
     """
 
     def __init__(
@@ -145,6 +147,7 @@ class ProgressBar:
     ) -> None:
         self.what, self.total, self.unit, self.done, self.note = what, total, unit, done, ""
         self._every, self._last = every, time.monotonic()
+        self._start = self._last, done
         self.console = PlainConsole(stderr=True, quiet=not visible)
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
@@ -187,6 +190,10 @@ class ProgressBar:
             self._last = time.monotonic()
             of = "" if self.total is None else f" of {self.total}"
             text = f"{self.done}{of} {self.unit}{f'; {self.note}' if self.note else ''}"
+            began, before = self._start
+            if self.total and self.done > before:
+                left = (self._last - began) * (self.total - self.done) / (self.done - before)
+                text += f"; {timedelta(seconds=round(left))} left"
             self.console.print(text, soft_wrap=True, highlight=False)
 
 

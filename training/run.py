@@ -132,6 +132,12 @@ def learnable(
     dimensions = [d for d in dimensions if only is None or d.name in only]
     labelled = Columns.of(rows.train).targets
     if left := [d.name for d in dimensions if d.name not in labelled]:
+        if len(left) == len(dimensions):
+            raise ConfigError(
+                f"no training row has a label of {', '.join(left)}",
+                hint="in the train entry, columns: FILE names the label columns of a table, and "
+                "dimensions: {LABEL: DIMENSION} the labels of other names",
+            )
         logger.warning("no training labels for %s: the judge will not have them", ", ".join(left))
     return [d for d in dimensions if d.name in labelled]
 

@@ -25,7 +25,7 @@ from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.console import print_tables, rich_table, wide_console
 from medal_judges.report.page import Section, counted, facts_section, write_page
-from medal_judges.report.table import Row, Table, write_csv
+from medal_judges.report.table import Row, Table, slug
 from medal_judges.stats.alpha import alpha_statistic, no_interval
 from medal_judges.stats.correlation import MIN_ROWS, Floats, ratio, weighted_spearman
 from medal_judges.stats.estimate import Estimate, undefined
@@ -48,7 +48,7 @@ class AgreementOptions(Config):
     source: str = option(
         argument=True, metavar="FILE_OR_SPEC", help="Labelled file, or a spec: fed:dialogue."
     )
-    out: Path | None = option(None, help="Folder to write: the page, CSV and JSON.")
+    out: Path | None = option(None, help="Folder to write: the page, its tables and JSON.")
     dimension: tuple[str, ...] = option((), help="Only this dimension; may be repeated.")
     weights: Weights | None = option(
         None, help="curation: weight rows by curation.weight, to estimate figures of the pool."
@@ -218,15 +218,15 @@ def write_agreement(
     facts: Sequence[tuple[str, str]],
     folder: Path,
 ) -> Path:
-    """Writes agreement.html, agreement.json, and a CSV of languages by dimensions: percent.csv
-    (MEDAL, Table 4; ±1 in a head: within one step), alpha.csv (Table 5), spearman.csv; returns the
-    page's path."""
+    """Writes agreement.html, agreement.json and tables/ (CSV and LaTeX): of languages by dimensions
+    percent (MEDAL, Table 4; ±1 in a head: within one step), alpha (Table 5) and spearman, and all
+    figures; returns the page's path."""
     record = {"facts": dict(facts), "agreement": [asdict(one) for one in agreements]}
     text = json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     atomic_write(folder / "agreement.json", text)
     names = list(dict.fromkeys(one.dimension for one in agreements))
     langs = list(dict.fromkeys(one.lang for one in agreements))
-    sections = []
+    sections, tables = [], {"figures": _figure_table(agreements)}
     titles = {"percent": "Percent agreement", "alpha": "Krippendorff's α", "spearman": "Spearman ρ"}
     for anchor, title in titles.items():
         heads = {name: name for name in names}
@@ -236,22 +236,23 @@ def write_agreement(
             key = "adjacent" if graded else "exact" if anchor == "percent" else anchor
             at[one.lang, one.dimension] = one.figures[key]
             heads[one.dimension] += " ±1" if graded and one.lang == langs[0] else ""
-        plain = ((lang, *(at[lang, name].value for name in names)) for lang in langs)
-        write_csv(folder / f"{anchor}.csv", ("lang", *heads.values()), plain)
         shown = (head.replace("_", " ") for head in heads.values())
         rows: list[Row] = [(lang, *(at[lang, name] for name in names)) for lang in langs]
-        grid = Table(f"{title} by language", ("Language", *shown), rows)
+        grid = tables[anchor] = Table(f"{title} by language", ("Language", *shown), rows)
         unnamed = anchor == "spearman" and any(one.columns == POSITIONS for one in agreements)
         note = [_POSITIONS_NOTE] if unnamed else []
         sections.append(Section(anchor, title, [*note, grid]))
+    ceilings = _ceiling_tables(agreements)
     sections += [
-        Section("figures", "All figures", [_figure_table(agreements)]),
-        Section("ceilings", "Human ceilings", _ceiling_tables(agreements)),
+        Section("figures", "All figures", [tables["figures"]]),
+        Section("ceilings", "Human ceilings", ceilings),
         facts_section(facts),
     ]
+    tables |= {slug(table.title): table for table in ceilings}
     several = [lang for lang in langs if lang != ALL]
     subtitle = counted([(len(names), "dimension"), (len(several), "language")])
-    return write_page(folder / "agreement.html", heading, subtitle, sections, leads=__package__)
+    path = folder / "agreement.html"
+    return write_page(path, heading, subtitle, sections, leads=__package__, tables=tables)
 
 
 def _figure_table(agreements: Sequence[Agreement]) -> Table:

@@ -158,11 +158,14 @@ def test_page_json_and_csv(tmp_path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert "&lt;b&gt;mine" in text and "<b>mine" not in text
     assert 'id="ceilings"' in text
-    with (tmp_path / "alpha.csv").open(encoding="utf-8") as file:
+    assert r"$\alpha$ by language" in (tmp_path / "tables" / "alpha.tex").read_text(
+        encoding="utf-8"
+    )
+    with (tmp_path / "tables" / "alpha.csv").open(encoding="utf-8") as file:
         table = list(csv.DictReader(file))
-    assert [line["lang"] for line in table] == ["en", "pt", "all"]
+    assert [line["Language"] for line in table] == ["en", "pt", "all"]
     at = {(a.lang, a.dimension): a.figures["alpha"].value for a in found}
-    assert float(table[1]["unsafe"]) == at["pt", "unsafe"]
+    assert float(table[1]["unsafe"].lstrip("'").partition(" [")[0]) == at["pt", "unsafe"]
     record = json.loads((tmp_path / "agreement.json").read_text(encoding="utf-8"))
     assert len(record["agreement"]) == 6
 

@@ -208,7 +208,8 @@ def test_agreement_with_and_without_weights(folder: Path) -> None:
     assert isinstance(error, ConfigError) and "no row has a curation.weight" in str(error)
     bare = replace(next(read_labelled(folder / "set.jsonl")), labels={}, scales={})
     write_records(folder / "bare.jsonl", [bare])
-    assert "no row has labels" in str(run(app, ["agreement", "bare.jsonl"]).exception)
+    unlabelled = run(app, ["agreement", "bare.jsonl"]).exception
+    assert "no row has labels" in str(unlabelled) and "--label COLUMN" in unlabelled.hint
     curated(folder / "set.jsonl")
     plain = run(app, ["agreement", "set.jsonl"])
     assert plain.exit_code == 0 and "--weights curation" in plain.stdout

@@ -63,6 +63,8 @@ def test_only_takes_known_dimensions() -> None:
     assert {d.name for d in learnable(rubric, rows)} == {"overall", "unsafe"}
     with pytest.raises(ConfigError, match="no dimension fun"):
         learnable(rubric, rows, ("overall", "fun"))
+    with pytest.raises(ConfigError, match="no training row has a label of other"):
+        learnable(rubric, rows, ("other",))  # before minutes of reading the chats
 
 
 def test_families_that_fit_each_dimension_refuse_it(tmp_path: Path) -> None:

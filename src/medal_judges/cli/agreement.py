@@ -17,8 +17,7 @@ from medal_judges.reading.dialogues import reading_report
 @opt.from_options
 def agreement(options: AgreementOptions) -> None:
     """Measure how well annotators agree: percent agreement, Krippendorff's alpha and Spearman, per
-    dimension and language. With --out: agreement.html, agreement.json, percent.csv, alpha.csv,
-    spearman.csv."""
+    dimension and language. With --out: agreement.html, agreement.json, tables/ (CSV, LaTeX)."""
     from medal_judges.data_prep.sources.registry import load_spec
     from medal_judges.eval.agreement.agreement import agreements, print_agreement, write_agreement
     from medal_judges.eval.benchmark.benchmark import data_hash
@@ -32,10 +31,9 @@ def agreement(options: AgreementOptions) -> None:
     rows = load_spec(source, offline=offline, reading=reading, options=options.reading)
     reading.require_rest()
     if not any(row.labels for row in rows):
-        raise MedalError(
-            f"{source}: no row has labels",
-            hint="labels come from: medal label, medal annotate import",
-        )
+        columns = ", ".join(map(str, list(rows[0].dialogue.meta)[:20])) or "none for ratings"
+        hint = f"--label COLUMN=DIMENSION:LOW..HIGH names a column of ratings; columns: {columns}"
+        raise MedalError(f"{source}: no row has labels", hint=hint)
     name = Path(source).name
     weights, note = required_weights(rows, options.weights or "none", name)
     figures = agreements(rows, options.dimension, weights=weights)

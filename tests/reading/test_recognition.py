@@ -156,7 +156,7 @@ def test_an_open_quote_costs_the_lines_up_to_the_next_quote(tmp_path: Path) -> N
     rows = [f'{n},"open {n},x' if n in (3, 6) else f"{n},hi,ok" for n in range(9)]
     path = save(tmp_path, "t.csv", ("id,prompt,response\n" + "\n".join(rows)).encode())
     found, reading = read(path)
-    assert found == ["0", "1", "2", "7", "8"] and reading.count == 1
+    assert found == ["0", "1", "2", "7", "8"] and reading.count == 4  # each line
     assert "lines 5 to 8" in reading.messages[0]
 
 

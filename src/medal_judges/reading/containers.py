@@ -16,11 +16,12 @@ import shutil
 import tempfile
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, time
 from decimal import Decimal
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -44,6 +45,7 @@ CONTAINERS: Mapping[str, str] = {
 }
 TABLES = ("csv", "tsv", "xlsx", "parquet")  # every row has every column
 ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".xlsx", ".parquet")
+_BINARY = ("xlsx", "parquet")
 HUB = "hf:"
 # A file with such an ending can be a transcript.
 _PLAIN_ENDINGS = ("", ".txt", ".text", ".md", ".log")
@@ -54,12 +56,21 @@ _STREAM_ERRORS = (EOFError, zlib.error, OSError)
 # A workbook is XML in a zip. Sheets shrink to a tenth or so; a bomb shrinks to a thousandth.
 _MOST_RATIO, _ALWAYS_READ, _MOST_UNPACKED = 100, 1 << 22, 1 << 31
 _MOST_ROWS, _MOST_COLUMNS = 1 << 20, 1000
+# A formula without its last result, which openpyxl would read as an empty cell. (An empty text is
+# t="str" with an empty value.)
+_UNCOUNTED = re.compile(
+    rb"""<(?:\w+:)?c\b(?![^<>]*t=["']str)(?:[^<>]*r=["'](\w+))?[^<>]*>\s*<(?:\w+:)?f\b[^<>]*"""
+    rb"""(?:/>|>[^<]*</[^<>]*>)\s*(?:<(?:\w+:)?v\s*(?:/>|></[^<>]*>)\s*)?</(?:\w+:)?c>"""
+)
 _AS_CSV = "save it as .csv, which has no such limit"
 
 
-def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[NumberedRow]]:
+def open_rows(
+    path: str, kind: str | None = None, roles: Mapping[str, str] = {}
+) -> tuple[str, Iterator[NumberedRow]]:
     """Opens ``path`` (a file, ``-`` or ``hf:...``) and returns its container and its rows. The
-    container is recognised by the content unless ``kind`` names it.
+    container is recognised by the content unless ``kind`` names it. ``roles`` are those of further
+    speakers in a transcript.
 
     Raises DataError for a missing file and for content of no known kind, and, while the rows are
     read, for a damaged file.
@@ -96,10 +107,14 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
             stream = cast(IO[bytes], gzip.open(path))  # noqa: SIM115
         found = kind or _recognised(path, stream)
         stream.seek(0)
+        begin = stream.read(4)
+        if found not in _BINARY and (b"\x00" in begin or begin[:2] in (b"\xff\xfe", b"\xfe\xff")):
+            raise DataError(path, None, "not UTF-8 text (UTF-16?)", hint="save it as UTF-8")
+        stream.seek(0)
     except (*_STREAM_ERRORS, DataError) as error:
         stream.close()
         raise error if isinstance(error, DataError) else damaged(path, 0, error) from error
-    return found, _rows(path, stream, found)
+    return found, _rows(path, stream, found, roles)
 
 
 def _copied(stream: IO[bytes]) -> IO[bytes]:
@@ -134,8 +149,9 @@ def _recognised(path: str, stream: IO[bytes]) -> str:
     if delimiter is None and suffix in (".jsonl", ".ndjson"):
         return "jsonl"
     if opening in "[{":
-        is_line = opening == "{" and not isinstance(_json_value(first), RecordError)
-        return "jsonl" if is_line else "json"
+        # A whole array is a line only if others follow.
+        is_line = opening == "{" or stream.readline(1 << 20).strip()
+        return "jsonl" if is_line and not isinstance(_json_value(first), RecordError) else "json"
     if b"\x00" in line or (delimiter is None and suffix not in ENDINGS):
         hint = f"--format names its kind: {', '.join(CONTAINERS)}; gzip and zstd are read"
         problem = f"not a known kind of chat file (it begins with {first[:24]!r})"
@@ -145,11 +161,13 @@ def _recognised(path: str, stream: IO[bytes]) -> str:
     return "tsv" if delimiter == "\t" else "csv"
 
 
-def _rows(path: str, stream: IO[bytes], kind: str) -> Iterator[NumberedRow]:
+def _rows(
+    path: str, stream: IO[bytes], kind: str, roles: Mapping[str, str] = {}
+) -> Iterator[NumberedRow]:
     number = 0
     try:
         with stream:
-            if kind in ("xlsx", "parquet"):
+            if kind in _BINARY:
                 read = _sheet_rows if kind == "xlsx" else _parquet_rows
                 yield from read(path, stream)
                 return
@@ -160,9 +178,10 @@ def _rows(path: str, stream: IO[bytes], kind: str) -> Iterator[NumberedRow]:
                         if line.strip():
                             yield number, _json_value(line)
                     return
-                rows = {"json": _json_rows, "text": transcript_rows}.get(kind, _table_rows)
-                for number, row in rows(text):
-                    yield number, row
+                if kind == "text":
+                    yield from transcript_rows(text, roles)
+                else:
+                    yield from (_json_rows if kind == "json" else _table_rows)(text)
     except ConfigError as error:
         raise DataError(path, None, error.message, hint=error.hint) from error
     except _STREAM_ERRORS as error:
@@ -185,16 +204,13 @@ def _json_value(text: str) -> object:
 
 
 def _json_rows(stream: IO[str]) -> Iterator[NumberedRow]:
-    """Yields each element of an array, or the value of any other document."""
-    text = stream.read(_CHUNK).lstrip()
-    if not text.startswith("["):
-        yield 1, _json_value(text + stream.read(jsonl.LONGEST_LINE + 1))
-        return
-    text, number = text[1:], 1
+    """Yields the elements of an array and other values, which may stand one after the other."""
+    text, number, inside = stream.read(_CHUNK).lstrip(), 1, False
     while True:
         text = text.lstrip(" \t\r\n,")
-        if text.startswith("]"):
-            break
+        if text[:1] == ("]" if inside else "["):
+            text, inside = text[1:], not inside
+            continue
         try:
             end = json.JSONDecoder().raw_decode(text)[1]
         except (ValueError, RecursionError):  # broken, or not complete yet
@@ -205,14 +221,15 @@ def _json_rows(stream: IO[str]) -> Iterator[NumberedRow]:
             continue
         more = stream.read(max(_CHUNK, len(text))) if len(text) <= jsonl.LONGEST_LINE else ""
         if not more:
-            broken = _json_value(text) if text else None
-            no_end = RecordError("(row)", "the array's end, a bracket ]", text[-60:])
-            yield number, broken if isinstance(broken, RecordError) else no_end
-            return
+            break
         text += more
-    rest = (text[1:] + stream.read(_CHUNK)).strip()
-    if rest:
-        yield number, RecordError("(row)", "nothing after the array's end", rest[:60])
+    last = _json_value(text) if text else None
+    if inside and not isinstance(last, RecordError):
+        last = RecordError("(row)", "the array's end, a bracket ]", text[-60:])
+    elif isinstance(last, RecordError):
+        last = RecordError(last.field, f"{last.expected}; nothing after it is read", text[:60])
+    if text or inside:
+        yield number, last
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -229,7 +246,7 @@ def _table_rows(stream: IO[str]) -> Iterator[NumberedRow]:
     """Yields each row of a CSV or TSV file with the number of its first line. Cells are texts; an
     empty cell is null.
 
-    Quotes follow RFC 4180. An unclosed quote makes one bad row of all lines up to the next quote.
+    Quotes follow RFC 4180. After an unclosed quote each line up to the next quote is a bad row.
     """
     csv.field_size_limit(max(csv.field_size_limit(), jsonl.LONGEST_LINE))
     lines = jsonl.limited_lines(stream)
@@ -246,7 +263,8 @@ def _table_rows(stream: IO[str]) -> Iterator[NumberedRow]:
                 raise ConfigError(f"a table without a header: {error}") from error
             expected = f"a valid row of CSV (lines {number} to {reader.line_num}: {error})"
             got = "an open quote, or text after a closed one"
-            yield number, RecordError("(row)", expected, got)
+            for place in range(number, reader.line_num + 1):
+                yield place, RecordError("(row)", expected, got)
             continue
         if cells is None:
             return
@@ -269,7 +287,11 @@ def _table_header(cells: Sequence[object]) -> list[str]:
     names = ["" if cell is None else str(cell).strip() for cell in cells]
     if "" in names or not names:
         raise ConfigError(f"a table whose header has a column without a name: {names}")
-    if twice := {name for name in names if names.count(name) > 1}:
+    return _distinct(names)
+
+
+def _distinct(names: list[str]) -> list[str]:
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ConfigError(f"a table with two columns called {min(twice)!r}: rename one")
     return names
 
@@ -282,6 +304,7 @@ def _parquet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
     try:
         # A buffer a column instead of a whole row group, which can be the whole file.
         with pq.ParquetFile(file, buffer_size=1 << 18, pre_buffer=False) as reader:
+            _distinct(reader.schema_arrow.names)
             for batch in reader.iter_batches(batch_size=64):  # a chat can have megabytes
                 batch.validate(full=True)  # offsets outside of its buffers would crash the process
                 for row in batch.to_pylist():
@@ -343,8 +366,8 @@ def open_workbook(path: str, file: IO[bytes]) -> Iterator[Any]:
     except ImportError as error:
         raise MissingExtraError("openpyxl", "annotate", "reading .xlsx") from error
     try:
-        with zipfile.ZipFile(file) as packed:
-            parts = packed.infolist()
+        packed = zipfile.ZipFile(file)
+        parts = packed.infolist()
         size = file.seek(0, 2)
         file.seek(0)
         if not any(part.filename.lower().startswith("xl/") for part in parts):
@@ -353,6 +376,17 @@ def open_workbook(path: str, file: IO[bytes]) -> Iterator[Any]:
         most = min(_MOST_UNPACKED, max(_ALWAYS_READ, _MOST_RATIO * size))
         if sum(part.file_size for part in parts) > most:
             raise DataError(path, None, f"unpacks to more than {most:,} bytes", hint=_AS_CSV)
+        for part in parts:
+            with packed.open(part) as stream:
+                tail = b""
+                while chunk := stream.read(1 << 20):
+                    if found := _UNCOUNTED.search(tail + chunk):
+                        cell = (found[1] or b"?").decode()
+                        problem = f"cell {cell} is a formula without a result"
+                        hint = "open it in a spreadsheet program and save it again"
+                        raise DataError(path, None, problem, hint=hint)
+                    tail = chunk[-(1 << 15) :]  # a formula has at most 8,192 characters
+        file.seek(0)
         book = load_workbook(file, read_only=True, data_only=True, keep_links=False)
         yield book
         book.close()
@@ -366,30 +400,40 @@ def open_workbook(path: str, file: IO[bytes]) -> Iterator[Any]:
 def rows_of(path: str, sheet: Any) -> Iterator[tuple[int, list[Any]]]:
     """Yields (number from 1, cells) of each row of ``sheet`` that is not empty."""
     sheet.reset_dimensions()  # the size that a file states can be wrong
+    blank: object = None  # one object for all rows that the file does not have
     for number, cells in enumerate(sheet.iter_rows(max_col=_MOST_COLUMNS, values_only=True), 1):
         if number > _MOST_ROWS:  # a row can state any number, and openpyxl makes those before it
             raise DataError(path, None, f"has a row beyond {_MOST_ROWS:,}", hint=_AS_CSV)
+        if cells is blank:
+            continue
         if any(cell not in (None, "") for cell in cells):
             yield number, list(cells)
+        else:
+            blank = cells
 
 
 def _sheet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
-    """Yields the rows of the first sheet that is not empty, numbered as a spreadsheet program
-    numbers them."""
+    """Yields the rows of the sheets with the header of the first one that is not empty, numbered
+    as a spreadsheet program numbers them. Any other sheet is a bad row."""
     header: list[str] = []
     with open_workbook(path, file) as book:
         for sheet in book.worksheets:
-            for number, cells in rows_of(path, sheet):
+            rows = rows_of(path, sheet)
+            for number, cells in islice(rows, 1):
+                while cells[-1] in (None, ""):
+                    cells.pop()
                 if not header:
-                    while cells[-1] in (None, ""):
-                        cells.pop()
                     header = _table_header(cells)
-                elif any(cell not in (None, "") for cell in cells[len(header) :]):
+                elif ["" if cell is None else str(cell).strip() for cell in cells] != header:
+                    expected = f"the header of the first sheet, {', '.join(header)[:60]}"
+                    yield number, RecordError(f"sheet {sheet.title}", expected, cells)
+                    rows = iter(())
+            for number, cells in rows:
+                if any(cell not in (None, "") for cell in cells[len(header) :]):
                     expected = f"{len(header)} cells, as in the header"
                     yield number, RecordError("(row)", expected, "more than those")
                 else:
                     pairs = zip(header, cells, strict=False)
                     yield number, {k: None if v == "" else _plain(v) for k, v in pairs}
-            if header:
-                return
-    raise ConfigError("a table without a header: it is empty")
+    if not header:
+        raise ConfigError("a table without a header: it is empty")

@@ -33,6 +33,7 @@ from medal_judges.reading.forms import (
     GROUPED,
     ColumnMap,
     Fields,
+    chats_within,
     checked_columns,
     form_of,
     is_released,
@@ -385,16 +386,23 @@ def _read(
                 fields |= {"time": "time"} if "time" in fields else {}
                 own = replace(columns, fields=fields) if form == "turns" else ColumnMap()
                 rest = chain([(number, record)], rows)
-                for number, make in grouped_chats(rest, form, columns, bad, before):
+                stated = options._form is not None
+                for number, make in grouped_chats(rest, form, columns, bad, before, stated):
                     yield number, make, own
                 return
             yield number, record, columns
 
     listed: Iterator[NumberedRow]
     if isinstance(source, str | Path):
-        kind, listed = open_rows(path, options._container)
+        kind, listed = open_rows(path, options._container, columns.roles)
     else:
         listed = enumerate(source, 1)
+    if kind not in TABLES:
+        listed = (
+            (place if number == 1 else number, each)
+            for number, value in listed
+            for place, each in enumerate(chats_within(value, columns) or [value], 1)
+        )
     if columns.fields or columns.labels:
         listed = checked_columns(columns, path, listed, table=kind in TABLES)
     ids: dict[int, int] = {}  # hashes of id -> turns: 16 bytes a row; a million ids are much text

@@ -6,7 +6,6 @@ A ColumnMap maps fields to the columns of a user's file.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from medal_judges.errors import ConfigError, RecordError, did_you_mean
 from medal_judges.reading.messages import ROLE_WORDS, role_of
 from medal_judges.records.labelled import Scale
 from medal_judges.records.validation import number, text
+from medal_judges.storage.jsonl import load_json
 
 Fields = dict[str, Any]  # of one row, values as in JSON
 # Name in --format -> name in messages.
@@ -116,8 +116,8 @@ def lookup(record: object, path: str, missing: Any = None) -> Any:
     list indices. Cells of JSON text along the path are parsed."""
     if isinstance(record, str) and record.lstrip()[:1] in ("{", "["):
         try:
-            record = json.loads(record)
-        except (ValueError, RecursionError):
+            record = load_json(record)
+        except (RecordError, RecursionError):
             return missing
     if isinstance(record, list):
         record = {str(index): value for index, value in enumerate(record)}
@@ -148,9 +148,11 @@ def parsed_cell(value: Any, *begins: str) -> Any:
     if not isinstance(value, str) or not value.lstrip().startswith(begins):
         return value
     try:
-        return json.loads(value)
-    except (ValueError, RecursionError) as error:
-        raise RecordError("(cell)", "valid JSON", value) from error
+        return load_json(value)
+    except RecordError as error:
+        raise RecordError("(cell)", error.expected, value) from error
+    except RecursionError as error:
+        raise RecordError("(cell)", "JSON that is not nested too deep", value) from error
 
 
 @lru_cache(maxsize=512)
@@ -376,6 +378,22 @@ def form_of(record: object, columns: ColumnMap) -> str | None:
     return "line" if "dialogue" in record else None
 
 
+def chats_within(record: object, columns: ColumnMap) -> list[Any] | None:
+    """Returns the chats of a value that is a list of chats, or an object with just one list, of
+    chats: ``{"data": [...]}``. None for any other value."""
+    lists, is_chat = [record], False
+    if isinstance(record, Mapping):
+        lists = [value for value in record.values() if isinstance(value, list)]
+        is_chat = form_of(record, columns) not in (None, "messages")
+    if is_chat or len(lists) != 1 or not isinstance(inner := lists[0], list):
+        return None
+    for each in inner[:1]:
+        form = form_of(each, columns)
+        if isinstance(each, list) or (form and find_key(each, ROLES) is None):
+            return inner
+    return None
+
+
 def is_released(record: Mapping[str, object]) -> bool:
     """Whether ``record`` is in MEDAL's released form: its ``models`` are a list, or it has no id
     but a scene and a source that ends in the number of a context."""
@@ -527,22 +545,28 @@ def is_transcript(cell: str) -> bool:
     return found is not None and found["name"].strip().lower() in ROLE_WORDS
 
 
-def transcript_rows(stream: IO[str]) -> Iterator[tuple[int, object]]:
+def transcript_rows(stream: IO[str], roles: Mapping[str, str] = {}) -> Iterator[tuple[int, object]]:
     """Yields each chat of a file as (number of its first line, ``{"transcript": text}``). A line
-    such as ``---``, or ``=== Chat 2 ===`` (its ``heading``), separates two chats if one of the next
-    two lines has a speaker; else it is text of an answer."""
+    such as ``---``, or ``=== Chat 2 ===`` (its ``heading``), separates two chats if the next line
+    is that of a speaker in ``ROLE_WORDS`` or ``roles`` or of the first one in the file; a heading
+    (``# Chat 2``) may be between. Else it is text of an answer."""
     text = stream.read(_MOST + 1)
     if len(text) > _MOST:
         raise ConfigError(f"a transcript of more than {_MOST:,} characters", hint="cut it in parts")
     first, part, lines = 0, "", text.splitlines()
     heading: dict[str, str] = {}
-    near = [True, True]  # whether the next two lines with text have a speaker, or the file ends
+    names = [(found := SPOKEN.match(line)) and found["name"].strip().lower() for line in lines]
+    known = {word.lower() for word in (*ROLE_WORDS, *roles)} | {*filter(None, names[:1])}
+    near = [True, True]  # whether a speaker is next: at once, and after lines such as Date: ...
     parting = set[int]()
     for place, line in reversed([*enumerate(lines, 1)]):
-        if RULE.fullmatch(line):
-            parting |= {place} if any(near) else set()
-        elif line.strip():
-            near = [SPOKEN.match(line) is not None, near[0]]
+        name = names[place - 1]
+        if rule := RULE.fullmatch(line):
+            parting |= {place} if near[rule["heading"] is not None] else set()
+        elif name in known:
+            near = [True, True]
+        elif line.strip() and not line.startswith("#"):
+            near = [False, near[1] and name is not None]
     for place, line in enumerate([*lines, ""], 1):
         if place in parting or place > len(lines):
             if part:
@@ -573,7 +597,7 @@ def messages_of_transcript(text: str, roles: Mapping[str, str]) -> list[dict[str
             time = {"time": found["time"]} if found["time"] else {}
             messages.append({"role": name, "content": found["text"]} | time)
         elif messages:
-            messages[-1]["content"] += f"\n{name}: {found['text']}" if found else f"\n{line}"
+            messages[-1]["content"] += f"\n{line}"
     if not {"user", "assistant"} <= {known.get(name.lower()) for name in names}:
         pairs = zip((*names, "Anna", "Bot")[:2], ("user", "assistant"), strict=True)
         hint = " ".join(f'--role "{name}={role}"' for name, role in pairs)

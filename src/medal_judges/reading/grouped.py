@@ -17,6 +17,7 @@ from medal_judges.errors import MedalError, RecordError
 from medal_judges.reading.forms import (
     CONTENTS,
     CONVERSATIONS,
+    FORMS,
     PROMPTS,
     RESPONSES,
     ROLES,
@@ -24,6 +25,7 @@ from medal_judges.reading.forms import (
     ColumnMap,
     Fields,
     find_key,
+    form_of,
     lookup,
     parsed_cell,
     plain_names,
@@ -56,10 +58,12 @@ def grouped_chats(
     columns: ColumnMap,
     bad: Callable[[int, RecordError], None],
     before: Iterable[object] = (),
+    stated: bool = False,
 ) -> Iterator[tuple[int, Callable[[], Fields]]]:
     """Yields, for each chat in the order of first rows, the number of its first row and a function
-    that returns the chat as a row of messages. Calls ``bad`` for bad rows before that, and for a
-    chat that lacks the turn of a bad row, one of ``before`` or later.
+    that returns the chat as a row of messages. Calls ``bad`` for bad rows before that (rows of
+    another form are, unless ``form`` is ``stated``), and for a chat that lacks the turn of a bad
+    row, one of ``before`` or later.
 
     One chat is in memory; the rest is in a temporary SQLite file.
     """
@@ -82,6 +86,11 @@ def grouped_chats(
                     raise row
                 if not isinstance(row, Mapping):
                     raise RecordError("(line)", "a JSON object", row)
+                own = form if stated else form_of(row, columns)
+                fits = own == form or (own == "prompts" and form in ("langfuse", "langsmith"))
+                if not (fits or (own is None and (form != "otel" or _SPAN & row.keys()))):
+                    expected = f"{FORMS[form]}, as in the rows before"
+                    raise RecordError("(row)", expected, FORMS.get(own or "", row))
                 if form == "turns":
                     if not (key := id_of(row)):
                         raise RecordError("id", "the id of the turn's conversation", row)
@@ -183,7 +192,8 @@ def _moment(value: object) -> float | None:
 _INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
 _SYSTEM, _CONVERSATION = "gen_ai.system_instructions", "gen_ai.conversation.id"
 _MODELS = ("gen_ai.response.model", "gen_ai.request.model")
-_OPERATION = "gen_ai.operation.name"
+_SPAN = {"attributes", "context", "traceId", "trace_id"}
+_OPERATION, _AGENT = "gen_ai.operation.name", "gen_ai.agent.name"
 _STARTS = ("startTimeUnixNano", "start_time_unix_nano", "start_time", "timestamp")
 # Other operations (execute_tool, embeddings, ...) hold no turns of a chat.
 _CHATS = ("chat", "generate_content", "text_completion", None)
@@ -324,7 +334,7 @@ def _exchange(steps: Group) -> tuple[int, Fields, dict[str, Talk]] | None:
     and output comes first. None if all are empty; raises RecordError if none can be read."""
     ids = {str(step["id"]) for _, step in steps}
     found: list[tuple[tuple[float, ...], tuple[int, Fields, dict[str, Talk]]]] = []
-    problem = None
+    problem, missing = None, False
     for number, step in steps:
         is_root = step["parent"] == step["id"] or str(step["parent"]) not in ids
         is_call = str(step["kind"]).lower() in ("generation", "llm")
@@ -335,13 +345,32 @@ def _exchange(steps: Group) -> tuple[int, Fields, dict[str, Talk]] | None:
                     talks[name] = _talk(f"row {number}: {name}", step[name], role)
         except RecordError as error:
             problem = problem or error
+            missing = missing or (is_root and is_call)  # turns that no other step has
             continue
         history, start = len(talks.get("input", ())), _moment(step["start"]) or 0.0
-        rank = (len(talks), is_root, is_call, history, start)
+        rank: tuple[float, ...] = (len(talks), is_root, is_call, history, start)
         found += [(rank, (number, step, talks))] if talks else []
     best = max(reversed(found), key=lambda one: one[0], default=None)
-    if problem is not None and (best is None or len(best[1][2]) < 2):
+    if problem is not None and (best is None or len(best[1][2]) < 2 or missing):
         raise problem
+    whole: list[Any] = []
+    agent: object = None
+    for own, (number, step, talks) in sorted(found, key=lambda one: one is not best):
+        both = [talks.get(name, []) for name in ("input", "output")]
+        asked, answered = ([turn for _, turn in talk if turn] for talk in both)
+        prompts = [m for m, _ in both[0] if m.get("role") in ("system", "developer")]
+        other = (step["meta"].get(_AGENT), prompts)
+        whole, agent = whole or asked + answered, agent or other  # of the best, which is first
+        size = len(asked)
+        # The history, or only its answer: a question can be stored without what was added to it.
+        same = asked == whole[:size] or (
+            answered and asked[:-1] + answered == whole[: size - 1] + whole[size:][: len(answered)]
+        )
+        is_helper = other != agent and sum(role == "user" for role, _ in asked) < 2
+        if best and own[1:3] == best[0][1:3] and not (same or is_helper):
+            expected = "one chat, whose longest call repeats the turns of all others (several chats"
+            expected += f" need a {_CONVERSATION} or a session each)"
+            raise RecordError(f"row {number}: input", expected, [text for _, text in asked])
     return best and best[1]
 
 

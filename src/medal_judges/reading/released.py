@@ -8,14 +8,13 @@ language), ``source`` (the id of that request, which ends in the number of the c
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from medal_judges.errors import RecordError
-from medal_judges.reading.forms import CONTEXT_NUMBER
+from medal_judges.reading.forms import CONTEXT_NUMBER, parsed_cell
 from medal_judges.records.dialogue import language_code
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.signature import content_hash
@@ -112,11 +111,7 @@ def label_fields(record: Mapping[str, object]) -> dict[str, Any]:
     if stated and isinstance(stated, Mapping) and all(isinstance(v, list) for v in stated.values()):
         return {"labels": stated}
     value: Any = next((record[name] for name in _LABEL_FIELDS if record.get(name)), record)
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError) as error:
-            raise RecordError("labels", "a JSON object", value) from error
+    value = parsed_cell(value, "")
     if not isinstance(value, Mapping):
         raise RecordError("labels", "an object of dimension: {label, comment}", value)
     labels: dict[str, list[float]] = {}

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -108,14 +109,22 @@ def parse_line(
 
 
 def load_json(line: str) -> object:
-    """Returns the JSON value of a line. Raises RecordError for text that is not strict JSON."""
+    """Returns the JSON value of a line. Raises RecordError for text that is not strict JSON, and
+    for a key that an object has twice: json would drop its first value."""
 
     def refuse(name: str) -> None:
         raise RecordError("(line)", "numbers that JSON has, or null", name)
 
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+            raise RecordError("(line)", f"each key of an object once ({twice!r} is repeated)", line)
+        return made
+
     try:
         line.encode("utf-8")
-        value: object = json.loads(line, parse_constant=refuse)
+        value: object = json.loads(line, parse_constant=refuse, object_pairs_hook=once)
     except UnicodeEncodeError as error:
         expected = f"UTF-8 (it is not at character {error.start + 1})"
         raise RecordError("(line)", expected, line) from error

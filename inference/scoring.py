@@ -228,8 +228,8 @@ def score_file(
     6
     """
     require_other_file(out, [file])
-    loaded = judge if isinstance(judge, Judge) else Judge.from_pretrained(judge)
     with only_run(out):
+        loaded = judge if isinstance(judge, Judge) else Judge.from_pretrained(judge)
         dialogues = read_dialogues(file, reading=reading)
         return score_to_file(dialogues, loaded, Path(out), options, progress=progress)
 

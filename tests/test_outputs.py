@@ -85,6 +85,14 @@ def test_the_second_run_on_one_output_is_refused_and_a_killed_one_lets_go(tmp_pa
             done = medal(*asked, name)
             assert isinstance(done.exception, MedalError)
             assert f"another run is writing to {name}" in str(done.exception)
+        skipped = tmp_path / "out.skipped.jsonl"  # of the other run
+        skipped.touch()
+        for more in (("--workers", "2"), ("--ray", "auto"), ("--judge", "no such judge")):
+            done = medal(
+                *asked, out, *more
+            )  # without ray, and with no such judge: the lock is first
+            assert "another run is writing to" in str(done.exception) and skipped.exists()
+        skipped.unlink()
         assert not out.exists()
         assert medal(*asked, tmp_path / "another.jsonl").exit_code == 0
         other.kill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from shlex import quote
 
@@ -69,7 +70,9 @@ def score(options: ScoreCommand) -> None:
     device = options.judge.device
     beside = None if out == "-" or options.dry_run else out
     workers, address = (1, None) if options.dry_run else (options.workers, options.ray)
-    with opened(choice, workers, device, address) as judge:
+    # Before anything is loaded or removed, in this process alone.
+    lock = nullcontext() if beside is None else only_run(beside)
+    with lock, opened(choice, workers, device, address) as judge:
         reading = reading_report(options.reading, None, [file], beside=beside)
         dialogues = dialogues_of(file, options.reading, reading)
         if options.dry_run:
@@ -97,7 +100,7 @@ def score(options: ScoreCommand) -> None:
             report.seconds = time.perf_counter() - start
             report.dialogues = report.total
         else:
-            with only_run(out), ProgressBar("scoring", visible=not options.quiet) as bar:
+            with ProgressBar("scoring", visible=not options.quiet) as bar:
                 report = score_to_file(
                     dialogues, judge, Path(out), options.scoring, progress=bar.advance
                 )

@@ -82,8 +82,9 @@ class Hub:
             for name in os.environ.keys() - own.keys():
                 if name.startswith(("HF_", "HUGGING")):
                     del os.environ[name]
-            for name in list(sys.modules):  # huggingface_hub reads its environment once
-                if name.startswith(("huggingface_hub", "medal_judges")):
+            read_once = ("huggingface_hub", "medal_judges", "peft", "transformers")
+            for name in list(sys.modules):
+                if name.split(".")[0] in read_once:  # the environment
                     del sys.modules[name]
             sys.argv = ["medal", *words]
             exec(code, {"__name__": "__main__"})
@@ -162,6 +163,10 @@ class Hub:
                 files[value["path"]] = self.objects[value["oid"]]
             elif line["key"] == "deletedFile":
                 files.pop(value["path"])
+        head = files.get("README.md", b"").decode().partition("\n---")[0]
+        for base in re.findall(r"^base_model: *(\S+)", head, re.MULTILINE):  # as the Hub does
+            if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", base):
+                raise Failure(400, "", f'"base_model" {base} is not a valid model id')
         sha = repo.commit(files, message)
         url = f"{self.address}/{id}/commit/{sha}"
         return {"success": True, "commitOid": sha, "commitUrl": url, "hookOutput": ""}

@@ -83,6 +83,11 @@ def download(repo_id: str, revision: str | None, *, patterns: Sequence[str] | No
         return Path(snapshot_download(repo_id, revision=revision, allow_patterns=allowed))
 
 
+def is_hub_id(name: str) -> bool:
+    """Whether ``name`` has the form OWNER/NAME and is no folder here."""
+    return bool(_ID.match(name)) and not Path(name).exists()
+
+
 def judge_files(folder: Path) -> list[Path]:
     """Returns the files of a judge to push: only files that this package writes."""
     own = {path for pattern in _OWN_FILES for path in folder.glob(pattern) if path.is_file()}

@@ -2,17 +2,21 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 from huggingface_hub import ModelCard
+from safetensors.torch import load_file, save
 
 from medal_judges import Judge
 from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.metaeval.metaeval import ResultRow
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.models.lora.adapters import LoraConfig
+from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.signature import Signature
 from medal_judges.stats.estimate import Estimate
@@ -146,6 +150,45 @@ def test_weights_travel_as_large_files(hub: Hub, tiny_bert: Path, tmp_path: Path
     assert repo.files["model.safetensors"] in hub.objects.values()
     done = hub.medal(tmp_path / "other", "doctor", ID, "--revision", "v1")
     assert done.returncode == 0 and "deviation                0.00e+00" in done.stdout, done.stderr
+
+
+def test_a_base_in_a_local_folder_is_refused_or_named_on_the_hub(
+    hub: Hub, tiny_llama: Path, tmp_path: Path
+) -> None:
+    base = tmp_path / "bases" / "mine"
+    shutil.copytree(tiny_llama, base)
+    rubric = [d for d in load_rubric("medal") if d.name == "overall"]
+    made = LoraJudge.create(LoraConfig(base=str(base), max_tokens=256), rubric, name="lora")
+    folder = made.save_pretrained(tmp_path / "judge")
+    row = ResultRow(
+        *("x", str(made.signature()), "s", "dialogue", "overall", "ordinal", 9, 9), metrics={}
+    )
+    results = Benchmark("x", [row]).write(tmp_path / "r.json")
+    words = ("push", str(folder), ID, "--no-trial", "--results", str(results))
+    refused = hub.medal(tmp_path / "home", *words)
+    assert refused.returncode == 2 and not hub.repos
+    assert "a folder of this machine" in refused.stderr and "--base ORG/BASE" in refused.stderr
+
+    hub.repos |= {name: Repo() for name in ("org/base", "org/wrong")}
+    files = {path.name: path.read_bytes() for path in base.iterdir() if path.is_file()}
+    hub.repos["org/base"].commit(files, "base")
+    weights = {k: v * 2 for k, v in load_file(base / "model.safetensors").items()}
+    hub.repos["org/wrong"].commit(files | {"model.safetensors": save(weights)}, "base")
+    wrong = hub.medal(tmp_path / "home", *words, "--base", "org/wrong")
+    assert wrong.returncode != 0 and "scores differ by" in wrong.stderr
+    done = hub.medal(tmp_path / "home", *words, "--base", "org/base")
+    assert done.returncode == 0, done.stderr
+    repo = hub.repos[ID]
+    assert card_of(repo, tmp_path).data.base_model == "org/base"
+    text = b"".join(content for name, content in repo.files.items() if "." + "safe" not in name)
+    assert str(tmp_path).encode() not in text
+    assert json.loads(repo.files["adapter/adapter_config.json"])["base_model_name_or_path"] == (
+        "org/base"
+    )
+    shutil.rmtree(base)
+    other = hub.medal(tmp_path / "empty", "doctor", ID)  # another machine
+    assert other.returncode == 0 and "gives its golden scores" in other.stdout, other.stderr
+    assert json.loads((folder / "config.json").read_text())["lora"]["base"] == str(base)
 
 
 def test_a_card_has_the_benchmarks_figures_of_this_judge_only(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from medal_judges.data_prep.sources.registry import SOURCES, parse_spec, source_of
 from medal_judges.errors import ConfigError, DataError, SourceError
 from medal_judges.models.base.golden import read_golden
+from medal_judges.models.base.hub import is_hub_id
 from medal_judges.models.base.saving import read_config
 from medal_judges.models.model_files import PREFIX
 from medal_judges.records.dimension import Dimension
@@ -129,7 +130,7 @@ def _base_model(base: str) -> dict[str, Any]:
     if base.startswith(PREFIX):
         known = _EMBEDDED.get(base.removeprefix(PREFIX), (None, _UNKNOWN))
         return {"name": base, "hub_id": known[0], "licence": known[1]}
-    if base.count("/") != 1 or "+" in base or not name or Path(base).exists():
+    if not is_hub_id(base):
         return {"name": name, "hub_id": None, "licence": "of no model on the Hub"}
     from huggingface_hub import ModelCard, try_to_load_from_cache
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from pathlib import Path
 
 from medal_judges.config import Config, option
-from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.hub import judge_files, push_folder, require_writable
+from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.models.base.hub import is_hub_id, judge_files, push_folder, require_writable
+from medal_judges.models.model_files import PREFIX
 
 
 class PushOptions(Config):
@@ -20,6 +22,11 @@ class PushOptions(Config):
     revision: str | None = option(None, help="Tag of this version, such as v1.0.")
     message: str | None = option(None, help="Message of the commit.")
     results: Path | None = option(None, help="results.json of a benchmark, for the card.")
+    base: str | None = option(
+        None,
+        metavar="ORG/BASE",
+        help="The judge's base model on the Hub, if it was trained on a folder of this machine.",
+    )
     no_trial: bool = option(False, help="Push a judge without a trial.")
     dry_run: bool = option(False, help="Check the judge and list what would be uploaded.")
 
@@ -30,7 +37,7 @@ def push_judge(options: PushOptions) -> str:
 
     Its golden scores are checked first. Its card is written for this repository and revision in a
     copy: the folder is not changed. Raises JudgeLoadError, ConfigError (see ``read_metadata``,
-    ``require_trial``) and HubError (see ``push_folder``).
+    ``require_trial``, ``name_base``) and HubError (see ``push_folder``).
     """
     from medal_judges.models.base.golden import check_golden
     from medal_judges.training.card.card import require_trial, write_card
@@ -42,16 +49,16 @@ def push_judge(options: PushOptions) -> str:
         require_writable(options.repo_id)  # before the judge is loaded and checked
     if not options.no_trial:
         require_trial(folder)
-    check_golden(folder)
     with tempfile.TemporaryDirectory() as place:
         copy = Path(place) / folder.resolve().name
         for path in judge_files(folder):
             target = copy / path.relative_to(folder)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, target)
-        write_card(
-            copy, repo_id=options.repo_id, revision=options.revision, results=options.results
-        )
+        results = options.results and Path(shutil.copy2(options.results, place))
+        name_base(copy, options.base, results)
+        check_golden(copy)
+        write_card(copy, repo_id=options.repo_id, revision=options.revision, results=results)
         if options.dry_run:
             sizes = ((path.stat().st_size, path.relative_to(copy)) for path in judge_files(copy))
             return "\n".join(f"{size:>13,} bytes  {path.as_posix()}" for size, path in sizes)
@@ -62,3 +69,40 @@ def push_judge(options: PushOptions) -> str:
             revision=options.revision,
             message=options.message,
         )
+
+
+def name_base(copy: Path, base: str | None, results: Path | None) -> None:
+    """Names ``base``, a model of the Hub, instead of a folder of this machine, in the files of the
+    judge in ``copy`` and in ``results``. Raises ConfigError if it is missing."""
+    from medal_judges.models.base.golden import compare, read_golden
+    from medal_judges.models.base.saving import GOLDEN_NAME
+    from medal_judges.training.card.card import TRIAL_NAME
+
+    local = set()
+    for path in copy.rglob("config.json"):
+        config = json.loads(path.read_text(encoding="utf-8"))
+        model = config.get(config.get("family"))
+        if isinstance(model, dict) and not model.get("save_body", config["family"] != "lora"):
+            local.add(model["base"])  # it does not bring its model
+    local = {one for one in local if not one.startswith(PREFIX) and not is_hub_id(one)}
+    if not local:
+        return
+    if base is None or not is_hub_id(base):
+        raise ConfigError(
+            f"the judge needs its base model {', '.join(sorted(local))}, a folder of this machine",
+            hint="upload the base (hf upload ORG/BASE FOLDER), then add: --base ORG/BASE",
+        )
+    before = read_golden(copy)["signature"]
+    for path in copy.rglob("*.json"):
+        text = path.read_text(encoding="utf-8")
+        for old in {name for one in local for name in (one, Path(one).resolve().name)}:
+            for key in ("base", "base_model_name_or_path"):
+                found = f'"{key}": {json.dumps(old, ensure_ascii=False)}'
+                text = text.replace(found, f'"{key}": "{base}"')
+        path.write_text(text, encoding="utf-8")
+    # The base is part of a signature; benchmark and trial were of this very judge.
+    was, now = ("|".join(text.split("|")[1:3]) for text in (before, compare(copy).signature))
+    for path in (copy / GOLDEN_NAME, copy / TRIAL_NAME, *([results] if results else ())):
+        if path.is_file():
+            text = path.read_text(encoding="utf-8")
+            path.write_text(text.replace(was, now), encoding="utf-8")

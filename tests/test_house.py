@@ -15,10 +15,10 @@ PACKAGE = "src/medal_judges"
 
 # Room: lines. The longest prefix of a file's path decides its room.
 BUDGETS = {
-    f"{PACKAGE}/cli": 2245,
+    f"{PACKAGE}/cli": 2195,
     f"{PACKAGE}/integrations": 850,
     "eval": 7703,
-    "training": 4070,
+    "training": 4120,
     "data_prep": 7434,
     "inference": 2425,
     "models": 6356,

@@ -30,7 +30,7 @@ BAD_LABELLED: dict[str, tuple[dict[str, Any], str, str]] = {
     "label true": ({"labels": {"unsafe": [True]}}, "labels.unsafe", "one per annotator"),
     "label text": ({"labels": {"overall": ["3"]}}, "labels.overall", "one per annotator"),
     "label NaN": ({"labels": {"overall": [float("nan")]}}, "labels.overall", "finite"),
-    "label huge": ({"labels": {"overall": [10**400]}}, "labels.overall", "1e308"),
+    "label huge": ({"labels": {"overall": [10**400]}}, "labels.overall", "1e.30"),
     "off the scale": ({"scales": {"overall": [0, 2]}}, "labels.overall", "from 0 to 2"),
     "scale upside down": ({"scales": {"overall": [5, 1]}}, "scales.overall", "lowest, highest"),
     "scale of one": ({"scales": {"overall": [5]}}, "scales.overall", "lowest, highest"),

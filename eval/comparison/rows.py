@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _ENDINGS = (".gz", ".zst", ".jsonl", ".json", ".parquet", ".csv", ".scores", ".scored")
 # Names of a column that holds the scene or prompt of a dialogue.
+_MOST_SYSTEMS = 100  # 4,950 pairs of each dimension and language
 _SCENES = ("context", "scene", "scenario", "prompt_id", "context_id")
 _FEW = 3  # dialogues of a system that may share an opening without being a greeting
 _COMMON = 0.2  # minimum share of rows whose opening two systems have, to pair by openings
@@ -201,7 +202,7 @@ def read_systems(
 
     read = partial(dialogues_of, options=options.reading, reading=reading)
     texts = _without_turns(dialogue for path in options.chats for dialogue in read(path))
-    sources = options.sources
+    _require_few(len(sources := options.sources))
     if judge is None and options.judge is not None:
         judge = choose_judge(options.judge, device=options.device, dtype=options.dtype).load()
     frames: list[DataFrame] = []
@@ -243,6 +244,7 @@ def read_systems(
         frame["row", "system"] = names[names.notna()]
         frame = frame.sort_values(("row", "system"), kind="stable", ignore_index=True)
         systems = replace(systems, frame=frame, without=int(names.isna().sum()))
+    _require_few(len(systems.names))
     if len(systems.names) < 2:
         by = options.by
         what = f"all rows have the {by} {systems.names[0]!r}" if by else "one system"
@@ -250,6 +252,16 @@ def read_systems(
             f"{what}: nothing to compare", hint="give two files or more, or --by COLUMN"
         )
     return systems
+
+
+def _require_few(count: int) -> None:
+    if count > _MOST_SYSTEMS:
+        pairs = count * (count - 1) // 2
+        hint = "leave some out, or choose another column for --by"
+        raise MedalError(
+            f"{count:,} systems are {pairs:,} pairs; at most {_MOST_SYSTEMS} are compared",
+            hint=hint,
+        )
 
 
 def _without_turns(dialogues: Iterable[Dialogue]) -> dict[str, tuple[str | None, Dialogue]]:

@@ -98,6 +98,14 @@ def test_all_is_read_or_listed(name: str, tmp_path: Path) -> None:
     assert all(": expected " in message for message in report.messages)
 
 
+def test_the_last_row_of_a_sheet_is_read(tmp_path: Path) -> None:
+    made = openpyxl.load_workbook(save(tmp_path, "far.xlsx", book(PAIRS)))
+    for column, value in enumerate(PAIRS[0].values(), 1):
+        made.worksheets[0].cell(1 << 20, column, value)
+    made.save(tmp_path / "far.xlsx")
+    assert [d.id for d in read_dialogues(tmp_path / "far.xlsx")][-2:] == ["p19", "p0#2"]
+
+
 TWICE = pa.table([["a"], ["b"], ["c"]], names=["prompt", "response", "prompt"])
 FORMULA = [{"prompt": "q", "response": '=CONCAT("a", "b")'}]
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import DataError, RecordError, plain_cell
 from medal_judges.records.judgement import Judgement, parse_judgement
+from medal_judges.records.validation import FINITE, LARGEST
 from medal_judges.storage.files import CSV, PARQUET, atomic_path, is_table
 from medal_judges.storage.jsonl import (
     limited_lines,
@@ -175,6 +176,12 @@ def read_frame(path: str | Path, *, brief: bool = False) -> DataFrame:
     except (ArrowException, OSError) as error:
         raise DataError(path, None, f"cannot be read: {error}") from error
     frame.attrs = dict(attributes)
+    own = [n for n in frame.select_dtypes("number") if n not in attributes.get("meta", {}).values()]
+    if (huge := frame[own].abs() >= LARGEST).any(axis=None):
+        column = next(n for n in own if huge[n].any())
+        raise DataError(
+            path, int(huge[column].argmax()) + 1, f"field {column!r}: expected {FINITE}"
+        )
     return frame
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from tests.pages import page_text
 from typer.testing import CliRunner
@@ -14,7 +15,10 @@ from typer.testing import CliRunner
 from medal_judges import CompareOptions, MedalError
 from medal_judges import compare as compare_systems
 from medal_judges.cli import app
+from medal_judges.errors import DataError
 from medal_judges.eval.comparison.compare import SystemComparison, write_comparison
+from medal_judges.records.judgement import parse_judgement
+from medal_judges.storage.judgements import write_judgements
 
 JUDGE = "judge:test|revision:1"
 Write = Callable[[str, Sequence[Mapping[str, object]]], Path]
@@ -348,6 +352,25 @@ def test_other_judges_and_names_are_refused(write: Write) -> None:
     empty = write("empty.jsonl", [])
     with pytest.raises(MedalError, match="is empty"):
         compare([one, empty])
+    many = [row | {"meta": {"bot": i}} for i, row in enumerate(scores([1.0, 2.0] * 60))]
+    for given, by in (([one] * 101, None), ([write("many.jsonl", many)], "bot")):
+        with pytest.raises(MedalError, match=r"systems are .* pairs; at most 100 are compared"):
+            compare([f"{k}={path}" for k, path in enumerate(given)], by=by)
+
+
+@pytest.mark.parametrize("value", [1e30, -1e308])
+def test_numbers_whose_squares_are_infinite_are_refused_when_read(
+    write: Write, tmp_path: Path, value: float
+) -> None:
+    near = write("near.jsonl", scores([3 + 1e-13 * k for k in range(9)]))
+    assert "the same score" in compare([f"a={near}", f"b={near}"]).verdicts()[0]
+    write_judgements(table := tmp_path / "t.parquet", map(parse_judgement, scores([1.0, 2.0])))
+    frame = pq.read_table(table)
+    huge = frame.set_column(frame.column_names.index("overall"), "overall", [[1.0, value]])
+    pq.write_table(huge.replace_schema_metadata(frame.schema.metadata), table)
+    for path in (write("huge.jsonl", scores([1.0, value])), table):
+        with pytest.raises(DataError, match=r":2: field '.*overall': expected a finite number"):
+            compare([f"a={near}", f"b={path}"])
 
 
 def test_turns_of_a_dialogue_are_one_number(write: Write) -> None:

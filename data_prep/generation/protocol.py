@@ -93,6 +93,7 @@ class Decoding(Config):
     temperature: float = Field(ge=0)
     top_p: float = Field(default=1.0, gt=0, le=1)
     presence_penalty: float = Field(default=0.0, ge=-2, le=2)
+    frequency_penalty: float = Field(default=0.0, ge=-2, le=2)
     max_tokens: int = Field(default=512, ge=1)
 
 
@@ -405,5 +406,6 @@ def request_of(state: DialogueState, prompts: dict[str, Prompt]) -> ChatRequest:
         seed=int.from_bytes(seed, "big") >> 1,
         schema=schema,
         presence_penalty=decoding.presence_penalty,
+        frequency_penalty=decoding.frequency_penalty,
         accept_truncated=True,
     )

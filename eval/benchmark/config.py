@@ -50,7 +50,8 @@ class JudgeConfig(Config):
 
     ``dimensions`` maps a dimension of the sets (or an injected issue) to the judge's name for it,
     and overrides the set's mapping. ``optional``: skip with a note if its folder, weights, package
-    or key are missing. ``published_as``: the judge's name in configs/published.yaml.
+    or key are missing. ``published_as``: the judge's name in configs/published.yaml, and ``model``
+    its model's there, if that is not the name of its language model or encoder.
     """
 
     name: str
@@ -60,6 +61,7 @@ class JudgeConfig(Config):
     dimensions: Mapping[str, str] = {}
     optional: bool = False
     published_as: str | None = None
+    model: str | None = None
 
 
 class SetConfig(ChatFileConfig):

@@ -377,10 +377,9 @@ PUBLISHED = "Beside the published figures"
 _PUBLISHED_COLUMNS = ("Set", "Dimension", "Judge", "Their model", "Their ρ", "Their r", "Our model",
                       OURS, "Our r", "n", "Source")  # fmt: skip
 _PUBLISHED_NOTE = (
-    "The paper's figures, with its own model and its version of the data, beside the figures of "
-    "this run. Figures of different models are no targets, and ours are a reproduction only if the "
-    "two models are the same. ρ is Spearman's, r Pearson's; ns marks figures that the paper calls "
-    "not significant (p > 0.05)."
+    "The paper's figures, on its version of the data, beside the figures of this run by the same "
+    "method and model. ρ is Spearman's, r Pearson's; ns marks figures that the paper calls not "
+    "significant (p > 0.05)."
 )
 
 
@@ -388,13 +387,16 @@ def read_published() -> list[dict[str, Any]]:
     """Returns the published correlations with people, the rows of configs/published.yaml.
 
     ``judge`` and ``variant`` name the judge, ``model`` its language model. ``key`` is the name for
-    ``published_as`` in a config (``diet/craft-cll``, ``fed``), ``paper`` the source of the figure.
+    ``published_as`` in a config: its ``paper``, judge and variant (``diet/fed``; of the paper's own
+    judge ``diet/craft-cll``, ``medal``). ``models``: all names of the model.
     """
-    rows = read_yaml("published")["figures"]
-    for row in rows:
-        row["key"] = "/".join(filter(None, (row["judge"], row.get("variant"))))
+    file = read_yaml("published")
+    for row in file["figures"]:
         row["paper"] = row["source"].split(",")[0]
-    return list(rows)
+        other = None if row["judge"] == row["paper"] else row["judge"]
+        row["key"] = "/".join(filter(None, (row["paper"], other, row.get("variant"))))
+        row["models"] = (row["model"], *file["models"].get(row["model"], ()))
+    return list(file["figures"])
 
 
 def same_model(one: str, other: str) -> bool:
@@ -431,7 +433,7 @@ def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table
     that a figure belongs to, or a line that says why there is none."""
     lines: list[tuple[Cell, ...]] = []
     for figure in (figure for figure in read_published() if figure["paper"] in config.published):
-        ours = [judge.name for judge in config.judges if judge.published_as == figure["key"]]
+        ours = {j.name: j.model for j in config.judges if j.published_as == figure["key"]}
         printed: list[str | None] = []
         for metric in ("spearman", "pearson"):
             mark = " ns" if metric in figure.get("not_significant", ()) else ""
@@ -440,17 +442,23 @@ def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table
         for one in config.sets:
             if (one.published_as, one.level) != (figure["set"], figure["level"]):
                 continue
+            # Labels that come with a paper's own set are by its own judge.
+            labels = one.published if figure["key"] == one.published_as else ()
+            named = ours | {f"{model} (published)": model for model in labels}
             for dimension, judged in one.dimensions.items():
                 if figure["dimension"] not in (dimension, judged):
                     continue
                 measured: list[tuple[Cell, ...]] = []
                 for row in rows:
                     at = row.set_name, row.dimension
-                    if at == (one.name, dimension) and row.judge in ours:
+                    if at == (one.name, dimension) and row.judge in named:
                         signature = Signature.parse(row.signature)
-                        pair = row.metrics.get("spearman"), row.metrics.get("pearson")
-                        measured.append((signature.base or signature.judge, *pair, row.scored))
-                why = "no figure in this run" if ours else "not among our judges"
+                        own = (named[row.judge], signature.base, signature.judge)
+                        model = next(filter(None, own))
+                        if any(same_model(model, name) for name in figure["models"]):
+                            pair = row.metrics.get("spearman"), row.metrics.get("pearson")
+                            measured.append((model, *pair, row.scored))
+                why = "no figure of this model in this run" if named else "not among our judges"
                 who = figure["key"].replace("/", ", "), figure["model"]
                 lines += [
                     (one.name, dimension, *who, *printed, *mine, figure["source"])

@@ -361,6 +361,7 @@ class TokenModel(LanguageModel):
             left = self.window - len(prompt) - request.max_tokens - closing
             tokens = max(1, min(thinking.budget, left))
             plain: dict[str, Any] = {"top_logprobs": 0, "prefill": "", "presence_penalty": 0.0}
+            plain["frequency_penalty"] = 0.0
             first.append(replace(request, max_tokens=tokens, schema=None, **plain))
         fits = self._fitting(prompts, first)
         written = self._write_until(

@@ -60,7 +60,8 @@ COMPLETION = TypeAdapter(Completion)
 def chat_key(model: str, request: ChatRequest) -> str:
     """Returns the cache key of an answer: ``model`` (see ``model_key``) and each field of the
     request."""
-    return _hash("chat", model, asdict(request))
+    later = {"frequency_penalty", "unlimited"}  # answers cached before these fields stay valid
+    return _hash("chat", model, {k: v for k, v in asdict(request).items() if v or k not in later})
 
 
 def model_key(model: LanguageModel) -> str:

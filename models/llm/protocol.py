@@ -43,7 +43,9 @@ class ChatRequest:
     ``top_logprobs``: the number of alternatives to report for each token. Requests that differ only
     in ``seed`` are two samples and two cache entries. ``prefill`` is text that the answer begins
     with; it belongs to the prompt. ``presence_penalty`` is subtracted from the logit of every token
-    that the answer already contains. ``accept_truncated``: an empty or truncated answer is valid.
+    that the answer already contains, ``frequency_penalty`` once for each time that it does.
+    ``accept_truncated``: an empty or truncated answer is valid. ``unlimited``: a server is sent no
+    limit; ``max_tokens`` then bounds the cost of an estimate.
     """
 
     messages: tuple[Message, ...]
@@ -56,6 +58,8 @@ class ChatRequest:
     prefill: str = ""
     presence_penalty: float = 0.0
     accept_truncated: bool = False
+    frequency_penalty: float = 0.0
+    unlimited: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ class BasePromptedConfig(Config):
 class BasePromptedJudge(Judge):
     """Builds the prompts, truncates and shortens dialogues, and signs; a family sends the questions
     and reads the answers (``_score_fitting``). An answer takes at most ``answer_tokens`` (and half
-    of the model's window), a prompt at most ``prompt_tokens``."""
+    of the model's window, which is the limit for None), a prompt at most ``prompt_tokens``."""
 
     config_class: ClassVar[type[BasePromptedConfig]]
     token_budget = 65536  # of one call; a local model divides it by its own memory
@@ -106,7 +106,7 @@ class BasePromptedJudge(Judge):
         self,
         config: BasePromptedConfig,
         *,
-        answer_tokens: int,
+        answer_tokens: int | None,
         prompt_tokens: int | None,
         answer: AnswerFormat | None = None,
         values: DimensionValues | None = None,
@@ -143,7 +143,7 @@ class BasePromptedJudge(Judge):
         self.llm: LanguageModel = load_llm(config.llm)
         summary = config.summary_llm if shortens else None
         self.shortener = self.llm if summary is None else load_llm(summary)
-        self.answer_tokens = min(answer_tokens, self.llm.context // 2)
+        self.answer_tokens = min(answer_tokens or self.llm.context, self.llm.context // 2)
         left = self.llm.context - self.answer_tokens
         self.prompt_budget = min(left, prompt_tokens or left)
 
@@ -360,6 +360,7 @@ class PromptedConfig(BasePromptedConfig):
     answers with the seeds ``seed``, ``seed`` + 1, .... ``enforce``: hold the answer to a JSON
     schema if the backend can; ``comment_chars`` bounds each comment in it. ``ask_again``: ask once
     more for the number alone if the answer about one dimension has none that can be read.
+    ``max_tokens`` of an answer: None sends a server no limit.
     ``expected``: the source of the probability-weighted rating: the ``alternatives`` to the token
     of the number, the ``likelihood`` of every rating in its place, or ``none``. ``score``: whether
     the score is the number in the answer (``said``) or the ``expected`` rating.
@@ -367,7 +368,7 @@ class PromptedConfig(BasePromptedConfig):
 
     family: Literal["prompted"] = "prompted"
     answer: Literal["json", "number"] | None = None
-    max_tokens: int = Field(default=512, ge=1)
+    max_tokens: int | None = Field(default=512, ge=1)
     max_prompt_tokens: int | None = Field(default=None, ge=64)
     temperature: float = Field(default=0.0, ge=0)
     top_p: float = Field(default=1.0, gt=0, le=1)
@@ -464,6 +465,7 @@ class PromptedJudge(BasePromptedJudge):
                     seed=config.seed,
                     schema=builder.schema(question, config.comment_chars) if schema else None,
                     top_logprobs=ALTERNATIVES if config.expected == "alternatives" else 0,
+                    unlimited=config.max_tokens is None,
                 )
                 for k in range(config.repeats):
                     asked.append((owner, question, replace(first, seed=config.seed + k)))

@@ -1,5 +1,6 @@
 """The papers' figures beside ours: what is measured, what is not and why, and the shipped files."""
 
+import json
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,12 @@ import yaml
 from medal_judges.config import load_config
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.eval.benchmark.config import BenchmarkConfig
-from medal_judges.eval.benchmark.figures import PUBLISHED, check_published, read_published
+from medal_judges.eval.benchmark.figures import (
+    PUBLISHED,
+    check_published,
+    read_published,
+    same_model,
+)
 from medal_judges.models.base.saving import FAMILIES
 
 from .benchmark_case import medal, results
@@ -33,30 +39,43 @@ def published_lines(folder: Path) -> list[dict[str, Any]]:
     return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
 
 
-def test_each_printed_figure_stands_beside_the_one_measured_here(folder: Path) -> None:
-    add_published(folder, published="[medal]")
-    done = medal()
+def test_each_printed_figure_stands_beside_that_of_its_own_model(folder: Path) -> None:
+    rows = [json.loads(line) for line in (folder / "set.jsonl").read_text().splitlines()]
+    for row in rows:  # its labels came with the set
+        row["machine_labels"] = {"overall": {"gpt-4.1": row["labels"]["overall"][0]}}
+    (folder / "set.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    more = "model: o3, published_as: medal"
+    add_published(folder, judge=more, published="[medal]")
+    done = medal("sets.0.published=[gpt-4.1]")
     assert done.exit_code == 0, done.exception
     lines = published_lines(folder)
     printed = {line["Their model"]: (line["Their ρ"], line["Their r"]) for line in lines}
     assert printed["o3"] == ("0.47", "0.49")  # MEDAL, Table 6: .4750 and .4914
     assert len(printed) == 12
-    measured = results(folder)["rows"][0]["metrics"]["spearman"]["value"]
-    assert {line["Our ρ"]["value"] for line in lines} == {measured}
-    assert {line["Our model"] for line in lines} == {"counting"}
-    assert "o3" in done.stdout
+    measured = {
+        row["judge"]: row["metrics"]["spearman"]["value"]
+        for row in results(folder)["rows"]
+        if row["dimension"] == "overall"
+    }
+    ours = {line["Their model"]: line["Our ρ"]["value"] for line in lines if line["Our ρ"]}
+    assert ours == {"o3": measured["counting"], "GPT-4.1": measured["gpt-4.1 (published)"]}
+    others = {line["Our model"] for line in lines if not line["Our ρ"]}
+    assert others == {"no figure of this model in this run"}
+    assert "o3" in done.stdout and "GPT-5" not in done.stdout
     assert "o3" in (folder / "out/report.html").read_text("utf-8")
 
 
 def test_an_optional_judge_that_is_not_available_is_a_note_and_the_run_goes_on(folder: Path):
     more = "{name: absent, path: ./no_such_folder, optional: true, published_as: medal}"
-    add_published(folder, judge="published_as: fed", published="[medal]")
+    add_published(folder, judge="published_as: diet/fed", published="[medal]")
     text = (folder / "bench.yaml").read_text().replace("sets:\n", f"  - {more}\nsets:\n", 1)
     (folder / "bench.yaml").write_text(text)
     done = medal()
     assert done.exit_code == 0, done.exception
     assert "judge absent left out" in done.stdout
-    assert {line["Our model"] for line in published_lines(folder)} == {"no figure in this run"}
+    assert {line["Our model"] for line in published_lines(folder)} == {
+        "no figure of this model in this run"
+    }
     assert ["Note", "judge absent left out"] in [
         [label, value[:21]] for label, value in results(folder)["facts"]
     ]
@@ -88,6 +107,21 @@ def test_every_shipped_benchmark_names_what_exists(name: str) -> None:
     for judge in config.judges:
         if judge.path.startswith("configs/"):
             assert (files("medal_judges.configs") / judge.path.removeprefix("configs/")).is_file()
+
+
+@pytest.mark.parametrize("paper", ["diet", "oralis"])
+def test_every_row_of_a_paper_that_we_can_run_is_a_judge_of_its_benchmarks(paper: str) -> None:
+    asked = {
+        (judge.published_as, judge.options.get("llm"))
+        for name in SHIPPED
+        if paper in (config := load_config(BenchmarkConfig, f"benchmark/{name}")).published
+        for judge in config.judges
+    }
+    for figure in (figure for figure in read_published() if figure["paper"] == paper):
+        if figure["model"] != "its own" and figure["judge"] != "usr":
+            models = {llm for key, llm in asked if key == figure["key"]}
+            named = [llm for llm in models if llm and same_model(llm, figure["models"][-1])]
+            assert None in models or named, figure
 
 
 def test_every_paper_has_a_benchmark_that_asks_for_its_figures() -> None:

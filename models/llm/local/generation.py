@@ -85,8 +85,8 @@ def write(
     shaped = LogitsProcessorList()
     if any(r.schema is not None for r in requests):
         shaped.append(GrammarMask(tokenizer, [r.schema for r in requests]))
-    if any(r.presence_penalty for r in requests):
-        shaped.append(PresencePenalty(requests, begin))
+    if any(r.presence_penalty or r.frequency_penalty for r in requests):
+        shaped.append(Penalties(requests, begin))
     if any(r.temperature > 0 for r in requests):
         shaped.append(SeededSampling(requests))
     if stop:
@@ -346,18 +346,21 @@ def _nucleus(logits: torch.Tensor, top_p: float) -> torch.Tensor:
     return cut
 
 
-class PresencePenalty(LogitsProcessor):
+class Penalties(LogitsProcessor):
     """Subtracts each request's ``presence_penalty`` from the logits of tokens that its answer
-    already contains, as OpenAI and vLLM define it; the prompt's tokens do not count."""
+    already contains, and ``frequency_penalty`` for each time, as OpenAI and vLLM define them; the
+    prompt's tokens do not count."""
 
     def __init__(self, requests: Sequence[ChatRequest], prompt: int) -> None:
-        self.penalties, self.prompt = [r.presence_penalty for r in requests], prompt
+        self.penalties = [(r.presence_penalty, r.frequency_penalty) for r in requests]
+        self.prompt = prompt
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         lowered = scores.clone()
-        for row, penalty in enumerate(self.penalties):
-            if penalty:  # a repeated token is assigned the same value twice
-                lowered[row, input_ids[row, self.prompt :]] -= penalty
+        for row, (presence, frequency) in enumerate(self.penalties):
+            if presence or frequency:
+                tokens, counts = input_ids[row, self.prompt :].unique(return_counts=True)
+                lowered[row, tokens] -= presence + frequency * counts.to(scores.dtype)
         return lowered
 
 

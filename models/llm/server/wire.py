@@ -174,7 +174,8 @@ def stop_error(failure: RequestError, name: str, address: str, variable: str) ->
 
 # Fields that a request can do without if a server refuses them; without response_format a schema is
 # not enforced.
-_OPTIONAL = ("response_format", "temperature", "top_p", "seed", "logprobs", "presence_penalty")
+_OPTIONAL = ("response_format", "temperature", "top_p", "seed", "logprobs", "presence_penalty",
+             "frequency_penalty")  # fmt: skip
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _UNKNOWN = re.compile(
     r"support|unrecogni|unknown|unexpected|not permitted|not allowed|extra|invalid|instead", re.I
@@ -191,11 +192,14 @@ def chat_body(
     body: dict[str, Any] = {
         "model": config.model,
         "messages": [{"role": m.role, "content": m.content} for m in request.messages],
-        next((name for name in names if name not in dropped), ""): limit,
+        next((name for name in names if name not in dropped), ""): None
+        if request.unlimited
+        else limit,
         "temperature": request.temperature,
         "top_p": request.top_p,
         "reasoning_effort": config.reasoning_effort,
         "presence_penalty": request.presence_penalty or None,
+        "frequency_penalty": request.frequency_penalty or None,
         "seed": request.seed,
     }
     if request.schema is not None:

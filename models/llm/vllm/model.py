@@ -89,8 +89,9 @@ def chat_settings(request: ChatRequest, stop: str = "") -> dict[str, Any]:
         "top_p": request.top_p,
         "seed": 0 if request.seed is None else request.seed,
     }
-    if request.presence_penalty:
-        settings["presence_penalty"] = request.presence_penalty
+    for name in ("presence_penalty", "frequency_penalty"):
+        if penalty := getattr(request, name):
+            settings[name] = penalty
     if request.top_logprobs:
         settings["logprobs"] = min(request.top_logprobs, MAX_ALTERNATIVES)
     if request.schema is not None:

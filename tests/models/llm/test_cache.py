@@ -119,6 +119,7 @@ OTHERS = [
     *({"seed": 0}, {"seed": 1}, {"temperature": 0.5}, {"top_p": 0.9}, {"max_tokens": 7}),
     *({"schema": {"type": "object"}}, {"top_logprobs": 3}, {"prefill": "{"}),
     *({"presence_penalty": 0.6}, {"presence_penalty": -0.6}, {"accept_truncated": True}),
+    *({"frequency_penalty": 1.0}, {"unlimited": True}),
 ]
 
 
@@ -129,6 +130,8 @@ def test_every_field_of_a_request_makes_another_entry(tmp_path: Path) -> None:
     assert len({chat_key("m", request) for request in requests}) == len(requests)
     assert chat_key("m", ask("one", temperature=0)) == chat_key("m", ask("one", temperature=0.0))
     assert chat_key("other", requests[0]) != chat_key("m", requests[0])
+    # the entry that versions without frequency_penalty and unlimited wrote
+    assert chat_key("m", ask("one")) == "edd8fe00bd025551c57c59f052aed09a"
     inner = Counting("b")
     CachedModel(Counting("a"), tmp_path).chat(requests)
     CachedModel(inner, tmp_path).chat(requests)  # another fingerprint is another model

@@ -130,7 +130,8 @@ def test_an_empty_answer_counts_if_it_is_intended(serve: Serve, tmp_path: Path) 
 
 def test_settings_on_the_wire(serve: Serve) -> None:
     server = serve()
-    request = asked(1, schema=SCHEMA, top_logprobs=5, seed=7, presence_penalty=0.6)[0]
+    penalties = {"presence_penalty": 0.6, "frequency_penalty": 1.0}
+    request = asked(1, schema=SCHEMA, top_logprobs=5, seed=7, **penalties)[0]
     [done] = remote(server).chat([request])
     [body] = sent(server)
     assert body["temperature"] == 0 and body["top_p"] == 1 and body["seed"] == 7
@@ -138,8 +139,27 @@ def test_settings_on_the_wire(serve: Serve) -> None:
     assert done.enforced and 1 <= json.loads(done.text)["overall"] <= 5
     assert "".join(t.text for t in done.tokens) == done.text
     assert done.tokens[0].alternatives[done.tokens[0].text] == pytest.approx(-0.1)
-    assert body["presence_penalty"] == 0.6
+    assert penalties.items() <= body.items()
     assert "reasoning_effort" not in body and "accept_truncated" not in body
+
+
+def test_paper_meep_sends_what_the_paper_sends(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "says.py").write_text("def answer(body):\n    return 'Score: 85\\nIt is lively.'\n")
+    server = serve(script=str(tmp_path / "says.py"))
+    llm = {"model": "openai:tester", "base_url": server.url, "cache": False}
+    talk = {"id": "d", "dialogue": [{"role": "user", "content": "Hi <b>!"},
+            {"role": "assistant", "content": "Guess who I met?"}]}  # fmt: skip
+    for role in ("expert", "none"):
+        judge = choose_judge("paper_meep").with_options(llm=llm, role=role).load()
+        [found] = judge.score(read_dialogues([talk]), level="turn")
+        assert found.scores == {"engagingness": 85.0}
+    first, second = sent(server)
+    assert set(first) == {"model", "messages", "temperature", "top_p", "seed"}
+    assert (first["temperature"], first["top_p"]) == (0, 1)
+    system, user = first["messages"]
+    assert system["role"] == "system" and second["messages"] == [user]
+    assert "\n\nContext:\nUser: Hi <b>!\n\nResponse: Guess who I met?\n\nScore:" in user["content"]
+    assert user["content"].endswith("Score:") and "JSON" not in user["content"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.local.generation import (
     FEW,
     GrammarMask,
-    PresencePenalty,
+    Penalties,
     _nucleus,
     write,
 )
@@ -57,13 +57,18 @@ def test_penalised_logits_by_hand() -> None:
     ids = torch.tensor([[0, 2, 3, 1, 3], [4, 4, 0, 4, 4], [0, 1, 2, 2, 2]])
     infinite = float("-inf")
     scores = torch.tensor([[1.0, 2.0, 3.0, 4.0, infinite]] * 3)
-    assert PresencePenalty(rows, prompt=2)(ids, scores).tolist() == [
+    assert Penalties(rows, prompt=2)(ids, scores).tolist() == [
         [1.0, 1.5, 3.0, 3.5, infinite],
         [1.0, 2.0, 3.0, 4.0, infinite],
         [1.0, 2.0, 5.0, 4.0, infinite],
     ]
     assert scores[0].tolist() == [1.0, 2.0, 3.0, 4.0, infinite]  # the model's own are unchanged
-    first = PresencePenalty([request(presence_penalty=2.0)], 3)
+    both = [request(frequency_penalty=1.0), request(presence_penalty=0.5, frequency_penalty=0.25)]
+    assert Penalties(both, prompt=2)(ids[::2], scores[:2]).tolist() == [
+        [1.0, 1.0, 3.0, 2.0, infinite],  # 3 twice
+        [1.0, 2.0, 1.75, 4.0, infinite],  # 2 three times
+    ]
+    first = Penalties([request(presence_penalty=2.0)], 3)
     assert first(torch.tensor([[3, 3, 3]]), torch.zeros(1, 5)).tolist() == [[0.0] * 5]
 
 
@@ -77,6 +82,7 @@ def test_penalised_answers_are_those_of_the_definition_in_any_batch(tiny_llama: 
                 logits = llm.model(torch.tensor([prompt + answer])).logits[0, -1].tolist()
             for token in set(answer):
                 logits[token] -= asked.presence_penalty
+                logits[token] -= asked.frequency_penalty * answer.count(token)
             answer.append(max(range(len(logits)), key=logits.__getitem__))
             if answer[-1] == llm.tokenizer.eos_token_id:
                 answer.pop()
@@ -85,6 +91,7 @@ def test_penalised_answers_are_those_of_the_definition_in_any_batch(tiny_llama: 
 
     asked = [request("Hi", 24, presence_penalty=p) for p in (0.0, 0.05, 2.0)]
     asked.append(request("A longer question than that, about tea?", 24, presence_penalty=0.6))
+    asked.append(request("Hi", 24, frequency_penalty=0.7))
     expected = [by_definition(each) for each in asked]
     assert len(set(expected)) > 1  # the penalty does change something here
     assert [c.text for c in llm.chat(asked)] == expected

@@ -185,7 +185,8 @@ def test_chat_settings() -> None:
     assert settings["structured_outputs"] == {"json": schema}
     assert settings["logprobs"] == 20
     assert "presence_penalty" not in settings
-    assert chat_settings(ChatRequest(HI, presence_penalty=0.6))["presence_penalty"] == 0.6
+    for name in ("presence_penalty", "frequency_penalty"):
+        assert chat_settings(ChatRequest(HI, **{name: 0.6}))[name] == 0.6  # type: ignore[arg-type]
 
 
 def test_engine_settings() -> None:

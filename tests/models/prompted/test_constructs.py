@@ -97,7 +97,16 @@ def settings(member: dict[str, Any]) -> PromptedConfig:
     return build_config(PromptedConfig, {**base, **member["options"]}, where="member")
 
 
-@pytest.mark.parametrize("preset", ["oralis_table3", "oralis_hybrid"])
+STARRED = {
+    "capability": ("zero_shot", "summary_150", DS_QWEN),
+    "relevance": ("few_shot", "first_20_last_20", QWEN),
+    "nonrepetition": ("few_shot", "first_20_last_20", QWEN),
+    "proactivity": ("zero_shot", "first_20_last_20", QWEN),
+    "curiosity": ("zero_shot", "first_40", DS_LLAMA),
+}
+
+
+@pytest.mark.parametrize("preset", ["oralis_table3", "oralis_hybrid", "oralis_table3_absolute"])
 def test_each_dimension_is_asked_as_printed(preset: str) -> None:
     record = read_yaml(f"judges/{preset}")
     assert set(record["choices"]) == set(TABLE_3) == {d.name for d in load_rubric("dstc12")}
@@ -107,7 +116,9 @@ def test_each_dimension_is_asked_as_printed(preset: str) -> None:
         if name == "regression":
             continue
         config = settings(record["members"][name])
-        variant, context, model = TABLE_3[dimension]
+        assert config.layout == "paper" and not config.fence
+        printed = TABLE_3 | STARRED if preset == "oralis_table3_absolute" else TABLE_3
+        variant, context, model = printed[dimension]
         assert (config.variant or "zero_shot") == variant and config.context == context
         assert model in config.llm.model
 

@@ -92,7 +92,7 @@ class Agents:
             if model.cost(Usage()) is None and not model.private:
                 raise ConfigError(
                     f"the price of {model.name} is unknown, so --max-cost cannot be guaranteed",
-                    hint="give its llm a file like configs/prices.yaml (prices: PATH)",
+                    hint="give its llm prices: FILE, with models: {NAME: {input: X, output: Y}}",
                 )
         limiter = CostLimiter(max_cost)
         for model in models:

@@ -43,11 +43,6 @@ _BY_HAND = {
 }
 
 
-def packages_of_models() -> set[str]:
-    """Returns the pip names of the packages of weights and data."""
-    return {package.replace("_", "-") for parts in _PACKAGES.values() for package, _ in parts}
-
-
 def embedded_files(name: str) -> list[Path]:
     """Returns the folder or file of an embedded default (``minilm``, ...), or its file's parts.
 

@@ -133,11 +133,8 @@ def learnable(
     labelled = Columns.of(rows.train).targets
     if left := [d.name for d in dimensions if d.name not in labelled]:
         if len(left) == len(dimensions):
-            raise ConfigError(
-                f"no training row has a label of {', '.join(left)}",
-                hint="in the train entry, columns: FILE names the label columns of a table, and "
-                "dimensions: {LABEL: DIMENSION} the labels of other names",
-            )
+            hint = "an entry's columns: FILE maps columns, dimensions: {LABEL: DIMENSION} labels"
+            raise ConfigError(f"no training row has a label of {', '.join(left)}", hint=hint)
         logger.warning("no training labels for %s: the judge will not have them", ", ".join(left))
     return [d for d in dimensions if d.name in labelled]
 

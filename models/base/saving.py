@@ -184,7 +184,10 @@ def _family(name: object, where: str) -> Any:
             f"{where}: unknown family {name!r}", hint=f"known here: {', '.join(sorted(known))}"
         )
     module, _, cls = known[name].partition(":")
-    return getattr(import_module(module), cls)
+    try:
+        return getattr(import_module(module), cls)
+    except (ImportError, AttributeError) as error:
+        raise JudgeLoadError(f"{where}: family {name!r} ({known[name]}): {error}") from error
 
 
 def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:

@@ -99,8 +99,8 @@ class PriceFile(Config):
     """List prices of ``date`` in ``currency``. ``host``: the server that charges them (default:
     any)."""
 
-    date: str
-    source: str
+    date: str = ""
+    source: str = ""
     currency: str = "USD"
     host: str | None = None
     models: Mapping[str, Price]

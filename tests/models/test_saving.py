@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.judge import Judge as BaseJudge
-from medal_judges.models.base.saving import load_weights
+from medal_judges.models.base.saving import FAMILIES, load_weights
 from medal_judges.models.feature.judge import FeatureJudge
 from medal_judges.models.hybrid.judge import Blend, HybridJudge, Stack
 from medal_judges.models.hybrid.members import MemberConfig, open_member
@@ -167,6 +167,13 @@ def test_an_unknown_family_names_the_known_ones(tmp_path: Path, family: object) 
         with pytest.raises(JudgeLoadError, match="unknown family") as caught:
             Judge.from_pretrained(source)
         assert "encoder" in str(caught.value) and "feature" in str(caught.value)
+
+
+def test_an_entry_point_that_does_not_load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(FAMILIES, "sorry", "json:SorryJudge")
+    (tmp_path / "judge.yaml").write_text("family: sorry")
+    with pytest.raises(JudgeLoadError, match=r"family 'sorry' \(json:SorryJudge\): .*no attribute"):
+        Judge.from_pretrained(tmp_path / "judge.yaml")
 
 
 @pytest.mark.parametrize(

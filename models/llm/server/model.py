@@ -87,12 +87,13 @@ class RemoteModel(LanguageModel):
         if config.max_cost is not None and self.price is None:
             raise ConfigError(
                 f"the price of {model} on this server is unknown, so max_cost cannot be enforced",
-                hint="give a price file with llm.prices=PATH (configs/prices.yaml shows the form)",
+                hint="llm.prices=FILE with models: {NAME: {input: 0.1, output: 0.4}} (USD per 1M)",
             )
         self._limiter = CostLimiter(config.max_cost)
         self.template = load_chat_template(config.tokenizer) if config.tokenizer else None
         self.address = address_of(base)
         self.dropped: frozenset[str] = frozenset()  # fields that the server refused so far
+        self._answered = False  # whether the server did once
         self._opens = 0.0  # monotonic time before which nothing is sent, after a Retry-After
         self.secret = secret = os.environ.get(config.api_key_env)
         self.clean = lambda text: text.replace(secret, "***") if secret else text
@@ -290,12 +291,15 @@ class RemoteModel(LanguageModel):
 
             try:
                 done = await self._call(send, highest, lambda answer: answer.usage)
+                self._answered = True
                 break
             except RequestError as failure:
+                self._answered |= failure.action != "connect"
                 refused = refused_field(failure, body)
                 if refused is None:
                     variable = self.config.api_key_env
-                    if stopped := stop_error(failure, self.name, self.address, variable):
+                    stopped = stop_error(failure, self.name, self.address, variable)
+                    if stopped and not (self._answered and failure.action == "connect"):
                         raise stopped from None
                     free = Usage(money=self.cost(Usage()))
                     done = failed(str(failure), free, transient=failure.transient)

@@ -33,10 +33,11 @@ LONGEST = 300.0  # seconds; a server that asks for a longer wait ends the run
 
 # -- failures -------------------------------------------------------------------------------------
 
-# retry: another try may succeed. refuse: this request fails. The others end the run, see STOPS.
+# retry: another try may succeed. refuse: this request fails. The others end the run, see STOPS;
+# connect only if the server never answered, else it is a retry.
 Action = Literal[
-    "retry", "refuse", "key", "account", "permission", "model", "redirect", "wait"
-]  # fmt: skip
+    "retry", "refuse", "connect", "key", "account", "permission", "model", "redirect", "wait"
+]
 # By HTTP status; other statuses: redirect for 3xx, retry for 5xx, else refuse.
 ACTIONS: dict[int, Action] = {
     **{401: "key", 402: "account", 403: "permission", 404: "model"},
@@ -47,6 +48,10 @@ _NO_CREDIT = {"insufficient_quota", "insufficient_balance", "billing_not_active"
 _NO_CREDIT |= {"billing_hard_limit_reached", "insufficient_funds", "payment_required"}
 _RESUMES = "the same command then resumes: finished answers are cached"
 STOPS = {  # action: (problem, hint)
+    "connect": (
+        "no server answers at {address}",
+        f"start it, or change llm.base_url, which usually ends in /v1; {_RESUMES}",
+    ),
     "key": (
         "the server at {address} refuses the key in {variable}",
         "export {variable}=...; another variable: llm.api_key_env=NAME",
@@ -99,7 +104,7 @@ class RequestError(Exception):
     ) -> None:
         super().__init__(reason)
         self.action, self.billed, self.status = action, billed, status
-        self.field, self.after, self.transient = field, after, action == "retry"
+        self.field, self.after, self.transient = field, after, action in ("retry", "connect")
 
 
 def words(text: object, clean: Clean) -> str:
@@ -117,7 +122,7 @@ def map_error(error: Exception, clean: Clean, address: str) -> Exception:
     if isinstance(error, openai.APIConnectionError):
         cause = words(error.__cause__ or error, clean)
         if type(error.__cause__).__name__.startswith("Connect"):  # it was never sent
-            return RequestError(f"no connection to {address}: {cause}", "retry")
+            return RequestError(f"no connection to {address}: {cause}", "connect")
         return RequestError(f"the connection to {address} broke: {cause}", "retry", billed=True)
     if isinstance(error, openai.APIResponseValidationError | ValueError | RecursionError):
         return RequestError("the answer's body is not valid JSON", "retry", billed=True)

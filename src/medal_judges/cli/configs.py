@@ -81,5 +81,5 @@ def _shipped(name: str) -> str:
     if not fits:
         guess = did_you_mean(short, {*known, *(each.split("/", 1)[1] for each in known)})
         hint = f"{guess}medal configs lists all"
-        raise ConfigError(f"no shipped file has the name {name!r} is shipped", hint=hint)
+        raise ConfigError(f"no shipped file has the name {name!r}", hint=hint)
     return fits[0]

@@ -390,10 +390,21 @@ def test_a_connection_that_is_refused_names_its_address() -> None:
         closed.bind(("127.0.0.1", 0))
         url = f"http://user:{SECRET}@127.0.0.1:{closed.getsockname()[1]}/v1"
     llm = load_llm({"model": "openai:tester", "base_url": url, "cache": False, "attempts": 1})
-    [done] = llm.chat(asked(1))
+    with pytest.raises(ServerStopError) as caught:  # a typing error: no row can be answered
+        llm.chat(asked(100))
     at = url.split("@")[1]
-    assert (done.failure or "").startswith(f"no connection to http://{at}: ") and done.transient
-    assert SECRET not in (done.failure or "")
+    assert f"no server answers at http://{at}: no connection to http://{at}: " in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+def test_a_server_that_goes_away_leaves_rows_unanswered(serve: Serve) -> None:
+    server = serve()
+    llm = remote(server, attempts=1)
+    assert llm.chat(asked(1))[0].failure is None
+    server.process.kill()
+    server.process.wait()
+    [done] = llm.chat(asked(1))
+    assert (done.failure or "").startswith("no connection") and done.transient
 
 
 def test_a_wrong_key_stops_at_once_and_is_not_quoted(serve: Serve) -> None:

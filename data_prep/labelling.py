@@ -143,14 +143,14 @@ def require_labellable(
         raise MedalError(
             f"{had} of {count} rows have labels already",
             hint=f"--replace-labels replaces them in the output and moves them to {EARLIER!r}; "
-            "FILE is not changed",
+            "FILE is not changed; --users-only checks the users and keeps the labels",
         )
 
 
 def label_file(
     file: str | Path,
     out: Path,
-    judge: Judge,
+    judge: Judge | None,
     user_judge: Judge | None = None,
     *,
     min_coverage: float = 0.98,
@@ -160,8 +160,9 @@ def label_file(
 ) -> tuple[Summary, ScoreReport]:
     """Label ``file`` into the folder ``out``. Returns the counts and the labelling judge's report.
 
-    Without a ``user_judge`` users are not checked. ``min_coverage``: minimum share of users with a
-    verdict before anything is labelled. The file is read several times.
+    Without a ``user_judge`` users are not checked; without a ``judge`` that is all, rows keep their
+    labels, and the report is of the users. ``min_coverage``: minimum share of users with a verdict
+    before anything is labelled. The file is read several times.
     Raises CoverageError if too few users could be checked, and the errors of score_to_file.
     """
     from medal_judges.models.prompted.judge import PromptedJudge
@@ -187,14 +188,17 @@ def label_file(
     elif overwrite:  # an earlier run's verdicts do not count here
         users.unlink(missing_ok=True)
     # A later verdict removes its dialogue from those that were labelled, or adds it.
-    malformed = {check.id for check in checks() or () if malformed_reasons(check)}
-    well = (row.dialogue for row in rows() if row.id not in malformed)
-    report = score(well, judge, labels, gone=malformed)
-    repeats = judge.config.repeats if isinstance(judge, PromptedJudge) else 1
-    summary = Summary(judge.dimensions, repeats)
-    sort_rows(rows(), checks(), read_judgements(labels), out, summary)
+    if judge is None:
+        report, summary, judged = checked, Summary(()), None
+    else:
+        malformed = {check.id for check in checks() or () if malformed_reasons(check)}
+        well = (row.dialogue for row in rows() if row.id not in malformed)
+        report = score(well, judge, labels, gone=malformed)
+        repeats = judge.config.repeats if isinstance(judge, PromptedJudge) else 1
+        summary, judged = Summary(judge.dimensions, repeats), read_judgements(labels)
+    sort_rows(rows(), checks(), judged, out, summary)
     record = {
-        "labels_by": str(judge.signature()),
+        "labels_by": judge and str(judge.signature()),
         "users_checked_by": user_judge and str(user_judge.signature()),
         **summary.to_record(),
     }
@@ -205,14 +209,15 @@ def label_file(
 def sort_rows(
     rows: Iterable[LabelledDialogue],
     checks: Iterator[Judgement] | None,
-    judgements: Iterator[Judgement],
+    judgements: Iterator[Judgement] | None,
     folder: Path,
     summary: Summary,
 ) -> None:
     """Write labelled.jsonl, malformed.jsonl and unlabelled.jsonl, and count in ``summary``.
 
     ``checks`` has one judgement for each row, in order (None: users were not checked);
-    ``judgements`` one for each row that is not malformed. Raises MedalError if they do not match.
+    ``judgements`` one for each row that is not malformed (None: rows keep their labels). Raises
+    MedalError if they do not match.
     """
     with ExitStack() as renames, ExitStack() as open_files:
         paths = {n: renames.enter_context(atomic_path(folder / f"{n}.jsonl")) for n in KINDS}
@@ -228,7 +233,9 @@ def sort_rows(
                 summary.users[user].update(rows=1, **counts)
                 summary.reasons[user].update(why)
                 row = with_check(row, check)
-            if not why:
+            if not why and judgements is None:
+                kind = "labelled" if row.labels else "unlabelled"
+            elif not why and judgements is not None:
                 judgement = _next(judgements, row)
                 if judgement.failure is not None:
                     summary.failures[judgement.failure] += 1

@@ -105,7 +105,8 @@ class RetriedDecoding(Decoding):
 
 class VerdictDecoding(Decoding):
     """Decoding of the user judge's verdict. ``enforce``: require a JSON answer if the backend can,
-    for models that do not keep to "Yes." and "No."."""
+    for models that do not keep to "Yes." and "No.". First messages are checked by the prompt's part
+    ``system_first``, if it has one."""
 
     enforce: bool = False
 
@@ -390,7 +391,11 @@ def request_of(state: DialogueState, prompts: dict[str, Prompt]) -> ChatRequest:
         nothing = "(nothing yet: it is the first message)"
         values["dialogue"] = transcript(state.turns) or nothing
         values["message"] = transcript([Turn("user", state.candidate_text)])
-        messages = prompts["check"].messages(values)
+        check = prompts["check"]
+        if not state.turns and "system_first" in check.parts:
+            parts = {**check.parts, "system": check.parts["system_first"]}
+            check = check.model_copy(update={"parts": parts})
+        messages = check.messages(values)
         schema = _VERDICT_SCHEMA if config.check.enforce else None
     else:
         filled = prompts["reply"].messages({})

@@ -127,6 +127,27 @@ def test_rows_are_labelled_in_order_and_malformed_ones_moved(
     ]
 
 
+def test_users_of_published_rows_are_checked_and_labels_stay(
+    serve: Callable[..., Any], tmp_path: Path
+) -> None:
+    server = serve()
+    labels = {"labels": {"overall": [2]}, "scales": {"overall": [1, 5]}, "labels_by": "gpt-4.1"}
+    file = write(tmp_path / "in.jsonl", [each | labels for each in MIXED[:4]] + MIXED[5:])
+    with pytest.raises(MedalError, match="4 of 5 rows have labels") as refused:
+        medal(*words(file, tmp_path / "out", server))
+    assert "--users-only" in str(refused.value.hint)
+    done = medal(*words(file, tmp_path / "out", server, "--users-only"))
+    assert "2 labelled, 2 malformed, 1 unlabelled" in done.output
+    assert len(server.told("requests")) == 5
+    first = rows_of(tmp_path / "out", "labelled")[0]
+    assert (first.labels, first.extra["labels_by"]) == ({"overall": (2.0,)}, "gpt-4.1")
+    report = json.loads((tmp_path / "out/report.json").read_text())
+    assert report["labels_by"] is None and report["users_checked_by"].startswith("judge:malformed")
+    assert [(u["malformed"], u["checked"]) for u in report["users"]] == [(1, 2), (1, 3)]
+    with pytest.raises(MedalError, match="nothing to do"):
+        medal(*words(file, tmp_path / "out", server, "--users-only", "--no-user-check"))
+
+
 def test_what_the_user_judge_is_asked(serve: Callable[..., Any], tmp_path: Path) -> None:
     server, file = serve(), write(tmp_path / "in.jsonl", [row("a", lang="de")])
     medal(*words(file, tmp_path / "out", server))

@@ -44,6 +44,7 @@ class LabelOptions(Config):
     repeats: int | None = option(None, ge=1, help="Answers per dialogue of a prompted judge.")
     user_check: bool | None = option(True, help="Check for malformed users first.")
     user_judge: str | None = option(None, help=f"Default: {USER_JUDGE} with the model of --judge.")
+    users_only: bool = option(False, help="Check for malformed users only; rows keep their labels.")
     replace_labels: bool = option(False, help="Label rows that have labels already.")
     min_coverage: float = option(
         0.98, ge=0, le=1, help="Minimum coverage; exits with status 3 below it."
@@ -72,7 +73,7 @@ def label(options: LabelOptions) -> None:
     reading = reading_report(options.reading, listed, [file])
     require_labellable(
         labelled_of(file, options.reading, reading),
-        replace_labels=options.replace_labels,
+        replace_labels=options.replace_labels or options.users_only,
         need_lang=bool(options.user_check),
     )
     reading.show()
@@ -84,6 +85,10 @@ def label(options: LabelOptions) -> None:
         if options.user_judge is None and choices[0].speaks:
             of_user = [f"llm={json.dumps(choices[0].llm())}", *of_user]
         choices.append(choose_judge(options.user_judge or USER_JUDGE, of_user))
+    elif options.users_only:
+        raise ConfigError("--users-only and --no-user-check leave nothing to do")
+    if options.users_only:
+        del choices[0]
     paid = any(choice.pays for choice in choices)
     judges = []
     for choice in choices:
@@ -96,7 +101,8 @@ def label(options: LabelOptions) -> None:
     if len(judges) > 1 and options.max_cost is not None:
         share_limiter(judges)
     if options.dry_run:
-        for choice, judge, what in zip(choices, judges, ("labels", "check of users"), strict=False):
+        names = ("labels", "check of users")[options.users_only :]
+        for choice, judge, what in zip(choices, judges, names, strict=False):
             found = "by a judge that uses no language model"
             if choice.speaks:
                 found = dry_run(dialogues_of(file, options.reading, ReadingReport()), judge)
@@ -107,8 +113,8 @@ def label(options: LabelOptions) -> None:
         summary, report = label_file(
             file,
             out,
-            judges[0],
-            judges[1] if options.user_check else None,
+            None if options.users_only else judges[0],
+            judges[-1] if options.user_check else None,
             min_coverage=options.min_coverage,
             overwrite=options.overwrite,
             retry_failed=options.retry_failed,

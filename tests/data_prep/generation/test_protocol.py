@@ -197,7 +197,9 @@ def test_table_10_shows_the_judge_the_dialogue_alone(tmp_path: Path) -> None:
         messages = request_of(state, load_prompts(config)).messages
         prompts[prompt] = "\n".join(m.content for m in messages)
         opener = DialogueState("y", context, "u", config, candidate=("Hey", False))
-        first = request_of(opener, load_prompts(config)).messages[-1].content
+        rules, first = (m.content for m in request_of(opener, load_prompts(config)).messages)
+        assert "body" in rules and "PersonX" in rules and "END_OF_DIALOGUE" not in rules
+        assert "END_OF_DIALOGUE" in messages[0].content and "PersonX" not in messages[0].content
         assert "(nothing yet: it is the first message)" in first and first.endswith("user: Hey")
     shown, alone = prompts["user_check"], prompts["user_check_table10"]
     for text in (shown, alone):

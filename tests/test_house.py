@@ -17,16 +17,16 @@ PACKAGE = "src/medal_judges"
 BUDGETS = {
     f"{PACKAGE}/cli": 2195,
     f"{PACKAGE}/integrations": 850,
-    "eval": 7743,
-    "training": 4120,
-    "data_prep": 7434,
+    "eval": 7763,
+    "training": 4110,
+    "data_prep": 7446,
     "inference": 2425,
     "models": 6354,
-    "models/prompted": 2157,
+    "models/prompted": 2143,
     "models/llm": 3838,
     f"{PACKAGE}/report": 1213,
     f"{PACKAGE}/stats": 2020,
-    f"{PACKAGE}/reading": 2567,
+    f"{PACKAGE}/reading": 2559,
     PACKAGE: 2084,  # records/, storage/ and the modules at the root
 }
 HOUSE = 45_000

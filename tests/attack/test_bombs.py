@@ -160,9 +160,7 @@ def test_a_parquet_file_that_comes_to_too_much_is_refused(tmp_path: Path) -> Non
     ):
         pq.write_table(table, tmp_path / name, compression="zstd")
         assert (tmp_path / name).stat().st_size < 20_000
-        with pytest.raises(
-            DataError, match=f"{name}: unpacks to more than 4,194,304 bytes or rows"
-        ):
+        with pytest.raises(DataError, match=f"{name}: unpacks to more than"):
             list(read_dialogues(tmp_path / name, reading=ReadingReport()))
 
 

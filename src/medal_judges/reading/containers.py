@@ -311,8 +311,8 @@ def _parquet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
                 g.column(n).total_uncompressed_size for g in groups for n in range(g.num_columns)
             ]
             size = max(_ALWAYS_READ, _MOST_COLUMN_RATIO * file.seek(0, 2))
-            if max(sum(chunks), reader.metadata.num_rows) > size:
-                problem = f"unpacks to more than {size:,} bytes or rows, by its footer"
+            if max(sum(chunks), 10 * reader.metadata.num_rows) > size:
+                problem = f"unpacks to more than {size:,} bytes, or has too many rows"
                 raise DataError(
                     path, None, problem, hint="save it as .jsonl, which has no such limit"
                 )

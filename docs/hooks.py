@@ -28,7 +28,7 @@ PYTHON = {
     "Judges": ["Judge"],
     "Judgements": ["Judgement", "write_judgements", "read_frame", "to_frame", "Signature"],
     "Scoring files": ["score_file", "ScoreOptions"],
-    "Training": ["train"],
+    "Training": ["train", "align"],
     "Benchmark and comparison": ["benchmark", "compare", "CompareOptions"],
     "Errors": [name for name in medal_judges.__all__ if name.endswith("Error")],
 }

@@ -1,9 +1,38 @@
-"""The proof of ``medal align`` as a table and a page."""
+"""The page of ``medal align``, and its table of the proof."""
 
 from __future__ import annotations
 
-from medal_judges.eval.align.align import Alignment
-from medal_judges.report.table import PValue, Row, Table
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from medal_judges.eval.align.proof import ALIGNED, Alignment, Proof
+from medal_judges.records.dimension import Dimension
+from medal_judges.report.figure import Axis, Dot, Figure, Line, Plot, padded
+from medal_judges.report.page import (
+    Block,
+    Fold,
+    Section,
+    chat_block,
+    counted,
+    facts_section,
+    write_page,
+)
+from medal_judges.report.table import PValue, Row, Table, number
+
+PAGE_NAME = "align.html"
+_SHOWN = 20  # largest disagreements
+_LEADS = {
+    "proof": "Every line is measured on chats that it was not fitted on: nested cross-validation "
+    "holds whole conversations out, and chooses the way without them. The error is the root mean "
+    "square distance from people's mean; the gain is how much smaller that of the aligned judge "
+    "is.",
+    "curve": "The error of the aligned judge on held-out chats, by the number of labels that it "
+    "learns from. A line that still falls at its end says that more labels help.",
+    "scatter": "Each dot is a chat. On the dashed line, judge and people agree.",
+    "largest": "Scores of the aligned judge are those of the fit without the chat.",
+}
 
 
 def proof_table(result: Alignment, name: str) -> Table:
@@ -16,7 +45,76 @@ def proof_table(result: Alignment, name: str) -> Table:
         )
         for line in proof.lines
     ]
-    scale = f"{dimension.low:g} to {dimension.high:g}"
     columns = ("", "error", "Spearman ρ", "gain of the aligned judge", "p")
-    note = f"Root mean square error against people's mean, from {scale}; {proof.way}."
+    note = f"Errors are on people's scale, {dimension.low:g} to {dimension.high:g}."
     return Table(f"{name}: {len(result.rows[name])} labelled chats", columns, rows, note)
+
+
+def write_align_page(result: Alignment, folder: Path) -> Path:
+    """Writes align.html, and tables/ and figures/ beside it; returns its path."""
+    tables = {name: proof_table(result, name) for name in result.proofs}
+    parts: dict[str, list[Block]] = {"proof": ["\n".join(result.sentences()), *tables.values()]}
+    figures = {}
+    for name, proof in result.proofs.items():
+        dimension = result.dimensions[name]
+        for kind, panels in (
+            ("curve", [_curve(dimension, proof)]),
+            ("scatter", [_scatter(dimension, proof, line) for line in (proof.base, ALIGNED)]),
+        ):
+            figures[f"{kind}_{name}"] = Figure(f"{name}: {kind}", panels)
+            parts.setdefault(kind, []).append(figures[f"{kind}_{name}"])
+        for line in (proof.base, ALIGNED):
+            apart = np.abs(proof.units[line] - proof.targets)
+            chats: list[Block] = []
+            for i in np.argsort(-apart, kind="stable")[:_SHOWN].tolist():
+                row = result.rows[name][i]
+                said, *scores = (
+                    number(dimension.from_unit(float(units[i])))
+                    for units in (proof.targets, proof.units[proof.base], proof.units[ALIGNED])
+                )
+                shown = f"{row.id}: people {said}, {proof.base} {scores[0]}, aligned {scores[1]}"
+                turns = [(turn.role, turn.content) for turn in row.dialogue.turns]
+                chats.append(Fold(shown, [chat_block(turns)]))
+            parts.setdefault("largest", []).append(Fold(f"{name}: {line}", chats, line == ALIGNED))
+    headings = ("The proof", "Number of labels", "Before and after", "The largest disagreements")
+    sections = [
+        Section(key, heading, parts[key], _LEADS[key])
+        for key, heading in zip(parts, headings, strict=True)
+    ]
+    facts = [(key.replace("_", " ").capitalize(), str(fact)) for key, fact in result.facts.items()]
+    ways = [(f"Way of {name}", proof.way) for name, proof in result.proofs.items()]
+    return write_page(
+        folder / PAGE_NAME,
+        "Aligned with people's labels",
+        counted([(len(tables), "dimension"), (len(next(iter(result.rows.values()))), "chat")]),
+        [*sections, facts_section([*facts, *ways])],
+        tables=tables,
+        figures=figures,
+    )
+
+
+def _curve(dimension: Dimension, proof: Proof) -> Plot:
+    error = {line.name: line.error or 0.0 for line in proof.lines}
+    ends = (proof.curve[0][0], proof.curve[-1][0])
+    values = [value for _, value in proof.curve]
+    dots = [Dot(n, value, 0, f"{n:g} labels: {number(value)}", 4) for n, value in proof.curve]
+    before = Line([(n, error[proof.base]) for n in ends], "ideal")
+    return Plot(
+        f"{dimension.name}: error by labels",
+        Axis("labels", padded(ends)),
+        Axis("error", padded([*values, error[proof.base]])),
+        [before, Line(proof.curve, colour=0), dots],
+        f"Error of the aligned judge by number of labels; dashed: {proof.base}",
+    )
+
+
+def _scatter(dimension: Dimension, proof: Proof, line: str) -> Plot:
+    ends = (dimension.low, dimension.high)
+    pairs: Sequence[tuple[float, float]] = [
+        (dimension.from_unit(x), dimension.from_unit(y))
+        for x, y in zip(proof.targets.tolist(), proof.units[line].tolist(), strict=True)
+    ]
+    dots = [Dot(x, y, 0, f"people {number(x)}, judge {number(y)}") for x, y in pairs]
+    x, y = Axis("people's mean", padded(ends)), Axis("judge", padded(ends))
+    ideal = Line([(end, end) for end in ends], "ideal")
+    return Plot(line, x, y, [ideal, dots], f"People's mean and the scores: {line}")

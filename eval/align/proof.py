@@ -1,22 +1,21 @@
-"""Ways from a judge's scores to people's, and the nested cross-validation that measures them.
-
-The inner folds choose a way, the outer ones measure the choice on dialogues that it has not seen.
-docs/results/align.md has how often the interval of the gain holds.
-"""
+"""Ways from a judge's scores to people's, and the nested cross-validation that measures them: inner
+folds choose a way, outer folds measure the choice on dialogues that it has not seen."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from medal_judges.errors import ConfigError
-from medal_judges.models.hybrid.judge import Blend
+from medal_judges.models.hybrid.judge import Blend, HybridJudge
 from medal_judges.models.hybrid.members import HybridConfig
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.correlation import Floats, undefined_reason, weighted_spearman
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import DIFFERENCE, Clusters, jackknife
@@ -29,7 +28,7 @@ AS_IS, MEAN, LENGTH, ALIGNED = "judge as it is", "mean rating", "length", "align
 INFLATION = 1.5
 POWER = 1.96 + 0.84  # standard errors of a gain that 80% of samples show
 # The vectors' part of a ridge is a member's score on [0, 1]: 0.5 is none, 1 this many scales more.
-REACH = 4.0
+VECTORS, REACH = "vectors:", 4.0
 _ALPHAS, _SIZES = (3.0, 30.0, 300.0), (0.0, 0.05, 0.2)  # a vector has 768 columns
 Rows = npt.NDArray[np.intp]
 
@@ -38,29 +37,29 @@ Rows = npt.NDArray[np.intp]
 class Material:
     """What ways learn from: ``scores`` [n, inputs] of the ``inputs`` (MEMBER:DIMENSION) and
     people's mean ``targets`` [n], on [0, 1]; sentence ``vectors`` [n, W]; the ``groups`` of rows
-    that are held out together. ``own`` is the column of the judge's score of this dimension, -1 if
-    it has none; the last column is that of length."""
+    that are held out together, and their ``contexts``, over which intervals are. ``own`` is the
+    column of the judge's score of this dimension, -1 if it has none."""
 
     inputs: tuple[str, ...]
     scores: Floats
     vectors: Floats
     targets: Floats
     groups: npt.NDArray[np.str_]
+    contexts: npt.NDArray[np.str_]
     own: int
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A fitted way. ``net``: (mean [W], weights [W]) of the vectors, the last input of ``blend``;
-    None if it uses none."""
+    """A fitted way. ``net``: (mean [W], weights [W]) of the vectors, if it uses them."""
 
     blend: Blend
-    columns: tuple[int, ...]
     net: tuple[Floats, Floats] | None = None
 
     def units(self, material: Material, rows: Rows) -> Floats:
         """Returns the scores of ``rows`` on [0, 1], as the saved judge gives them."""
-        units = material.scores[rows][:, self.columns]
+        columns = [material.inputs.index(name) for name in self.blend.members if name != VECTORS]
+        units = material.scores[rows][:, columns]
         if self.net is not None:
             part = 0.5 + (material.vectors[rows] - self.net[0]) @ self.net[1] / REACH
             units = np.column_stack([units, np.clip(part, 0, 1)])
@@ -72,35 +71,33 @@ Way = Callable[[Material, Rows], Fit]
 
 def ways(material: Material) -> dict[str, Way]:
     """Returns name -> way, cheapest first."""
-    own, names = material.own, material.inputs
-    judge = [i for i, name in enumerate(names) if name.startswith("judge:")]
-    boxed = [i for i, name in enumerate(names) if name.startswith("boxed:")]
-    plain = [i for i in range(len(names)) if i not in boxed]
-    found: dict[str, Way] = {}
+    own, found = material.own, dict[str, Way]()
+    parts = [name.partition(":")[0] for name in material.inputs]
+    at = {part: [i for i, one in enumerate(parts) if one == part] for part in parts}
+    plain = [*at["judge"], *at["repetition"], *at["length"]]
     if own >= 0:
-        found[AS_IS] = as_it_is
+        found[AS_IS] = partial(unmapped, column=own)
         found["linear map"] = partial(line, columns=[own], alpha=1.0, nonnegative=True)
-        found["isotonic map"] = isotonic
+        found["isotonic map"] = partial(unmapped, column=own, curved=True)
     for size in _SIZES:
         for alpha in _ALPHAS:
-            name = f"ridge{' with sentence vectors' if size else ''}, penalty {alpha:g}"
-            name += f", size {size:g}" if size else ""
-            found[name] = partial(line, columns=plain, alpha=alpha, size=size)
-    if boxed:
-        columns = [*([own] if own >= 0 else judge), *boxed]
+            name = f"ridge{f' with sentence vectors of size {size:g}' * (size > 0)}"
+            found[f"{name}, penalty {alpha:g}"] = partial(
+                line, columns=plain, alpha=alpha, size=size
+            )
+    if "boxed" in at:
+        columns = [*([own] if own >= 0 else at["judge"]), *at["boxed"]]
         found["stack with boxed"] = partial(line, columns=columns, alpha=3.0, nonnegative=own >= 0)
     return found
 
 
-def as_it_is(material: Material, rows: Rows) -> Fit:
-    name, own = material.inputs[material.own], material.own
-    return Fit(Blend((name,), np.zeros(1), np.ones(1), np.ones(1), 0.0), (own,))
-
-
-def isotonic(material: Material, rows: Rows) -> Fit:
-    fit, own = as_it_is(material, rows), material.scores[rows, material.own]
-    curve = np.array(fit_isotonic(own.tolist(), material.targets[rows].tolist()))
-    return replace(fit, blend=replace(fit.blend, curve=curve))
+def unmapped(material: Material, rows: Rows, *, column: int, curved: bool = False) -> Fit:
+    """Takes one input as it is or, if ``curved``, mapped by an isotonic regression."""
+    own, y, curve = material.scores[rows, column], material.targets[rows], None
+    if curved:
+        curve = np.array(fit_isotonic(own.tolist(), y.tolist()))
+    name = (material.inputs[column],)
+    return Fit(Blend(name, np.zeros(1), np.ones(1), np.ones(1), 0.0, curve=curve))
 
 
 def line(
@@ -108,32 +105,29 @@ def line(
     rows: Rows,
     *,
     columns: Sequence[int] = (),
-    alpha: float,
+    alpha: float = 1.0,
     size: float = 0.0,
     nonnegative: bool = False,
 ) -> Fit:
-    """Fits a ridge over ``columns`` of the scores and, with a ``size``, the vectors. Without
-    columns it is the mean."""
-    names, y = tuple(material.inputs[i] for i in columns), material.targets[rows]
-    units, sizes = material.scores[rows][:, columns], np.ones(len(columns))
+    """Fits a ridge over ``columns`` and, with a ``size``, the vectors. Without both it is the
+    mean."""
+    names, y, own = tuple(material.inputs[i] for i in columns), material.targets[rows], len(columns)
+    units, sizes = material.scores[rows][:, list(columns)], np.ones(own)
     if size:
         units = np.column_stack([units, material.vectors[rows]])
         sizes = np.append(sizes, np.full(material.vectors.shape[1], size))
+    if not np.ptp(units, axis=0).any():
+        zeros = np.zeros(own)
+        return Fit(Blend(names, zeros, zeros + 1, zeros, float(y.mean())))
     same = np.full(len(rows), "")
     config = HybridConfig.model_construct(alpha=alpha, nonnegative=nonnegative)
-    table = FitRows(names, units, y, same, same, np.ones(len(rows)))
-    if not np.ptp(units, axis=0).any():
-        zeros = np.zeros(len(columns))
-        return Fit(Blend(names, zeros, zeros + 1, zeros, float(y.mean())), tuple(columns))
-    blend, net = fit_blend(config, table, sizes), None
-    if size:
-        own, weights = len(columns), blend.weights / blend.spread
-        net = blend.center[own:], weights[own:]
-        head = (blend.center[:own], blend.spread[:own], blend.weights[:own])
-        tail = (0.5, 1.0, REACH)  # undoes what ``units`` does
-        center, spread, coef = (np.append(a, end) for a, end in zip(head, tail, strict=True))
-        blend = Blend((*names, "vectors:"), center, spread, coef, blend.intercept)
-    return Fit(blend, tuple(columns), net)
+    blend = fit_blend(config, FitRows(names, units, y, same, same, np.ones(len(rows))), sizes)
+    if not size:
+        return Fit(blend)
+    net = blend.center[own:], blend.weights[own:] / blend.spread[own:]
+    head, tail = (blend.center, blend.spread, blend.weights), (0.5, 1.0, REACH)  # undoes ``units``
+    center, spread, weights = (np.append(a[:own], b) for a, b in zip(head, tail, strict=True))
+    return Fit(Blend((*names, VECTORS), center, spread, weights, blend.intercept), net)
 
 
 # -- nested cross-validation -----------------------------------------------------------------------
@@ -152,23 +146,23 @@ def folds(material: Material, rows: Rows) -> Iterator[tuple[Rows, Rows]]:
 def choose(material: Material, rows: Rows, known: Mapping[str, Way]) -> str:
     """Returns the way with the smallest squared error on held-out ``rows``; the first of equals."""
     errors = dict.fromkeys(known, 0.0)
-    for learn, held in folds(material, rows):
+    for learn, held in folds(material, rows) if len(known) > 1 else ():
         for name, way in known.items():
-            apart = way(material, learn).units(material, held) - material.targets[held]
-            errors[name] += float(apart @ apart)
+            errors[name] += float(
+                ((way(material, learn).units(material, held) - material.targets[held]) ** 2).sum()
+            )
     return min(errors, key=lambda name: errors[name])
 
 
-def crossed(material: Material, known: Mapping[str, Way], least: int = 0) -> Floats:
-    """Returns a score of each row by the way chosen and fitted without its group, from the first
-    ``least`` rows of a random order if it is not 0."""
-    units, rows = np.zeros(len(material.targets)), np.arange(len(material.targets))
-    order = np.random.default_rng(0).permutation(len(rows))
-    for learn, held in folds(material, rows):
-        if least:
-            learn = order[np.isin(order, learn)][:least]
-        way = known[choose(material, learn, known) if len(known) > 1 else next(iter(known))]
-        units[held] = way(material, learn).units(material, held)
+def crossed(material: Material, known: Mapping[str, Way], most: int | None = None) -> Floats:
+    """Returns a score of each row by the way chosen and fitted without its group, on at most
+    ``most`` rows in a random order."""
+    units, order = np.zeros(len(material.targets)), np.arange(len(material.targets))
+    shuffled = np.random.default_rng(0).permutation(order)
+    for learn, held in folds(material, order):
+        learn = np.sort(shuffled[np.isin(shuffled, learn)][:most])
+        fit = known[choose(material, learn, known)](material, learn)
+        units[held] = fit.units(material, held)
     return units
 
 
@@ -178,7 +172,7 @@ class Measured:
     Spearman's ``rho`` with people's mean, and the ``gain`` of the aligned judge over it."""
 
     name: str
-    error: float | None
+    error: float
     rho: float | None
     gain: Estimate | None = None
 
@@ -186,16 +180,19 @@ class Measured:
 @dataclass(frozen=True, slots=True)
 class Proof:
     """What nested cross-validation says of one dimension. ``units``: name of a line -> scores [n]
-    on [0, 1] of rows that it was not fitted on. ``more`` labels would show the gain; None if it is
-    shown, or if there is none."""
+    on [0, 1] of rows that it was not fitted on; ``targets`` [n] are people's. ``gain`` is that over
+    the line ``base``; ``more`` labels would show it, None if it is shown or there is none.
+    ``curve``: (number of labels, error)."""
 
     way: str
-    fit: Fit
     base: str
     gain: Estimate
     more: int | None
     lines: tuple[Measured, ...]
+    curve: Sequence[tuple[float, float]]
+    fit: Fit
     units: Mapping[str, Floats]
+    targets: Floats
 
     @property
     def kept(self) -> bool:
@@ -203,53 +200,62 @@ class Proof:
         return self.gain.low is not None and self.gain.low > 0
 
 
-def prove(material: Material, span: float, people: Floats) -> Proof:
-    """Chooses a way on all rows and measures that choice out of fold. ``span`` is the width of
-    people's scale, ``people`` [n, annotators] their answers in its units."""
-    y, rows = material.targets, np.arange(len(material.targets))
-    known = ways(material)
-    only_mean: Way = partial(line, alpha=1.0)
-    by_length: Way = partial(line, columns=[len(material.inputs) - 1], alpha=1.0)
+def prove(material: Material, span: float, people: Floats, *, curve: bool = False) -> Proof:
+    """Chooses a way on all rows and measures that choice out of fold, with a learning ``curve`` if
+    wanted. ``span`` is the width of people's scale, ``people`` [n, annotators] their answers."""
+    y, known = material.targets, ways(material)
+    rows, alone = np.arange(len(y)), material.inputs.index("length:overall")
     units = {ALIGNED: crossed(material, known)}
     if material.own >= 0:
         units[AS_IS] = material.scores[:, material.own]
-    units |= {MEAN: crossed(material, {"": only_mean}), LENGTH: crossed(material, {"": by_length})}
-    base = AS_IS if material.own >= 0 else MEAN
-    gains = {other: gain_over(material, span, units[ALIGNED], units[other]) for other in units}
-    lines = []
+    units[MEAN] = crossed(material, {"": line})
+    units[LENGTH] = crossed(material, {"": partial(line, columns=[alone])})
+    base, lines, gains = AS_IS if material.own >= 0 else MEAN, list[Measured](), {}
     for name, score in units.items():
-        rho = None
-        if name != MEAN and undefined_reason(y, score) is None:
-            rho = float(weighted_spearman(y, score, np.ones((1, len(y))))[0])
+        gains[name] = gain_over(material, span, units[ALIGNED], score)
         gain = None if name == ALIGNED else gains[name][0]
-        lines.append(Measured(name, span * float(np.sqrt(np.mean((score - y) ** 2))), rho, gain))
-    gain, error = gains[base]
-    more = None
-    if gain.value is not None and gain.value > 1e-9 and not (gain.low is not None and gain.low > 0):
-        more = max(1, math.ceil(len(y) * (POWER * error / gain.value) ** 2) - len(y))
+        lines.append(_measured(name, y * span, score * span, gain, rank=name != MEAN))
+    given = np.isfinite(people)
+    at, who = np.nonzero(given & (given.sum(axis=1) > 1)[:, None])
+    if len(at):
+        others = (np.nansum(people, axis=1)[at] - people[at, who]) / (given.sum(axis=1)[at] - 1)
+        lines.append(_measured("one person, the others", others, people[at, who]))
+    (gain, error), more, points = gains[base], None, list[tuple[float, float]]()
+    if gain.value and gain.value > 0 and gain.low is not None and gain.low <= 0:
+        more = max(1, math.ceil(len(y) * ((POWER * error / gain.value) ** 2 - 1)))
+    most = len(y) * (FOLDS - 1) // FOLDS
+    for count in sorted({int(n) for n in np.geomspace(10, most, 6)}) if curve else ():
+        apart = span * (crossed(material, known, count) - y)
+        points.append((float(count), float(np.sqrt(np.mean(apart**2)))))
     way = choose(material, rows, known)
-    fit = known[way](material, rows)
-    spread = float(np.std(units[ALIGNED] - y))
+    fit, spread = known[way](material, rows), float(np.std(units[ALIGNED] - y))
     fit = replace(fit, blend=replace(fit.blend, residual=spread))
-    lines += ceiling(people)
-    return Proof(way, fit, base, gain, more, tuple(lines), units)
+    return Proof(way, base, gain, more, tuple(lines), points, fit, units, y)
+
+
+def _measured(
+    name: str, human: Floats, score: Floats, gain: Estimate | None = None, *, rank: bool = True
+) -> Measured:
+    rho = None
+    if rank and undefined_reason(human, score) is None:
+        rho = float(weighted_spearman(human, score, np.ones((1, len(human))))[0])
+    return Measured(name, float(np.sqrt(np.mean((score - human) ** 2))), rho, gain)
 
 
 def gain_over(
     material: Material, span: float, aligned: Floats, other: Floats
 ) -> tuple[Estimate, float]:
     """Returns by how much the error of ``aligned`` is smaller, with its interval and p-value by the
-    jackknife over groups, and its standard error."""
+    jackknife over contexts, and its standard error."""
     ours, theirs = ((units - material.targets) ** 2 for units in (aligned, other))
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         total = weights.sum(axis=1)
-        gain = np.sqrt(weights @ theirs / total) - np.sqrt(weights @ ours / total)
-        return {"gain": span * gain}
+        return {"": span * (np.sqrt(weights @ theirs / total) - np.sqrt(weights @ ours / total))}
 
-    value = float(statistic(np.ones((1, len(ours))))["gain"][0])
-    clusters = Clusters("conversation", tuple(material.groups.tolist()))
-    spread = jackknife(statistic, clusters, DIFFERENCE)["gain"]
+    value = float(statistic(np.ones((1, len(ours))))[""][0])
+    clusters = Clusters("conversation", tuple(material.contexts.tolist()))
+    spread = jackknife(statistic, clusters, DIFFERENCE)[""]
     if spread.reason:
         return Estimate(value, reason=spread.reason), 0.0
     spread = replace(spread, error=spread.error * math.sqrt(INFLATION))
@@ -257,32 +263,37 @@ def gain_over(
     return Estimate(value, low, high, spread.p_value(value)), spread.error
 
 
-def ceiling(people: Floats) -> list[Measured]:
-    """Returns the agreement of one annotator with the mean of the others, over all annotators."""
-    given = np.isfinite(people)
-    rows, columns = np.nonzero(given & (given.sum(axis=1) > 1)[:, None])
-    if not len(rows):
-        return []
-    totals, counts = np.nansum(people, axis=1), given.sum(axis=1)
-    one = people[rows, columns]
-    others = (totals[rows] - one) / (counts[rows] - 1)
-    rho = None
-    if undefined_reason(others, one) is None:
-        rho = float(weighted_spearman(others, one, np.ones((1, len(one))))[0])
-    return [Measured("one person, the others", float(np.sqrt(np.mean((one - others) ** 2))), rho)]
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """The outcome of ``align``: ``proofs`` by dimension, on the scales of ``dimensions``, and the
+    ``judge`` of the dimensions with a gain beyond chance; None if there are none."""
 
+    judge: HybridJudge | None
+    dimensions: Mapping[str, Dimension]
+    proofs: Mapping[str, Proof]
+    rows: Mapping[str, Sequence[LabelledDialogue]]
+    facts: Mapping[str, object]
 
-def held_together(bots: Sequence[str | None], contexts: Sequence[str]) -> npt.NDArray[np.str_]:
-    """Returns the group of each row: its chatbot if all rows name one, there are five, and none
-    answers a context of another; else its context. Raises ConfigError with fewer than 5 groups."""
-    named = [bot for bot in bots if bot is not None]
-    pairs = set(zip(contexts, named, strict=False))
-    crossing = len(named) < len(bots) or len(pairs) > len(set(contexts))
-    groups = contexts if crossing or len(set(named)) < FOLDS else named
-    if (count := len(set(groups))) < FOLDS:
-        raise ConfigError(
-            f"labels of {count} conversations: at least {FOLDS} are needed, because a judge is "
-            "measured on conversations that it was not fitted on",
-            hint="label chats of further conversations",
-        )
-    return np.array(groups)
+    def record(self) -> dict[str, Any]:
+        """Returns the content of align.json, which has no text of a chat."""
+        found: dict[str, Any] = {}
+        for name, one in self.proofs.items():
+            scale = [self.dimensions[name].low, self.dimensions[name].high]
+            found[name] = {"kept": one.kept, "rows": len(self.rows[name]), "scale": scale}
+            plain = ("way", "base", "more", "curve")
+            found[name] |= {field: getattr(one, field) for field in plain}
+            found[name] |= {"gain": asdict(one.gain), "lines": [asdict(each) for each in one.lines]}
+        return {**self.facts, "judge_written": self.judge is not None, "dimensions": found}
+
+    def sentences(self) -> list[str]:
+        """Returns for each dimension whether the labels improve the judge, and by how much."""
+        found = []
+        for name, proof in self.proofs.items():
+            gain, low, high = proof.gain.value or 0.0, proof.gain.low, proof.gain.high
+            shown = f"gain {gain:.2f}" + ("" if low is None else f" [{low:.2f}, {high:.2f}]")
+            what = "improve" if proof.kept else "do not improve"
+            found.append(f"{name}: labels {what} this judge ({shown})")
+            found[-1] += f", by {proof.way}" if proof.kept else ""
+            if proof.more is not None:
+                found.append(f"about {proof.more} more labels like these would show such a gain")
+        return found

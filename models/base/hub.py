@@ -20,7 +20,7 @@ PARTS = ("adapter", "encoder", "members", "model", "tokenizer")
 _OWN_FILES = (
     *("config.json", "golden.json", "*.safetensors", "rubric.yaml", "prompt.yaml", "grid.csv"),
     *("README.md", "train_config.json", "validation.json", "agreement.json", "data.json"),
-    *("trial.json", "members/*/*.yaml"),
+    *("trial.json", "align.json", "members/*/*.yaml"),
     *(f"{part}/**/{kind}" for part in PARTS for kind in MODEL_FILES),
 )
 

@@ -83,7 +83,10 @@ def test_labels_that_a_judge_can_learn_give_a_judge_with_its_proof(
     scores = np.array([j.scores["overall"] for j in judge.score([r.dialogue for r in rows])], float)
     fitted = float(np.sqrt(np.mean((scores - mean) ** 2)))
     assert fitted <= lines["aligned judge"]["error"] * 1.05  # on rows that it was fitted on
-    assert "labels" in (out / "README.md").read_text()
+    card, page = (out / "README.md").read_text(), (out / "align.html").read_text()
+    assert f"{record['gain']['value']:.2f} [{record['gain']['low']:.2f}" in card
+    assert page.count("<svg") >= 3 and page.count(": people ") == 40  # 20 before, 20 after
+    assert (out / "tables" / "overall.csv").is_file() and "Where is order" not in card
 
 
 def test_a_saved_judge_scores_as_the_fit_says(tmp_path: Path) -> None:
@@ -103,11 +106,11 @@ def test_a_saved_judge_scores_as_the_fit_says(tmp_path: Path) -> None:
     assert found[0] == pytest.approx(found[1], abs=1e-6)
 
 
-def test_labels_that_are_chance_write_no_judge_and_exit_with_4(tmp_path: Path) -> None:
+def test_labels_that_are_chance_write_no_judge_and_exit_with_6(tmp_path: Path) -> None:
     data, out = write(tmp_path / "mine.csv", overall=lambda i, n: NOISE[i]), tmp_path / "out"
     words = ["length", "--labels", data, "--label", "overall=novel:1..5", "--out", out]
     done = medal(*words, "--json")
-    assert done.exit_code == 4 and not (out / "config.json").exists()
+    assert done.exit_code == 6 and not (out / "config.json").exists()
     record = json.loads(done.output)
     assert not record["judge_written"] and not record["dimensions"]["novel"]["kept"]
     assert medal(*words, "--keep-anyway").exit_code == 0 and (out / "config.json").exists()

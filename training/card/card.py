@@ -112,6 +112,7 @@ def read_metadata(folder: Path, results: Path | None = None) -> dict[str, Any]:
         "run": config.get("facts") or {},
         "benchmark": [] if results is None else _benchmark_figures(results, signature),
         "trial": trial_of(folder),
+        "aligned": read("align.json", None),
         "split": settings.get("split"),
         "notes": settings.get("card_notes", ()),
     }

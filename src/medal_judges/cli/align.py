@@ -14,12 +14,12 @@ from medal_judges.reading.dialogues import reading_report
 @from_options
 def align(options: AlignOptions) -> None:
     """Make a judge agree with people's labels. Nested cross-validation measures the gain; without a
-    gain beyond chance, no judge is written (exit status 4). Writes OUT: the judge, README.md and
-    align.json."""
+    gain beyond chance, no judge is written (exit status 6). Writes OUT: the judge, its card,
+    align.html and align.json."""
     from medal_judges.data_prep.sources.registry import load_spec
     from medal_judges.eval.align.align import RECORD_NAME
     from medal_judges.eval.align.align import align as run
-    from medal_judges.eval.align.page import proof_table
+    from medal_judges.eval.align.page import PAGE_NAME, proof_table
     from medal_judges.inference.judge_choice import choose_judge
     from medal_judges.report.console import print_tables
 
@@ -45,7 +45,8 @@ def align(options: AlignOptions) -> None:
         typer.echo((out / RECORD_NAME).read_text(encoding="utf-8").rstrip())
     else:
         print_tables([proof_table(result, name) for name in result.proofs], result.sentences())
+        typer.echo(str(out / PAGE_NAME))
         if result.judge is not None:
             typer.echo(f"medal score CHATS --judge {out} --out scores.jsonl")
     if result.judge is None:
-        raise typer.Exit(4)
+        raise typer.Exit(6)

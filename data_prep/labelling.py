@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,9 @@ from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.records.signature import Signature
 from medal_judges.records.validation import mapping
 from medal_judges.report.console import ProgressBar
-from medal_judges.report.table import Percent, Row, Table
+from medal_judges.report.figure import Bar, Bars, BarSegment, Figure, write_figures
+from medal_judges.report.table import Percent, Row, Table, number
+from medal_judges.stats.intervals import wilson
 from medal_judges.storage.files import atomic_path, atomic_write
 from medal_judges.storage.jsonl import open_text, to_line
 from medal_judges.storage.judgements import read_judgements
@@ -203,6 +205,8 @@ def label_file(
         **summary.to_record(),
     }
     atomic_write(out / "report.json", json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    if record["users"]:
+        write_figures({"malformed": malformed_figure(record["users"])}, out / "figures")
     return summary, report
 
 
@@ -255,6 +259,25 @@ def sort_rows(
                     )
             summary.kinds[kind] += 1
             files[kind].write(to_line(row))
+
+
+def malformed_figure(users: Sequence[Mapping[str, Any]]) -> Figure:
+    """The share of malformed users and of each reason, by language and user model (MEDAL, Figure
+    7), with Wilson's intervals. ``users`` as in report.json."""
+    panels = []
+    for name in (
+        "malformed",
+        *dict.fromkeys(reason for user in users for reason in user["reasons"]),
+    ):
+        bars, end = [], 0.0
+        for user in (user for user in users if user["checked"]):
+            count = user["malformed"] if name == "malformed" else user["reasons"].get(name, 0)
+            share, (low, high) = count / user["checked"], wilson(count, user["checked"])
+            who, end = f"{user['lang']}, {user['user']}", max(end, 100 * high)
+            text = number(100 * share, 1)
+            bars.append(Bar(who, [BarSegment(100 * share, 1)], (100 * low, 100 * high), text))
+        panels.append(Bars(name.replace("_", " "), bars, end or 1.0, name))
+    return Figure("Malformed users, % of those checked", panels)
 
 
 def _next(judgements: Iterator[Judgement], row: LabelledDialogue) -> Judgement:

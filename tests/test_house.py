@@ -15,22 +15,22 @@ PACKAGE = "src/medal_judges"
 
 # Room: lines. The longest prefix of a file's path decides its room.
 BUDGETS = {
-    f"{PACKAGE}/cli": 2185,
+    f"{PACKAGE}/cli": 2215,
     f"{PACKAGE}/integrations": 850,
-    "eval": 7803,
-    "training": 4110,
-    "data_prep": 7414,
+    "eval": 8113,
+    "training": 4140,
+    "data_prep": 7446,
     "inference": 2425,
-    "models": 6354,
-    "models/prompted": 2147,
+    "models": 6444,
+    "models/prompted": 2173,
     "models/llm": 3838,
-    f"{PACKAGE}/report": 1213,
-    f"{PACKAGE}/stats": 2010,
-    f"{PACKAGE}/reading": 2567,
+    f"{PACKAGE}/report": 1233,
+    f"{PACKAGE}/stats": 2050,
+    f"{PACKAGE}/reading": 2589,
     PACKAGE: 2084,  # records/, storage/ and the modules at the root
 }
-HOUSE = 45_000
-TESTS = 34_000
+HOUSE = 45_600
+TESTS = 34_400
 
 
 def _lines(*folders: str) -> dict[str, int]:

@@ -1,10 +1,14 @@
-"""Tables, charts and page of the statistics: MEDAL's Table 2, Figures 2, 9 and 10."""
+"""Tables, charts and page of the statistics: MEDAL's Table 2, Figures 2, 9 and 10, ORALIS's 2 and
+3."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import get_args
+
+import numpy as np
 
 from medal_judges import __version__
 from medal_judges.data_prep.corpus_stats.statistics import (
@@ -249,6 +253,24 @@ def level_figure(stats: CorpusStatistics, dimension: ScaledDimension) -> Figure 
     )
 
 
+def answers_figure(stats: CorpusStatistics) -> Figure | None:
+    """Rows at each level of every dimension with a scale, or in ten equal parts of a scale without
+    few whole levels (ORALIS, Figures 2 and 3); None without such dimensions."""
+    panels = []
+    for dimension in (dimension for dimension in stats.graded if dimension.scale):
+        levels = stats.distribution(ALL, dimension)
+        if isinstance(levels, str):
+            counts, edges = np.histogram(stats.labels[dimension], 10, dimension.scale)
+            parts = [f"{number(a, 1)} to {number(b, 1)}" for a, b in pairwise(edges)]
+        else:
+            counts, parts = np.array(levels.counts), [str(level) for level in levels.levels]
+        rows = zip(parts, counts.tolist(), strict=True)
+        bars = [Bar(part, [BarSegment(n, 0)], text=str(n)) for part, n in rows]
+        name = stats.label(dimension)
+        panels.append(Bars(name, bars, float(counts.max() or 1), f"{name}: rows by answer"))
+    return Figure(f"{stats.name}: answers of each dimension, rows", panels) if panels else None
+
+
 def write_report(stats: CorpusStatistics, folder: Path) -> Path:
     """Write stats.html, tables/*.csv and figures/* under ``folder``; returns the page's path."""
     heads = [
@@ -281,7 +303,7 @@ def write_report(stats: CorpusStatistics, folder: Path) -> Path:
     )
     issues = issue_figure(stats)
 
-    figures = {"heatmaps": heat, "issues": issues}
+    figures = {"heatmaps": heat, "issues": issues, "answers": answers_figure(stats)}
     drawn: dict[str, Figure | None] = {}
     distribution: list[Block] = []
     for dimension in overall or stats.graded:

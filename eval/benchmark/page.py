@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from markupsafe import Markup
 
-from medal_judges.eval.benchmark.figures import LEFT_OUT, Benchmark
+from medal_judges.eval.benchmark.figures import FOLLOW_UPS, LEFT_OUT, Benchmark
 from medal_judges.eval.metaeval.alignment import METRICS, label
 from medal_judges.eval.metaeval.metaeval import Disagreement, ResultRow, SystemAgreement
 from medal_judges.eval.report.trust import trust_section
@@ -24,6 +24,9 @@ from medal_judges.report.figure import (
     MAX_DRAWN,
     OTHER_INDEX,
     Axis,
+    Bar,
+    Bars,
+    BarSegment,
     Dot,
     Figure,
     Line,
@@ -336,6 +339,7 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
             size = r.slice_sizes.get(name)
             sliced += ([*at, name, size, metric, *astuple(e)] for metric, e in part.items())
     columns = (*_ROW, "n", "scored", "coverage", "under_floor", "metric", *_ESTIMATE)
+    figures |= papers_figures(view, benchmark.tables)
     slugs = unique_slugs([table.title for table in benchmark.tables])
     tables: dict[str, Table | Sheet] = {
         "figures": (columns, whole),
@@ -558,6 +562,56 @@ def slices(view: View, part: str, title: str) -> Section:
         if more := tables[1:]:
             blocks.append(Fold(f"{name}: {len(more)} more dimensions", more))
     return Section(f"by-{part}", f"{title}s", blocks)
+
+
+def papers_figures(view: View, tables: Sequence[Table]) -> Figures:
+    """Returns figures of the papers, for files: correlations and F1+ by language (MEDAL, Figures 4,
+    11 and 14); F1+, F1-, precision, recall and accuracy of each issue (5, 12, 13) and the rows with
+    it (13); and the follow-ups that were chosen (DIET, 3)."""
+    figures: Figures = {}
+    for name, at in view.sets.items():
+        issues, counts = view.dimensions(name, binary=True), []
+        for dimension in view.dimensions(name):
+            rows, binary = view.rows(name, dimension), dimension in issues
+            langs = sorted({p for row in rows for p in row.slices if p.startswith("lang:")})
+            title = f"{name}: {dimension} by language"
+            for metric in ("f1_present",) if binary else ("spearman", "pearson"):
+                if len(langs) > 1:
+                    panels = [_panel(rows, metric, part) for part in (*langs, "")]
+                    figures[f"{metric}-{at}-{view.slugs[dimension]}"] = Figure(title, panels)
+            if binary:  # people's number is the mean over annotators
+                found = {row.judge: float(row.counts.get("judge_present", 0)) for row in rows}
+                found["labels"] = sum(p.human for p in rows[0].points)
+                bars = [Bar(who, [BarSegment(n, 0)], text=f"{n:g}") for who, n in found.items()]
+                counts.append(Bars(dimension, bars, max(found.values()) or 1, dimension))
+        if issues:
+            figures[f"rows-{at}"] = Figure(f"{name}: rows with the issue", counts)
+        for metric in METRICS if issues else ():
+            panels = [_panel(view.rows(name, issue), metric, "", issue) for issue in issues]
+            figures[f"{metric}-{at}"] = Figure(f"{name}: {label(metric)}", panels)
+    chosen: dict[str, dict[str, list[Bar]]] = {}
+    for row in (row for table in tables if table.title == FOLLOW_UPS for row in table.rows):
+        if isinstance(share := row[-1], float):
+            bar = Bar(str(row[3]), [BarSegment(share, 0)], text=number(share, 1))
+            chosen.setdefault(str(row[0]), {}).setdefault(f"{row[1]}: {row[2]}", []).append(bar)
+    for name, panes in chosen.items():
+        end = max(bar.segments[0].length for bars in panes.values() for bar in bars)
+        each = [Bars(who, bars, end, who, wide=True) for who, bars in panes.items()]
+        figures[f"follow-ups-{view.sets.get(name, slug(name))}"] = Figure(
+            f"{name}: follow-ups, % of choices", each
+        )
+    return figures
+
+
+def _panel(rows: Sequence[ResultRow], metric: str, part: str, title: str = "") -> Table:
+    """The figures of all judges on a set, or on a slice such as ``lang:de``, and the ceiling."""
+    ceiling = human_ceiling(rows, metric, part).value
+    cells: list[Row] = []
+    for row in rows:
+        sliced = part and not row.under_floor
+        e = checked(row.slices.get(part, {}).get(metric)) if sliced else shown(row, metric)
+        cells.append((row.judge, e, IntervalBar(e, (0.0, 1.0), ceiling)))
+    return Table(title or part[5:] or "all", ("Judge", label(metric), ""), cells)
 
 
 def systems(agreements: Sequence[SystemAgreement]) -> Section:

@@ -9,12 +9,14 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from medal_judges.data_prep.annotation.spreadsheet import read_spreadsheet
 from medal_judges.errors import DataError
 from medal_judges.reading import containers
-from medal_judges.reading.dialogues import read_dialogues
+from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 
 TYPES = "application/vnd.openxmlformats-officedocument.spreadsheetml."
 MAIN = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
@@ -148,6 +150,18 @@ def test_a_workbook_that_comes_to_too_much_is_refused(
         with pytest.raises(DataError) as error:
             read(path)
         assert "a.xlsx" in str(error.value) and "root:" not in str(error.value)
+
+
+def test_a_parquet_file_that_comes_to_too_much_is_refused(tmp_path: Path) -> None:
+    once = pa.DictionaryArray.from_arrays(pa.array([0] * 64, pa.int32()), ["x" * (8 << 20)])
+    for name, table in (
+        ("one value in all rows", pa.table({"prompt": once, "response": ["a"] * 64})),
+        ("rows of nothing", pa.table({"prompt": pa.nulls(5_000_000)})),
+    ):
+        pq.write_table(table, tmp_path / name, compression="zstd")
+        assert (tmp_path / name).stat().st_size < 20_000
+        with pytest.raises(DataError, match=f"{name}: unpacks to more than"):
+            list(read_dialogues(tmp_path / name, reading=ReadingReport()))
 
 
 WHOLE = """

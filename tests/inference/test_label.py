@@ -144,6 +144,7 @@ def test_users_of_published_rows_are_checked_and_labels_stay(
     report = json.loads((tmp_path / "out/report.json").read_text())
     assert report["labels_by"] is None and report["users_checked_by"].startswith("judge:malformed")
     assert [(u["malformed"], u["checked"]) for u in report["users"]] == [(1, 2), (1, 3)]
+    assert {path.name for path in (tmp_path / "out/figures").iterdir()} >= {"malformed.svg"}
     with pytest.raises(MedalError, match="nothing to do"):
         medal(*words(file, tmp_path / "out", server, "--users-only", "--no-user-check"))
 

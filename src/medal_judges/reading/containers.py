@@ -56,6 +56,7 @@ _STREAM_ERRORS = (EOFError, zlib.error, OSError)
 # A workbook is XML in a zip. Sheets shrink to a tenth or so; a bomb shrinks to a thousandth.
 _MOST_RATIO, _ALWAYS_READ, _MOST_UNPACKED = 100, 1 << 22, 1 << 31
 _MOST_ROWS, _MOST_COLUMNS = 1 << 20, 1000
+_MOST_COLUMN_RATIO, _MOST_BATCH = 1000, 1 << 30  # of Parquet, whose equal values are stored once
 # A formula without its last result, which openpyxl would read as an empty cell. (An empty text is
 # t="str" with an empty value.)
 _UNCOUNTED = re.compile(
@@ -305,7 +306,19 @@ def _parquet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
         # A buffer a column instead of a whole row group, which can be the whole file.
         with pq.ParquetFile(file, buffer_size=1 << 18, pre_buffer=False) as reader:
             _distinct(reader.schema_arrow.names)
-            for batch in reader.iter_batches(batch_size=64):  # a chat can have megabytes
+            groups = map(reader.metadata.row_group, range(reader.num_row_groups))
+            chunks = [
+                g.column(n).total_uncompressed_size for g in groups for n in range(g.num_columns)
+            ]
+            size = max(_ALWAYS_READ, _MOST_COLUMN_RATIO * file.seek(0, 2))
+            if max(sum(chunks), 10 * reader.metadata.num_rows) > size:
+                problem = f"unpacks to more than {size:,} bytes, or has too many rows"
+                raise DataError(
+                    path, None, problem, hint="save it as .jsonl, which has no such limit"
+                )
+            # A chat can have megabytes, and a value that stands once in the file be in every row.
+            rows = max(1, min(64, _MOST_BATCH // max(chunks, default=1)))
+            for batch in reader.iter_batches(batch_size=rows):
                 batch.validate(full=True)  # offsets outside of its buffers would crash the process
                 for row in batch.to_pylist():
                     number += 1

@@ -317,6 +317,8 @@ _STYLE: dict[str, Any] = {
     "axes.spines.right": False,
     "svg.hashsalt": "medal",
 }
+_AFTER: dict[str, Any] = {"fontsize": 7, "va": "center"}
+_INSIDE: dict[str, Any] = {"ha": "center", **_AFTER}
 _LINES: dict[str, dict[str, Any]] = {
     "trend": {"color": "#333333", "lw": 1},
     "trend dashed": {"color": "#333333", "lw": 1, "ls": "--", "alpha": 0.6},
@@ -356,11 +358,14 @@ def _drawn(figure: Figure) -> Canvas:
     panels, first = figure.panels, figure.panels[0]
     width, height, most = 2.7, 2.7, 4  # inches of a panel, and how many stand side by side
     if isinstance(first, Bars):
-        height = max(2.0, 0.2 * len(first.bars) + 0.7)
+        longest = max(len(panel.bars) for panel in panels if isinstance(panel, Bars))
+        height = max(2.0, 0.2 * longest + 0.7)
         if first.wide:
-            width, height, most = 6.4, 0.34 * len(first.bars) + 1.2, 1
+            width, height, most = 6.4, 0.34 * longest + 1.2, 1
     elif isinstance(first, Table):
         width, height, most = 6.4, 0.36 * len(first.rows) + 1.2, 1
+        if len(panels) > 1:
+            width, most = 3.2, 3
         if "heat" in first.style:
             width, height = 0.75 * (len(first.columns) - 1) + 2.4, 0.32 * len(first.rows) + 1.4
             most = 3
@@ -370,7 +375,8 @@ def _drawn(figure: Figure) -> Canvas:
     canvas = Canvas(figsize=size, layout="constrained")
     FigureCanvasAgg(canvas)
     canvas.suptitle(figure.title, fontsize=11)
-    axes = list(canvas.subplots(down, across, squeeze=False).flat)
+    shared = isinstance(first, Table) and "heat" not in first.style
+    axes = list(canvas.subplots(down, across, squeeze=False, sharex=shared).flat)
     for spare in axes[len(panels) :]:
         spare.set_visible(False)
     for each, panel in zip(axes, panels, strict=False):
@@ -387,7 +393,11 @@ def _drawn(figure: Figure) -> Canvas:
                 for part in bar.segments:
                     look: dict[str, Any] = {"color": _mixed(part.colour), "edgecolor": "#999999"}
                     each.barh(y, part.length, left=left, height=0.7, lw=0.4, **look)
+                    if part.text and part.length > 0.08 * panel.end:
+                        each.text(left + part.length / 2, y, part.text, **_INSIDE)
                     left += part.length
+                if bar.text:
+                    each.text(max(left, (bar.interval or (0, 0))[1]), y, f" {bar.text}", **_AFTER)
                 if bar.interval is not None:
                     each.plot(bar.interval, [y, y], **_LINES["whisker"])
             each.set_yticks(range(len(panel.bars)), [bar.name for bar in panel.bars])
@@ -397,6 +407,7 @@ def _drawn(figure: Figure) -> Canvas:
             _draw_heat(each, panel)
         else:
             _draw_intervals(each, panel)
+        each.tick_params(labelbottom=True)  # where a shared axis would leave them out
         if len(panels) > 1 or not isinstance(panel, Table):
             each.set_title(title, fontsize=8)
     if figure.legend:
@@ -466,8 +477,10 @@ def _draw_intervals(axes: Axes, table: Table) -> None:
         axes.axvline(0, color="#999999", lw=0.8)
     ceiling = next((bar.ceiling for _, bar in bars if bar.ceiling is not None), None)
     if ceiling is not None:
-        axes.axvline(ceiling, color=colour_of(1), lw=1.2, ls="--", label="human ceiling")
-        axes.figure.legend(loc="outside lower right", frameon=False)
+        name = "" if axes.figure.legends else "human ceiling"  # once, however many panels
+        axes.axvline(ceiling, color=colour_of(1), lw=1.2, ls="--", label=name)
+        if name:
+            axes.figure.legend(loc="outside lower right", frameon=False)
     axes.set_yticks(range(len(bars)), [name for name, _ in bars])
     axes.set_ylim(len(bars) - 0.4, -0.6)
     # The column before the bar holds the figure.

@@ -223,7 +223,7 @@ def test_csv_has_the_numbers_of_every_table(findings: CorpusStatistics, tmp_path
 
 def test_figures_are_the_same_bytes_again(findings: CorpusStatistics, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    names = ["heatmaps", "issues", "overall-1-5"]
+    names = ["heatmaps", "issues", "overall-1-5", "answers"]
     for folder in ("one", "two"):
         write_report(findings, tmp_path / folder)
     for name in names:

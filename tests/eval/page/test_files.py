@@ -9,10 +9,20 @@ from pathlib import Path
 import pytest
 from tests.pages import page_text
 
-from medal_judges.eval.benchmark.figures import Benchmark
-from medal_judges.eval.benchmark.page import bins, gap, off_scale, write_report
+from medal_judges.eval.benchmark.figures import FOLLOW_UPS, Benchmark
+from medal_judges.eval.benchmark.page import (
+    View,
+    bins,
+    gap,
+    off_scale,
+    papers_figures,
+    write_report,
+)
+from medal_judges.eval.metaeval.alignment import METRICS
 from medal_judges.eval.metaeval.metaeval import Point, ResultRow
 from medal_judges.records.labelled import Scale
+from medal_judges.report.figure import Bars
+from medal_judges.report.table import Table
 from medal_judges.stats.estimate import Estimate
 
 
@@ -53,14 +63,30 @@ def test_every_set_has_its_pictures(report: Path, benchmark_record: Benchmark) -
         assert {path.stem for path in (report / "figures").glob(f"*.{ending}")} == set(pictures)
     expected = {f"calibration-{slug}" for slug in ("fed", "dialogue-eval", "medal")}
     for row in benchmark_record.rows:  # a binary answer makes no scatter
-        names = ("leaderboard",) if row.kind == "binary" else ("leaderboard", "scatter")
+        names = ("f1_present",) if row.kind == "binary" else ("scatter",)
+        if row.kind != "binary" and row.set_name == "medal":  # in several languages
+            names = ("scatter", "spearman", "pearson")
         at = f"{row.set_name}-{row.dimension}".replace("_", "-")
-        expected |= {f"{name}-{at}" for name in names}
+        expected |= {f"{name}-{at}" for name in ("leaderboard", *names)}
+    expected |= {f"{name}-medal" for name in (*METRICS, "rows")}  # the only set with issues
     assert set(pictures) == expected
     for path in pictures.values():
         with Image.open(path) as image:
             assert min(image.size) > 300
             assert len(image.convert("RGB").getcolors(1 << 24) or []) > 50
+
+
+def test_figures_of_the_papers_have_the_numbers_of_the_records(benchmark_record: Benchmark) -> None:
+    text = ("fed", "CRAFT", "overall", "Why?", 3, 75.0, 60.0)
+    chosen = Table(FOLLOW_UPS, [""] * 7, [text, (*text[:3], "(none)", 1, 25.0, None)])
+    found = papers_figures(View(benchmark_record.rows), [chosen])
+    (bars,) = found["follow-ups-fed"].panels  # DIET, Figure 3
+    assert isinstance(bars, Bars) and [(b.name, b.text) for b in bars.bars] == [("Why?", "60.0")]
+    rows = [r for r in benchmark_record.rows if (r.set_name, r.dimension) == ("medal", "overall")]
+    arabic, *_, whole = found["spearman-medal-overall"].panels  # MEDAL, Figure 4
+    assert isinstance(whole, Table) and isinstance(arabic, Table) and arabic.title == "ar"
+    assert [line[1] for line in whole.rows] == [row.metrics["spearman"] for row in rows]
+    assert [line[1] for line in arabic.rows] == [r.slices["lang:ar"]["spearman"] for r in rows]
 
 
 def test_tables_are_latex_that_compiles(report: Path, tmp_path: Path) -> None:

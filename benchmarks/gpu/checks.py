@@ -12,7 +12,7 @@ from typing import Literal
 
 import medal_judges.configs
 
-from . import adapters, encoder, engine, language
+from . import adapters, encoder, language
 from .measure import Row, Setting
 
 
@@ -44,7 +44,6 @@ CHECKS: dict[str, Check] = {
     "zero3": Check("LoRA on Qwen3-4B, ZeRO-3", adapters.sharded, 90, "zero3"),
     "qlora": Check("QLoRA on Qwen3-4B", adapters.quantised, 75),
     "generative": Check("Qwen3-4B learns to write answers", adapters.generative, 90),
-    "vllm": Check("vLLM on Qwen3-4B beside our own path", engine.engine, 120),
     "score-base": Check(
         "ModernBERT-base scores, bf16", lambda s: encoder.scoring(s, "ModernBERT-base"), 75
     ),

@@ -28,7 +28,7 @@ SCRIPT = Path(__file__).with_name("check.py")
 ROOT = SCRIPT.parents[2]
 PACKAGES = (
     *("torch", "transformers", "accelerate", "peft", "deepspeed"),
-    *("bitsandbytes", "flash-attn", "vllm", "triton"),
+    *("bitsandbytes", "flash-attn", "triton"),
 )
 LEAST_SECONDS = 20  # with less left no check is begun
 SMALL_TIMES = 6  # the small form on a busy CPU may take so many times a check's limit

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from medal_judges.config import boxed_folder, judge_file, read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
 from medal_judges.models.base.hub import PARTS, pull
-from medal_judges.models.llm.settings import VLLMLLM, TransformersLLM, llm_config
+from medal_judges.models.llm.settings import TransformersLLM, llm_config
 from medal_judges.models.model_files import MODEL_FILES, files_hash
 from medal_judges.storage.files import atomic_path
 
@@ -400,13 +400,11 @@ def placed(
         problem = f"its language model is loaded already, --{first} comes too late"
         if isinstance(llm, str | Mapping):
             config = llm_config(llm)
-            vllm = isinstance(config, VLLMLLM)
-            if isinstance(config, TransformersLLM) or (vllm and first == "dtype"):
+            if isinstance(config, TransformersLLM):
                 return rest | {
                     "llm": {**({"model": llm} if isinstance(llm, str) else llm), **given}
                 }
-            where = "vLLM chooses it" if vllm else "it runs on a server, which has its own"
-            problem = f"{config.backend}:{config.model} cannot use --{first}: {where}"
+            problem = f"openai:{config.model} cannot use --{first}: its server has its own"
     if strict:
         raise ConfigError(f"{name}: {problem}", hint=f"leave --{first} out")
     return rest

@@ -101,9 +101,9 @@ MEMBERS = "members"
 _FILES = ("prompt", "rubric", "examples", "summary_prompt", "steps")
 _MODELS = ("model", "tokenizer")
 # Settings of an ``llm`` that its numbers depend on and a folder may have.
-_LLM = ("backend", "model", "dtype", "revision", "context", "share_prefix", "thinking")
+_LLM = ("backend", "model", "dtype", "revision", "context", "thinking")
 # Settings of the machine, left out: the numbers do not depend on them.
-_MACHINE = ("device", "token_budget", "cache", "tensor_parallel_size", "gpu_memory_utilization")
+_MACHINE = ("device", "token_budget", "cache")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _SHIPPED = re.compile(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*")
 _FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")

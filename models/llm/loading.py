@@ -42,13 +42,7 @@ from medal_judges.models.llm.protocol import (
     Wrapper,
     failed,
 )
-from medal_judges.models.llm.settings import (
-    VLLMLLM,
-    LLMConfig,
-    OpenAILLM,
-    TransformersLLM,
-    llm_config,
-)
+from medal_judges.models.llm.settings import LLMConfig, OpenAILLM, llm_config
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import ProcessLock, cache_folder
 from medal_judges.storage.jsonl import Journal
@@ -244,12 +238,11 @@ class CountingModel(Wrapper):
 
 
 def counting_model(setting: object, *, likelihoods: bool = True) -> CountingModel:
-    """Returns the counter of a dry run. Without the model's package or weights, and for vLLM, whose
-    engine wants a GPU, it counts an upper bound of tokens."""
+    """Returns the counter of a dry run. Without the model's package or weights, it counts an upper
+    bound of tokens."""
     config = llm_config(setting)
     with suppress(MissingExtraError, NotAvailableError):
-        if not isinstance(config, VLLMLLM):
-            return CountingModel(load_llm(config), likelihoods=likelihoods)
+        return CountingModel(load_llm(config), likelihoods=likelihoods)
     from medal_judges.models.llm.server.model import RemoteModel
 
     bound = RemoteModel(config if isinstance(config, OpenAILLM) else OpenAILLM(model=config.model))
@@ -271,31 +264,24 @@ def load_llm(setting: str | Mapping[str, object] | LLMConfig | LanguageModel) ->
     if isinstance(setting, LanguageModel):
         return setting
     config = llm_config(setting)
-    inner: LanguageModel
-    if not isinstance(config, TransformersLLM | VLLMLLM):
+    if isinstance(config, OpenAILLM):
         if find_spec("openai") is None:
             raise MissingExtraError("openai", "api", f"llm: openai:{config.model}")
         from medal_judges.models.llm.server.model import RemoteModel
 
-        inner = remote = RemoteModel(config)
+        remote = RemoteModel(config)
         if (base := remote.config.base_url) is None:
-            return _cached(inner, config.cache)
+            return _cached(remote, config.cache)
         # Another server gives other answers under the same model name.
         folder = cache_folder() / "answers" / f"server-{content_hash(base)}"
-        return _cached(inner, config.cache, folder)
+        return _cached(remote, config.cache, folder)
     key = config.model_dump_json()
     with _LOADING:
         model = _IN_USE.get(key)
         if model is None:
-            if isinstance(config, TransformersLLM):
-                from medal_judges.models.llm.local.model import load_local
+            from medal_judges.models.llm.local.model import load_local
 
-                inner = load_local(config)
-            else:
-                from medal_judges.models.llm.vllm.model import load_vllm
-
-                inner = load_vllm(config)
-            model = _IN_USE[key] = _cached(inner, config.cache)
+            model = _IN_USE[key] = _cached(load_local(config), config.cache)
     return model
 
 

@@ -1,6 +1,6 @@
 """The interface of every language model: ``chat`` answers, ``loglikelihood`` scores a given text.
 
-Both take batches. Behind the interface are transformers, vLLM and any OpenAI-compatible server. A
+Both take batches. Behind the interface are transformers and any OpenAI-compatible server. A
 judge knows no backend by name and reads ``api`` if it must know how a model is served. A
 ``Wrapper`` (cache, counter) is a model in front of another model.
 """

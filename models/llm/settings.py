@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, ConfigDict, Field, InstanceOf
+from pydantic import BeforeValidator, Field, InstanceOf
 
 from medal_judges.config import Config, build_config
 from medal_judges.errors import ConfigError
@@ -35,24 +35,6 @@ class TransformersLLM(Config):
     context: int | None = Field(default=None, ge=1)
     thinking: int | None = Field(default=None, ge=0)
     bin_weights: bool = False
-    cache: str | bool = False
-
-
-class VLLMLLM(Config):
-    """A model in vLLM's offline engine. Other settings go to ``vllm.LLM`` (tensor_parallel_size,
-    gpu_memory_utilization, ...). ``share_prefix`` False reads the prefix again for each
-    continuation. ``thinking``: see TransformersLLM."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
-
-    api: ClassVar[bool] = False
-    backend: Literal["vllm"] = "vllm"
-    model: str
-    dtype: Dtype | None = None
-    revision: str | None = None
-    context: int | None = Field(default=None, ge=1)
-    share_prefix: bool = True
-    thinking: int | None = Field(default=None, ge=0)
     cache: str | bool = False
 
 
@@ -101,9 +83,8 @@ class OpenAILLM(Config):
             return host == "localhost"
 
 
-BACKENDS: dict[str, type[TransformersLLM | VLLMLLM | OpenAILLM]] = {
+BACKENDS: dict[str, type[TransformersLLM | OpenAILLM]] = {
     "transformers": TransformersLLM,
-    "vllm": VLLMLLM,
     "openai": OpenAILLM,
 }
 
@@ -112,11 +93,11 @@ def llm_config(setting: object) -> LLMConfig:
     """Returns ``setting`` as the config of its backend.
 
     A text is ``[BACKEND:]MODEL``: ``embedded:smollm2``, a hub id or folder (both transformers),
-    ``vllm:ORG/NAME``, ``openai:MODEL``. A mapping has ``model`` in the same form, or with
+    ``openai:MODEL``. A mapping has ``model`` in the same form, or with
     ``backend``, and the backend's settings. Raises ConfigError that names a wrong key, with the
     nearest one or the backend that has it.
     """
-    if isinstance(setting, TransformersLLM | VLLMLLM | OpenAILLM):
+    if isinstance(setting, TransformersLLM | OpenAILLM):
         return setting
     given = dict(setting) if isinstance(setting, Mapping) else {"model": setting}
     name = given.get("model")
@@ -124,6 +105,12 @@ def llm_config(setting: object) -> LLMConfig:
         raise ConfigError("llm: no model named", hint="llm: {backend: openai, model: NAME}")
     if given.get("backend") is None:
         backend, colon, model = name.partition(":")
+        if colon and backend == "vllm":
+            raise ConfigError(
+                f"llm: {name}: vLLM runs as a server",
+                hint=f"vllm serve {model}, then llm=openai:{model} "
+                "llm.base_url=http://localhost:8000/v1 (docs/howto/servers.md)",
+            )
         split = colon and backend in BACKENDS
         given |= {"backend": backend, "model": model} if split else {"backend": "transformers"}
     kind = BACKENDS.get(str(given["backend"]))
@@ -135,7 +122,7 @@ def llm_config(setting: object) -> LLMConfig:
 
 # The type of a config field that names a language model: a text or mapping, see llm_config.
 LLMConfig = Annotated[
-    TransformersLLM | VLLMLLM | OpenAILLM,
+    TransformersLLM | OpenAILLM,
     Field(discriminator="backend"),
     BeforeValidator(lambda v: v if v is None or isinstance(v, LanguageModel) else llm_config(v)),
 ]

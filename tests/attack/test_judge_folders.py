@@ -160,8 +160,7 @@ def test_only_settings_of_the_machine_are_left_out_in_silence() -> None:
     kept = {"model": "org/name", "revision": "v1", "dtype": "bf16", "context": 2048}
     machine = {"device": "cuda:1", "token_budget": 9, "cache": "/tmp/x"}
     assert to_saved(MEDAL | {"llm": kept | machine}, "a", None) == (MEDAL | {"llm": kept}, {})
-    vllm = {"backend": "vllm", "hf_overrides": {"a": 1}}
-    for more in (vllm, {"bin_weights": True}, {"model": "/srv/weights"}):
+    for more in ({"bin_weights": True}, {"model": "/srv/weights"}):
         saved, needed = to_saved(MEDAL | {"llm": kept | more}, "a", None)
         assert "llm" not in saved and "llm" in needed
 

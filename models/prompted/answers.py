@@ -38,18 +38,20 @@ _OPEN = re.compile(rf"\s*[<\[]({_BLOCK})[>\]]", re.IGNORECASE)
 _CLOSE = re.compile(rf"[<\[]/({_BLOCK})[>\]]", re.IGNORECASE)
 # The end of a block that the prompt itself opened, as chat templates do: a line of its own.
 _CLOSE_ALONE = re.compile(rf"^[ \t]{{0,4}}</{_BLOCK}>[ \t]{{0,4}}$", re.IGNORECASE | re.MULTILINE)
+_RESULT = "[RESULT]"
 _SHORTEST_COPY = 12  # characters of a line that repeats a turn; anybody writes shorter ones
 
 
 class AnswerShape(Config):
     """``format`` json: an object with the fields ``score`` and ``comment`` (None: no comment); with
     several dimensions one under each key, or without comment a bare number. ``line``: the score
-    line of a free-text answer is its ``last`` line, or ``any`` line (if several differ, none)."""
+    line of a free-text answer is its ``last`` line, ``any`` line (if several differ, none), or the
+    ``result``: what follows its last [RESULT], with the text before as the comment."""
 
     format: AnswerFormat = "json"
     score: str = "score"
     comment: str | None = None
-    line: Literal["last", "any"] = "last"
+    line: Literal["last", "any", "result"] = "last"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,11 @@ def read_answers(
             return unread("the end of the reasoning is unclear")
         if not text.strip():
             return unread("an empty answer")
+        if shape.line == "result":
+            before, mark, text = text.rpartition(_RESULT)
+            offset += len(before + mark)
+            if not mark:
+                return unread(f"no {_RESULT} in the answer {shown(text)}")
     step: Step = "schema" if completion.enforced and not (found and found[3]) else "json"
     answers: dict[str, Answer] = {}
     for f in fields:
@@ -123,6 +130,8 @@ def read_answers(
             answer = answer if answer.value is None else replace(answer, step=step)
         else:
             answer = read_line(text, f, single=len(fields) == 1, which=shape.line)
+            if shape.line == "result":
+                answer = replace(answer, comment=before.strip().removeprefix("Feedback:").strip())
             start = text.rfind("\n", 0, answer.span[0]) + 1 if answer.span else 0
             if answer.span and _is_copy(text[start:].split("\n", 1)[0], material):
                 answer = Answer(reason="the score line repeats a turn of the dialogue")
@@ -273,7 +282,7 @@ def read_line(
     field: AnswerField,
     *,
     single: bool = True,
-    which: Literal["last", "any"] = "last",
+    which: Literal["last", "any", "result"] = "last",
 ) -> Answer:
     """The number of the score line for ``field``. If it is the only dimension (``single``),
     ``which`` line has to be it, and its label may be missing or one of LABELS."""

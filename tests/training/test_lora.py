@@ -17,7 +17,7 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.rows import load_rows
-from medal_judges.training.run import learnable, new_judge, start_loop, train_judge
+from medal_judges.training.run import copy_start, learnable, new_judge, start_loop, train_judge
 
 from .test_resume import write_rows
 
@@ -127,6 +127,36 @@ def test_a_base_released_in_bf16_is_trained_upon_as_it_is(
     assert torch.equal(kept, fresh.float())
     assert small < 0.85 * large
     assert trained(tiny_llama, True)[1] == large  # of weights that bf16 would round: none
+
+
+@pytest.mark.parametrize("head", ["scoring", "generative", "encoder"])
+def test_training_starts_from_a_judge_of_other_data(
+    head: str, tmp_path: Path, tiny_llama: Path, tiny_bert: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model: dict[str, Any] = {"head": head, "max_tokens": 256}
+    if head == "encoder":
+        encoder = {"family": "encoder", "base": str(tiny_bert), "max_tokens": 32, "shape": "flat"}
+        config = run_config(tmp_path, tiny_llama, {})
+        raw = config.model_dump() | {"model": encoder}
+        config = build_config(TrainConfig, raw, where="test")
+    else:
+        config = run_config(tmp_path, tiny_llama, model)
+    dimensions = [d for d in load_rubric("medal") if d.name == "overall"]
+    first = new_judge(config, dimensions, [], torch.device("cpu"))
+    for value in first.net.parameters():
+        if value.requires_grad:
+            torch.nn.init.normal_(value)
+    folder = first.save_pretrained(tmp_path / "first", golden=False)
+    second = new_judge(config, load_rubric("medal"), [], torch.device("cpu"))  # more heads
+    copy_start(second, folder)
+    own, learnt = second.net.state_dict(), first.net.state_dict()
+    assert {n for n in learnt if n in own} and all(
+        torch.equal(own[n], learnt[n]) for n in learnt if own[n].shape == learnt[n].shape
+    )
+    assert f"tensors of {folder}" in caplog.text
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ConfigError, match="start: none of the 0 tensors"):
+        copy_start(second, tmp_path / "none")
 
 
 def test_a_tokenizer_without_a_grammar_is_refused_before_training(

@@ -226,13 +226,15 @@ def test_labels_by_a_model_and_planted_rows_are_told(tmp_path: Path) -> None:
     entry = {"part": "train", "rows": 9, "hash": "abc", "languages": ["de"]}
     rows = [entry | {"source": "medal:train"}, entry | {"source": "dstc9:train", "injected": True}]
     rows.append(entry | {"source": "/somewhere/own.jsonl", "part": "validation"})
-    rows.append(entry | {"source": "medal200.jsonl:train", "labels_by": ["gpt-4.1"]})
+    rows.append(
+        entry | {"source": "medal200.jsonl:train", "labels_by": ["judge:x|base:gpt-4.1", "ann"]}
+    )
     (folder / "data.json").write_text(json.dumps(rows))
     write_card(folder)
     text = (folder / "README.md").read_text()
     assert "| train | medal:train | 9 | de | abc | GPT-4.1 |" in text
     assert "Labels made by GPT-4.1: the judge predicts what GPT-4.1 would say" in text
-    assert "| medal200.jsonl:train | 9 | de | abc | gpt-4.1 |" in text
+    assert "| medal200.jsonl:train | 9 | de | abc | gpt-4.1, ann |" in text
     assert "| dstc9:train | 9 | de | abc | the rules that injected the issues |" in text
     assert "| own.jsonl | 9 | de | abc | not stated |" in text and "/somewhere" not in text
     assert "training data medal: see the data set's page" in text

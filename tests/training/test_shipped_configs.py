@@ -54,7 +54,7 @@ def bases(
         "jhu-clsp/mmBERT-base": tiny_modernbert,
         "answerdotai/ModernBERT-large": tiny_modernbert,
         "embedded:smollm2": tiny_llama,
-        "Qwen/Qwen3-4B-Instruct-2507": qwen,
+        **dict.fromkeys(("Qwen/Qwen3-4B-Instruct-2507", "Qwen/Qwen3-8B", "Qwen/Qwen3-14B"), qwen),
     }
 
 

@@ -150,7 +150,9 @@ def _data_source(record: Mapping[str, Any]) -> dict[str, Any]:
     except SourceError:
         spec = None
     source = None if spec is None or spec.is_file else SOURCES[spec.name]
-    injected, by = bool(record.get("injected")), ", ".join(record.get("labels_by", ()))
+    injected = bool(record.get("injected"))
+    signatures = map(Signature.parse, record.get("labels_by", ()))  # or the labeller's name alone
+    by = ", ".join(one.base or one.judge for one in signatures)
     return {
         "part": record["part"],
         "source": name if source else Path(name).name,  # the name of a file, not its folder

@@ -10,7 +10,8 @@ sent again is answered from the store. ``refuse``: fields of a request that are 
 ``alternatives``: [most, words]: more top_logprobs than ``most`` are refused in these words (with
 {asked} and {most}). ``alone``: a token comes without alternatives. ``change``: fields put over
 those of every answer, by path ("usage", "choices.0.message.content"). ``served``: what /v1/models
-says of the one model (404 without it). ``wait``: the Retry-After of the fault "429".
+says of the one model (404 without it). ``wait``: the Retry-After of the fault "429". ``port``: 0
+if it is left out, for a free one.
 
 The port stands on the first line of its output. GET /counts tells, per key, how often it was
 seen, answered (and so paid) and replayed; GET /requests what was sent, in order.
@@ -40,7 +41,7 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(("127.0.0.1", settings.get("port", 0)), Handler)
         self.settings = settings
         self.lock = threading.Lock()
         self.counts: dict[str, dict[str, int]] = {}

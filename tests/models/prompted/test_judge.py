@@ -148,6 +148,18 @@ def one(llm: LanguageModel, name: str = "meep", **changes: Any) -> Judgement:
     return next(judge(name, llm, **changes).score([LAKE]))
 
 
+def test_m_prometheus_gives_feedback_and_a_result() -> None:
+    llm = Scripted(["Feedback: Friendly; score 2 would be [RESULT] odd. [RESULT] 4", "Score: 4"])
+    good, bare = scored("m_prometheus", llm)
+    assert good.scores == {"overall": 4.0} and len(llm.asked) == 2  # no second question
+    comment = good.details["overall"]["comment"]
+    assert comment == "Friendly; score 2 would be [RESULT] odd." and read(good) == {"line": 1}
+    assert bare.failure and "no [RESULT] in the answer" in bare.failure
+    user = llm.asked[0].messages[-1].content
+    assert user.endswith("###Feedback:") and "\nScore 5: every answer" in user
+    assert all(f"###{name}:" in user for name in ("Task Description", "Score Rubrics"))
+
+
 def test_a_failure_is_of_its_row_and_says_why() -> None:
     failed = Completion("", finish="failed", failure="HTTP 500 four times")
     found = list(judge("meep", Scripted(["70", failed])).score([LAKE, TEA]))

@@ -12,10 +12,10 @@ import numpy as np
 
 from medal_judges.config import read_yaml
 from medal_judges.records.dimension import Dimension
-from medal_judges.report.table import Table
+from medal_judges.report.table import Figured, Table
 from medal_judges.stats.correlation import undefined_reason, weighted_auc, weighted_spearman
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import choose_clusters, with_intervals
+from medal_judges.stats.intervals import BESIDE, WHOM, choose_clusters, with_intervals
 
 if TYPE_CHECKING:  # the card imports this module, and needs no torch for it
     from medal_judges.models.base.heads import Calibration, Head
@@ -41,8 +41,9 @@ class ScoredExamples:
 class AgreementRow:
     """One source, dimension and language (``all`` and each) of a part of the data: ``metric``
     (``roc_auc`` for binary dimensions, else ``spearmanr``), ``value`` or None with ``reason``,
-    ``low`` and ``high`` (95%, see stats/intervals.py), ``n`` labelled rows with a score,
-    ``missed`` without one, ``baselines`` by name with the same figure on the same rows."""
+    ``low`` and ``high`` (95%, for these chatbots, see stats/intervals.py), ``n`` labelled rows with
+    a score, ``missed`` without one, ``baselines`` by name with the same figure on the same rows,
+    ``others`` the interval for other chatbots, from 5 on."""
 
     part: str
     source: str
@@ -56,17 +57,24 @@ class AgreementRow:
     reason: str | None
     missed: int
     baselines: Mapping[str, float | None]
+    others: tuple[float, float] | None = None
 
     @property
     def estimate(self) -> Estimate:
-        """The value with its interval."""
-        return Estimate(self.value, self.low, self.high, reason=self.reason)
+        """The value with its intervals."""
+        beside = Estimate(self.value, *self.others) if self.others else None
+        return Estimate(self.value, self.low, self.high, reason=self.reason, beside=beside)
 
 
 def read_agreement(folder: Path) -> list[AgreementRow]:
     """The rows of a judge's agreement.json; none if it has no such file."""
     path = folder / AGREEMENT_NAME
     records = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    for record in records:
+        if "others" not in record:  # of an older run: its interval is for other chatbots
+            low, high = record.pop("low"), record.pop("high")
+            others = None if low is None else (low, high)
+            record |= {"low": None, "high": None, "others": others}
     return [AgreementRow(**record) for record in records]
 
 
@@ -78,19 +86,21 @@ def summary_table(folder: Path) -> Table | None:
         return None
     several = {(r.part, r.source, r.dimension) for r in rows if r.lang == "all"}
     shown = [r for r in rows if r.lang == "all" or (r.part, r.source, r.dimension) not in several]
+    heads, plain = [BESIDE["these"]] if any(r.others for r in shown) else [], rows[0].baselines
     return Table(
-        "Agreement with the labels of held-out rows, 95% intervals",
-        ("part", "source", "dimension", "n", "unscored", "figure", "judge", *rows[0].baselines),
+        "Agreement with the labels of held-out rows",
+        ("part", "source", "dimension", "n", "unscored", "figure", "judge", *heads, *plain),
         [
             (
                 *(r.part, r.source, r.dimension, r.n, r.missed, METRICS[r.metric]),
                 f"none: {r.reason}" if r.value is None else r.estimate,
+                *[Figured(r.estimate.beside, bare=True) for _ in heads],
                 *r.baselines.values(),
             )
             for r in shown
         ],
-        note="length, repetition: untrained judges, as in medal benchmark (longer, less repetitive "
-        "is better); chance: 0, of AUC 0.50",
+        note=f"95% intervals are for {WHOM['these']}.\n\nlength, repetition: untrained judges, "
+        "as in medal benchmark (longer, less repetitive is better); chance: 0, of AUC 0.50",
     )
 
 
@@ -121,6 +131,10 @@ def agreement(
                 groups = [e.group or e.dialogue.id for e in examples]
                 bots = [e.dialogue.chatbot for e in examples]
                 estimate = _estimate(metric, human, score[known], (bots, groups))
+                beside = estimate.beside
+                others = None
+                if beside is not None and beside.low is not None and beside.high is not None:
+                    others = beside.low, beside.high
                 plain = {
                     baseline: _estimate(metric, human, scores[name][known]).value
                     for baseline, scores in baselines.items()
@@ -131,6 +145,7 @@ def agreement(
                         *(part, Path(source).name, name, lang, metric),
                         *(estimate.value, estimate.low, estimate.high, len(known)),
                         *(estimate.reason, len(chosen) - len(known), plain),
+                        others,
                     )
                 )
     return rows

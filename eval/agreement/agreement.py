@@ -25,11 +25,20 @@ from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.console import print_tables, rich_table, wide_console
 from medal_judges.report.page import Section, counted, facts_section, write_page
-from medal_judges.report.table import Row, Table, slug
+from medal_judges.report.table import Figured, Row, Table, slug
 from medal_judges.stats.alpha import alpha_statistic, no_interval
 from medal_judges.stats.correlation import MIN_ROWS, Floats, ratio, weighted_spearman
 from medal_judges.stats.estimate import Estimate, undefined
-from medal_judges.stats.intervals import choose_clusters, estimated, too_few, wilson
+from medal_judges.stats.intervals import (
+    BESIDE,
+    WHOM,
+    Lead,
+    choose_clusters,
+    estimated,
+    leading,
+    too_few,
+    wilson,
+)
 from medal_judges.stats.weights import Weights, effective_size, row_weights, weighted
 from medal_judges.storage.files import atomic_write
 
@@ -53,6 +62,9 @@ class AgreementOptions(Config):
     weights: Weights | None = option(
         None, help="curation: weight rows by curation.weight, to estimate figures of the pool."
     )
+    interval_for: Lead = option(
+        "these", help="Whom intervals are for: these chatbots, or others like them."
+    )
     offline: bool = option(False, help="Never use the network.")
     reading: ReadOptions = DEFAULT_READING
 
@@ -64,7 +76,8 @@ class Agreement:
     ``figures``: ``exact`` (share of pairs of answers to one row that are equal), ``adjacent``
     (share at most 1 apart, graded dimensions only), ``alpha`` (Krippendorff's) and ``spearman``
     (over pairs of annotators); ``ceiling``: one annotator against the others. ``rows`` have an
-    answer, ``shared`` of them two or more, which make ``pairs``. ``columns``: whether annotators
+    answer, ``shared`` of them two or more, which make ``pairs``. ``clusters``: what intervals leave
+    out. ``columns``: whether annotators
     are ``people`` by name or ``positions`` in the label list. The ``mean`` of a binary dimension is
     the share of 1.
     """
@@ -81,6 +94,7 @@ class Agreement:
     measurement: str
     figures: Mapping[str, Estimate]
     ceiling: Mapping[str, Estimate]
+    clusters: str
 
 
 def agreements(
@@ -88,6 +102,7 @@ def agreements(
     dimensions: Sequence[str] = (),
     *,
     weights: Weights = "none",
+    lead: Lead = "these",
 ) -> list[Agreement]:
     """Returns the agreement on each of ``dimensions`` (default: all, ``overall`` last), in each
     language and, if there are several, in all together.
@@ -128,7 +143,7 @@ def agreements(
                 graded = ("adjacent",) if kind == "ordinal" else ()
                 figures = undefined(("exact", *graded, "alpha", "spearman"), reason)
             else:
-                figures, ceiling = _figures(chosen, kind, values, by_person, counts)
+                figures, ceiling = _figures(chosen, kind, values, by_person, counts, lead)
             each = given if counts is None else given * counts[:, None]
             total = float((each * np.where(given, values, 0.0)).sum())
             found.append(
@@ -145,6 +160,7 @@ def agreements(
                     measurement=MEASUREMENT[kind],
                     figures=figures,
                     ceiling=ceiling,
+                    clusters=choose_clusters(*_named(chosen), lead).unit,
                 )
             )
     return found
@@ -156,6 +172,7 @@ def _figures(
     values: Floats,
     people: Floats,
     weights: Floats | None,
+    lead: Lead,
 ) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
     """Returns the figures and the ceiling. ``people`` has the ``values`` by annotator if annotators
     are named. Spearman's correlation is averaged over pairs of annotators, weighted by the rows
@@ -165,7 +182,7 @@ def _figures(
     rows = [row for row, has in zip(rows, paired, strict=True) if has]
     values, people = values[paired], people[paired]
     weights = None if weights is None else weights[paired]
-    clusters = choose_clusters([row.dialogue.chatbot for row in rows], [row.group for row in rows])
+    clusters = choose_clusters(*_named(rows), lead)
     measurement = MEASUREMENT[kind]
     alpha_of = alpha_statistic(values, measurement)
     answers = [np.sort(row[np.isfinite(row)]) for row in values]
@@ -210,6 +227,10 @@ def _figures(
             low, high = wilson(share * trials, trials)
             estimates[key] = replace(estimates[key], low=low, high=high, reason=None)
     return estimates, human_ceiling(values, kind, clusters, weights=weights)
+
+
+def _named(rows: Sequence[LabelledDialogue]) -> tuple[list[str | None], list[str]]:
+    return [row.dialogue.chatbot for row in rows], [row.group for row in rows]
 
 
 def write_agreement(
@@ -259,6 +280,10 @@ def _figure_table(agreements: Sequence[Agreement]) -> Table:
     """Every figure with its counts, by language."""
     rows: list[Row] = []
     headings: dict[int, str] = {}
+    lead = leading(one.clusters for one in agreements)
+    other = (
+        [f"α, {BESIDE[lead].lower()}"] if any(o.figures["alpha"].beside for o in agreements) else []
+    )
     for one in sorted(agreements, key=lambda one: (one.lang == ALL, one.lang)):
         if one.lang not in headings.values():
             headings[len(rows)] = one.lang
@@ -273,11 +298,13 @@ def _figure_table(agreements: Sequence[Agreement]) -> Table:
             one.figures.get("adjacent", Estimate(None, reason="not a graded dimension")),
             one.measurement,
             one.figures["alpha"],
+            *[Figured(one.figures["alpha"].beside, bare=True) for _ in other],
             one.figures["spearman"],
         ))  # fmt: skip
     columns = ("Dimension", "rows", "with 2+ answers", "pairs", "annotators", "mean answer",
-               "exact", "±1", "α is", "α", "ρ")  # fmt: skip
-    note = "The mean answer of an issue is the share of answers that mark it."
+               "exact", "±1", "α is", "α", *other, "ρ")  # fmt: skip
+    note = f"95% intervals are for {WHOM[lead]}. The mean answer of an issue is the share of "
+    note += "answers that mark it."
     return Table("Figures by language and dimension", columns, rows, note, headings)
 
 

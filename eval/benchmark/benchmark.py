@@ -103,6 +103,7 @@ def run_benchmark(
 ) -> tuple[BenchmarkRun, Benchmark]:
     """Runs a benchmark; returns the run with its notes, and the figures."""
     changed = {"weights": options.weights, "output_dir": options.out, "device": options.device}
+    changed["interval_for"] = options.interval_for
     changed["workers"] = str(options.workers) if options.workers > 1 else None
     overrides = [*options.overrides, *(f"{k}={v}" for k, v in changed.items() if v)]
     data = load_config(BenchmarkConfig, options.config, overrides, folder="benchmark").model_dump()

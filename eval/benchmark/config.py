@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from medal_judges.config import Config, option
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.reading.dialogues import ChatFileConfig
+from medal_judges.stats.intervals import Lead
 from medal_judges.stats.weights import Weights
 from medal_judges.training.config import SplitConfig
 
@@ -39,6 +40,9 @@ class BenchmarkOptions(Config):
     workers: int = option(1, ge=1, help="Number of scoring processes; on GPUs one each.")
     weights: Weights | None = option(
         None, help="curation: weight rows by curation.weight, to estimate figures of the pool."
+    )
+    interval_for: Lead | None = option(
+        None, help="Whom intervals are for: these chatbots, or others like them. [default: these]"
     )
     offline: bool = option(False, help="Never use the network.")
     retry_failed: bool = option(False, help="Score every row without a score again.")
@@ -115,15 +119,17 @@ class BenchmarkConfig(Config):
     """The YAML file of ``medal benchmark``.
 
     ``weights: curation`` weights the rows that ``medal curate`` selected, to estimate figures of
-    the pool that it selected from. ``device`` and ``llm`` (the language model) apply to judges
-    whose ``options`` set neither. ``workers``: number of scoring processes (judges behind an API
-    use one). ``published``: papers whose figures are shown beside ours (``diet``, ``meep``,
-    ``medal``, ``oralis``).
+    the pool that it selected from. ``interval_for``: whom the leading intervals are for, ``these``
+    chatbots in new conversations or ``others`` like them. ``device`` and ``llm`` (the language
+    model) apply to judges whose ``options`` set neither. ``workers``: number of scoring processes
+    (judges behind an API use one). ``published``: papers whose figures are shown beside ours
+    (``diet``, ``meep``, ``medal``, ``oralis``).
     """
 
     title: str = "Benchmark of dialogue judges"
     output_dir: Path
     weights: Weights = "none"
+    interval_for: Lead = "these"
     min_coverage: float = Field(0.98, ge=0, le=1)
     disagreements: int = Field(6, ge=0)
     device: str | None = None

@@ -35,7 +35,7 @@ from medal_judges.records.signature import Signature
 from medal_judges.report.table import Cell, Table
 from medal_judges.stats.correlation import Floats, ratio, weighted_auc
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import METHOD, Clusters, estimated, too_few, wilson
+from medal_judges.stats.intervals import METHOD, WHOM, Clusters, estimated, too_few, wilson
 from medal_judges.stats.weights import Weights
 from medal_judges.storage.files import atomic_write
 
@@ -138,6 +138,7 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
                     left_out=data.left_out,
                     judge_scale=answers.scales.get(wanted),
                     weights=data.weights,
+                    lead=config.interval_for,
                 )
                 judged.append(one)
                 if one.row.kind != "binary" and not one.row.under_floor:
@@ -161,6 +162,7 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
         ("Version", f"medal_judges {__version__}"),
         ("Command", command),
         ("Intervals", f"{METHOD}; {', '.join(f'{name} by {u}' for name, u in units.items())}"),
+        ("Intervals are for", WHOM[config.interval_for]),
         ("Coverage floor", f"{100 * config.min_coverage:g}%"),
         *(
             (f"Rows of {s.name}", f"langs {[*s.langs] or 'all'}, skip {s.skip}, limit {s.limit}")
@@ -378,7 +380,7 @@ _PUBLISHED_COLUMNS = ("Set", "Dimension", "Judge", "Their model", "Their ρ", "T
                       OURS, "Our r", "n", "Source")  # fmt: skip
 _PUBLISHED_NOTE = (
     "The paper's figures, on its version of the data, beside the figures of this run by the same "
-    "method and model. ρ is Spearman's, r Pearson's; ns marks figures that the paper calls not "
+    "method and model.\n\nρ is Spearman's, r Pearson's; ns marks figures that the paper calls not "
     "significant (p > 0.05)."
 )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -65,7 +65,7 @@ from medal_judges.report.table import (
     unique_slugs,
 )
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import MIN_ROWS
+from medal_judges.stats.intervals import BESIDE, MIN_ROWS, WHOM, leading
 
 UNKNOWN = "unknown chatbot"
 _GRADED_BINS, _BINARY_BINS = 8, 10
@@ -293,6 +293,7 @@ _ORDERS = {
 }
 _ROW = ("judge", "set", "level", "dimension", "kind")
 _ESTIMATE = ("value", "low", "high", "p_value", "reason")  # fields of Estimate
+_BESIDE = ("beside_low", "beside_high")
 
 
 def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
@@ -334,16 +335,16 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
     for r in rows:
         at = [r.judge, r.set_name, r.level, r.dimension, r.kind]
         about = [*at, r.n, r.scored, r.coverage, r.under_floor]
-        whole += ([*about, metric, *astuple(e)] for metric, e in r.metrics.items())
+        whole += ([*about, metric, *_fields(e)] for metric, e in r.metrics.items())
         for name, part in r.slices.items():
             size = r.slice_sizes.get(name)
-            sliced += ([*at, name, size, metric, *astuple(e)] for metric, e in part.items())
-    columns = (*_ROW, "n", "scored", "coverage", "under_floor", "metric", *_ESTIMATE)
+            sliced += ([*at, name, size, metric, *_fields(e)] for metric, e in part.items())
+    columns = (*_ROW, "n", "scored", "coverage", "under_floor", "metric", *_ESTIMATE, *_BESIDE)
     figures |= papers_figures(view, benchmark.tables)
     slugs = unique_slugs([table.title for table in benchmark.tables])
     tables: dict[str, Table | Sheet] = {
         "figures": (columns, whole),
-        "slices": ((*_ROW, "slice", "n", "metric", *_ESTIMATE), sliced),
+        "slices": ((*_ROW, "slice", "n", "metric", *_ESTIMATE, *_BESIDE), sliced),
         **{f"table-{slug}": one for slug, one in zip(slugs, benchmark.tables, strict=True)},
         **boards,
     }
@@ -358,6 +359,11 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
         tables=tables,
         figures={name: Figure(table.title, [table]) for name, table in bars.items()} | figures,
     )
+
+
+def _fields(estimate: Estimate) -> list[object]:
+    beside = estimate.beside or Estimate(None)
+    return [*(getattr(estimate, name) for name in _ESTIMATE), beside.low, beside.high]
 
 
 def _trust(benchmark: Benchmark) -> Section:
@@ -475,7 +481,9 @@ def _matrix(view: View, chosen: Mapping[str, str]) -> Table:
     rows.append(("human ceiling (beside ○ below)", no_worst, *ceilings))
     columns = ("Judge", "Worst set", *(f"{name}: {d}" for name, d in places))
     title = f"{label(metric)} with the labels on every set, best worst set first"
-    return Table(title, columns, rows, pinned={-1: "ceiling"})
+    lead = leading(row.clusters for at in places for row in view.rows(*at))
+    note = f"95% intervals are for {WHOM[lead]}."
+    return Table(title, columns, rows, note, pinned={-1: "ceiling"})
 
 
 def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
@@ -484,6 +492,10 @@ def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
     binary = view.rows(name, dimensions[0])[0].kind == "binary"
     metrics = METRICS if binary else GRADED
     main = metrics[0]
+    everything = [row for dimension in dimensions for row in view.rows(name, dimension)]
+    lead = leading(row.clusters for row in everything)
+    beside = any(shown(row, main).beside for row in everything)
+    other, note = [BESIDE[lead]] if beside else [], f"95% intervals are for {WHOM[lead]}."
     rows: list[Row] = []
     headings: dict[int, str] = {}
     pinned: dict[int, Pin] = {}
@@ -504,6 +516,7 @@ def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
             rows.append((
                 row.judge,
                 _marked(headline, top),
+                *[Figured(headline.beside, bare=True) for _ in other],
                 IntervalBar(headline, span, ceilings[0].value, like.value),
                 like,
                 Figured(like if like.value is None else row.ceiling_difference),
@@ -517,13 +530,26 @@ def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
         bar = IntervalBar(Estimate(None), span, ceilings[0].value)
         others = [Figured(ceiling, brief=binary) for ceiling in ceilings]
         answered = max(row.ceiling_rows for row in judged) or ""
-        rows.append(("human ceiling", "", bar, others[0], "", "", *others[1:], answered, ""))
+        rows.append(
+            (
+                "human ceiling",
+                "",
+                *("" for _ in other),
+                bar,
+                others[0],
+                "",
+                "",
+                *others[1:],
+                answered,
+                "",
+            )
+        )
     heads = [label(metric) for metric in metrics]
-    columns = ("Judge", heads[0], "", "Like for like", "minus ceiling", "Noise-free", *heads[1:],
-               "n", "Coverage")  # fmt: skip
+    columns = ("Judge", heads[0], *other, "", "Like for like", "minus ceiling", "Noise-free",
+               *heads[1:], "n", "Coverage")  # fmt: skip
     one = dimensions[0] if len(dimensions) == 1 else "issues"
     title = name if len(dimensions) > 1 and not binary else f"{name}: {one}"
-    return Table(title, columns, rows, headings=headings, pinned=pinned)
+    return Table(title, columns, rows, note, headings=headings, pinned=pinned)
 
 
 def slices(view: View, part: str, title: str) -> Section:

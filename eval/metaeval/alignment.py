@@ -19,7 +19,7 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, mean
 from medal_judges.stats.correlation import Floats, Statistic, ratio
 from medal_judges.stats.estimate import Estimate, undefined
-from medal_judges.stats.intervals import Clusters, choose_clusters
+from medal_judges.stats.intervals import Clusters, Lead, choose_clusters
 from medal_judges.stats.weights import Weights, row_weights
 
 Key = tuple[str, int | None]
@@ -31,7 +31,8 @@ class Aligned:
 
     ``values``: the raw answers of people, shape (rows, annotators), NaN if not given. ``human``:
     their mean, ``score``: the judge's score, both of shape (rows,). ``weights``: the weight of each
-    row, None if all are equal. ``total``: the number of rows with a label, scored or not.
+    row, None if all are equal. ``total``: the number of rows with a label, scored or not. ``lead``:
+    whom intervals are for.
     """
 
     rows: tuple[LabelledDialogue, ...]
@@ -41,6 +42,7 @@ class Aligned:
     score: Floats
     total: int
     weights: Floats | None = None
+    lead: Lead = "these"
 
     @property
     def chatbots(self) -> list[str | None]:
@@ -48,7 +50,7 @@ class Aligned:
 
     @property
     def clusters(self) -> Clusters:
-        return choose_clusters(self.chatbots, [row.group for row in self.rows])
+        return choose_clusters(self.chatbots, [row.group for row in self.rows], self.lead)
 
     def part(self, chosen: Iterable[int]) -> Aligned:
         """Returns a selection of the rows; ``total`` becomes their number."""
@@ -61,6 +63,7 @@ class Aligned:
             self.score[index],
             len(index),
             None if self.weights is None else self.weights[index],
+            self.lead,
         )
 
     def shared(self, other: Aligned) -> tuple[Aligned, Aligned]:
@@ -80,6 +83,7 @@ def align(
     *,
     left_out: Iterable[LabelledDialogue] = (),
     weights: Weights = "none",
+    lead: Lead = "these",
 ) -> Aligned:
     """Joins ``rows`` that have a label of ``dimension`` with the judge's ``judge_dimension``.
 
@@ -134,6 +138,7 @@ def align(
         np.array([score for *_, score in found], dtype=np.float64),
         total,
         row_weights(scored, weights),
+        lead,
     )
 
 

@@ -17,12 +17,13 @@ from medal_judges.eval.metaeval.alignment import (
 )
 from medal_judges.eval.metaeval.ceiling import answers_by_annotator
 from medal_judges.eval.metaeval.metaeval import JudgedRows, ResultRow
-from medal_judges.report.table import Cell, PValue, Table
+from medal_judges.report.table import Cell, Figured, PValue, Table
 from medal_judges.stats.correlation import (
     Floats,
     correlations,
 )
 from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import BESIDE, WHOM, leading
 from medal_judges.stats.significance import (
     correlation_difference,
     holm,
@@ -48,15 +49,15 @@ _CEILING_NOTE = (
     "(Spearman's ρ, F1+ for issues); p-values as of pairs of judges."
 )
 _ANNOTATORS_NOTE = (
-    "McNemar's test of the judge against an annotator (MEDAL, Figure 5): each is right on a row if "
-    "most of the other annotators agree with it; rows on which those are split evenly count for "
+    "McNemar's test of the judge against an annotator (MEDAL, Figure 5).\n\nEach is right on a row "
+    "if most of the other annotators agree with it; rows on which those are split evenly count for "
     "neither. F1+ is against each of the others and averaged. Annotators without names are "
     "positions in the list of labels. Left out for weighted rows."
 )
 _MEANS_NOTE = (
-    "Spearman of each graded dimension, averaged. DSTC-12 ranks by the mean absolute correlation; "
-    "in the mean positive one a negative correlation counts 0. Dimensions without a figure are "
-    "left out and counted."
+    "Spearman of each graded dimension, averaged.\n\nDSTC-12 ranks by the mean absolute "
+    "correlation; in the mean positive one a negative correlation counts 0. Dimensions without a "
+    "figure are left out and counted."
 )
 _RHO = ("Difference in ρ", "p", "p, Holm", "Williams p", "Williams p, Holm", "n")
 _F1 = ("Difference in F1+", "p", "p, Holm", "Right alone: better", "Right alone: other",
@@ -66,6 +67,7 @@ _AGAINST = ("Set", "Dimension", "Judge", "Like for like", "One annotator", "Diff
 _EACH = ("Set", "Dimension", "Judge", "Annotator", "F1+ judge", "F1+ annotator",
          "Right alone: judge", "Right alone: annotator", "McNemar p", "McNemar p, Holm",
          "n")  # fmt: skip
+_APART = (_RHO[0], _F1[0], "Difference")
 Line = tuple[Cell, ...]
 # Compares two judges' scores of the same rows, each of shape (rows,).
 Compare = Callable[[Aligned, Floats, Floats], Line]
@@ -87,7 +89,7 @@ def comparison_tables(judged: Sequence[JudgedRows]) -> list[Table]:
         ):
             heads = (*where, "Better", "Other", *columns)
             lines = _pairs(chosen, compare, by_language="Language" in where)
-            tables.append(Table(name, heads, _corrected(heads, lines), _PAIRS_NOTE))
+            tables.append(_table(name, heads, lines, _PAIRS_NOTE, chosen))
     lines = []
     for row in (one.row for one in accepted):
         difference = row.ceiling_difference
@@ -97,9 +99,23 @@ def comparison_tables(judged: Sequence[JudgedRows]) -> list[Table]:
             p_value = _p(difference.p_value)
             about = row.set_name, row.dimension, row.judge
             lines.append((*about, *sides, difference, p_value, None, row.ceiling_rows))
-    tables.append(Table(CEILING, _AGAINST, _corrected(_AGAINST, lines), _CEILING_NOTE))
+    tables.append(_table(CEILING, _AGAINST, lines, _CEILING_NOTE, accepted))
     lines = [line for one in accepted if one.row.kind == "binary" for line in _annotators(one)]
     return [*tables, Table(ANNOTATORS, _EACH, _corrected(_EACH, lines), _ANNOTATORS_NOTE)]
+
+
+def _table(
+    title: str, heads: Sequence[str], lines: list[Line], note: str, judged: Sequence[JudgedRows]
+) -> Table:
+    """The lines with corrected p-values, and behind a difference its interval for the others."""
+    lead = leading(one.row.clusters for one in judged)
+    lines, at = _corrected(heads, lines), 1 + next(i for i, h in enumerate(heads) if h in _APART)
+    beside = [getattr(line[at - 1], "beside", None) for line in lines]
+    if any(beside):
+        heads = (*heads[:at], BESIDE[lead], *heads[at:])
+        cells = [Figured(each, bare=True) for each in beside]
+        lines = [(*a[:at], cell, *a[at:]) for a, cell in zip(lines, cells, strict=True)]
+    return Table(title, heads, lines, f"95% intervals and p-values are for {WHOM[lead]}.\n\n{note}")
 
 
 def _annotators(judged: JudgedRows) -> Iterator[Line]:

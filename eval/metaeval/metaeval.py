@@ -25,7 +25,7 @@ from medal_judges.records.judgement import Contributions, Judgement
 from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.stats.correlation import correlation_statistic, correlations, undefined_reason
 from medal_judges.stats.estimate import Estimate, undefined
-from medal_judges.stats.intervals import with_intervals
+from medal_judges.stats.intervals import Lead, with_intervals
 from medal_judges.stats.system_agreement import (
     MIN_ROWS,
     MIN_SYSTEMS,
@@ -165,16 +165,18 @@ def evaluate(
     *,
     left_out: Iterable[LabelledDialogue] = (),
     weights: Weights = "none",
+    lead: Lead = "these",
     **about: Any,
 ) -> JudgedRows:
     """Returns the agreement of one judge with people, with intervals, slices and the human ceiling.
 
-    ``judge_dimension``: the judge's name for ``dimension``. ``about``: ``judge``, ``signature``,
+    ``judge_dimension``: the judge's name for ``dimension``. ``lead``: whom intervals are for,
+    ``these`` chatbots or ``others``. ``about``: ``judge``, ``signature``,
     ``set_name``, ``level``, ``min_coverage`` and ``judge_scale`` of the ResultRow. The label
     is the mean over annotators; F1 is computed against each. Raises MedalError as ``align``.
     """
     aligned = align(
-        rows, judgements, dimension, judge_dimension, left_out=left_out, weights=weights
+        rows, judgements, dimension, judge_dimension, left_out=left_out, weights=weights, lead=lead
     )
     score, values = aligned.score, aligned.values
     kind = kind_of(rows, dimension)

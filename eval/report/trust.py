@@ -7,13 +7,13 @@ import json
 from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import Signature
 from medal_judges.report.page import Block, Fold, Section
-from medal_judges.report.table import Table
-from medal_judges.stats.estimate import Estimate
+from medal_judges.report.table import Figured, Table
+from medal_judges.stats.intervals import BESIDE, WHOM
+from medal_judges.training.agreement import AgreementRow, read_agreement
 
 _BLIND = (
     "A score says how such a chat reads to people on average. Unless a dimension asks for it, a "
@@ -50,31 +50,32 @@ def trust_section(
     for judge in dict.fromkeys(Signature.parse(text).judge for text in signatures):
         agreement, notes = _shipped(judge)
         rows = [
-            (f"{row['source']} ({row['part']})", row["dimension"], _estimate(row), row["n"])
+            (
+                f"{row.source} ({row.part})",
+                row.dimension,
+                row.estimate,
+                Figured(row.estimate.beside, bare=True),
+                row.n,
+            )
             for row in agreement
-            if row["value"] is not None and row["lang"] in ("all", "en")
+            if row.value is not None and row.lang in ("all", "en")
         ]
         if not rows:
             blocks.append(_UNKNOWN.format(judge))
             continue
-        heads = ("Rated chats", "Dimension", "Spearman's ρ", "n")
-        note = "1: the order of people; 0: chance. 95% intervals are for other chatbots."
+        heads = ("Rated chats", "Dimension", "Spearman's ρ", BESIDE["these"], "n")
+        note = f"1: the order of people; 0: chance. 95% intervals are for {WHOM['these']}."
         blocks.append(Table(f"{judge}: agreement with people", heads, rows, note))
         if notes:
             blocks.append(Fold("What these figures hide", notes))
     return Section("trust", "How far to trust these scores", blocks, lead="", link="Trust")
 
 
-def _shipped(judge: str) -> tuple[list[dict[str, Any]], list[str]]:
+def _shipped(judge: str) -> tuple[list[AgreementRow], list[str]]:
     """The agreement with people of a judge in the package and the notes of its card; empty for
     other judges."""
     folder = files("medal_judges.models") / judge
     if not judge.isidentifier() or not (folder / "agreement.json").is_file():
         return [], []
     config = json.loads((folder / "train_config.json").read_text(encoding="utf-8"))
-    agreement = json.loads((folder / "agreement.json").read_text(encoding="utf-8"))
-    return agreement, list(config.get("card_notes", []))
-
-
-def _estimate(row: dict[str, Any]) -> Estimate:
-    return Estimate(row["value"], row["low"], row["high"])
+    return read_agreement(Path(str(folder))), list(config.get("card_notes", []))

@@ -164,7 +164,7 @@ def test_crossed_contexts_add_their_variance_once() -> None:
     table = rng.normal(size=(8, 1)) + 2 * rng.normal(size=(1, 12)) + rng.normal(size=(8, 12))
     bots = [f"b{i}" for i in range(8) for _ in range(12)]
     contexts = [f"c{k}" for _ in range(8) for k in range(12)]
-    clusters = choose_clusters(bots, contexts)
+    clusters = choose_clusters(bots, contexts, "others")
     assert clusters.crossed == tuple(contexts)
     spread = jackknife(mean_statistic(table.ravel()), clusters)["mean"]
     parts = [stats.sem(part) ** 2 for part in (table.mean(axis=1), table.mean(axis=0))]
@@ -218,14 +218,33 @@ def test_row_order_changes_nothing_and_many_conversations_go_in_parts() -> None:
     assert z[1] - z[0] == pytest.approx(2 * 1.96 * 1.06 / np.sqrt(897), rel=0.2)
 
 
-def test_chatbots_are_the_clusters_where_rows_name_several() -> None:
+def test_these_chatbots_have_conversations_or_contexts_as_the_sample() -> None:
     groups = [f"g{i}" for i in range(10)]
-    assert choose_clusters([f"b{i % 3}" for i in range(10)], groups).unit == "chatbot"
-    assert choose_clusters(["b"] * 10, groups).unit == "conversation"
-    unnamed = choose_clusters([None, *[f"b{i}" for i in range(9)]], groups)
-    assert unnamed == Clusters("conversation", tuple(groups))
-    assert choose_clusters(["a", "a", "b"], ["1", "1", "2"]).crossed == ()
-    assert choose_clusters(["a", "a", "b"], ["1", "2", "1"]).crossed == ("1", "2", "1")
+    bots = [f"b{i % 3}" for i in range(10)]
+    assert choose_clusters(bots, groups) == Clusters(
+        "conversation", tuple(groups), strata=tuple(bots)
+    )
+    assert choose_clusters(bots, groups, "others") == Clusters("chatbot", tuple(bots))
+    for unnamed in (["b"] * 10, [None, *bots[1:]]):
+        assert choose_clusters(unnamed, groups, "others") == Clusters("conversation", tuple(groups))
+    assert choose_clusters(["a", "a", "b"], ["1", "2", "1"]).unit == "context"
+    five = choose_clusters([f"b{i % 5}" for i in range(10)], groups)
+    assert five.beside is not None and five.beside.unit == "chatbot" and five.beside.beside is None
+
+
+def test_fixed_chatbots_have_the_standard_error_of_a_stratified_mean() -> None:
+    """The mean of 3 chatbots of unequal size: the variance is within them only; a chatbot with one
+    conversation counts with the largest."""
+    values = np.random.default_rng(0).normal(size=60) + np.repeat([0.0, 5.0, 9.0], [10, 20, 30])
+    bots = np.repeat(["a", "b", "c"], [10, 20, 30]).tolist()
+    clusters = choose_clusters(bots, [f"g{i}" for i in range(60)])
+    spread = jackknife(mean_statistic(values), clusters)["mean"]
+    parts = np.split(values, [10, 30])
+    assert spread.error**2 == pytest.approx(
+        sum(len(v) ** 2 * stats.sem(v) ** 2 for v in parts) / 3600
+    )
+    alone = choose_clusters([*bots[:-1], "d"], [f"g{i}" for i in range(60)])
+    assert jackknife(mean_statistic(values), alone)["mean"].error == pytest.approx(spread.error)
 
 
 VALUES = np.random.default_rng(2).normal(size=12)

@@ -21,7 +21,7 @@ def agreement(options: AgreementOptions) -> None:
     from medal_judges.data_prep.sources.registry import load_spec
     from medal_judges.eval.agreement.agreement import agreements, print_agreement, write_agreement
     from medal_judges.eval.benchmark.benchmark import data_hash
-    from medal_judges.stats.intervals import METHOD
+    from medal_judges.stats.intervals import METHOD, WHOM
     from medal_judges.stats.weights import required_weights
 
     source, out = options.source, options.out
@@ -36,7 +36,7 @@ def agreement(options: AgreementOptions) -> None:
         raise MedalError(f"{source}: no row has labels", hint=hint)
     name = Path(source).name
     weights, note = required_weights(rows, options.weights or "none", name)
-    figures = agreements(rows, options.dimension, weights=weights)
+    figures = agreements(rows, options.dimension, weights=weights, lead=options.interval_for)
     print_agreement(figures)
     if note:
         typer.echo(note)
@@ -48,6 +48,7 @@ def agreement(options: AgreementOptions) -> None:
     if labellers := sorted({str(r.extra["labels_by"]) for r in rows if "labels_by" in r.extra}):
         what = f"several answers of one labeller ({'; '.join(labellers)}), not of several people"
         facts.append(("Answers", what))
-    facts += [("Intervals", METHOD), ("medal-judges", __version__)]
+    facts += [("Intervals", METHOD), ("Intervals are for", WHOM[options.interval_for])]
+    facts += [("medal-judges", __version__)]
     facts += [("Weights", note)] if note else []
     typer.echo(write_agreement(figures, f"Agreement: {name}", facts, out))

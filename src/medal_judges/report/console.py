@@ -28,6 +28,7 @@ from medal_judges.report.table import (  # fmt: skip
     PValue,
     Share,
     Table,
+    interval,
     p_value_text,
     percent,
     percent_interval,
@@ -102,7 +103,9 @@ def rich_table(
 def cell_text(cell: object, brief: bool = False) -> str:
     """A cell as text; ``brief`` leaves out intervals."""
     if isinstance(cell, Figured):
-        cell = cell.estimate
+        bare, cell = cell.bare, cell.estimate
+        if bare:
+            return (interval(cell) if cell is not None else "") or DASH
     if cell is None or isinstance(cell, IntervalBar):
         return DASH
     if isinstance(cell, Light):

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 class Estimate:
     """A figure with its 95% interval (see intervals.py).
 
-    ``reason`` says why ``value`` is None, or why a value has no interval.
+    ``reason`` says why ``value`` is None, or why a value has no interval. ``beside``: the same with
+    the interval for other chatbots (or, if that one leads, for these).
     """
 
     value: float | None
@@ -18,6 +19,7 @@ class Estimate:
     high: float | None = None
     p_value: float | None = None
     reason: str | None = None
+    beside: Estimate | None = None
 
 
 def undefined(names: Iterable[str], reason: str) -> dict[str, Estimate]:

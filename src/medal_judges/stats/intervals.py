@@ -1,11 +1,11 @@
 """95% intervals and p-values that are valid for few chatbots: the jackknife over whole clusters.
 
-Chatbots are treated as a random sample, so an interval is about other chatbots like these, in new
-dialogues. Each chatbot is left out in turn, and Student's t is applied to the spread of the
-figures, on a scale without ends (Fisher's z, logit; MacKinnon, Nielsen and Webb 2023,
-"Cluster-robust inference: a guide to empirical practice", the estimator CV3). If chatbots are not
-named, or there is only one, conversations are left out instead, and the interval is about these
-chatbots.
+An interval is for *these* chatbots in new conversations, or for *other* chatbots like these. For
+these, each conversation is left out in turn, and its distance from the others of its chatbot counts
+(contexts that several chatbots met are left out whole); for others, each chatbot is left out.
+Student's t is applied to the spread of the figures, on a scale without ends (Fisher's z, logit;
+MacKinnon, Nielsen and Webb 2023, "Cluster-robust inference: a guide to empirical practice", the
+estimator CV3). If chatbots are not named, or there is only one, conversations are the sample.
 
 docs/results/intervals.md has the measured coverage (benchmarks/interval_coverage.py).
 """
@@ -18,12 +18,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from medal_judges.stats.correlation import Floats, Statistic
 from medal_judges.stats.estimate import Estimate
 
 MIN_ROWS = 10  # of an interval; with fewer it spans nearly all values, or covers too rarely
 MIN_CLUSTERS = 3
+MIN_OTHERS = 5  # chatbots of an interval for others beside the one for these
 METHOD = "95%, jackknife: each chatbot or conversation is left out in turn, Student's t"
 # Thousands of conversations are left out in this many random parts: t at 199 degrees of freedom
 # is 0.6% above the normal, and the cost stays that of 200 figures.
@@ -31,6 +33,11 @@ MAX_PARTS = 200
 # Evenness, by simulation: a figure is skewed if chatbots differ much, and needs a wider t than
 # chatbots - 1 degrees of freedom give; the difference of two judges is not.
 FIGURE, DIFFERENCE = 2.0, 3.0
+# Whom an interval is for: these chatbots in new conversations, or other chatbots like these.
+Lead = Literal["these", "others"]
+WHOM = {"these": "these chatbots in new conversations", "others": "other chatbots like these"}
+Strata = npt.NDArray[np.intp]
+BESIDE = {"these": "Other chatbots", "others": "These chatbots"}  # column of the other interval
 TINY = float(np.finfo(float).tiny)
 _ROUNDING = 1e-12  # figures that differ by less are equal
 _CHUNK = 2_000_000  # weights held at once: 16 MB
@@ -80,26 +87,39 @@ class Clusters:
     """The cluster of each row; ``unit`` is the kind of cluster.
 
     ``crossed``: the conversation or context of each row, if some of them occur with several
-    chatbots; their part of the variance is added.
+    chatbots; their part of the variance is added. ``strata``: the chatbot of each row, if chatbots
+    are fixed. ``beside``: the clusters of the other kind of interval.
     """
 
-    unit: Literal["chatbot", "conversation"]
+    unit: Literal["chatbot", "conversation", "context"]
     names: tuple[str, ...]
     crossed: tuple[str, ...] = ()
+    strata: tuple[str, ...] = ()
+    beside: Clusters | None = None
 
     @property
     def count(self) -> int:
         return len(set(self.names))
 
 
-def choose_clusters(chatbots: Sequence[str | None], groups: Sequence[str]) -> Clusters:
-    """Returns clusters by chatbot if every row names one and there are several, else by
-    conversation."""
-    bots = tuple(bot for bot in chatbots if bot is not None)
+def choose_clusters(
+    chatbots: Sequence[str | None], groups: Sequence[str], lead: Lead = "these"
+) -> Clusters:
+    """Returns the clusters for ``lead``, and those for the other beside it if there are 5 chatbots
+    or more; conversations alone if a row names no chatbot or all name the same."""
+    bots, names = tuple(bot for bot in chatbots if bot is not None), tuple(groups)
     if len(bots) < len(chatbots) or len(set(bots)) < 2:
-        return Clusters("conversation", tuple(groups))
-    pairs = set(zip(groups, bots, strict=True))
-    return Clusters("chatbot", bots, tuple(groups) if len(pairs) > len(set(groups)) else ())
+        return Clusters("conversation", names)
+    shared = len(set(zip(names, bots, strict=True))) > len(set(names))
+    these = Clusters("context", names) if shared else Clusters("conversation", names, strata=bots)
+    others = Clusters("chatbot", bots, names if shared else ())
+    first, second = (these, others) if lead == "these" else (others, these)
+    return replace(first, beside=second) if len(set(bots)) >= MIN_OTHERS else first
+
+
+def leading(units: Iterable[str]) -> Lead:
+    """Returns whom intervals over these kinds of clusters are for."""
+    return "others" if "chatbot" in units else "these"
 
 
 def too_few(clusters: Clusters) -> str | None:
@@ -124,11 +144,19 @@ def with_intervals(
     the scale of a figure.
     """
     if reason := too_few(clusters):
-        return {name: _without(estimate, reason) for name, estimate in estimates.items()}
-    spreads = jackknife(statistic, clusters)
+        found = {name: _without(estimate, reason) for name, estimate in estimates.items()}
+    else:
+        spreads = jackknife(statistic, clusters)
+        found = {
+            name: spanned(estimate, spreads[name], scale(name), tested=name in _CORRELATIONS)
+            for name, estimate in estimates.items()
+        }
+    if clusters.beside is None:
+        return found
+    beside = with_intervals(estimates, statistic, clusters.beside, scale)
     return {
-        name: spanned(estimate, spreads[name], scale(name), tested=name in _CORRELATIONS)
-        for name, estimate in estimates.items()
+        name: one if one.value is None else replace(one, beside=beside[name])
+        for name, one in found.items()
     }
 
 
@@ -180,21 +208,36 @@ def t_quantile(degrees: float | Floats) -> Floats:
     return quantile
 
 
-def variance(left: Floats, whole: Floats) -> Floats:
+def variance(left: Floats, whole: Floats, strata: Strata | None = None) -> Floats:
     """Returns the jackknife variance of figures ``whole``, shape (...), given the figures without
-    each cluster ``left``, shape (..., clusters)."""
+    each cluster ``left``, shape (..., clusters); within ``strata``, numbers of shape (clusters,),
+    only the distances of clusters of one stratum count."""
     count = left.shape[-1]
-    spread: Floats = (count - 1) / count * ((left - whole[..., None]) ** 2).sum(axis=-1)
-    return spread
+    if strata is None:
+        spread: Floats = (count - 1) / count * ((left - whole[..., None]) ** 2).sum(axis=-1)
+        return spread
+    sizes = np.bincount(strata)[strata]
+    squares = sizes / (sizes - 1) * _away(left, strata) ** 2
+    within: Floats = ((count - 1) / count) ** 2 * squares.sum(axis=-1)
+    return within
 
 
-def degrees(left: Floats, evenness: float) -> Floats:
-    """Returns degrees of freedom, shape (...), between a third of clusters - 1 and clusters - 1:
-    fewer if few clusters carry most of the variance. ``evenness`` is FIGURE or DIFFERENCE."""
-    most = left.shape[-1] - 1
+def _away(left: Floats, strata: Strata | None) -> Floats:
+    """Returns how far each figure is from the mean of its stratum, in the shape of ``left``."""
+    if strata is None:
+        centred: Floats = left - left.mean(axis=-1, keepdims=True)
+        return centred
+    member = np.eye(strata.max() + 1)[strata]
+    within: Floats = left - (left @ (member / member.sum(axis=0))) @ member.T
+    return within
+
+
+def degrees(left: Floats, evenness: float, strata: Strata | None = None) -> Floats:
+    """Returns degrees of freedom, shape (...), between a third of clusters - strata and all: fewer
+    if few clusters carry most of the variance. ``evenness`` is FIGURE or DIFFERENCE."""
+    most = left.shape[-1] - (1 if strata is None else int(strata.max()) + 1)
     # Below a third (one chatbot unlike all others) intervals get wide and hold no more often.
-    away = left - left.mean(axis=-1, keepdims=True)
-    return evenness_degrees(away, evenness, max(1.0, most / 3), most)
+    return evenness_degrees(_away(left, strata), evenness, max(1.0, most / 3), most)
 
 
 def evenness_degrees(away: Floats, evenness: float, least: float, most: float) -> Floats:
@@ -212,18 +255,18 @@ def jackknife(
 ) -> dict[str, Spread]:
     """Returns the spread of each figure of ``statistic``, by leaving out each cluster in turn."""
     whole = statistic(np.ones((1, len(clusters.names))))
-    labels, left = _left_out(statistic, clusters.names)
-    variances = {name: float(variance(left[name], value)[0]) for name, value in whole.items()}
+    labels, left, strata = _left_out(statistic, clusters.names, clusters.strata)
+    variances = {n: variance(left[n], value, strata).item() for n, value in whole.items()}
     if clusters.crossed:
         pairs = tuple(map(repr, zip(clusters.crossed, clusters.names, strict=True)))
-        _, contexts = _left_out(statistic, clusters.crossed)
-        _, both = _left_out(statistic, pairs)
+        _, contexts, _ = _left_out(statistic, clusters.crossed)
+        _, both, _ = _left_out(statistic, pairs)
         for name, value in whole.items():
             # Cameron, Gelbach and Miller 2011: what chatbots and contexts share counts once.
             more = float((variance(contexts[name], value) - variance(both[name], value))[0])
             variances[name] += max(0.0, more) if math.isfinite(more) else more
     unit = clusters.unit
-    return {n: spread_of(left[n], variances[n], labels, unit, evenness) for n in whole}
+    return {n: spread_of(left[n], variances[n], labels, unit, evenness, strata) for n in whole}
 
 
 def spread_of(
@@ -232,32 +275,47 @@ def spread_of(
     labels: Sequence[str] = (),
     unit: str = "conversation",
     evenness: float = FIGURE,
+    strata: Strata | None = None,
 ) -> Spread:
     """Returns the spread of one figure; ``left`` is the figure without each cluster, shape
     (clusters,)."""
     if not math.isfinite(variance):
         missing = np.flatnonzero(~np.isfinite(left))
         named = unit == "chatbot" and len(missing)
-        which = f"the chatbot {labels[missing[0]]}" if named else "one conversation"
+        which = f"the chatbot {labels[missing[0]]}" if named else f"one {unit}"
         return Spread(math.nan, 0, f"no interval: undefined without {which}")
-    if np.ptp(left) < _ROUNDING:
+    if np.ptp(left) < _ROUNDING or math.sqrt(variance) < _ROUNDING:
         return Spread(0.0, 0, f"no interval: the same whichever {unit} is left out")
-    return Spread(math.sqrt(variance), float(degrees(left, evenness)))
+    return Spread(math.sqrt(variance), float(degrees(left, evenness, strata)))
 
 
-def _left_out(statistic: Statistic, names: Sequence[str]) -> tuple[list[str], dict[str, Floats]]:
-    """Returns the names left out in turn, and each figure without them, shape (parts,)."""
-    labels, member = np.unique(np.asarray(names), return_inverse=True)
+def _left_out(
+    statistic: Statistic, names: Sequence[str], chatbots: Sequence[str] = ()
+) -> tuple[list[str], dict[str, Floats], Strata | None]:
+    """Returns the names left out in turn, each figure without them, shape (parts,), and the stratum
+    of each by ``chatbots``, if they are given. Chatbots with one conversation share a stratum."""
+    labels, first, member = np.unique(np.asarray(names), return_index=True, return_inverse=True)
+    strata = np.zeros(len(labels), dtype=np.intp)
+    if chatbots:
+        strata = np.unique(np.asarray(chatbots)[first], return_inverse=True)[1]
+        single = np.bincount(strata)[strata] == 1
+        strata[single] = strata[single][0] if single.sum() > 1 else np.bincount(strata).argmax()
+        strata = np.unique(strata, return_inverse=True)[1]
     if len(labels) > MAX_PARTS:  # numbered by name: the order of the rows changes nothing
-        part = np.random.default_rng(0).permutation(len(labels)) % MAX_PARTS
-        member, labels = part[member], np.arange(MAX_PARTS)
+        rng, part, of = np.random.default_rng(0), np.empty_like(strata), []
+        for stratum, size in enumerate(np.bincount(strata)):
+            parts = max(2, round(MAX_PARTS * size / len(labels)))
+            part[strata == stratum] = len(of) + rng.permutation(size) % parts
+            of += [stratum] * parts
+        member, strata, labels = part[member], np.array(of), np.arange(len(of))
     size = max(1, _CHUNK // len(member))
     turns = np.arange(len(labels))[:, None]
     blocks = [
         statistic((member != turns[start : start + size]).astype(np.float64))
         for start in range(0, len(labels), size)
     ]
-    return list(map(str, labels)), {k: np.concatenate([b[k] for b in blocks]) for k in blocks[0]}
+    left = {k: np.concatenate([b[k] for b in blocks]) for k in blocks[0]}
+    return list(map(str, labels)), left, strata if chatbots else None
 
 
 def spanned(estimate: Estimate, spread: Spread, scale: Scale, *, tested: bool = False) -> Estimate:

@@ -26,8 +26,9 @@ def paired_difference(
     interval and the two-sided p-value of no difference (the jackknife of intervals.py).
 
     Undefined if one of the figures is. Without an interval ``reason`` says why; two judges with the
-    same figure in all selections of rows have a p-value of 1.
+    same figure in all selections of rows have a p-value of 1. ``beside`` has the other interval.
     """
+    beside = clusters.beside and paired_difference(first, second, metric, clusters.beside)
 
     def difference(weights: Floats) -> dict[str, Floats]:
         return {metric: first(weights)[metric] - second(weights)[metric]}
@@ -36,15 +37,15 @@ def paired_difference(
     if not np.isfinite(value):
         return Estimate(None, reason=f"{metric} is undefined for one of the judges")
     if reason := too_few(clusters):
-        return Estimate(value, reason=reason)
+        return Estimate(value, reason=reason, beside=beside)
     spread = jackknife(difference, clusters, DIFFERENCE)[metric]
     if spread.reason:
         p_value = 1.0 if value == 0 and spread.error == 0 else None
-        return Estimate(value, p_value=p_value, reason=spread.reason)
+        return Estimate(value, p_value=p_value, reason=spread.reason, beside=beside)
     scale = scale_of(metric)
     most = scale.high - scale.low  # no two figures are further apart
     low, high = max(-most, value - spread.half), min(most, value + spread.half)
-    return Estimate(value, low, high, spread.p_value(value))
+    return Estimate(value, low, high, spread.p_value(value), beside=beside)
 
 
 def correlation_difference(

@@ -195,9 +195,7 @@ def scores_of_logits(
 
 
 def judge_scores(
-    judge: Judge,
-    examples: Sequence[TrainingExample],
-    progress: Callable[[int], None] | None = None,
+    judge: Judge, examples: Sequence[TrainingExample], progress: Callable[[int], None] | None = None
 ) -> Scores:
     """The judge's score of each example, per dimension [n]; NaN for none."""
     answers = [j.scores for j in judge.score([e.dialogue for e in examples], progress=progress)]

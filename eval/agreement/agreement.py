@@ -234,10 +234,7 @@ def _named(rows: Sequence[LabelledDialogue]) -> tuple[list[str | None], list[str
 
 
 def write_agreement(
-    agreements: Sequence[Agreement],
-    heading: str,
-    facts: Sequence[tuple[str, str]],
-    folder: Path,
+    agreements: Sequence[Agreement], heading: str, facts: Sequence[tuple[str, str]], folder: Path
 ) -> Path:
     """Writes agreement.html, agreement.json and tables/ (CSV and LaTeX): of languages by dimensions
     percent (MEDAL, Table 4; ±1 in a head: within one step), alpha (Table 5) and spearman, and all

@@ -18,10 +18,7 @@ from medal_judges.eval.metaeval.alignment import (
 from medal_judges.eval.metaeval.ceiling import answers_by_annotator
 from medal_judges.eval.metaeval.metaeval import JudgedRows, ResultRow
 from medal_judges.report.table import Cell, Figured, PValue, Table
-from medal_judges.stats.correlation import (
-    Floats,
-    correlations,
-)
+from medal_judges.stats.correlation import Floats, correlations
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import BESIDE, WHOM, leading
 from medal_judges.stats.significance import (

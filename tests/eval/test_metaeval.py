@@ -46,7 +46,7 @@ def test_graded_dimension() -> None:
     score = [j.scores["overall"] for j in judgements]
     assert found.kind == "ordinal"
     assert found.metrics["spearman"].value == pytest.approx(spearmanr(human, score).statistic)
-    assert (found.n, found.scored, found.coverage, found.clusters) == (90, 90, 1, "chatbot")
+    assert (found.n, found.scored, found.coverage, found.clusters) == (90, 90, 1, "conversation")
     assert set(found.ceiling) >= {"spearman", "pearson", "kendall", "within_system", "alpha"}
     assert found.slice_sizes == {f"chatbot:bot-{i}": 15 for i in range(6)} | {
         "lang:de": 45,

@@ -57,8 +57,8 @@ def lift_to_dialogues(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDial
         scales = {name: whole.scales[name] for name in labels}
         machine = [row.extra.get(MACHINE, {}) for row in turns]
         issues = {name: _any_machine([each.get(name, {}) for each in machine]) for name in labels}
-        rest = "dialogue", whole.split, whole.group, False, {MACHINE: issues}
-        yield LabelledDialogue(whole.dialogue, labels, scales, *rest)
+        extra = {MACHINE: issues}
+        yield replace(whole, labels=labels, scales=scales, level="dialogue", extra=extra)
 
 
 def _longest(rows: Sequence[LabelledDialogue]) -> LabelledDialogue:

@@ -359,8 +359,8 @@ class Penalties(LogitsProcessor):
         lowered = scores.clone()
         for row, (presence, frequency) in enumerate(self.penalties):
             if presence or frequency:
-                tokens, counts = input_ids[row, self.prompt :].unique(return_counts=True)
-                lowered[row, tokens] -= presence + frequency * counts.to(scores.dtype)
+                counts = torch.bincount(input_ids[row, self.prompt :], minlength=scores.shape[1])
+                lowered[row] -= (presence * (counts > 0) + frequency * counts).to(scores.dtype)
         return lowered
 
 

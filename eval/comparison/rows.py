@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 _ENDINGS = (".gz", ".zst", ".jsonl", ".json", ".parquet", ".csv", ".scores", ".scored")
+MOST_SYSTEMS = 100  # 4,950 pairs of each dimension and language
 # Names of a column that holds the scene or prompt of a dialogue.
-_MOST_SYSTEMS = 100  # 4,950 pairs of each dimension and language
 _SCENES = ("context", "scene", "scenario", "prompt_id", "context_id")
 _FEW = 3  # dialogues of a system that may share an opening without being a greeting
 _COMMON = 0.2  # minimum share of rows whose opening two systems have, to pair by openings
@@ -54,6 +54,7 @@ class CompareOptions(Config):
     files: tuple[str, ...] = option(
         argument=True,
         metavar="[NAME=]FILE...",
+        max_length=MOST_SYSTEMS,
         help="Scores, a folder of scores, or chats to score; one for each system.",
     )
     by: str | None = option(None, help="Column that names the system: chatbot, or one of --keep.")
@@ -202,7 +203,7 @@ def read_systems(
 
     read = partial(dialogues_of, options=options.reading, reading=reading)
     texts = _without_turns(dialogue for path in options.chats for dialogue in read(path))
-    _require_few(len(sources := options.sources))
+    sources = options.sources
     if judge is None and options.judge is not None:
         judge = choose_judge(options.judge, device=options.device, dtype=options.dtype).load()
     frames: list[DataFrame] = []
@@ -244,7 +245,9 @@ def read_systems(
         frame["row", "system"] = names[names.notna()]
         frame = frame.sort_values(("row", "system"), kind="stable", ignore_index=True)
         systems = replace(systems, frame=frame, without=int(names.isna().sum()))
-    _require_few(len(systems.names))
+    if (count := len(systems.names)) > MOST_SYSTEMS:
+        problem = f"{count:,} systems are too many pairs: at most {MOST_SYSTEMS} are compared"
+        raise MedalError(problem, hint="leave some out, or choose another column for --by")
     if len(systems.names) < 2:
         by = options.by
         what = f"all rows have the {by} {systems.names[0]!r}" if by else "one system"
@@ -252,16 +255,6 @@ def read_systems(
             f"{what}: nothing to compare", hint="give two files or more, or --by COLUMN"
         )
     return systems
-
-
-def _require_few(count: int) -> None:
-    if count > _MOST_SYSTEMS:
-        pairs = count * (count - 1) // 2
-        hint = "leave some out, or choose another column for --by"
-        raise MedalError(
-            f"{count:,} systems are {pairs:,} pairs; at most {_MOST_SYSTEMS} are compared",
-            hint=hint,
-        )
 
 
 def _without_turns(dialogues: Iterable[Dialogue]) -> dict[str, tuple[str | None, Dialogue]]:

@@ -7,12 +7,13 @@ with ``trust_remote_code=False``.
 
 from __future__ import annotations
 
+import base64
 import inspect
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -59,6 +60,11 @@ _ATTENTION = ("attn_implementation", "_attn_implementation", "_attn_implementati
 _PLAIN_ATTENTION = (None, "eager", "sdpa", "flash_attention_2", "flash_attention_3")
 _MODULES = ("Transformer", "Pooling", "Normalize")  # of sentence-transformers; others can call code
 _LARGEST_SETTINGS = 2_000_000  # bytes; larger JSON files are vocabularies
+_LARGEST_TEXT = 1 << 26  # bytes of a vocabulary
+_LONGEST_HEADER = 1 << 22  # bytes of the names in a file of weights; some 40,000 tensors
+_LONGEST_NAME = 40  # bytes of a tensor in that header, at least
+_MOST_GROWTH = 32
+_REPEATED = ("layers", "experts", "members")  # settings that are numbers of modules
 
 
 # -- saving ------------------------------------------------------------------------------------
@@ -153,8 +159,8 @@ def _local_judge(source: str | Path, revision: str) -> JudgeLoadError:
 def read_config(folder: Path) -> dict[str, Any]:
     """Returns the config.json of a judge folder. Raises JudgeLoadError if it is not of a judge."""
     path = folder / CONFIG_NAME
-    if not path.is_file():
-        raise JudgeLoadError(f"{folder}: not a judge, it has no {CONFIG_NAME}")
+    if not path.is_file() or path.stat().st_size > _LARGEST_SETTINGS:
+        raise JudgeLoadError(f"{folder}: not a judge, it has no {CONFIG_NAME}, or a huge one")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # not JSON, nested too deep, or not even UTF-8
@@ -253,23 +259,80 @@ def _stated_languages(languages: object, where: str) -> tuple[str, ...] | None:
 
 
 def require_data_only(folder: Path) -> None:
-    """Raises JudgeLoadError for settings anywhere in ``folder`` that name code to run."""
-    for path in sorted(folder.rglob("*.json")):
-        if path.stat().st_size > _LARGEST_SETTINGS or path.name.startswith("tokenizer.json"):
+    """Raises JudgeLoadError for settings anywhere in ``folder`` that name code to run, for files
+    that are none of it (a link out of it, a pipe), and for sizes that no weights there need."""
+
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    def refuse(path: Path, what: str, why: str) -> JudgeLoadError:
+        return JudgeLoadError(
+            f"{folder}: {path.relative_to(folder)} {what}: {why}",
+            hint="do not use this folder unless you know who made it",
+        )
+
+    places = (folder.resolve(), Path(HF_HUB_CACHE).resolve())  # the Hub's cache consists of links
+    for path in sorted(folder.rglob("*")):
+        real = path.resolve()
+        if not any(map(real.is_relative_to, places)) or not (real.is_file() or real.is_dir()):
+            raise refuse(path, "is no file of the folder", "a link out of it, a pipe or a device")
+        size = real.stat().st_size
+        if path.suffix in (".json", ".txt", ".model", ".jinja", ".yaml") and size > _LARGEST_TEXT:
+            raise refuse(path, f"has {size:,} bytes", f"at most {_LARGEST_TEXT:,} are read")
+        if path.suffix == ".safetensors" and _header(real) > _LONGEST_HEADER:
+            raise refuse(
+                path, "names too many tensors", f"above {_LONGEST_HEADER:,} bytes of names"
+            )
+        is_vocabulary = path.name.startswith("tokenizer.json")
+        if path.suffix != ".json" or (size > _LARGEST_SETTINGS and not is_vocabulary):
             continue
+        grown = 1  # characters that the normalizer can make of one
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
+            top = next(_objects_in(content), {})
+            for part in _objects_in(top.get("normalizer") if is_vocabulary else None):
+                data = base64.b64decode(str(part.get("precompiled_charsmap", "")))
+                texts = data[4 + int.from_bytes(data[:4], "little") :].split(b"\0")
+                grown *= max(1, len(str(part.get("content", ""))), *map(len, texts))
         except (ValueError, RecursionError):
             continue  # loading reports what is wrong with it, if the file is needed
-        for what in _code_in(content, path, folder):
-            raise JudgeLoadError(
-                f"{folder}: {path.relative_to(folder)} {what}: a judge folder must not "
-                "contain code",
-                hint="do not use this folder unless you know who made it",
-            )
+        if grown > _MOST_GROWTH:
+            raise refuse(path, "has a normalizer that blows text up", "memory would run out")
+        for what in () if is_vocabulary else _code_in(content, path, folder):
+            raise refuse(path, what, "a judge folder must not contain code")
+        most = sum(_header(each.resolve()) for each in path.parent.glob("*.safetensors"))
+        for each in _objects_in(content if most and path.name == CONFIG_NAME else None):
+            for key in (k for k in each if k.endswith(_REPEATED)):
+                if isinstance(each[key], int) and each[key] > most // _LONGEST_NAME:
+                    why = "the weights beside it have fewer names"
+                    raise refuse(path, f"sets {key} to {each[key]:,}", why)
 
 
-def _code_in(content: object, path: Path, folder: Path) -> Iterator[str]:
+def _header(path: Path) -> int:
+    """Returns the length of the names at the beginning of a file of weights."""
+    with path.open("rb") as stream:
+        return int.from_bytes(stream.read(8), "little")
+
+
+def require_enough_weights(
+    build: Callable[[], nn.Module], *weights: Path, besides: str = "-"
+) -> None:
+    """Raises JudgeLoadError if the network of ``build``, without the weights whose names begin with
+    ``besides``, has more of them than the files ``weights`` have bytes. It is built without
+    memory."""
+    import torch
+
+    with torch.device("meta"):
+        named = build().named_parameters()
+    count = sum(each.numel() for name, each in named if not name.startswith(besides))
+    if count > (size := sum(path.stat().st_size for path in weights if path.is_file())):
+        raise JudgeLoadError(
+            f"{weights[0].parent}: weights and config do not fit: the config asks for {count:,} "
+            f"weights, and the files have {size:,} bytes",
+            hint="copy or download the whole folder again",
+        )
+
+
+def _objects_in(content: object) -> Iterator[dict[str, Any]]:
     waiting = [content]
     while waiting:
         value = waiting.pop()
@@ -277,9 +340,13 @@ def _code_in(content: object, path: Path, folder: Path) -> Iterator[str]:
             waiting += value
         elif isinstance(value, dict):
             waiting += value.values()
-            for key, own in value.items():
-                if key in _CODE_KEYS or (key in _ATTENTION and own not in _PLAIN_ATTENTION):
-                    yield f"sets {key} to {own!r:.80}"
+            yield value
+
+
+def _code_in(content: object, path: Path, folder: Path) -> Iterator[str]:
+    for key, own in (pair for each in _objects_in(content) for pair in each.items()):
+        if key in _CODE_KEYS or (key in _ATTENTION and own not in _PLAIN_ATTENTION):
+            yield f"sets {key} to {own!r:.80}"
     if path.name != "modules.json":
         return
     for module in content if isinstance(content, list) else [content]:

@@ -5,6 +5,7 @@ beat."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from medal_judges.models.base.saving import (
     WEIGHTS_NAME,
     read_config,
     read_weights,
+    require_enough_weights,
     require_no_differences,
     write_weights,
 )
@@ -39,6 +41,7 @@ from medal_judges.models.base.turn_features import (
     turn_similarities,
 )
 from medal_judges.models.batching import SpecialTokens
+from medal_judges.models.encoder.body import body_of
 from medal_judges.models.model_files import resolve
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
@@ -131,6 +134,9 @@ class SentenceEncoder:
                 f"{folder.parent}: the judge has no {folder.name}/modules.json",
                 hint="copy or download the whole folder again",
             )
+
+        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        require_enough_weights(lambda: body_of(settings), *folder.glob("*.safetensors"))
         model = _load(str(folder), folder.name, device=device, local_files_only=True)
         # The library draws missing weights at random and ignores others: all must fit.
         saved = {k for path in folder.glob("*.safetensors") for k in read_weights(path)}

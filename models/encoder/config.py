@@ -25,7 +25,7 @@ class ReplyConfig(Config):
 
     positive: tuple[str, ...] = Field(min_length=1)
     negative: tuple[str, ...] = Field(min_length=1)
-    width: int = Field(default=256, ge=1)
+    width: int = Field(default=256, ge=1, le=16_384)
     epochs: int = Field(default=5, ge=1)
     batch_size: int = Field(default=1024, ge=2)
     lr: float = Field(default=1e-3, gt=0)
@@ -84,12 +84,12 @@ class EncoderConfig(Config):
     features: TurnFeatures = USUAL_FEATURES
     embedding: bool = True
     net: Literal["transformer", "linear", "sequence"] = "transformer"
-    feature_groups: tuple[FeatureGroup, ...] = ()
+    feature_groups: tuple[FeatureGroup, ...] = Field(default=(), max_length=100)
     reply: ReplyConfig | None = None
-    width: int = Field(default=128, ge=4)
-    layers: int = Field(default=1, ge=0)
+    width: int = Field(default=128, ge=4, le=16_384)
+    layers: int = Field(default=1, ge=0, le=100)
     attention_heads: int = Field(default=4, ge=1)
-    members: int = Field(default=1, ge=1)
+    members: int = Field(default=1, ge=1, le=100)
     dropout: float = Field(default=0.1, ge=0, lt=1)
     embedding_dropout: float = Field(default=0.1, ge=0, lt=1)
     turn_dropout: float = Field(default=0.0, ge=0, lt=1)

@@ -13,7 +13,13 @@ from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import Calibration, HeadKind
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.learned import NetworkJudge, centred, learned_state, unit_of
-from medal_judges.models.base.saving import WEIGHTS_NAME, load_weights, read_config, write_weights
+from medal_judges.models.base.saving import (
+    WEIGHTS_NAME,
+    load_weights,
+    read_config,
+    require_enough_weights,
+    write_weights,
+)
 from medal_judges.models.batching import budget_batches, pad_rows, retry_on_oom
 from medal_judges.models.encoder.body import (
     PASS_TOKENS,
@@ -39,7 +45,7 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Contributions, Judgement, Unit
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 TOKENIZER = "tokenizer"
 BODY = "body."  # prefix of the body's weights in the net's
@@ -129,7 +135,13 @@ class EncoderJudge(NetworkJudge):
         """
         saved = read_config(folder)
         state, config = learned_state(saved), EncoderConfig(**saved["encoder"])
+        weights = folder / WEIGHTS_NAME
+
+        def around(body: PreTrainedModel) -> EncoderNet:
+            return EncoderNet(body, body.config.hidden_size, config, state["dimensions"])
+
         if config.save_body:
+            require_enough_weights(lambda: around(body_of(saved["body"])), weights)
             body, tokenizer = body_of(saved["body"]), load_tokenizer(str(folder / TOKENIZER))
         else:
             body, tokenizer = load_body(config.base, config.base_revision)
@@ -140,8 +152,9 @@ class EncoderJudge(NetworkJudge):
                     f"here (hash {saved['body_hash']} then, {now} now)",
                     hint="install the package version of its training, or name the revision",
                 )
-        net = EncoderNet(body, body.config.hidden_size, config, state["dimensions"])
-        load_weights(net, folder / WEIGHTS_NAME, besides="" if config.save_body else BODY)
+            require_enough_weights(lambda: around(body), weights, besides=BODY)
+        net = around(body)
+        load_weights(net, weights, besides="" if config.save_body else BODY)
         means = saved["turn_means"]
         return cls(net, tokenizer, turn_means=means, device=device, dtype=dtype, **state)
 

@@ -250,7 +250,6 @@ def _from_saved(
     ``own`` are the user's options. Raises JudgeLoadError that names a setting which a folder must
     not have, or which the user must give.
     """
-    from huggingface_hub.constants import HF_HUB_CACHE
 
     settings: dict[str, Any] = dict(saved["settings"])
     where = f"{folder}: member {name}"
@@ -265,15 +264,12 @@ def _from_saved(
                 f'Judge.from_pretrained(folder, {name}={{"{key}": ...}})',
             )
     foreign: list[tuple[str, object]] = []
-    # The Hub's cache has a judge's files as links.
-    homes = (folder.resolve(), Path(HF_HUB_CACHE).resolve())
     for place, value in list(_files(settings)):
         file = value.removeprefix(f"{MEMBERS}/{name}/")
         path = folder / MEMBERS / name / file
         if file != value and _FILE.fullmatch(file) and path.is_file():
-            if any(path.resolve().is_relative_to(home) for home in homes):
-                _put(settings, place, str(path))
-                continue
+            _put(settings, place, str(path))
+            continue
         elif file == value and _SHIPPED.fullmatch(value) and not Path(value).exists():
             continue
         foreign.append((".".join(place), value))

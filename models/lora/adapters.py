@@ -121,16 +121,21 @@ def load_adapted(
             trust_remote_code=False,
             **options,
         )
-        tokenizer = AutoTokenizer.from_pretrained(
-            base if saved is None else saved / TOKENIZER,
-            revision=revision if saved is None else None,
-            trust_remote_code=False,
+        tokenizer = own = AutoTokenizer.from_pretrained(
+            base, revision=revision, trust_remote_code=False
         )
+        if saved is not None:
+            tokenizer = AutoTokenizer.from_pretrained(saved / TOKENIZER, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"cannot load the base model {config.base}: {error}",
             hint="a hub id, a folder with safetensors weights, or embedded:smollm2",
         ) from error
+    if tokenizer.chat_template != own.chat_template:  # a program, which need not end
+        raise JudgeLoadError(
+            f"{saved}: its chat template is not that of {config.base}",
+            hint="copy the judge again, and the base model that it was trained on",
+        )
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     from peft import LoraConfig as PeftConfig

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import pickle
 import shutil
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from medal_judges import Judge
-from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
@@ -107,10 +108,11 @@ def test_files_of_a_member_are_shipped_or_in_the_folder(
     outside = hybrid.parent / "outside.yaml"
     outside.write_text("dimensions: []\n")
     (hybrid / "members" / "one").mkdir(parents=True)
-    (hybrid / "members" / "one" / "link.yaml").symlink_to(outside)
+    if "link" in value:
+        (hybrid / "members" / "one" / "link.yaml").symlink_to(outside)
     monkeypatch.chdir(hybrid.parent)
     changed(hybrid, lambda c: c["members"]["one"].update(settings=MEDAL | {key: value}))
-    with pytest.raises(JudgeLoadError, match=f"sets {key} to"):
+    with pytest.raises(JudgeLoadError, match=f"sets {key} to|link.yaml is no file of"):
         Judge.from_pretrained(hybrid)
 
 
@@ -119,7 +121,7 @@ def test_a_member_that_is_a_link_out_of_the_folder_is_refused(hybrid: Path) -> N
     (hybrid / "members").mkdir()
     (hybrid / "members" / "one").symlink_to(hybrid.parent / "elsewhere")
     changed(hybrid, lambda c: c["members"]["one"].update(settings=None))
-    with pytest.raises(JudgeLoadError, match="a link that leads out"):
+    with pytest.raises(JudgeLoadError, match="members/one is no file of the folder"):
         Judge.from_pretrained(hybrid)
 
 
@@ -284,3 +286,65 @@ def _loads(function: ast.expr) -> bool:
         return False
     owner = ast.unparse(function.value)
     return "Auto" in owner or owner == "kind"
+
+
+# -- sizes -----------------------------------------------------------------------------------------
+
+A_TO_AA = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+HUGE: dict[str, tuple[str, Callable[[dict[str, Any]], object], str]] = {
+    "levels": (
+        "config.json",
+        lambda c: c["dimensions"][0].update(high=10**12, kind="ordinal"),
+        "at most 1001 levels",
+    ),
+    "a scale": (
+        "config.json",
+        lambda c: c["dimensions"][0].update(high=1e300, kind="continuous"),
+        r"numbers below 1e\+30",
+    ),
+    "layers": ("config.json", lambda c: c["body"].update(num_hidden_layers=10**9), "sets num_hid"),
+    "more layers": ("config.json", lambda c: c["body"].update(num_hidden_layers=40), "asks for"),
+    "width": ("config.json", lambda c: c["encoder"].update(width=16_384), "asks for 2,"),
+    "members": ("config.json", lambda c: c["encoder"].update(members=10**9), "sets members to"),
+    "words": ("config.json", lambda c: c["body"].update(vocab_size=10**8), "asks for 3,"),
+    "a normalizer": (
+        "tokenizer/tokenizer.json",
+        lambda c: c.update(normalizer={"type": "Sequence", "normalizers": [A_TO_AA] * 34}),
+        "blows text up",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_a_folder_that_asks_for_the_whole_memory_is_refused(encoder: Path, name: str) -> None:
+    place, change, problem = HUGE[name]
+    path = encoder / place
+    config = json.loads(path.read_text())
+    change(config)
+    path.write_text(json.dumps(config))
+    with pytest.raises(MedalError, match=problem):
+        Judge.from_pretrained(encoder)
+
+
+@pytest.mark.parametrize("name", ["a pipe", "a link to /", "a million tensors"])
+def test_only_files_of_the_folder_are_opened(encoder: Path, name: str) -> None:
+    problem = "is no file of the folder"
+    if name == "a pipe":
+        os.mkfifo(encoder / "x.json")
+    elif name == "a link to /":
+        (encoder / "x").symlink_to("/")
+    else:
+        problem = "names too many tensors"
+        (encoder / "x.safetensors").write_bytes((90_000_000).to_bytes(8, "little") + b"{")
+    with pytest.raises(JudgeLoadError, match=problem):
+        Judge.from_pretrained(encoder)
+
+
+def test_the_chat_template_of_an_adapter_is_that_of_its_base(judge_folder: Any) -> None:
+    folder: Path = judge_folder("lora")
+    for path in folder.rglob("chat_template.jinja"):
+        path.write_text(
+            "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+        )
+    with pytest.raises(JudgeLoadError, match="its chat template is not that of"):
+        Judge.from_pretrained(folder)

@@ -9,7 +9,9 @@ from typing import Any, Literal
 
 from medal_judges.config import read_yaml
 from medal_judges.errors import ConfigError
+from medal_judges.records.validation import LARGEST
 
+_MOST_LEVELS = 1001  # 0 to 1000; each is an output of a network
 Kind = Literal["binary", "ordinal", "continuous"]
 
 
@@ -37,12 +39,18 @@ class Dimension:
         problem = None
         if self.kind not in ("binary", "ordinal", "continuous"):
             problem = f"kind must be binary, ordinal or continuous, not {self.kind!r}"
+        elif not all(
+            isinstance(v, int | float) and abs(v) < LARGEST for v in (self.low, self.high)
+        ):
+            problem = f"low and high must be numbers below {LARGEST:g}"
         elif not self.low < self.high:
             problem = f"low {self.low} is not below {self.high}"
         elif self.kind == "binary" and (self.low, self.high) != (0, 1):
             problem = "a binary dimension runs from 0 to 1"
         elif self.kind == "ordinal" and (self.low % 1 or self.high % 1):
             problem = "an ordinal scale has whole-number ends"
+        elif self.kind == "ordinal" and self.high - self.low >= _MOST_LEVELS:
+            problem = f"an ordinal scale has at most {_MOST_LEVELS} levels"
         if problem is not None:
             raise ConfigError(f"dimension {self.name!r}: {problem}")
 

@@ -151,7 +151,8 @@ def stream_spec(
             return
         source = get_source(spec.name)
         if source.package_read is not None:
-            yield from source.package_read(offline, reading)
+            hint = f"give a file in the line format instead of {source.name}"
+            yield from _in_form(source.package_read(offline, reading), source.package, source, hint)
         for part in _parts(source, spec):
             yield from read_part(source, part, offline=offline, reading=reading)
 
@@ -208,15 +209,22 @@ def read_part(
         except SourceError as error:
             hint = f"{error.hint}; or {place}"
             raise SourceError(f"{source.name}: {error.message}", hint=hint) from error
-        try:
-            yield from part.read(path)
-        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            problem = f"({type(error).__name__}: {error})"
-            raise SourceError(
-                f"{path}: not in the public form of {source.name} {problem}", hint=place
-            ) from error
+        yield from _in_form(part.read(path), path, source, place)
 
     yield from rows() if part.view is None else part.view(rows())
+
+
+def _in_form(
+    rows: Iterator[LabelledDialogue], origin: object, source: Source, hint: str
+) -> Iterator[LabelledDialogue]:
+    """Yields ``rows``. Raises SourceError if what their reader expects is not there."""
+    try:
+        yield from rows
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        problem = f"({type(error).__name__}: {error})"
+        raise SourceError(
+            f"{origin}: not in the public form of {source.name} {problem}", hint=hint
+        ) from error
 
 
 def files_of(text: str) -> list[Path]:

@@ -150,7 +150,7 @@ def test_soda_eval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert validation.extra["labels_by"] == "GPT-4" and validation.level == "turn"
     assert [row.id for row in load_spec("soda_eval:validation")] == ["soda-eval-7-3"]
     (tmp_path / "data/train-0.jsonl").write_text(soda("Ann: Hi", 5, [], "dev"))
-    with pytest.raises(DataError, match=r"form of the data set's card \(KeyError: 'dev'"):
+    with pytest.raises(SourceError, match=r"soda_eval: not in the public form .*KeyError: 'dev'"):
         load_spec("soda_eval:train")
 
 

@@ -107,9 +107,14 @@ generate() { # generate WAVE
     stop_servers
 }
 
-label() {
+label() { # label [--dry-run]
     "$BIN/medal" label "$OUT/dialogues/dialogues.jsonl" --out "$OUT/labels" --judge "$LABELLER" \
-        --user-judge "$USER_CHECK" --max-cost "$MAX_COST"
+        --user-judge "$USER_CHECK" "$@"
+}
+
+label_all() { # the price first
+    label --dry-run
+    label --max-cost "$MAX_COST"
     "$BIN/medal" data stats "$OUT/labels/labelled.jsonl" --out "$OUT/stats"
 }
 
@@ -153,8 +158,7 @@ if [ ! -e "$OUT/done/label" ]; then
     echo "== price: the most that the paid models can cost, by configs/prices.yaml"
     "$BIN/medal" generate --config "$GENERATE" --out "$OUT/dialogues" --dry-run
     if [ -e "$OUT/done/generate-3" ]; then
-        "$BIN/medal" label "$OUT/dialogues/dialogues.jsonl" --judge "$LABELLER" \
-            --user-judge "$USER_CHECK" --dry-run
+        label --dry-run
     fi
     if [ -z "$MAX_COST" ]; then
         echo "To go on: ONE_EVENING_MAX_COST=DOLLARS $0"
@@ -163,7 +167,7 @@ if [ ! -e "$OUT/done/label" ]; then
 fi
 for wave in 1 2 3; do step "generate-$wave" generate "$wave"; done
 step check "$BIN/medal" data audit "$OUT/dialogues/dialogues.jsonl"
-step label label
+step label label_all
 step curate curate
 if [ "$SODA" != 0 ]; then
     for name in "${ENCODERS[@]}"; do

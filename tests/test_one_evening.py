@@ -1,6 +1,7 @@
 """scripts/one_evening.sh as a whole, with tiny weights and with stub servers for all models."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,14 @@ flags() {{
     fi
 }}
 """
+
+
+def test_the_script_serves_the_models_of_the_config() -> None:
+    run, script = read_yaml("generate/medal"), (ROOT / "scripts/one_evening.sh").read_text()
+    for agent in (*run["users"][1:], *run["chatbots"]):
+        place, model = agent["llm"]["base_url"][-4], re.escape(agent["llm"]["model"])
+        bot = agent["name"] if agent in run["chatbots"] else "-"
+        assert re.search(rf"^\w+ +{place} +[\d,]+ +{model} +{bot}$", script, re.MULTILINE)
 
 
 @pytest.mark.slow

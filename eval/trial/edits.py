@@ -218,7 +218,7 @@ def issue_edits(data: TrialData, doses: Sequence[int]) -> Iterator[Edit]:
     if bad := [dose for dose in doses if dose not in STRENGTHS]:
         raise ConfigError(f"doses are 1, 2 or 3, not {bad[0]!r}")
     for issue in ISSUES:
-        what = f"Issue {issue} injected, at strengths 1 to 3."
+        what = f"Issue {issue.replace('_', ' ')} injected, at strengths 1 to 3."
         for dose in doses:
             make = partial(plant, issue, dose)
             yield fall(name=issue, what=what, make=make, strength=dose, issue=issue)

@@ -258,8 +258,7 @@ def write_agreement(
         rows: list[Row] = [(lang, *(at[lang, name] for name in names)) for lang in langs]
         grid = tables[anchor] = Table(f"{title} by language", ("Language", *shown), rows)
         unnamed = anchor == "spearman" and any(one.columns == POSITIONS for one in agreements)
-        note = [_POSITIONS_NOTE] if unnamed else []
-        sections.append(Section(anchor, title, [*note, grid]))
+        sections.append(Section(anchor, title, [*[_POSITIONS_NOTE] * unnamed, grid]))
     ceilings = _ceiling_tables(agreements)
     sections += [
         Section("figures", "All figures", [tables["figures"]]),
@@ -267,8 +266,7 @@ def write_agreement(
         facts_section(facts),
     ]
     tables |= {slug(table.title): table for table in ceilings}
-    several = [lang for lang in langs if lang != ALL]
-    subtitle = counted([(len(names), "dimension"), (len(several), "language")])
+    subtitle = counted([(len(names), "dimension"), (len({*langs} - {ALL}), "language")])
     path = folder / "agreement.html"
     return write_page(path, heading, subtitle, sections, leads=__package__, tables=tables)
 
@@ -327,8 +325,7 @@ def print_agreement(agreements: Sequence[Agreement]) -> None:
     """Prints the page's tables, α with its interval, and notes on them."""
     printed = ("Dimension", "with 2+ answers", "annotators", "mean answer", "exact", "±1", "α", "ρ")
     wide_console().print(rich_table(_figure_table(agreements), printed, intervals=("α",)))
-    unnamed = any(one.columns == POSITIONS for one in agreements)
-    notes = [_POSITIONS_NOTE] if unnamed else []
+    notes = [_POSITIONS_NOTE] * any(one.columns == POSITIONS for one in agreements)
     reasons: dict[str, list[str]] = {}
     for one in agreements:
         if reason := one.figures["alpha"].reason:

@@ -297,8 +297,7 @@ class RemoteModel(LanguageModel):
                 self._answered |= failure.action != "connect"
                 refused = refused_field(failure, body)
                 if refused is None:
-                    variable = self.config.api_key_env
-                    stopped = stop_error(failure, self.name, self.address, variable)
+                    stopped = stop_error(failure, self.name, self.address, self.config.api_key_env)
                     if stopped and not (self._answered and failure.action == "connect"):
                         raise stopped from None
                     free = Usage(money=self.cost(Usage()))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from medal_judges.models.base.heads import on_scale
 from medal_judges.models.hybrid.judge import Blend, HybridJudge
 from medal_judges.models.hybrid.members import HybridConfig
 from medal_judges.records.dimension import Dimension
@@ -62,7 +63,7 @@ class Fit:
         units = material.scores[rows][:, columns]
         if self.net is not None:
             part = 0.5 + (material.vectors[rows] - self.net[0]) @ self.net[1] / REACH
-            units = np.column_stack([units, np.clip(part, 0, 1)])
+            units = np.column_stack([units, on_scale(part)])
         return self.blend(units)
 
 

@@ -7,10 +7,11 @@ bias + sum over turns of weight(turn) * value(turn).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
@@ -22,6 +23,25 @@ from medal_judges.records.dimension import Dimension
 
 HeadKind = Literal["regression", "ordinal", "binary", "classification"]
 _LEAST_WEIGHT = 1e-12  # of a batch's labelled rows together; avoids a division by 0
+_END = 0.1  # the part of the scale at each end in which a raw score is bent
+_ORDER = 0.01  # the share of the unit in an isotonic map, whose flat parts would be ties
+
+
+def on_scale(raw: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Returns linear scores ``raw``, without bounds, on [0, 1] in the same order: from 0.1 to 0.9
+    as they are; beyond, a distance d to the nearer end (below 0 past it) becomes 0.01 / (0.2 - d).
+    """
+    given = np.asarray(raw, dtype=np.float64)
+    near = np.minimum(given, 1 - given)
+    near = np.where(near < _END, _END**2 / (2 * _END - np.minimum(near, _END)), near)
+    return np.where(given > 0.5, 1 - near, near)
+
+
+def isotonic_map(units: npt.ArrayLike, knots: Iterable[npt.ArrayLike]) -> npt.NDArray[np.float64]:
+    """Returns ``units`` on [0, 1] mapped by monotone ``knots`` (x, y), in the same order: flat
+    parts rise by a hundredth of the unit."""
+    x, y = knots
+    return (1 - _ORDER) * np.interp(units, x, y) + _ORDER * np.asarray(units)
 
 
 class HeadConfig(Config):
@@ -52,8 +72,8 @@ class Calibration(Config):
     """The calibration of one dimension, fitted on validation rows; the defaults change nothing.
 
     ``temperature`` divides the logits of a binary, ordinal or classification head. ``spread`` is
-    the standard deviation of a regression's residuals on the scale [0, 1]. ``isotonic`` is a
-    monotone map of scores on [0, 1] (knots x, knots y). ``margin``: nine in ten ratings are at most
+    the standard deviation of a regression's residuals on the scale [0, 1]. ``isotonic`` has the
+    knots (x, y) of ``isotonic_map``. ``margin``: nine in ten ratings are at most
     this far from a regression's score, on [0, 1]. ``rows`` is the number of rows of the fit.
     """
 
@@ -65,7 +85,7 @@ class Calibration(Config):
 
     def map_unit(self, unit: float) -> float:
         """Returns a score on [0, 1] after the isotonic map, if there is one."""
-        return unit if self.isotonic is None else float(np.interp(unit, *self.isotonic))
+        return unit if self.isotonic is None else float(isotonic_map(unit, self.isotonic))
 
 
 class Head(nn.Module):
@@ -157,7 +177,7 @@ class Head(nn.Module):
         """Returns the probability per level [B, levels]. A regression's distribution is a normal
         with the standard deviation ``spread`` on [0, 1]; without levels or ``spread`` the result
         has no columns."""
-        kind = self.config.kind
+        kind, logits = self.config.kind, logits.cpu().double()  # in float32 large ones are ties
         if kind == "binary":
             p = torch.sigmoid(logits.squeeze(-1) / temperature)
             return torch.stack([1 - p, p], dim=-1)
@@ -167,12 +187,16 @@ class Head(nn.Module):
             return corn_probabilities(logits / temperature)
         if self.levels < 2 or not spread:
             return logits.new_zeros(len(logits), 0)
-        return normal_bins(logits.squeeze(-1), spread, self.levels)
+        return normal_bins(torch.from_numpy(on_scale(logits.squeeze(-1))), spread, self.levels)
 
-    def answers(self, logits: Tensor, fitted: Calibration) -> tuple[list[float], list[list[float]]]:
+    def answers(
+        self, logits: Tensor, fitted: Calibration
+    ) -> tuple[list[float], list[list[float]], list[float | None]]:
         """Returns (scores on the dimension's scale, their distributions over levels, which may be
-        empty lists), calibrated by ``fitted``."""
-        dimension = self.dimension
+        empty lists, raw scores of a regression), calibrated by ``fitted``."""
+        dimension, raw = self.dimension, list[float | None]([None] * len(logits))
+        if self.config.kind == "regression":
+            raw = [dimension.from_unit(unit) for unit in logits.squeeze(-1).tolist()]
         scores: list[float] = []
         chances = self.probabilities(logits, fitted.temperature, fitted.spread).tolist()
         for row, score in enumerate(self.scores(logits, fitted.temperature).tolist()):
@@ -180,14 +204,13 @@ class Head(nn.Module):
             scores.append(dimension.from_unit(mapped))
             if self.config.kind == "binary":  # after the isotonic map, as the score is
                 chances[row] = [1 - mapped, mapped]
-        return scores, chances
+        return scores, chances, raw
 
     def scores(self, logits: Tensor, temperature: float) -> Tensor:
-        """Returns expected values [B] on the dimension's scale; those of a regression are clipped
-        to it."""
-        low, high = self.dimension.low, self.dimension.high
+        """Returns expected values [B] (float64, CPU) on the dimension's scale."""
         if self.config.kind == "regression":
-            return low + logits.squeeze(-1).clamp(0, 1) * (high - low)
+            units = torch.from_numpy(on_scale(logits.squeeze(-1).cpu()))
+            return units * (self.dimension.high - self.dimension.low) + self.dimension.low
         p = self.probabilities(logits, temperature, None)
         return p @ p.new_tensor(self.dimension.levels)
 

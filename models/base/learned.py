@@ -12,7 +12,7 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import write_config
 from medal_judges.models.device import cast_weights, set_attention, torch_device, torch_dtype
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Contributions, Unit
+from medal_judges.records.judgement import Contributions, Unit, known_details
 from medal_judges.records.signature import Signature
 from medal_judges.storage.files import ProcessLock
 
@@ -80,16 +80,14 @@ class LearnedJudge(Judge):
         """Returns the calibration of a dimension; if none was fitted, it changes nothing."""
         return self.calibration.get(dimension, Calibration())
 
-    def interval_details(self, scores: Mapping[str, float | None]) -> dict[str, dict[str, Any]]:
-        """Returns details: the interval of human ratings around each score that has a margin."""
-        found = {}
-        for name, score in scores.items():
-            dimension, margin = self.dimension(name), self.fitted(name).margin
-            if score is not None and margin is not None:
-                reach = margin * (dimension.high - dimension.low)
-                low, high = max(dimension.low, score - reach), min(dimension.high, score + reach)
-                found[name] = {"interval": [low, high]}
-        return found
+    def details_of(self, name: str, score: float, raw: float | None) -> dict[str, Any]:
+        """Returns details of a score: the interval of human ratings around it, if the dimension has
+        a margin, and its ``raw`` score."""
+        dimension, margin, interval = self.dimension(name), self.fitted(name).margin, None
+        if margin is not None:
+            reach = margin * (dimension.high - dimension.low)
+            interval = [max(dimension.low, score - reach), min(dimension.high, score + reach)]
+        return known_details(interval=interval, raw=raw)
 
     def write_state(self, folder: Path, **settings: object) -> None:
         """Writes config.json; ``settings`` are the family's own fields."""

@@ -52,7 +52,7 @@ GOLDEN_NAME = "golden.json"
 _TOP = (CONFIG_NAME, "*.safetensors", "prompt.yaml", "rubric.yaml")
 # Fields of config.json on which no score depends.
 _NO_NUMBERS = ("name", "facts", "languages", "medal_judges_version")
-FORMAT = 1  # raise it if an older package would load a saved judge wrongly
+FORMAT = 2  # raise it if an older package would load a saved judge wrongly
 _SHOWN = 6  # names in a message; a body has hundreds
 # Settings that name code: classes of a file in the folder, and kernels of the Hub.
 _CODE_KEYS = ("auto_map", "custom_pipelines", "trust_remote_code")

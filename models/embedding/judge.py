@@ -20,7 +20,7 @@ from scipy.special import expit, softmax
 
 from medal_judges.config import Config
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.heads import Calibration, normal_bins
+from medal_judges.models.base.heads import Calibration, normal_bins, on_scale
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.learned import LearnedJudge, centred, learned_state, unit_of
 from medal_judges.models.base.saving import (
@@ -265,9 +265,9 @@ class FittedNet:
         return chances
 
     def units(self, x: Floats, decode: str) -> Floats:
-        """Returns scores [n] on [0, 1] (the inverse of Equation 1), clipped."""
+        """Returns scores [n] on [0, 1] (the inverse of Equation 1)."""
         if self.head != "mlp_classifier":
-            return np.clip(self.raw(x)[:, 0] / self.top, 0.0, 1.0)
+            return on_scale(self.raw(x)[:, 0] / self.top)
         p = self.probabilities(x)
         chosen = p.argmax(axis=1) if decode == "argmax" else p @ np.arange(self.top + 1)
         units: Floats = chosen / self.top
@@ -333,8 +333,8 @@ class EmbeddingJudge(LearnedJudge):
 
     Distributions are an MLP classifier's class probabilities on the dimension's levels, for other
     heads a normal with the calibrated spread. A ridge with ``reading: turns`` has contributions, in
-    units of the score, relative to the mean training dialogue. ``search`` is the table of settings
-    that training has tried.
+    units of the raw score, relative to the mean training dialogue. ``search`` is the table of
+    settings that training has tried.
     """
 
     family = "embedding"
@@ -453,19 +453,27 @@ class EmbeddingJudge(LearnedJudge):
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         vectors = np.stack([request.payload.vector for request in requests])
+        details: list[dict[str, dict[str, Any]]] = [{} for _ in requests]
         rows: list[tuple[dict[str, float | None], dict[str, list[float]], dict[str, Contributions]]]
         rows = [({}, {}, {}) for _ in requests]
         for name in dimensions:
-            fitted, dimension = self.fitted(name), self.dimension(name)
+            fitted, dimension, net = self.fitted(name), self.dimension(name), self.nets[name]
+            if net.head != "mlp_classifier":
+                for own, value in zip(details, net.raw(vectors)[:, 0].tolist(), strict=True):
+                    own[name] = {"raw": dimension.from_unit(value / net.top)}
             units = [fitted.map_unit(unit) for unit in self.units(name, vectors).tolist()]
             chances = self._distributions(dimension, vectors, np.array(units))
-            for request, unit, chance, row in zip(requests, units, chances, rows, strict=True):
-                row[0][name] = dimension.from_unit(unit)
+            for k, (request, unit, chance) in enumerate(zip(requests, units, chances, strict=True)):
+                rows[k][0][name] = dimension.from_unit(unit)
                 if len(chance):
-                    row[1][name] = chance.tolist()
-                if self.nets[name].head == "ridge" and request.payload.turns is not None:
-                    row[2][name] = self._contributions(dimension, request)
-        return [Judgement(scores=s, distributions=d, contributions=c) for s, d, c in rows]
+                    rows[k][1][name] = chance.tolist()
+                if net.head == "ridge" and request.payload.turns is not None:
+                    raw = details[k][name]["raw"]
+                    rows[k][2][name] = self._contributions(dimension, request, raw)
+        return [
+            Judgement(scores=s, distributions=d, contributions=c, details=own)
+            for (s, d, c), own in zip(rows, details, strict=True)
+        ]
 
     def units(self, name: str, vectors: Floats) -> Floats:
         """Returns scores [n] of dialogue ``vectors`` on [0, 1], before calibration."""
@@ -484,7 +492,9 @@ class EmbeddingJudge(LearnedJudge):
         bins: Floats = normal_bins(torch.from_numpy(units), spread, levels).double().numpy()
         return bins
 
-    def _contributions(self, dimension: Dimension, request: ScoreRequest) -> Contributions:
+    def _contributions(
+        self, dimension: Dimension, request: ScoreRequest, raw: float
+    ) -> Contributions:
         """Returns contributions relative to the mean training dialogue, which the net subtracts."""
         net, turns = self.nets[dimension.name], request.payload.turns
         half, width = turns.shape[1], dimension.high - dimension.low
@@ -496,13 +506,12 @@ class EmbeddingJudge(LearnedJudge):
                 shares[side] = turns[side] @ weights[part] / len(side)
                 pooling[side] = 1 / len(side)
                 means[side] = weights[part] @ net.mean[part]
-        raw = float(net.raw(request.payload.vector[None])[0, 0])
         mapped = self.fitted(dimension.name).isotonic is not None
         return centred(
             (width * shares).tolist(),
             pooling.tolist(),
             (width * means).tolist(),
-            dimension.from_unit(raw),
+            raw,
             unit_of("score", mapped=mapped),
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -61,7 +61,7 @@ class EncoderJudge(NetworkJudge):
     """Scores dialogues with one forward pass over each distinct turn (``shape: flat``: each
     dialogue).
 
-    Contributions are in units of the score for a regression head, else in logits, relative to
+    Contributions add up to the raw score of a regression head, else to logits, relative to
     average turns of the training data: ``turn_means`` holds, for each dimension, what an average
     user turn and an average assistant turn add to ``Head.linear``.
     """
@@ -211,13 +211,15 @@ class EncoderJudge(NetworkJudge):
         scores: list[dict[str, float | None]] = [{} for _ in requests]
         distributions: list[dict[str, list[float]]] = [{} for _ in requests]
         contributions: list[dict[str, Contributions]] = [{} for _ in requests]
+        details: list[dict[str, dict[str, Any]]] = [{} for _ in requests]
         for name in dimensions:
             logits, evidence, pooling = (
                 self.net.combine([member[k] for member in members], name) for k in range(3)
             )
             head, fitted = self.net.heads[0][name], self.fitted(name)
-            for row, (score, chances) in enumerate(zip(*head.answers(logits, fitted), strict=True)):
-                scores[row][name] = score
+            answers = head.answers(logits, fitted)
+            for row, (score, chances, raw) in enumerate(zip(*answers, strict=True)):
+                scores[row][name], details[row][name] = score, self.details_of(name, score, raw)
                 if chances:
                     distributions[row][name] = chances
             if not evidence.shape[1]:  # the net ``sequence`` does not tell turns apart
@@ -243,7 +245,7 @@ class EncoderJudge(NetworkJudge):
                 scores=scores[row],
                 distributions=distributions[row],
                 contributions=contributions[row],
-                details=self.interval_details(scores[row]),
+                details=details[row],
             )
             for row in range(len(requests))
         ]

@@ -13,6 +13,7 @@ from scipy.special import expit
 
 from medal_judges.config import Config
 from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.models.base.heads import on_scale
 from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.base.saving import read_config, write_config
 from medal_judges.models.base.turn_features import FEATURE_NAMES, SurfaceFeatures, turn_features
@@ -30,8 +31,9 @@ class FeatureConfig(Config):
 
 
 class LinearModel(Config):
-    """score = link(intercept + weights . features), on [0, 1]; the link ``linear`` clips. ``means``
-    are the features' means over the fitting dialogues, to which contributions are relative."""
+    """score = link(intercept + weights . features), on [0, 1]; the link ``linear`` is ``on_scale``.
+    ``means`` are the features' means over the fitting dialogues, to which contributions are
+    relative."""
 
     link: Literal["linear", "sigmoid"]
     intercept: float
@@ -44,7 +46,7 @@ class FeatureJudge(Judge):
     dimension.
 
     A contribution is a turn's summand in intercept + weights . features, relative to the features'
-    means: in units of the score for a linear link, in logits for a sigmoid link.
+    means: in units of the raw score for a linear link, in logits for a sigmoid link.
     """
 
     family = "feature"
@@ -167,20 +169,24 @@ class FeatureJudge(Judge):
         for request in requests:
             scores: dict[str, float | None] = {}
             contributions: dict[str, Contributions] = {}
+            details: dict[str, dict[str, Any]] = {}
             table, turns = request.payload, list(request.dialogue.assistant_turns)
             for name in dimensions:
                 model, dimension = self.models[name], self.dimension(name)
                 linear, weights = model.link == "linear", np.array(model.weights)
                 value = model.intercept + float(table.mean(axis=0) @ weights)
-                unit = min(1.0, max(0.0, value)) if linear else float(expit(value))
-                scores[name] = dimension.from_unit(unit)
+                scores[name] = dimension.from_unit(float((on_scale if linear else expit)(value)))
                 factor = dimension.high - dimension.low if linear else 1.0
                 shares = np.zeros(len(request.dialogue.turns))
                 shares[turns] = factor * ((table - np.array(model.means)) @ weights) / len(table)
-                whole = factor * value + (dimension.low if linear else 0.0)
+                whole = dimension.from_unit(value) if linear else value
+                if linear:
+                    details[name] = {"raw": whole}
                 added = tuple(shares.tolist())
                 contributions[name] = Contributions(
                     added, whole - math.fsum(added), "score" if linear else "logit"
                 )
-            judgements.append(Judgement(scores=scores, contributions=contributions))
+            judgements.append(
+                Judgement(scores=scores, contributions=contributions, details=details)
+            )
         return judgements

@@ -14,6 +14,7 @@ import torch
 
 from medal_judges.config import build_config
 from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.models.base.heads import isotonic_map, on_scale
 from medal_judges.models.base.judge import Judge, ScoreLevel, ScoreRequest
 from medal_judges.models.base.saving import (
     WEIGHTS_NAME,
@@ -30,6 +31,7 @@ from medal_judges.records.signature import Signature, content_hash
 
 Members = Mapping[str, Member]
 Answers = Mapping[str, Judgement]  # of one request: member -> its judgement
+_ROUNDING = 1e-9
 BLEND_PARTS = ("center", "spread", "weights", "intercept", "residual")
 
 
@@ -51,12 +53,19 @@ class Blend:
     residual: float = 0.0
     curve: np.ndarray | None = None
 
-    def __call__(self, units: np.ndarray) -> np.ndarray:
-        """Returns values [n], clipped to [0, 1], of the members' scores ``units`` [n, members]."""
+    def raw(self, units: np.ndarray) -> np.ndarray:
+        """Returns values [n] of the members' scores ``units`` [n, members]."""
         counted = self.weights != 0  # the others were not asked, and have no number
         z = (units[:, counted] - self.center[counted]) / self.spread[counted]
-        clipped: np.ndarray = np.clip(self.intercept + z @ self.weights[counted], 0.0, 1.0)
-        return clipped if self.curve is None else np.interp(clipped, *self.curve)
+        return np.asarray(self.intercept + z @ self.weights[counted])
+
+    def __call__(self, units: np.ndarray) -> np.ndarray:
+        """Returns the values on [0, 1]; those of a mean of scores are there."""
+        rises = self.weights > 0
+        reach = self.raw(np.array([~rises, rises], dtype=float))  # lowest and highest value
+        raw, inside = self.raw(units), reach[0] > -_ROUNDING and reach[1] < 1 + _ROUNDING
+        units = np.clip(raw, 0.0, 1.0) if inside else on_scale(raw)
+        return units if self.curve is None else isotonic_map(units, self.curve)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +96,16 @@ class MemberSelection:
             reason = f"{member.name}: {judgement.failure or 'no score'}"
             return Judgement(scores={name: None}, details={name: details}, failure=reason)
         chances, account = judgement.distributions.get(own, ()), judgement.contributions.get(own)
+        account = account and rescaled(account, scale, dimension)
+        if account and "raw" in details and "logit" not in account.unit:
+            details["raw"] = account.value
         # For another number of levels the member gave no probabilities.
         fits = chances and len(chances) == len(dimension.levels)
         return Judgement(
             scores={name: score},
             details={name: details},
             distributions={name: chances} if fits else {},
-            contributions={name: rescaled(account, scale, dimension)} if account else {},
+            contributions={name: account} if account else {},
         )
 
 
@@ -130,12 +142,14 @@ class Stack:
             value = answers[m].scores.get(own)
             units[key] = None if value is None else members[m].judge.dimension(own).to_unit(value)
         scores = {m: None if u is None else dimension.from_unit(u) for m, u in units.items()}
-        details = {name: {"members": scores}}
+        details: dict[str, dict[str, Any]] = {name: {"members": scores}}
         if missing := [m for m, unit in units.items() if unit is None]:
             left = dict.fromkeys(key.partition(":")[0] for key in missing)
             failure = "; ".join(f"{m}: {answers[m].failure or 'no score'}" for m in left)
             return Judgement(scores={name: None}, failure=failure, details=details)
-        unit = float(blend(np.array([[units.get(m) or 0.0 for m in blend.members]]))[0])
+        table = np.array([[units.get(m) or 0.0 for m in blend.members]])
+        unit = float(blend(table)[0])
+        details[name]["raw"] = dimension.from_unit(float(blend.raw(table)[0]))
         chances = level_chances(dimension, unit, blend.residual)
         return Judgement(
             scores={name: dimension.from_unit(unit)},

@@ -186,14 +186,15 @@ class LoraJudge(NetworkJudge):
         logits = self.net(ids.to(self.device), mask.to(self.device))
         scores: list[dict[str, float | None]] = [{} for _ in requests]
         distributions: list[dict[str, list[float]]] = [{} for _ in requests]
+        details: list[dict[str, dict[str, Any]]] = [{} for _ in requests]
         for name in dimensions:
             head: Head = self.net.heads[0][name]
-            answers = head.answers(logits[name].cpu(), self.fitted(name))
-            for row, (score, chances) in enumerate(zip(*answers, strict=True)):
-                scores[row][name] = score
+            answers = head.answers(logits[name], self.fitted(name))
+            for row, (score, chances, raw) in enumerate(zip(*answers, strict=True)):
+                scores[row][name], details[row][name] = score, self.details_of(name, score, raw)
                 if chances:
                     distributions[row][name] = chances
         return [
-            Judgement(scores=s, distributions=d, details=self.interval_details(s))
-            for s, d in zip(scores, distributions, strict=True)
+            Judgement(scores=s, distributions=d, details=each)
+            for s, d, each in zip(scores, distributions, details, strict=True)
         ]

@@ -2,15 +2,17 @@
 
 import json
 import os
+import random
 import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from safetensors import safe_open
 from typer.testing import CliRunner
 
-from medal_judges import Dialogue, Judge, Turn
+from medal_judges import Dialogue, Judge, Turn, write_judgements
 from medal_judges.cli import app
 from medal_judges.config import BOXED, boxed_folder
 from medal_judges.data_prep.sources.public import read_chitchat
@@ -87,6 +89,34 @@ def test_a_good_talk_beats_one_that_goes_in_circles(boxed: Judge) -> None:
     one, other = (judgement.scores["overall"] for judgement in boxed.score([good, bad]))
     assert one is not None and other is not None
     assert one > other + 0.5
+
+
+def test_600_poor_short_chats_do_not_stick_at_the_end_of_the_scale(tmp_path: Path) -> None:
+    things = ("invoice", "order", "password", "parcel", "refund", "address", "receipt", "lamp")
+    asked = ("Where is my {}?", "How do I change my {}?", "My {} is wrong, what now?")
+    lines = ("Thank you for contacting us.", "We value your opinion.", "Please hold the line.")
+    rng, files = random.Random(0), []
+    for version, answers in {"v1": lines, "v2": lines[2:]}.items():  # v2 repeats one line
+        chats = [
+            Dialogue(str(i), tuple(
+                Turn("user", rng.choice(asked).format(rng.choice(things))) if turn % 2 == 0
+                else Turn("assistant", rng.choice(answers))
+                for turn in range(2 * rng.randint(1, 3))
+            ), lang="en")
+            for i in range(300)
+        ]  # fmt: skip
+        judged = list(Judge.from_pretrained(BOXED).score(chats))
+        scores = [judgement.scores["overall"] for judgement in judged]
+        assert min(scores) > 1.02 and len(set(scores)) == len({chat.turns for chat in chats})
+        raw = [judgement.details["overall"]["raw"] for judgement in judged]
+        assert np.argsort(raw).tolist() == np.argsort(scores).tolist() and np.mean(raw) < 1
+        told = [judgement.contributions["overall"].value for judgement in judged]
+        assert raw == pytest.approx(told)
+        files.append(tmp_path / f"{version}.jsonl")
+        write_judgements(files[-1], judged)
+    done = medal("compare", *files, "--fail-if-worse", "0.05")
+    assert done.exit_code == 1 and "v2 is worse than v1 by" in done.output, done.output
+    assert "failed" in done.output.split("gate --fail-if-worse overall")[1]
 
 
 def test_without_the_encoder_the_error_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.heads import Calibration
+from medal_judges.models.base.heads import Calibration, on_scale
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.embedding.judge import (
     EmbeddingConfig,
@@ -112,7 +112,8 @@ def test_a_ridge_s_turns_add_up_to_its_score(encoder: SentenceEncoder) -> None:
         assert len(told.turns) == len(dialogue.turns) and "fun" not in judgement.contributions
         value = judgement.scores["overall"]
         assert value is not None and 1 < value < 5
-        assert (told.unit, told.value) == ("score", pytest.approx(value, abs=1e-6))
+        assert (told.unit, told.value) == ("score", judgement.details["overall"]["raw"])
+        assert value == pytest.approx(1 + 4 * on_scale((told.value - 1) / 4))
         if {turn.role for turn in dialogue.turns} == {"user", "assistant"}:
             # The score of the mean training dialogue, on every row.
             assert told.baseline == pytest.approx(1 + 4 * bias, abs=1e-6)

@@ -9,7 +9,7 @@ import torch
 
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.heads import Calibration, Head, HeadConfig
+from medal_judges.models.base.heads import Calibration, Head, HeadConfig, on_scale
 from medal_judges.models.encoder.config import EncoderConfig, FeatureGroup, ReplyConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.records.dimension import load_rubric
@@ -181,7 +181,9 @@ def test_contributions_add_up_to_the_score_around_the_average_turn(
             assert len(told.turns) == len(dialogue.turns)
             moved[name].append(told.value - told.baseline)
         overall = found.contributions["overall"]
-        assert found.scores["overall"] == pytest.approx(min(5, max(1, overall.value)), abs=1e-5)
+        assert found.details["overall"]["raw"] == pytest.approx(overall.value, abs=1e-9)
+        mapped = 1 + 4 * on_scale((overall.value - 1) / 4)
+        assert found.scores["overall"] == pytest.approx(mapped, abs=1e-9)
         unsafe = 1 / (1 + math.exp(-found.contributions["unsafe"].value))
         assert found.scores["unsafe"] == pytest.approx(unsafe, abs=1e-5)
         for name in ("incoherent", "lacks_empathy"):  # two levels: one step, one slope
@@ -199,10 +201,12 @@ def test_a_fitted_map_names_its_unit(tiny_bert: Path) -> None:
     (found,) = made.score(dialogues()[5:6])
     overall, unsafe = found.contributions["overall"], found.contributions["unsafe"]
     assert (overall.unit, unsafe.unit) == ("uncalibrated score", "uncalibrated logit")
-    place = min(1.0, max(0.0, (overall.value - 1) / 4))
-    assert found.scores["overall"] == pytest.approx(1 + 4 * (0.3 + 0.3 * place), abs=1e-5)
+    place = on_scale((overall.value - 1) / 4)  # of which a hundredth keeps the order
+    unit = 0.99 * (0.3 + 0.3 * place) + 0.01 * place
+    assert found.scores["overall"] == pytest.approx(1 + 4 * unit, abs=1e-5)
     place = 1 / (1 + math.exp(-unsafe.value))
-    assert found.scores["unsafe"] == pytest.approx(0.3 + 0.3 * place, abs=1e-5)
+    unit = 0.99 * (0.3 + 0.3 * place) + 0.01 * place
+    assert found.scores["unsafe"] == pytest.approx(unit, abs=1e-5)
 
 
 def test_a_classification_head_is_told_by_its_slope_over_the_levels() -> None:

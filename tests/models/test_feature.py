@@ -7,6 +7,7 @@ import pytest
 
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import ConfigError
+from medal_judges.models.base.heads import on_scale
 from medal_judges.models.feature.judge import FeatureConfig, FeatureJudge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.rows import TrainingExample
@@ -43,7 +44,8 @@ def test_contributions_add_up_to_the_fitted_line() -> None:
     judge = FeatureJudge.fit(config, examples, dimensions)
     (found,) = judge.score([BAD])
     told = found.contributions["overall"]
-    assert found.scores["overall"] == pytest.approx(min(5, max(1, told.value)))
+    assert found.details == {"overall": {"raw": pytest.approx(told.value)}}
+    assert found.scores["overall"] == pytest.approx(1 + 4 * on_scale((told.value - 1) / 4))
     # Ridge answers the mean rating at the mean features, and that is the baseline.
     assert (told.unit, told.baseline) == ("score", pytest.approx(1 + 4 * 0.5))
     assert told.value < told.baseline and told.turns[0] == 0.0  # a user turn

@@ -167,6 +167,7 @@ class Rating(Counting):
 
     def _one(self, item: ScoreRequest) -> Judgement:
         details = dict(value=75.0, expected=70.0, spread=10.0, repeats=[75.0, None], mass=0.9)
+        details["raw"] = 70.0
         return Judgement(
             scores={"overall": 70.0},
             usage={"tokens": 20, "output_tokens": 5, "seconds": 0.5, "money": 0.25},
@@ -186,7 +187,7 @@ def test_answers_are_no_amounts_and_stay_with_their_dimension() -> None:
     assert (told["value"], told["expected"], told["spread"]) == (4.0, pytest.approx(3.8), 0.4)
     assert told["repeats"] == [4.0, None] and told["mass"] == 0.9  # on the hybrid's own scale
     account = selected.contributions["overall"]
-    assert account.value == pytest.approx(selected.scores["overall"])
+    assert account.value == told["raw"] == pytest.approx(selected.scores["overall"])
     assert (account.baseline, account.unit) == (4.0, "score")
 
 

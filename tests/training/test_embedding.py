@@ -8,6 +8,7 @@ import pytest
 
 from medal_judges.config import build_config
 from medal_judges.errors import ConfigError
+from medal_judges.models.base.heads import on_scale
 from medal_judges.models.embedding.judge import EmbeddingConfig
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
@@ -98,7 +99,7 @@ def test_a_regressor_and_a_ridge_are_scikit_learn_s() -> None:
     ).fit(x, np.floor(np.array(UNITS) * 8 + 0.5))
     found = here.fit(np.arange(40), "overall", setting)
     assert found.units(here.table, "expected") == pytest.approx(
-        np.clip(oracle.predict(x) / 8, 0, 1), abs=1e-6
+        on_scale(oracle.predict(x) / 8), abs=1e-6
     )
     ridge = here.fit(np.arange(40), "overall", FitSetting("ridge", alpha=3.0, share=0.5))
     x[:, 3:] *= 0.5  # embedding columns

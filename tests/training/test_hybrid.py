@@ -9,6 +9,7 @@ import pytest
 
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import ConfigError
+from medal_judges.models.base.heads import on_scale
 from medal_judges.models.base.hub import judge_files
 from medal_judges.models.feature.judge import FeatureJudge
 from medal_judges.models.hybrid.judge import MemberSelection, Stack
@@ -69,7 +70,7 @@ def test_the_ridge_is_scikit_learns(alpha: float, nonnegative: bool) -> None:
     oracle = make_pipeline(StandardScaler(), Ridge(alpha=alpha, positive=nonnegative))
     expected = oracle.fit(rows.units, rows.targets).predict(rows.units)
     blend = fit_blend(settings(alpha=alpha, nonnegative=nonnegative), rows)
-    assert blend(rows.units) == pytest.approx(np.clip(expected, 0, 1), abs=1e-6)
+    assert blend(rows.units) == pytest.approx(on_scale(expected), abs=1e-6)
     assert blend.residual == pytest.approx(np.sqrt(np.mean((rows.targets - expected) ** 2)))
     if nonnegative:
         assert blend.weights.tolist().count(0) == 1  # the other one's weight would be below 0

@@ -9,7 +9,7 @@ import torch
 from scipy.optimize import minimize_scalar
 from sklearn.isotonic import IsotonicRegression
 
-from medal_judges.models.base.heads import Calibration, Head, corn_probabilities
+from medal_judges.models.base.heads import Calibration, Head, corn_probabilities, on_scale
 from medal_judges.training.rows import TrainingExample
 
 COVERAGE = 0.9  # of the interval around a regression's score
@@ -38,7 +38,7 @@ def fit_calibrations(
         if kind == "binary":
             temperature = fit_temperature(raw[:, 0], targets)
         elif kind == "regression":
-            spread = float(np.std(targets - np.clip(raw[:, 0], 0, 1)))
+            spread = float(np.std(targets - on_scale(raw[:, 0])))
         else:
             temperature = fit_class_temperature(raw, targets, corn=kind == "ordinal")
         isotonic = None
@@ -53,7 +53,7 @@ def fit_calibrations(
         if kind == "regression":
             # The distance within which a new rating lies nine times in ten, for ratings drawn as
             # these: the split conformal quantile (Lei and others, 2018).
-            mapped = [fitted.map_unit(unit) for unit in np.clip(raw[:, 0], 0, 1).tolist()]
+            mapped = [fitted.map_unit(unit) for unit in on_scale(raw[:, 0]).tolist()]
             errors = np.sort(np.abs(np.asarray(mapped) - targets))
             place = min(int(np.ceil((len(errors) + 1) * COVERAGE)), len(errors)) - 1
             fitted = fitted.model_copy(update={"margin": float(errors[place])})

@@ -21,7 +21,7 @@ USAGE = (
 
 # The unit of contributions; the score is computed from their sum.
 Unit = Literal[
-    "score",  # the score before it is clipped to its scale
+    "score",  # the raw score: linear, before it is mapped onto its scale
     "uncalibrated score",  # the same before the calibration map
     "logit",  # its sigmoid is the score on a scale from 0 to 1 (binary: P(label 1))
     "uncalibrated logit",  # the same before the calibration map
@@ -67,7 +67,7 @@ class _Details:
     interval: list[Number] | None = None  # holds 9 in 10 human ratings of dialogues with this score
     mass: Number | None = None  # probability of all ratings together before normalisation
     samples: Count | None = None  # number of answers in which ratings were counted
-    raw: Number | None = None  # the judge's number before it was mapped to the scale
+    raw: Number | None = None  # the judge's number before it was mapped onto the scale
     selected: Count | None = None  # follow-ups that all selection runs chose; 0: all are used
     unread_runs: Count | None = None  # selection runs that could not be parsed
     follow_ups: list[str] | None = None

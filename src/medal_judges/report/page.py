@@ -204,6 +204,7 @@ def _asset(name: str) -> str:
 
 
 _UNITS: dict[Unit, str] = {
+    "score": "units of the raw score",
     "uncalibrated score": "units of the score before calibration",
     "logit": "logits of the score's place on its scale",
     "uncalibrated logit": "logits of the score's place on its scale, before calibration",
@@ -217,11 +218,7 @@ def account_of(given: Contributions, score: float) -> str:
     start, end = round(given.baseline, 2), round(given.value, 2)
     moved = f"{'−' if end < start else '+'} {number(abs(end - start))}"
     sums = f"Baseline {number(start)} {moved} by its turns = {number(end)}"
-    if given.unit != "score":
-        return f"{sums}, in {_UNITS[given.unit]}; as a score {number(score)}"
-    if abs(given.value - score) < 0.005:
-        return f"{sums}, the score"
-    return f"{sums}, shown as {number(score)}: the scale ends there"
+    return f"{sums}, in {_UNITS[given.unit]}; as a score {number(score)}"
 
 
 TURN_KEY = Markup(

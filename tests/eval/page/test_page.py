@@ -105,8 +105,7 @@ def test_a_card_says_what_contributions_add_up_to(benchmark_record: Benchmark) -
     first = benchmark_record.disagreements[0]
     moves = (0.5, -1.25) + (0.0,) * (len(first.turns) - 2)
     ends = {
-        ("score", 2.45): "2.45, the score",
-        ("score", 3.0): "2.45, shown as 3.00: the scale ends there",
+        ("score", 3.0): "2.45, in units of the raw score; as a score 3.00",
         ("logit", 4.6): "2.45, in logits of the score's place on its scale; as a score 4.60",
     }
     for (unit, score), end in ends.items():

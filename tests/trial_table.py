@@ -1,9 +1,9 @@
 """The table of docs/results/trial.md, written from trial.json files: no figure there is typed.
 
-    python tests/trial_table.py runs/trial/trial.json [more trial.json ...]
+    python tests/trial_table.py runs/trial/trial.json models/boxed/trial.json
 
-Writes docs/results/data/trial.csv, one line a judge with its verdicts by group and its worst
-findings, and the document's table again.
+Writes these judges' lines in docs/results/data/trial.csv (verdicts by group, worst findings), and
+the document's table again.
 """
 
 import json
@@ -21,9 +21,10 @@ _SHOWN = 3  # findings of a group that are named
 
 
 def trials_of(paths: Sequence[Path]) -> list[TrialResult]:
-    """The trials in ``paths``, in their order."""
-    records = [json.loads(path.read_text(encoding="utf-8"))["trials"] for path in paths]
-    return [parse(TrialResult, record) for several in records for record in several]
+    """The trials in ``paths``, of ``--out`` or in a judge's folder, in their order."""
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    several = [one for record in records for one in record.get("trials", [record])]
+    return [parse(TrialResult, one) for one in several]
 
 
 def trial_rows(results: Sequence[TrialResult]) -> list[list[str]]:
@@ -69,5 +70,7 @@ def _finding(finding: TrialFinding) -> str:
 if __name__ == "__main__":
     import doc_tables  # beside this file, which is run as one
 
-    doc_tables.write_csv("trial", trial_rows(trials_of([Path(name) for name in sys.argv[1:]])))
+    head, *new = trial_rows(trials_of([Path(name) for name in sys.argv[1:]]))
+    lines = {row[0]: row for row in [*doc_tables.read_csv("trial")[1:], *new]}
+    doc_tables.write_csv("trial", [head, *lines.values()])
     doc_tables.rewrite_pages()

@@ -40,8 +40,8 @@ def on_scale(raw: npt.ArrayLike) -> npt.NDArray[np.float64]:
 def isotonic_map(units: npt.ArrayLike, knots: Iterable[npt.ArrayLike]) -> npt.NDArray[np.float64]:
     """Returns ``units`` on [0, 1] mapped by monotone ``knots`` (x, y), in the same order: flat
     parts rise by a hundredth of the unit."""
-    x, y = knots
-    return (1 - _ORDER) * np.interp(units, x, y) + _ORDER * np.asarray(units)
+    unit, x, y = (np.asarray(each, dtype=np.float64) for each in (units, *knots))
+    return (1 - _ORDER) * np.interp(unit, x, y) + _ORDER * unit
 
 
 class HeadConfig(Config):

@@ -82,7 +82,7 @@ def test_the_table_of_the_documents_has_one_line_a_judge(finished: tuple[Trial, 
     assert list(results) == list(trial.results)
     for result in results:
         own = out / "judgements" / result.judge / "trial.json"
-        assert f'"judge": "{result.judge}"' in own.read_text(encoding="utf-8")
+        assert trials_of([own]) == [result]
     rows = trial_rows(results)
     assert len(rows) == 1 + len(results) and len({len(row) for row in rows}) == 1
     (last,) = (" | ".join(row) for row in rows if row[0] == "`LastTurnOnly`")

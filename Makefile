@@ -7,6 +7,7 @@
 # make walks        the commands of README and docs/, and their output into those files
 # make docs         the site, into build/site; a broken link is an error
 # make test         the whole suite
+# make attacks    hostile files, folders, servers: what was tried and failed, into SECURITY.md (ALL=1: all)
 # make pipeline     MEDAL's chain at small scale: generate, label, describe, curate, export, train
 # make gpu-check    everything on a GPU, measured in nine minutes at most (docs/howto/gpu.md)
 # make llm          adds the embedded language model, for the judges that speak through one
@@ -29,7 +30,7 @@ PINNED := $(BIN)/python -m pip install -q --require-hashes --no-deps
 # Sets that are not on this machine are passed over, not fetched, unless asked for with WITH=.
 OFFLINE := HF_HUB_OFFLINE=1
 
-.PHONY: quickstart quickstart-full boxed figures tables picture walks docs pipeline test test-slow test-nightly test-ray test-browser test-integrations gpu-check \
+.PHONY: quickstart quickstart-full boxed figures tables picture walks docs pipeline test test-slow test-nightly test-ray test-browser test-integrations attacks gpu-check \
     lint audit llm gemma clean
 
 # Each of the three stages prints its seconds.
@@ -110,6 +111,9 @@ test: .venv/.dev
 
 test-slow: .venv/.dev
 	$(BIN)/python -m pytest -m slow
+
+attacks: .venv/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python tests/attack/table.py $(if $(ALL),-m "nightly or not nightly")
 
 test-nightly: .venv/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m nightly -n auto

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+import pytest
 import yaml
 from openpyxl import load_workbook
 from typer.testing import CliRunner
@@ -56,6 +57,14 @@ def sampled(one_in: int, *case: object) -> bool:
     """Whether a case is in the suite's sample: one in so many, the same in every run. The others
     have the mark ``nightly``."""
     return crc32(repr(case).encode()) % one_in == 0
+
+
+def some(cases: Iterable[Any], one_in: int = 3) -> list[Any]:
+    """Parameters of all cases, of which the first and one in so many are in the suite."""
+    return [
+        pytest.param(case, marks=() if n % one_in == 0 else pytest.mark.nightly)
+        for n, case in enumerate(cases)
+    ]
 
 
 def row(number: int) -> dict[str, Any]:

@@ -147,7 +147,7 @@ ATTACKS: dict[str, Callable[[Run, Path], None]] = {
     "a reader that leaves": reader_leaves,
 }
 CASES = [
-    pytest.param(command, attack, marks=() if sampled(24, command, attack) else pytest.mark.nightly)
+    pytest.param(command, attack, marks=() if sampled(40, command, attack) else pytest.mark.nightly)
     for command in COMMANDS
     for attack in ATTACKS
 ]

@@ -22,6 +22,8 @@ from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
 from medal_judges.models.hybrid.members import MemberConfig, open_member, to_saved
 from medal_judges.records.dimension import Dimension, load_rubric
 
+from .every_command import some
+
 OVERALL = Dimension("overall", "ordinal", 1, 5)
 ROOT = Path(__file__).parents[2]
 MEDAL: dict[str, Any] = {
@@ -101,7 +103,7 @@ def test_members_are_no_paths(hybrid: Path, name: str) -> None:
         "outside.yaml",
     ],
 )
-@pytest.mark.parametrize("key", ["prompt", "rubric", "examples", "summary_prompt"])
+@pytest.mark.parametrize("key", some(["prompt", "rubric", "examples", "summary_prompt"], 9))
 def test_files_of_a_member_are_shipped_or_in_the_folder(
     hybrid: Path, key: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ from medal_judges.errors import JudgeLoadError
 from medal_judges.models.llm.loading import load_llm
 
 from .conftest import FAMILIES
+from .every_command import some
 
 Copy = Callable[[str], Path]
 
@@ -64,7 +65,7 @@ def files(folder: Path, name: str) -> list[Path]:
     return found
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", some(FAMILIES, 9))
 def test_weights_and_tokenizer_are_in_the_revision(family: str, judge_folder: Copy) -> None:
     folder = judge_folder(family)
     seen = {revision(folder)}
@@ -81,7 +82,7 @@ def test_weights_and_tokenizer_are_in_the_revision(family: str, judge_folder: Co
         seen.add(now)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", some(FAMILIES, 9))
 def test_who_wrote_a_folder_when_and_where_is_not(
     family: str, judge_folder: Copy, tmp_path: Path
 ) -> None:

@@ -25,6 +25,8 @@ from medal_judges.models.llm.server.model import RemoteModel
 from medal_judges.models.llm.server.wire import read_answer
 from medal_judges.models.llm.settings import OpenAILLM
 
+from .every_command import some
+
 KEY = "sk-secret-of-the-user-123"
 Answer = Callable[[Any, dict[str, str]], None]
 
@@ -159,7 +161,7 @@ BROKEN: dict[str, Answer] = {
 }
 
 
-@pytest.mark.parametrize("kind", BROKEN)
+@pytest.mark.parametrize("kind", some(BROKEN))
 def test_a_broken_answer_is_none_with_a_reason(
     kind: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -182,7 +184,7 @@ WAITS = {
 }
 
 
-@pytest.mark.parametrize("kind", WAITS)
+@pytest.mark.parametrize("kind", some(WAITS))
 def test_retry_after_in_every_form_is_kept_to(kind: str) -> None:
     """The second try is never sooner than the server asked, and it is answered."""
     at = datetime.now(timezone.utc) + timedelta(seconds=2)

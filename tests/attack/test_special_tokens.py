@@ -23,6 +23,7 @@ from medal_judges.models.llm.protocol import Message
 from medal_judges.records.dialogue import Dialogue, Turn
 
 from .conftest import FAMILIES
+from .every_command import some
 
 # Flagged as special and not named, as <|start_header_id|> of Llama 3 and <image_soft_token> of
 # Gemma 3 are.
@@ -75,7 +76,7 @@ def chats(text: str) -> list[Dialogue]:
     return [Dialogue("1", (Turn("user", f"music {text} film"), Turn("assistant", f"river {text}")))]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", some(FAMILIES, 9))
 def test_special_tokens_without_a_vector_are_text(
     family: str, judge_folder: Callable[[str], Path]
 ) -> None:

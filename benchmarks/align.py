@@ -24,7 +24,7 @@ from into_docs import keep
 
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.eval.align.align import held_together, read_inputs
-from medal_judges.eval.align.proof import Material, prove
+from medal_judges.eval.align.proof import FOLDS, Material, prove
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.models.hybrid.members import MemberConfig, open_member
 from medal_judges.stats.correlation import Floats
@@ -39,7 +39,9 @@ def material_of(name: str, judge: str, beside: Path) -> tuple[Material, Floats, 
     """The rows of a set with the judge's scores, people's answers and the width of their scale."""
     rows = [r for r in load_spec(name) if (q := r.rating("overall")) is not None and q.given]
     people = answer_matrix(rows, "overall")
-    low, high = rows[0].scales["overall"] or (0.0, 100.0)  # dialogue_eval states none
+    # dialogue_eval has standardised scores: a user would state their ends.
+    ends = (float(np.floor(np.nanmin(people))), float(np.ceil(np.nanmax(people))))
+    low, high = rows[0].scales["overall"] or ends
     file = beside.with_suffix(f".{name.replace(':', '_')}.{judge}.npz")
     if not file.is_file():
         member = open_member("judge", MemberConfig(path=judge))
@@ -79,7 +81,7 @@ def run(results: Path, draws: int, seconds: float) -> None:
         mine, rest = order[:size], order[size:]
         arrays = (whole.scores, whole.vectors, whole.targets, whole.groups, whole.contexts)
         drawn = Material(whole.inputs, *(array[mine] for array in arrays), whole.own)
-        proof = prove(drawn, span, people[mine])
+        proof = prove([drawn] * (FOLDS + 1), span, people[mine])
         before = span * error(whole.scores[rest, whole.own], whole.targets[rest])
         after = span * error(proof.fit.units(whole, rest), whole.targets[rest])
         record = {"cell": cell, "way": proof.way, "kept": proof.kept, "span": span}

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,16 @@ from medal_judges.config import BOXED, Config, option
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import ConfigError, CoverageError
 from medal_judges.eval.align.page import write_align_page
-from medal_judges.eval.align.proof import FOLDS, REACH, VECTORS, Alignment, Material, prove
+from medal_judges.eval.align.prompts import fit_prompts
+from medal_judges.eval.align.proof import (
+    FOLDS,
+    REACH,
+    VECTORS,
+    Alignment,
+    Material,
+    folds,
+    prove,
+)
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.inference.scoring import ScoreOptions, judge_once
 from medal_judges.models.base.judge import Judge, ScoreLevel
@@ -50,6 +60,15 @@ class AlignOptions(Config):
     )
     labels: str = option(help="Chats with people's labels, 20 or more: file or spec.")
     out: Path = option(help="Folder to write: the aligned judge with its proof.")
+    max_cost: float | None = option(
+        None, ge=0, help="Also try changed prompts; US dollars that the run never exceeds."
+    )
+    max_calls: int | None = option(
+        None, ge=0, help="Also try changed prompts, on at most so many dialogues in all."
+    )
+    reflect_with: str | None = option(
+        None, help="Language model that rewrites the prompt (default: the judge's)."
+    )
     keep_anyway: bool = option(False, help="Write the judge even if the gain may be chance.")
     as_json: bool = option(False, flag="--json", help="Print the proof as JSON.")
     device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
@@ -63,6 +82,9 @@ def align(
     *,
     dimensions: Sequence[str] = (),
     keep_anyway: bool = False,
+    max_calls: int | None = None,
+    max_cost: float | None = None,
+    reflect_with: str | None = None,
     **options: Any,
 ) -> Alignment:
     """Fits ``judge`` to people's labels of ``rows`` (or of a file), and measures it on labels that
@@ -73,9 +95,11 @@ def align(
     measures. A dimension is aligned if its error falls beyond chance, or with ``keep_anyway``.
 
     ``dimensions`` are the labels to use (default: all); one that the judge does not score is learnt
-    from its other scores. ``options`` go to ``Judge.from_pretrained``. The judge is saved in the
-    folder ``out``, with a page. Raises ConfigError for labels that nothing can be learnt from,
-    before the judge is asked.
+    from its other scores. With ``max_calls`` or ``max_cost`` a prompted judge also tries few-shot
+    examples, and instructions rewritten by gepa, which reflects with the judge's language model or
+    ``reflect_with``: on at most ``max_calls`` dialogues, for at most ``max_cost`` US dollars.
+    ``options`` go to ``Judge.from_pretrained``. The judge is saved in the folder ``out``, with a
+    page. Raises ConfigError for labels that teach nothing, before the judge is asked.
 
     >>> from medal_judges import align
     >>> align("length", "labelled.jsonl", "aligned")
@@ -102,7 +126,9 @@ def align(
     paid = member.judge.language_models() and set(names) <= set(mine)
     own = names if paid else list(mine)
     members, inputs, table, reader, vectors = read_inputs(member, own, labelled, folder)
-    proofs, used = {}, {}
+    proofs, used, notes, prompted = {}, {}, list[str](), dict[str, Member]()
+    limits = {"max_calls": max_calls, "max_cost": max_cost, "reflect_with": reflect_with}
+    limits = {key: value for key, value in limits.items() if value is not None}
     for name, dimension in targets.items():
         rated = [i for i, r in enumerate(labelled) if (q := r.rating(name)) is not None and q.given]
         whole = [i for i in rated if np.isfinite(table[i]).all()]
@@ -123,9 +149,26 @@ def align(
             np.array([row.group for row in used[name]]),
             inputs.index(f"judge:{name}") if name in own else -1,
         )
-        proofs[name] = prove(material, span, people, curve=folder is not None)
+        materials, some = [material] * (FOLDS + 1), np.arange(len(whole))
+        if limits and (member.settings or {}).get("family") == "prompted" and material.own >= 0:
+            learns = [*(learn for learn, _ in folds(material, some)), some]
+            place = (folder or Path(mkdtemp())) / "prompts"
+            for what, fitted in fit_prompts(
+                *(member, dimension, used[name], material.targets, learns, place, limits)
+            ):
+                if fitted is None:
+                    notes.append(f"{name}: {what} prompt not tried: it needs a higher limit")
+                    continue
+                prompted[f"{what}:{name}"] = fitted[-1][0]
+                for k, (_, column) in enumerate(fitted):
+                    filled = np.where(np.isfinite(column), column, material.scores[:, material.own])
+                    both = np.column_stack([materials[k].scores, filled])
+                    more = (*materials[k].inputs, f"{what}:{name}")
+                    materials[k] = replace(materials[k], inputs=more, scores=both)
+        proofs[name] = prove(materials, span, people, curve=folder is not None)
     data = content_hash([row.to_record() for row in labelled])
     facts = {"aligned": str(member.judge.signature()), "data": data, "labels": len(labelled)}
+    facts |= {"notes": "; ".join(notes)} if notes else {}
     result = Alignment(None, targets, proofs, used, facts)
     if fits := {n: one.fit for n, one in proofs.items() if one.kept or keep_anyway}:
         nets = {}
@@ -134,6 +177,7 @@ def align(
             nets[name] = FittedNet("ridge", mean, np.ones_like(mean), (layer,))
         with_nets = EmbeddingJudge(reader.config, reader.encoder, [targets[n] for n in nets], nets)
         members[VECTORS[:-1]] = Member(VECTORS[:-1], with_nets, {})
+        members |= {one.name: one for one in prompted.values()}
         stack = Stack({name: fit.blend for name, fit in fits.items()})
         needed = {"judge", *(m for n in fits for m, _ in stack.asked(n, members).values())}
         result = replace(

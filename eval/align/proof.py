@@ -30,6 +30,7 @@ INFLATION = 1.5
 POWER = 1.96 + 0.84  # standard errors of a gain that 80% of samples show
 # The vectors' part of a ridge is a member's score on [0, 1]: 0.5 is none, 1 this many scales more.
 VECTORS, REACH = "vectors:", 4.0
+PROMPTS = ("few-shot", "rewritten")  # members: the judge with a changed prompt
 _ALPHAS, _SIZES = (3.0, 30.0, 300.0), (0.0, 0.05, 0.2)  # a vector has 768 columns
 Rows = npt.NDArray[np.intp]
 
@@ -85,6 +86,12 @@ def ways(material: Material) -> dict[str, Way]:
             name = f"ridge{f' with sentence vectors of size {size:g}' * (size > 0)}"
             found[f"{name}, penalty {alpha:g}"] = partial(
                 line, columns=plain, alpha=alpha, size=size
+            )
+    for name in parts:
+        if name in PROMPTS:
+            found[f"prompt, {name}"] = partial(unmapped, column=at[name][0])
+            found[f"prompt, {name}, linear map"] = partial(
+                line, columns=at[name], alpha=1.0, nonnegative=True
             )
     if "boxed" in at:
         columns = [*([own] if own >= 0 else at["judge"]), *at["boxed"]]
@@ -155,12 +162,14 @@ def choose(material: Material, rows: Rows, known: Mapping[str, Way]) -> str:
     return min(errors, key=lambda name: errors[name])
 
 
-def crossed(material: Material, known: Mapping[str, Way], most: int | None = None) -> Floats:
+def crossed(
+    materials: Sequence[Material], known: Mapping[str, Way], most: int | None = None
+) -> Floats:
     """Returns a score of each row by the way chosen and fitted without its group, on at most
-    ``most`` rows in a random order."""
-    units, order = np.zeros(len(material.targets)), np.arange(len(material.targets))
-    shuffled = np.random.default_rng(0).permutation(order)
-    for learn, held in folds(material, order):
+    ``most`` rows in a random order. ``materials``: that of each fold, and that of all rows."""
+    order = np.arange(len(materials[-1].targets))
+    units, shuffled = np.zeros(len(order)), np.random.default_rng(0).permutation(order)
+    for (learn, held), material in zip(folds(materials[-1], order), materials, strict=False):
         learn = np.sort(shuffled[np.isin(shuffled, learn)][:most])
         fit = known[choose(material, learn, known)](material, learn)
         units[held] = fit.units(material, held)
@@ -201,16 +210,20 @@ class Proof:
         return self.gain.low is not None and self.gain.low > 0
 
 
-def prove(material: Material, span: float, people: Floats, *, curve: bool = False) -> Proof:
+def prove(
+    materials: Sequence[Material], span: float, people: Floats, *, curve: bool = False
+) -> Proof:
     """Chooses a way on all rows and measures that choice out of fold, with a learning ``curve`` if
-    wanted. ``span`` is the width of people's scale, ``people`` [n, annotators] their answers."""
+    wanted. ``materials``: see ``crossed``; ``span`` is the width of people's scale, ``people``
+    [n, annotators] are their answers."""
+    material = materials[-1]
     y, known = material.targets, ways(material)
     rows, alone = np.arange(len(y)), material.inputs.index("length:overall")
-    units = {ALIGNED: crossed(material, known)}
+    units = {ALIGNED: crossed(materials, known)}
     if material.own >= 0:
         units[AS_IS] = material.scores[:, material.own]
-    units[MEAN] = crossed(material, {"": line})
-    units[LENGTH] = crossed(material, {"": partial(line, columns=[alone])})
+    units[MEAN] = crossed(materials, {"": line})
+    units[LENGTH] = crossed(materials, {"": partial(line, columns=[alone])})
     base, lines, gains = AS_IS if material.own >= 0 else MEAN, list[Measured](), {}
     for name, score in units.items():
         gains[name] = gain_over(material, span, units[ALIGNED], score)
@@ -226,7 +239,7 @@ def prove(material: Material, span: float, people: Floats, *, curve: bool = Fals
         more = max(1, math.ceil(len(y) * ((POWER * error / gain.value) ** 2 - 1)))
     most = len(y) * (FOLDS - 1) // FOLDS
     for count in sorted({int(n) for n in np.geomspace(10, most, 6)}) if curve else ():
-        apart = span * (crossed(material, known, count) - y)
+        apart = span * (crossed(materials, known, count) - y)
         points.append((float(count), float(np.sqrt(np.mean(apart**2)))))
     way = choose(material, rows, known)
     fit, spread = known[way](material, rows), float(np.std(units[ALIGNED] - y))

@@ -2,20 +2,32 @@
 
 import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
 from medal_judges import Judge, align
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError
+from medal_judges.eval.align import proof
 from medal_judges.reading.dialogues import read_labelled
 
 Labels = Callable[[int, int], object]  # (number of the chat, words of its answer) -> cell
 NOISE = np.random.default_rng(5).integers(1, 6, 200)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_ways() -> Iterator[None]:
+    """A small grid: the tests are about what comes of a choice, not about its size."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(proof, "_ALPHAS", (30.0,))
+        patch.setattr(proof, "_SIZES", (0.0, 0.2))
+        yield
 
 
 def write(path: Path, count: int = 40, **columns: Labels) -> Path:
@@ -89,31 +101,36 @@ def test_labels_that_a_judge_can_learn_give_a_judge_with_its_proof(
     assert (out / "tables" / "overall.csv").is_file() and "Where is order" not in card
 
 
-def test_a_saved_judge_scores_as_the_fit_says(tmp_path: Path) -> None:
+def test_a_saved_judge_scores_as_the_fit_says(tmp_path: Path, no_figure_files: None) -> None:
     """Also for a dimension that the judge does not have, of several annotators, and binary."""
     data = write(tmp_path / "mine.csv", kind=lambda i, n: f"{int(n > 10)};{int(n > 8 + NOISE[i])}")
     rows = list(read_labelled(data, columns={"labels": {"kind": "kind:0..1"}}))
     result = align("repetition", rows, tmp_path / "out")
-    proof = result.proofs["kind"]
-    assert proof.base == "mean rating" and proof.kept and result.dimensions["kind"].kind == "binary"
-    assert proof.lines[-1].name == "one person, the others"
+    found = result.proofs["kind"]
+    assert found.base == "mean rating" and found.kept and result.dimensions["kind"].kind == "binary"
+    assert found.lines[-1].name == "one person, the others"
     assert result.judge is not None
     loaded = Judge.from_pretrained(tmp_path / "out")
-    found = [
+    scores = [
         [j.scores["kind"] for j in one.score([row.dialogue for row in rows])]
         for one in (result.judge, loaded)
     ]
-    assert found[0] == pytest.approx(found[1], abs=1e-6)
+    assert scores[0] == pytest.approx(scores[1], abs=1e-6)
 
 
-def test_labels_that_are_chance_write_no_judge_and_exit_with_6(tmp_path: Path) -> None:
-    data, out = write(tmp_path / "mine.csv", overall=lambda i, n: NOISE[i]), tmp_path / "out"
+def test_labels_that_are_chance_write_no_judge_and_exit_with_6(
+    tmp_path: Path, no_figure_files: None
+) -> None:
+    data = write(tmp_path / "mine.csv", 24, overall=lambda i, n: NOISE[i])
+    out = tmp_path / "out"
     words = ["length", "--labels", data, "--label", "overall=novel:1..5", "--out", out]
     done = medal(*words, "--json")
     assert done.exit_code == 6 and not (out / "config.json").exists()
     record = json.loads(done.output)
     assert not record["judge_written"] and not record["dimensions"]["novel"]["kept"]
-    assert medal(*words, "--keep-anyway").exit_code == 0 and (out / "config.json").exists()
+    rows = list(read_labelled(data, columns={"labels": {"overall": "novel:1..5"}}))
+    assert align("length", rows, keep_anyway=True).judge is not None
+    (out / "config.json").touch()
     assert "holds a judge already" in refused(*words)
 
 
@@ -151,3 +168,66 @@ def test_labels_that_teach_nothing_are_refused_before_the_judge_is_asked(tmp_pat
     for more in ((), ("--label", "helpful=overall")):
         said_so = refused(*words, *more)
         assert "several scales: 1 to 6 in chat 'd20' and 1 to 5 in chat 'd0'" in said_so
+
+
+SAYS = """
+import re
+
+def answer(body):
+    text = body["messages"][-1]["content"]
+    if "rate" not in body["messages"][0]["content"].lower():
+        return "?"
+    if "feedback" in text.lower():  # gepa's question for new instructions
+        return "```\\nRate the answer. Add up its numbers.\\n```"
+    if "Add up" not in body["messages"][0]["content"]:
+        return "3"
+    numbers = re.findall("[a-h]([0-9]+)", text.split("Where is order")[-1])
+    return str(1 + sum(map(int, numbers)) % 5)
+"""
+
+
+def test_rewritten_instructions_are_found_within_the_limits(
+    serve: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    no_figure_files: None,
+) -> None:
+    """The stand-in for a language model agrees with people if it is asked to add up numbers, which
+    no other way can learn."""
+    pytest.importorskip("gepa", reason="needs the extra: pip install 'medal-judges[align]'")
+    monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    (tmp_path / "says.py").write_text(SAYS)
+    server = serve(script=str(tmp_path / "says.py"))
+
+    def sums(i: int, n: int) -> int:
+        return 1 + sum((i * 7 + k) % 90 for k in range(n)) % 5
+
+    data = write(tmp_path / "mine.csv", 20, helpful=sums)
+    parts = {"system": "Rate the answer.", "user": "{dialogue}\n\nA number from {low} to {high}."}
+    files = {
+        "prompt": {"name": "tiny", "answer": {"format": "number"}, "parts": parts},
+        "judge": {
+            "family": "prompted",
+            "name": "tiny",
+            "rubric": "medal",
+            "dimensions": ["overall"],
+        }
+        | {"prompt": str(tmp_path / "prompt.yaml"), "max_tokens": 8, "fence": False}
+        | {"llm": {"model": "openai:tester", "base_url": server.url, "cache": False}},
+        "prices": {"models": {"tester": {"input": 1.0, "output": 1.0}}},
+    }
+    for name, content in files.items():
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
+    words = [tmp_path / "judge.yaml", "--labels", data, "--label", "helpful=overall"]
+    unpriced = medal(*words, "--out", tmp_path / "no", "--max-cost", 1)
+    assert "price of tester on this server is unknown" in str(unpriced.exception)
+    done = medal(*words, "--out", tmp_path / "out", "--max-calls", 600)
+    assert done.exit_code == 0 and "by prompt, rewritten" in done.output, done.output
+    assert len(server.told("requests")) <= 600 + 20 + 16  # as it is, and golden scores
+    assert "Add up its numbers" in (tmp_path / "out/members/rewritten/prompt.yaml").read_text()
+    llm = files["judge"]["llm"]
+    judge = Judge.from_pretrained(tmp_path / "out", judge={"llm": llm}, rewritten={"llm": llm})
+    (row, *_) = read_labelled(data, columns={"labels": {"helpful": "overall:1..5"}})
+    (found,) = judge.score([row.dialogue])
+    assert found.scores["overall"] == row.labels["overall"][0]

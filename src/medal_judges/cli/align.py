@@ -32,6 +32,8 @@ def align(options: AlignOptions) -> None:
             hint=f"correct or delete them; {out}/skipped.jsonl lists all",
         )
     choice = choose_judge(options.judge, options.settings, device=options.device)
+    if options.max_cost is not None:  # a fifth is for the judge as it is
+        choice = choice.spending(options.max_cost / 5)
     named = dict.fromkeys(dimension for dimension, _ in options.reading._map.labels.values())
     result = run(
         choice.source,
@@ -39,12 +41,16 @@ def align(options: AlignOptions) -> None:
         out,
         dimensions=tuple(named),
         keep_anyway=options.keep_anyway,
+        max_calls=options.max_calls,
+        max_cost=options.max_cost,
+        reflect_with=options.reflect_with,
         **choice.options,
     )
     if options.as_json:
         typer.echo((out / RECORD_NAME).read_text(encoding="utf-8").rstrip())
     else:
-        print_tables([proof_table(result, name) for name in result.proofs], result.sentences())
+        said = [*result.sentences(), str(result.facts.get("notes", ""))]
+        print_tables([proof_table(result, name) for name in result.proofs], said)
         typer.echo(str(out / PAGE_NAME))
         if result.judge is not None:
             typer.echo(f"medal score CHATS --judge {out} --out scores.jsonl")

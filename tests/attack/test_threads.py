@@ -208,7 +208,7 @@ def test_a_judge_passed_to_processes(
         assert rows == [[d.id, None] for d in dialogues(n)]
 
 
-@pytest.mark.parametrize("how", ["fork", "spawn"])
+@pytest.mark.parametrize("how", ["spawn", pytest.param("fork", marks=pytest.mark.nightly)])
 def test_a_limit_of_cost_is_not_multiplied_by_processes(how: str, settings: Any) -> None:
     judge = prompted(settings(max_cost=1.0))
     for told in _children(how, judge):

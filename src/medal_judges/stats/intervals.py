@@ -302,7 +302,8 @@ def _left_out(
         strata[single] = strata[single][0] if single.sum() > 1 else np.bincount(strata).argmax()
         strata = np.unique(strata, return_inverse=True)[1]
     if len(labels) > MAX_PARTS:  # numbered by name: the order of the rows changes nothing
-        rng, part, of = np.random.default_rng(0), np.empty_like(strata), []
+        rng, part = np.random.default_rng(0), np.empty_like(strata)
+        of = list[int]()
         for stratum, size in enumerate(np.bincount(strata)):
             parts = max(2, round(MAX_PARTS * size / len(labels)))
             part[strata == stratum] = len(of) + rng.permutation(size) % parts

@@ -28,7 +28,9 @@ def paired_difference(
     Undefined if one of the figures is. Without an interval ``reason`` says why; two judges with the
     same figure in all selections of rows have a p-value of 1. ``beside`` has the other interval.
     """
-    beside = clusters.beside and paired_difference(first, second, metric, clusters.beside)
+    beside = None
+    if clusters.beside is not None:
+        beside = paired_difference(first, second, metric, clusters.beside)
 
     def difference(weights: Floats) -> dict[str, Floats]:
         return {metric: first(weights)[metric] - second(weights)[metric]}

@@ -46,7 +46,14 @@ def test_every_documented_command_parses_and_its_config_loads(
         raise Loaded
 
     monkeypatch.chdir(tmp_path)
-    for module in ("config", "eval.benchmark.benchmark", "training.run"):
+    homes = (
+        "config",
+        "eval.benchmark.benchmark",
+        "training.run",
+        "cli.generate",
+        "cli.data_native",
+    )
+    for module in homes:
         monkeypatch.setattr(f"medal_judges.{module}.load_config", loaded)
     wrong, count = [], 0
     for where, words, whole in documented():

@@ -61,7 +61,7 @@ class AlignOptions(Config):
     labels: str = option(help="Chats with people's labels, 20 or more: file or spec.")
     out: Path = option(help="Folder to write: the aligned judge with its proof.")
     max_cost: float | None = option(
-        None, ge=0, help="Also try changed prompts; US dollars that the run never exceeds."
+        None, ge=0, help="US dollars; stops before it spends more. Also tries changed prompts."
     )
     max_calls: int | None = option(
         None, ge=0, help="Also try changed prompts, on at most so many dialogues in all."

@@ -171,12 +171,12 @@ def read_config(folder: Path) -> dict[str, Any]:
             hint="a plain model becomes a judge by training: medal train --config ...",
         )
     number = config.get("format", 1)
-    if not isinstance(number, int) or not 1 <= number <= FORMAT:
+    if number != FORMAT:
         written = config.get("medal_judges_version", "?")
         raise JudgeLoadError(
             f"{folder}: saved by medal-judges {written} in format {number}; this package reads "
             f"format {FORMAT}",
-            hint=f"pip install --upgrade 'medal-judges>={written}'",
+            hint=f"train it again, or pip install 'medal-judges=={written}'",
         )
     return config
 

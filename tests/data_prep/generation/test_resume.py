@@ -229,7 +229,7 @@ def test_limits_of_cost(serve: Serve, tmp_path: Path) -> None:
     del given["user_judge"]["llm"]["max_cost"]
     del given["chatbots"][1]["llm"]["prices"]
     given["chatbots"][1]["llm"]["base_url"] = "https://models.example/v1"
-    with pytest.raises(ConfigError, match=r"price of openai/bot-1 is unknown(.|\n)*prices: PATH"):
+    with pytest.raises(ConfigError, match=r"price of openai/bot-1 is unknown(.|\n)*prices: FILE"):
         run(max_cost=5, overwrite=True)
     assert not answers(out / "journal.jsonl")
     assert run(max_cost=5, chatbots=["bot-0"]).counts.finished > 0

@@ -130,4 +130,4 @@ def test_a_judge_of_a_newer_package_says_which(hub: Hub, tmp_path: Path) -> None
     done = hub.medal(tmp_path / "home", "doctor", ID)
     assert done.returncode == 2
     assert "saved by medal-judges 3.1 in format 9" in done.stderr
-    assert "pip install --upgrade 'medal-judges>=3.1'" in done.stderr
+    assert "pip install 'medal-judges==3.1'" in done.stderr

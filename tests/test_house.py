@@ -16,8 +16,8 @@ PACKAGE = "src/medal_judges"
 # Room: lines. The longest prefix of a file's path decides its room.
 BUDGETS = {
     f"{PACKAGE}/cli": 2183,
-    f"{PACKAGE}/integrations": 850,
-    "eval": 8177,
+    f"{PACKAGE}/integrations": 749,
+    "eval": 8056,
     "training": 4147,
     "data_prep": 7438,
     "inference": 2413,
@@ -29,7 +29,7 @@ BUDGETS = {
     f"{PACKAGE}/reading": 2562,
     PACKAGE: 2064,  # records/, storage/ and the modules at the root
 }
-HOUSE = 45_252
+HOUSE = 45_030
 TESTS = 34_000
 
 

@@ -520,7 +520,6 @@ def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
                 IntervalBar(headline, span, ceilings[0].value, like.value),
                 like,
                 Figured(like if like.value is None else row.ceiling_difference),
-                Figured(headline if row.under_floor else row.noise_free.get(main)),
                 *(Figured(shown(row, metric), brief=metric in _BRIEF) for metric in metrics[1:]),
                 row.n,
                 coverage,
@@ -538,14 +537,13 @@ def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
                 bar,
                 others[0],
                 "",
-                "",
                 *others[1:],
                 answered,
                 "",
             )
         )
     heads = [label(metric) for metric in metrics]
-    columns = ("Judge", heads[0], *other, "", "Like for like", "minus ceiling", "Noise-free",
+    columns = ("Judge", heads[0], *other, "", "Like for like", "minus ceiling",
                *heads[1:], "n", "Coverage")  # fmt: skip
     one = dimensions[0] if len(dimensions) == 1 else "issues"
     title = name if len(dimensions) > 1 and not binary else f"{name}: {one}"

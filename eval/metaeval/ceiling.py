@@ -1,18 +1,12 @@
-"""What people agree on: the human ceiling, and a judge's agreement without annotators' noise.
+"""What people agree on: the human ceiling.
 
 A judge is usually compared with the mean of all annotators, and an annotator with the mean of the
 others. That mean is noisier, so an annotator seems worse than a judge who is no better.
 ``like_for_like`` compares both with the same annotators, on the same rows.
-
-Graded answers follow an additive model: quality of the dialogue, leaning of the annotator, error. A
-correlation with the mean answer is divided by the root of that mean's reliability (Spearman 1904;
-Shrout and Fleiss 1979). Issues follow Dawid and Skene (1979), as crowd-kit fits it, with the judge
-as one more annotator. That model's posterior is not used: noisy answers lower agreement with it.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from itertools import permutations
@@ -23,7 +17,6 @@ import numpy.typing as npt
 
 from medal_judges.eval.metaeval.alignment import (
     METRICS,
-    THRESHOLD,
     Aligned,
     classification_statistic,
     not_classifiable,
@@ -38,7 +31,6 @@ from medal_judges.stats.correlation import (
     correlation_statistic,
     ratio,
     undefined_reason,
-    weighted_spearman,
 )
 from medal_judges.stats.estimate import Estimate, undefined
 from medal_judges.stats.intervals import Clusters, estimated
@@ -47,7 +39,6 @@ from medal_judges.stats.weights import weighted
 
 CORRELATIONS = ("pearson", "spearman", "kendall", "within_system", "centred")
 MOST_COLUMNS = 50
-MIN_SHARED = 10  # rows with two answers, for figures without noise
 _RELEASED = "the set was released as means or votes, without single answers"
 MEASUREMENT = {"binary": "nominal", "ordinal": "ordinal", "continuous": "interval"}
 
@@ -174,26 +165,6 @@ def busiest(values: Floats) -> list[int]:
     return sorted(np.argsort(-answers, kind="stable")[:MOST_COLUMNS].tolist())
 
 
-def noise_free(aligned: Aligned, kind: Kind, dimension: str) -> dict[str, Estimate]:
-    """Returns the judge's agreement with the annotators' shared opinion, without their errors, on
-    the scored rows with two answers or more."""
-    binary = kind == "binary"
-    names = ("f1_present", "f1_absent") if binary else ("spearman", "pearson")
-    if any(row.aggregated for row in aligned.rows):
-        return undefined(names, _RELEASED)
-    part = aligned.part(np.flatnonzero(np.isfinite(aligned.values).sum(axis=1) > 1))
-    if len(part.rows) < MIN_SHARED:
-        reason = f"{len(part.rows)} rows with two answers, fewer than {MIN_SHARED}"
-        return undefined(names, reason)
-    score, people = part.score, part.values
-    if why := not_classifiable(score, people) if binary else undefined_reason(part.human, score):
-        return undefined(names, why)
-    values, named, _ = answers_by_annotator(part.rows, dimension, people)
-    if binary:
-        return issue_noise_free(values, named, score)
-    return graded_noise_free(values, named, score, part.clusters, part.weights)
-
-
 def answers_by_annotator(
     rows: Sequence[LabelledDialogue], name: str, values: Floats
 ) -> tuple[Floats, bool, int]:
@@ -222,90 +193,3 @@ def answers_by_annotator(
             if person in column:
                 out[i, column[person]] = values[i, k]
     return out, True, len(answers)
-
-
-def leanings(people: Floats) -> Floats:
-    """Returns how far above the average annotator each annotator answers the same rows, shape
-    (annotators,), by least squares. The mean is 0. ``people``: shape (rows, annotators), NaN if not
-    given."""
-    given = np.isfinite(people)
-    counts = np.maximum(given.sum(axis=1), 1)
-    mean = np.where(given, people, 0.0).sum(axis=1) / counts
-    apart = np.where(given, people - mean[:, None], 0.0).sum(axis=0)
-    shares = given / counts[:, None]
-    normal = np.diag(given.sum(axis=0).astype(float)) - given.T.astype(float) @ shares
-    # Annotators without a common row (and the level as a whole) are not identified: least norm.
-    found: Floats = np.linalg.pinv(normal) @ apart
-    centred: Floats = found - found.mean()
-    return centred
-
-
-def graded_noise_free(
-    values: Floats, named: bool, score: Floats, clusters: Clusters, weights: Floats | None = None
-) -> dict[str, Estimate]:
-    """Returns Spearman and Pearson of a judge with what annotators share, without their errors.
-
-    ``values``: answers by annotator, by name if ``named``; every row needs two or more. A value
-    above 1 is chance: reliability is an estimate too.
-    """
-    adjusted = values - leanings(values) if named else values
-    answers = np.isfinite(values).sum(axis=1).astype(float)
-    means = np.nanmean(adjusted, axis=1)
-    squares = np.nansum((adjusted - means[:, None]) ** 2, axis=1)
-    # degrees of freedom of the leanings
-    spent = int(np.isfinite(values).any(axis=0).sum()) - 1 if named else 0
-
-    def statistic(counts: Floats) -> dict[str, Floats]:
-        total = counts.sum(axis=1)
-        free = counts @ (answers - 1) - spent
-        error = (counts @ squares) / np.where(free > 0, free, np.nan)
-        noise = error * (counts @ (1 / answers)) / total
-        one = means - ((counts @ means) / total)[:, None]
-        two = score - ((counts @ score) / total)[:, None]
-        squares_one, squares_two = ((counts * side**2).sum(axis=1) for side in (one, two))
-        spread = squares_one / (total - 1)
-        shared = np.where(spread - noise > 0, spread - noise, np.nan)
-        root = np.sqrt(shared / spread)  # of the mean answer's reliability
-        with np.errstate(invalid="ignore"):  # nothing varies: NaN, which is undefined
-            pearson = (counts * one * two).sum(axis=1) / np.sqrt(squares_one * squares_two)
-        spearman = weighted_spearman(means, score, counts)
-        return {"spearman": spearman / root, "pearson": pearson / root}
-
-    none = "annotators agree no more than chance would: no common answer to compare a judge with"
-    return estimated(weighted(statistic, weights), clusters, none)
-
-
-def issue_noise_free(values: Floats, named: bool, score: Floats) -> dict[str, Estimate]:
-    """Returns F1+ and F1- of a judge with whether the issue is there, by Dawid and Skene's model;
-    the judge, present from a probability ``score`` of 0.5 on, is one more annotator. Annotators
-    that are positions, not ``named``, share one sensitivity and specificity."""
-    names = ("f1_present", "f1_absent")
-    try:
-        from crowdkit.aggregation import DawidSkene
-        from pandas import DataFrame
-    except ImportError:
-        install = "needs the package crowd-kit: pip install 'medal-judges[annotate]'"
-        return undefined(names, install)
-    columns, judge = np.column_stack([values, score >= THRESHOLD]), values.shape[1]
-    at, worker = np.nonzero(np.isfinite(columns))
-    labels = (columns[at, worker] >= THRESHOLD).astype(int)
-    if not 0 < labels.mean() < 1:
-        return undefined(names, "all answers are equal")
-    worker = worker if named else np.where(worker < judge, 0, worker)
-    model = DawidSkene()
-    with warnings.catch_warnings():  # crowd-kit uses pandas as it was
-        warnings.simplefilter("ignore")
-        model.fit(DataFrame({"task": at, "worker": worker, "label": labels}))
-    errors, priors = model.errors_, model.priors_
-    assert errors is not None and priors is not None  # fitted
-    # A label that the judge never gave has no row.
-    sensitivity, specificity = (float(errors[label].get((judge, label), 0.0)) for label in (1, 0))
-    there = float(priors[1])
-    wrong = there * (1 - sensitivity) + (1 - there) * (1 - specificity)
-    rights = there * sensitivity, (1 - there) * specificity
-    return {
-        name: Estimate(2 * right / (2 * right + wrong), reason="no interval: one fit of the model")
-        if 2 * right + wrong > 0
-        else Estimate(None, reason="the model has no such dialogue")
-        for name, right in zip(names, rights, strict=True)
-    }

@@ -19,7 +19,7 @@ from medal_judges.eval.metaeval.alignment import (
     confusion_cells,
     not_classifiable,
 )
-from medal_judges.eval.metaeval.ceiling import against_ceiling, noise_free
+from medal_judges.eval.metaeval.ceiling import against_ceiling
 from medal_judges.records.dimension import Kind
 from medal_judges.records.judgement import Contributions, Judgement
 from medal_judges.records.labelled import LabelledDialogue, Scale
@@ -62,9 +62,8 @@ class ResultRow:
     ``accuracy``. ``slices``: the same for parts such as ``lang:de`` or ``chatbot:Meena``.
     ``ceiling``: one annotator against the others, ``like_for_like``: the judge against the same
     others, on the ``ceiling_rows`` rows with two answers or more; ``ceiling_difference``: the
-    headline figure of the judge minus the annotator's. ``noise_free``: the headline figures without
-    annotator noise (ceiling.py). ``clusters``: what intervals leave out. Below
-    ``min_coverage`` there is no headline. Scales are (lowest, highest), None if not stated.
+    headline figure of the judge minus the annotator's. ``clusters``: what intervals leave out.
+    Below ``min_coverage`` there is no headline. Scales are (lowest, highest), None if not stated.
     """
 
     judge: str
@@ -78,7 +77,6 @@ class ResultRow:
     metrics: Figures
     ceiling: Figures = field(default_factory=dict)
     like_for_like: Figures = field(default_factory=dict)
-    noise_free: Figures = field(default_factory=dict)
     ceiling_rows: int = 0
     ceiling_difference: Estimate | None = None
     slices: Mapping[str, Figures] = field(default_factory=dict)
@@ -204,7 +202,6 @@ def evaluate(
         scored=len(aligned.rows),
         metrics=figures(aligned, kind),
         **against_ceiling(aligned, kind),
-        noise_free=noise_free(aligned, kind, dimension),
         slices={
             name: {
                 metric: estimate

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from medal_judges.inference.serving.client import AsyncClient
+from medal_judges.inference.serving.client import Client
 from medal_judges.records.dialogue import Dialogue, parse_dialogue
 from medal_judges.records.judgement import parse_judgement
 from medal_judges.storage.jsonl import read_records, to_line, write_records
@@ -64,16 +64,16 @@ async def ask(
     address: str, chats: list[Dialogue], clients: int, answered: Any, library: bool
 ) -> list[Any]:
     """(id that was asked, id and scores that came, seconds) of every request. ``library``: through
-    AsyncClient; else over bare sockets, so that on a small machine the clients' own work does not
+    Client; else over bare sockets, so that on a small machine the clients' own work does not
     take the server's place."""
     waiting = iter(chats)
     rows: list[Any] = []
 
     async def with_client() -> None:
-        async with AsyncClient(address, patience=300.0) as client:
+        with Client(address, patience=300.0) as client:
             for chat in waiting:
                 begin = time.perf_counter()
-                judged = await client.score([chat])
+                judged = await asyncio.to_thread(lambda c=chat: [*client.score([c])])
                 rows.append((chat.id, judged, time.perf_counter() - begin))
                 answered.value = len(rows)
 
@@ -176,7 +176,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=5000)
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--library", action="store_true", help="ask through AsyncClient")
+    parser.add_argument("--library", action="store_true", help="ask through Client")
     parser.add_argument("--kill", action="store_true", help="and kill the server meanwhile")
     given = parser.parse_args()
     found = [chat for file in given.chats for chat in read_records(file, parse_dialogue)]

@@ -1,8 +1,7 @@
-"""Clients of ``medal serve``, sync and async: dialogues in, judgements out."""
+"""A client of ``medal serve``: dialogues in, judgements out."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 import time
@@ -144,27 +143,6 @@ class Client:
                         hint="medal serve JUDGE starts a server; patience=SECONDS waits longer",
                     ) from error
             time.sleep(delay)
-
-
-class AsyncClient:
-    """``Client`` for asyncio; each call runs in a thread."""
-
-    def __init__(self, address: str = ADDRESS, **settings: Any) -> None:
-        self._client = Client(address, **settings)
-
-    async def __aenter__(self) -> AsyncClient:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        self._client.close()
-
-    async def score(self, dialogues: Iterable[Row], **options: Any) -> list[Judgement]:
-        """Returns all judgements in input order; see ``Client.score``."""
-        return await asyncio.to_thread(lambda: [*self._client.score(dialogues, **options)])
-
-    async def judge(self) -> dict[str, Any]:
-        """See ``Client.judge``."""
-        return await asyncio.to_thread(self._client.judge)
 
 
 def _bodies(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import httpx
 import pytest
 
 from medal_judges.inference.scoring import ScoreOptions
-from medal_judges.inference.serving.client import AsyncClient, Client
+from medal_judges.inference.serving.client import Client
 from medal_judges.models.base.judge import Judge
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
@@ -92,16 +91,9 @@ def test_a_dialogue_without_an_answer_is_unscored_with_its_reason(served: Served
     assert second.scored
 
 
-def test_the_async_client_and_what_the_server_says_of_its_judge(
-    served: Served, judge: Judge
-) -> None:
-    async def ask() -> tuple[list[list[Judgement]], dict[str, object]]:
-        async with AsyncClient(served.address) as client:
-            judged = await asyncio.gather(*(client.score([one]) for one in TALKS[:20]))
-            return list(judged), await client.judge()
-
-    judged, about = asyncio.run(ask())
-    assert_same([one for group in judged for one in group], list(judge.score(TALKS[:20])))
+def test_what_the_server_says_of_its_judge(served: Served, judge: Judge) -> None:
+    with Client(served.address) as client:
+        about = client.judge()
     assert about["signature"] == str(judge.signature())
     assert about["dimensions"] == [dimension.to_record() for dimension in judge.dimensions]
     assert about["languages"] is None and about["family"] == "encoder"

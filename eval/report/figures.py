@@ -244,15 +244,11 @@ def _timeline(scores: Scores, times: Floats, unit: Unit) -> Timeline | None:
     for name in scores.dimensions:
         values = scores.values(name)
         rows = np.flatnonzero((number >= 0) & np.isfinite(values))
-        days = (times[rows] - times[rows].min()) / 86400 if len(rows) else times[rows]
         _, clusters = np.unique(scores.clusters[rows], return_inverse=True)
-        changes[name] = change(values[rows], days, number[rows], clusters)
+        changes[name] = change(values[rows], number[rows], clusters)
     steps = holm([each.difference.p_value for each in changes.values()])
-    slopes = holm([each.slope.p_value for each in changes.values()])
-    for (name, each), step, slope in zip(changes.items(), steps, slopes, strict=True):
-        difference = replace(each.difference, p_value=step)
-        trend = replace(each.slope, p_value=slope)
-        changes[name] = replace(each, difference=difference, slope=trend)
+    for (name, each), step in zip(changes.items(), steps, strict=True):
+        changes[name] = replace(each, difference=replace(each.difference, p_value=step))
     return Timeline(unit, names, [len(part) for part in parts], figures, changes)
 
 

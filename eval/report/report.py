@@ -500,8 +500,8 @@ def change_table(scores: Scores, timeline: Timeline) -> Table:
         means = (None if v is None else Estimate(v) for v in (each.before, each.after))
         means_shown = (shown(scores, name, mean) for mean in means)
         apart = shown(scores, name, each.difference, signed=True)
-        rows.append((name, *means_shown, apart, _p(each.difference), since, _p(each.slope)))
-    columns = ["Dimension", "Before", "From then on", "Change", "p (Holm)", "Since", "p of a trend"]
+        rows.append((name, *means_shown, apart, _p(each.difference), since))
+    columns = ["Dimension", "Before", "From then on", "Change", "p (Holm)", "Since"]
     return Table("Change over time", columns, rows)
 
 
@@ -598,9 +598,8 @@ def sheets(scores: Scores, figures: ReportFigures) -> dict[str, Sheet]:
         made["time"] = sheet(f"{timeline.unit} rows dimension", times)
         changes = (
             (name, None if c.start is None else periods[c.start], c.searched, c.before, c.after,
-             what, estimate)
+             c.difference)
             for name, c in timeline.changes.items()
-            for what, estimate in (("difference", c.difference), ("slope a day", c.slope))
         )  # fmt: skip
-        made["changes"] = sheet("dimension since searched before after what", changes)
+        made["changes"] = sheet("dimension since searched before after", changes)
     return made

@@ -1,8 +1,7 @@
-"""Trend and change-point detection of a mean over time."""
+"""Change-point detection of a mean over time."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,13 +9,6 @@ import numpy.typing as npt
 
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import (
-    DIFFERENCE,
-    MIN_CLUSTERS,
-    MIN_ROWS,
-    Spread,
-    evenness_degrees,
-)
 from medal_judges.stats.means import Sample, difference_of
 
 Codes = npt.NDArray[np.int64]  # the cluster or period of each row, shape (rows,), from 0
@@ -24,7 +16,6 @@ Codes = npt.NDArray[np.int64]  # the cluster or period of each row, shape (rows,
 MIN_PERIODS = 8  # of a change-point: with fewer, orders of the periods are too few for a test
 _PERMUTATIONS = 4999
 _LEAST = 0.1  # of the rows on either side of a change-point
-_ROUNDING = 1e-12
 _CHUNK = 4_000_000  # numbers held at once
 
 
@@ -32,13 +23,12 @@ _CHUNK = 4_000_000  # numbers held at once
 class Change:
     """How the mean of one dimension changes over time.
 
-    ``slope`` is the least-squares slope per unit of time, with the p-value of no trend. ``start``
-    is the index of the first period after the change; ``difference`` is the mean from there on
-    minus the mean before (``after`` and ``before``), with the p-value of no change. ``searched``:
-    the start was searched (the p-value accounts for it); otherwise it halves the rows.
+    ``start`` is the index of the first period after the change; ``difference`` is the mean from
+    there on minus the mean before (``after`` and ``before``), with the p-value of no change.
+    ``searched``: the start was searched (the p-value accounts for it); otherwise it halves the
+    rows.
     """
 
-    slope: Estimate
     start: int | None
     difference: Estimate
     searched: bool
@@ -46,9 +36,9 @@ class Change:
     after: float | None = None
 
 
-def change(values: Floats, times: Floats, periods: Codes, clusters: Codes, seed: int = 0) -> Change:
-    """Returns trend and change of ``values`` at ``times``; ``periods`` numbers the period of each
-    row from 0, in order of time. All arrays have shape (rows,).
+def change(values: Floats, periods: Codes, clusters: Codes, seed: int = 0) -> Change:
+    """Returns the change of ``values``; ``periods`` numbers the period of each row from 0, in order
+    of time. All arrays have shape (rows,).
 
     Errors are computed by cluster and by period, and the larger ones are used. With 8 periods or
     more, the change is where the means before and after differ most, and its p-value is from 4,999
@@ -58,10 +48,7 @@ def change(values: Floats, times: Floats, periods: Codes, clusters: Codes, seed:
     present, period = np.unique(periods, return_inverse=True)
     if len(present) < 2:
         nothing = Estimate(None, reason="fewer than 2 periods with scores")
-        return Change(nothing, None, nothing, False)
-    slope = trend(values, times, clusters)
-    if len(present) >= MIN_PERIODS:
-        slope = wider(slope, trend(values, times, period))
+        return Change(None, nothing, False)
     sizes: Floats = np.bincount(period).astype(np.float64)
     sums: Floats = np.bincount(period, weights=values).astype(np.float64)
     searched = len(present) >= MIN_PERIODS
@@ -80,31 +67,7 @@ def change(values: Floats, times: Floats, periods: Codes, clusters: Codes, seed:
         difference = wider(difference, step(period))
         difference = replace(difference, p_value=_permuted(sizes, sums, seed))
     means = float(values[~later].mean()), float(values[later].mean())
-    return Change(slope, int(present[start]), difference, searched, *means)
-
-
-def trend(values: Floats, times: Floats, clusters: Codes) -> Estimate:
-    """Returns the least-squares slope of ``values`` over ``times`` with its 95% interval and the
-    two-sided p-value of no trend. Errors are by ``clusters`` (CR1), which are numbered without
-    gaps."""
-    if len(values) < MIN_ROWS:
-        return Estimate(None, reason=f"{len(values)} rows, fewer than {MIN_ROWS}")
-    if np.ptp(times) == 0:
-        return Estimate(None, reason="all rows have the same time")
-    away = times - times.mean()
-    squares = float((away**2).sum())
-    slope = float((away * values).sum() / squares)
-    residuals = values - values.mean() - slope * away
-    scores: Floats = np.bincount(clusters, away * residuals).astype(np.float64)
-    count = len(scores)
-    if count < MIN_CLUSTERS:
-        return Estimate(slope, reason=f"no interval: {count} clusters, fewer than {MIN_CLUSTERS}")
-    error = math.sqrt(count / (count - 1) * float((scores**2).sum())) / squares
-    if error * math.sqrt(squares) < _ROUNDING:
-        return Estimate(slope, p_value=1.0 if abs(slope) < _ROUNDING else None,
-                        reason="no interval: the scores lie on a line")  # fmt: skip
-    spread = Spread(error, float(evenness_degrees(scores, DIFFERENCE, 1.0, count - 1.0)))
-    return Estimate(slope, slope - spread.half, slope + spread.half, spread.p_value(slope))
+    return Change(int(present[start]), difference, searched, *means)
 
 
 def wider(first: Estimate, second: Estimate) -> Estimate:

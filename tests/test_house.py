@@ -21,15 +21,15 @@ BUDGETS = {
     "training": 4147,
     "data_prep": 7438,
     "inference": 2391,
-    "models": 6473,
+    "models": 6510,
     "models/prompted": 2138,
-    "models/llm": 3529,
+    "models/llm": 3533,
     f"{PACKAGE}/report": 1215,
     f"{PACKAGE}/stats": 2026,
     f"{PACKAGE}/reading": 2562,
     PACKAGE: 2064,  # records/, storage/ and the modules at the root
 }
-HOUSE = 44_966
+HOUSE = 45_007
 TESTS = 34_000
 
 

@@ -25,6 +25,7 @@ from medal_judges.models.base.saving import (
 )
 from medal_judges.models.hybrid.members import HybridSettings, Member, load_member, open_member
 from medal_judges.models.llm.protocol import LanguageModel
+from medal_judges.records.dialogue import base_language
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.judgement import Contributions, Judgement
 from medal_judges.records.signature import Signature, content_hash
@@ -32,6 +33,7 @@ from medal_judges.records.signature import Signature, content_hash
 Members = Mapping[str, Member]
 Answers = Mapping[str, Judgement]  # of one request: member -> its judgement
 _ROUNDING = 1e-9
+DEVIATION = 0.25  # of a scale [0, 1]: a standard deviation of scores that ``scales`` standardise
 BLEND_PARTS = ("center", "spread", "weights", "intercept", "residual")
 
 
@@ -84,7 +86,9 @@ class MemberSelection:
     def tensors(self) -> dict[str, np.ndarray]:
         return {}
 
-    def answer(self, dimension: Dimension, members: Members, answers: Answers) -> Judgement:
+    def answer(
+        self, dimension: Dimension, members: Members, answers: Answers, lang: str
+    ) -> Judgement:
         """Returns the chosen member's answer on the hybrid's scale."""
         name, member = dimension.name, members[self.choices[dimension.name]]
         judgement, own = answers[member.name], member.own_name(name)
@@ -111,7 +115,8 @@ class MemberSelection:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """``blends``: dimension -> the fit of its members' scores."""
+    """``blends``: dimension -> the fit of its members' scores; DIMENSION:LANGUAGE -> the fit with
+    other numbers for dialogues in that language."""
 
     blends: Mapping[str, Blend]
 
@@ -133,10 +138,13 @@ class Stack:
             if getattr(blend, part) is not None
         }
 
-    def answer(self, dimension: Dimension, members: Members, answers: Answers) -> Judgement:
+    def answer(
+        self, dimension: Dimension, members: Members, answers: Answers, lang: str
+    ) -> Judgement:
         """Returns the members' weighted score; its distribution is a normal with the residual, in
         which a level has the probability of all values nearest to it."""
-        name, blend = dimension.name, self.blends[dimension.name]
+        name = dimension.name
+        blend = self.blends.get(f"{name}:{base_language(lang)}", self.blends[name])
         units: dict[str, float | None] = {}
         for key, (m, own) in self.asked(name, members).items():
             value = answers[m].scores.get(own)
@@ -263,12 +271,25 @@ class HybridJudge(Judge):
                 raise ValueError(f"choices name no member for {', '.join(missing)}")
             combination = MemberSelection({name: given.choices[name] for name in names})
         else:
+            named = tuple(given.weights or {})
             shares = np.array(list((given.weights or {}).values()), dtype=np.float64)
-            zeros, ones = np.zeros(len(shares)), np.ones(len(shares))
-            mean = Blend(tuple(given.weights or {}), zeros, ones, shares / shares.sum(), 0.0)
-            combination = Stack(dict.fromkeys(names, mean))
+            shares = shares / shares.sum()
+            blends = dict.fromkeys(
+                names, Blend(named, np.zeros(len(named)), np.ones(len(named)), shares, 0.0)
+            )
+            fits = {lang: np.array([fit[m] for m in named]) for lang, fit in given.scales.items()}
+            if fits:
+                fits[""] = np.mean(list(fits.values()), axis=0)  # for any other language
+                blends = {
+                    f"{name}:{lang}".rstrip(":"): Blend(named, *fit.T, shares * DEVIATION, 0.5)
+                    for name in names
+                    for lang, fit in fits.items()
+                }
+            combination = Stack(blends)
         members = {name: open_member(name, member) for name, member in given.members.items()}
-        return cls(members, combination, dimensions, name=given.name)
+        judge = cls(members, combination, dimensions, name=given.name)
+        judge.languages = tuple(sorted(given.scales)) or judge.languages
+        return judge
 
     def language_models(self) -> list[LanguageModel]:
         return [m for member in self.members.values() for m in member.judge.language_models()]
@@ -363,8 +384,11 @@ class HybridJudge(Judge):
                         rows[i][name] = judgement
                         cut = max(requests[i].truncated_turns, judgement.truncated_turns)
                         requests[i].truncated_turns = cut
-        for answers in rows:
-            own = [combination.answer(self.dimension(d), self.members, answers) for d in dimensions]
+        for request, answers in zip(requests, rows, strict=True):
+            lang = request.dialogue.lang
+            own = [
+                combination.answer(self.dimension(d), members, answers, lang) for d in dimensions
+            ]
             asked = list(answers.values())
             notes = [f"{name}: {j.explanation}" for name, j in answers.items() if j.explanation]
             usage: dict[str, float] = {}

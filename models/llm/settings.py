@@ -18,17 +18,18 @@ from medal_judges.models.llm.protocol import LanguageModel
 class TransformersLLM(Config):
     """A model on this machine: hub id, folder or ``embedded:smollm2``.
 
-    ``dtype`` is fp32, bf16 or fp16 (default: fp32 on a CPU, bf16 on a GPU). ``token_budget`` bounds
-    the tokens of one generated batch, ``context`` lowers the model's own window. ``thinking``:
-    tokens that a model may think before its answer (default: 4096 if its chat template begins with
-    thinking, else 0). ``bin_weights``: read weights published as .bin only (tensors only).
+    ``dtype`` is fp32, bf16 or fp16 (default: fp32 on a CPU, bf16 on a GPU), or auto: bf16 if the
+    processor multiplies it, else fp32. ``token_budget`` bounds the tokens of one generated batch,
+    ``context`` lowers the model's own window. ``thinking``: tokens that a model may think before
+    its answer (default: 4096 if its chat template begins with thinking, else 0). ``bin_weights``:
+    read weights published as .bin only (tensors only).
     ``cache`` caches answers: a folder, or true for the default one.
     """
 
     api: ClassVar[bool] = False
     backend: Literal["transformers"] = "transformers"
     model: str
-    dtype: Dtype | None = None
+    dtype: Dtype | Literal["auto"] | None = None
     device: str | None = None
     revision: str | None = None
     token_budget: int = Field(default=16384, ge=1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.batching import retry_on_oom
-from medal_judges.models.device import torch_device, torch_dtype
+from medal_judges.models.device import has_bf16, torch_device, torch_dtype
 from medal_judges.models.llm.chat_template import Prompts, TokenModel
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
 from medal_judges.models.llm.local.generation import Row, batches, to_completion, write
@@ -35,6 +35,9 @@ def load_local(config: TransformersLLM) -> LanguageModel:
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
     device = torch_device(config.device)
+    dtype = config.dtype or ("fp32" if device.type == "cpu" else "bf16")
+    if dtype == "auto":
+        dtype = "bf16" if has_bf16(device) else "fp32"
     path = model_path(config.model)
     # Without trust_remote_code=False transformers prompts at the terminal to run a model's code.
     options = {"revision": config.revision, "trust_remote_code": False}
@@ -44,7 +47,7 @@ def load_local(config: TransformersLLM) -> LanguageModel:
         is_seq2seq = AutoConfig.from_pretrained(path, **options).is_encoder_decoder
         network = (AutoModelForSeq2SeqLM if is_seq2seq else AutoModelForCausalLM).from_pretrained(
             path,
-            dtype=torch_dtype(config.dtype or ("fp32" if device.type == "cpu" else "bf16"), device),
+            dtype=torch_dtype(dtype, device),
             use_safetensors=not config.bin_weights,  # .bin is read with torch's weights_only
             **options,
         )

@@ -70,11 +70,6 @@ def read_agreement(folder: Path) -> list[AgreementRow]:
     """The rows of a judge's agreement.json; none if it has no such file."""
     path = folder / AGREEMENT_NAME
     records = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    for record in records:
-        if "others" not in record:  # of an older run: its interval is for other chatbots
-            low, high = record.pop("low"), record.pop("high")
-            others = None if low is None else (low, high)
-            record |= {"low": None, "high": None, "others": others}
     return [AgreementRow(**record) for record in records]
 
 

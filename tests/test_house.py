@@ -15,21 +15,21 @@ PACKAGE = "src/medal_judges"
 
 # Room: lines. The longest prefix of a file's path decides its room.
 BUDGETS = {
-    f"{PACKAGE}/cli": 2183,
+    f"{PACKAGE}/cli": 2178,
     f"{PACKAGE}/integrations": 749,
-    "eval": 8051,
-    "training": 4147,
+    "eval": 7989,
+    "training": 4142,
     "data_prep": 7438,
     "inference": 2391,
     "models": 6510,
     "models/prompted": 2138,
     "models/llm": 3533,
     f"{PACKAGE}/report": 1215,
-    f"{PACKAGE}/stats": 2026,
+    f"{PACKAGE}/stats": 1929,
     f"{PACKAGE}/reading": 2562,
     PACKAGE: 2064,  # records/, storage/ and the modules at the root
 }
-HOUSE = 45_007
+HOUSE = 45_000
 TESTS = 34_000
 
 

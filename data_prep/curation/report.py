@@ -30,7 +30,6 @@ from medal_judges.records.signature import content_hash
 from medal_judges.report.console import print_tables
 from medal_judges.report.page import Section, facts_section, write_page
 from medal_judges.report.table import Cell, Heat, Row, Table
-from medal_judges.stats.weights import effective_size
 from medal_judges.storage.files import atomic_write
 
 _REACHED = 0.9  # of an even share
@@ -70,6 +69,7 @@ def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
         candidates = [c for c in pool if c.lang == lang]
         selections[lang] = select(options.policy, candidates, options.n, rules, seed=options.seed)
         chosen = [c.candidate for c in selections[lang]]
+        weights = [c.weight for c in selections[lang]]
         balances.append(
             {
                 "lang": lang,
@@ -78,7 +78,7 @@ def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
                 "selected": len(chosen),
                 "contexts": len({c.group for c in chosen}),
                 "factors": factor_balances(candidates, chosen, options.n, rules),
-                "effective": effective_size([c.weight for c in selections[lang]]),
+                "effective": sum(weights) ** 2 / (sum(w * w for w in weights) or 1),
             }
         )
     facts = {

@@ -39,7 +39,6 @@ from medal_judges.stats.intervals import (
     too_few,
     wilson,
 )
-from medal_judges.stats.weights import Weights, effective_size, row_weights, weighted
 from medal_judges.storage.files import atomic_write
 
 ALL = "all"  # every language together
@@ -59,9 +58,6 @@ class AgreementOptions(Config):
     )
     out: Path | None = option(None, help="Folder to write: the page, its tables and JSON.")
     dimension: tuple[str, ...] = option((), help="Only this dimension; may be repeated.")
-    weights: Weights | None = option(
-        None, help="curation: weight rows by curation.weight, to estimate figures of the pool."
-    )
     interval_for: Lead = option(
         "these", help="Whom intervals are for: these chatbots, or others like them."
     )
@@ -101,7 +97,6 @@ def agreements(
     rows: Sequence[LabelledDialogue],
     dimensions: Sequence[str] = (),
     *,
-    weights: Weights = "none",
     lead: Lead = "these",
 ) -> list[Agreement]:
     """Returns the agreement on each of ``dimensions`` (default: all, ``overall`` last), in each
@@ -131,7 +126,6 @@ def agreements(
             chosen = [row for row in answered if lang in (ALL, row.dialogue.lang)]
             values = answer_matrix(chosen, name)
             by_person, named, annotators = answers_by_annotator(chosen, name, values)
-            counts = row_weights(chosen, weights)
             given = np.isfinite(values)
             answers = given.sum(axis=1)
             released = any(row.aggregated for row in chosen)
@@ -143,9 +137,7 @@ def agreements(
                 graded = ("adjacent",) if kind == "ordinal" else ()
                 figures = undefined(("exact", *graded, "alpha", "spearman"), reason)
             else:
-                figures, ceiling = _figures(chosen, kind, values, by_person, counts, lead)
-            each = given if counts is None else given * counts[:, None]
-            total = float((each * np.where(given, values, 0.0)).sum())
+                figures, ceiling = _figures(chosen, kind, values, by_person, lead)
             found.append(
                 Agreement(
                     dimension=name,
@@ -156,7 +148,7 @@ def agreements(
                     pairs=int((answers * (answers - 1) // 2).sum()),
                     annotators=annotators,
                     columns=PEOPLE if named else POSITIONS,
-                    mean=total / float(each.sum()) if given.any() else None,
+                    mean=float(values[given].mean()) if given.any() else None,
                     measurement=MEASUREMENT[kind],
                     figures=figures,
                     ceiling=ceiling,
@@ -171,7 +163,6 @@ def _figures(
     kind: Kind,
     values: Floats,
     people: Floats,
-    weights: Floats | None,
     lead: Lead,
 ) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
     """Returns the figures and the ceiling. ``people`` has the ``values`` by annotator if annotators
@@ -181,7 +172,6 @@ def _figures(
     # A row with one answer takes no part, so it must not count towards an interval either.
     rows = [row for row, has in zip(rows, paired, strict=True) if has]
     values, people = values[paired], people[paired]
-    weights = None if weights is None else weights[paired]
     clusters = choose_clusters(*_named(rows), lead)
     measurement = MEASUREMENT[kind]
     alpha_of = alpha_statistic(values, measurement)
@@ -210,23 +200,19 @@ def _figures(
         return figures | {"alpha": alpha_of(weights), "spearman": ratio(total, size)}
 
     none = f"no two annotators share {MIN_ROWS} rows on which both vary"
-    estimates = estimated(weighted(statistic, weights), clusters, none)
+    estimates = estimated(statistic, clusters, none)
     alpha = estimates["alpha"].value
     if alpha is None:
         estimates["alpha"] = Estimate(None, reason="all answers are equal")
     elif why := no_interval(values, measurement):
         estimates["alpha"] = Estimate(alpha, reason=why)
-    trials = float(clusters.count)
-    if weights is not None:  # clusters of different weight
-        _, member = np.unique(np.asarray(clusters.names), return_inverse=True)
-        trials = effective_size(np.bincount(member, weights).tolist())
     for key in ("exact", "adjacent"):
         # The jackknife sees no spread at 0 or 1: Wilson's interval, one trial a cluster.
         if key in estimates and estimates[key].value in (0, 1) and not too_few(clusters):
             share = estimates[key].value or 0.0
-            low, high = wilson(share * trials, trials)
+            low, high = wilson(share * clusters.count, clusters.count)
             estimates[key] = replace(estimates[key], low=low, high=high, reason=None)
-    return estimates, human_ceiling(values, kind, clusters, weights=weights)
+    return estimates, human_ceiling(values, kind, clusters)
 
 
 def _named(rows: Sequence[LabelledDialogue]) -> tuple[list[str | None], list[str]]:

@@ -52,7 +52,6 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean
 from medal_judges.records.signature import content_hash
 from medal_judges.report.console import ProgressBar, rich_table, wide_console
-from medal_judges.stats.weights import weighting_note
 from medal_judges.storage.files import only_run
 from medal_judges.storage.judgements import read_judgements
 
@@ -102,7 +101,7 @@ def run_benchmark(
     options: BenchmarkOptions, bar: ProgressBar | None = None
 ) -> tuple[BenchmarkRun, Benchmark]:
     """Runs a benchmark; returns the run with its notes, and the figures."""
-    changed = {"weights": options.weights, "output_dir": options.out, "device": options.device}
+    changed = {"output_dir": options.out, "device": options.device}
     changed["interval_for"] = options.interval_for
     changed["workers"] = str(options.workers) if options.workers > 1 else None
     overrides = [*options.overrides, *(f"{k}={v}" for k, v in changed.items() if v)]
@@ -279,8 +278,8 @@ def data_hash(rows: Sequence[LabelledDialogue]) -> str:
 
 
 def prepare(config: BenchmarkConfig, *, offline: bool | None = None) -> BenchmarkRun:
-    """Loads the sets; missing optional sets become notes. Raises ConfigError if ``config`` asks for
-    weights and no set has them, and if a judge maps a dimension that no set has."""
+    """Loads the sets; missing optional sets become notes. Raises ConfigError if a judge maps a
+    dimension that no set has."""
     check_published(config)
     run = BenchmarkRun(config)
     for one in config.sets:
@@ -288,7 +287,11 @@ def prepare(config: BenchmarkConfig, *, offline: bool | None = None) -> Benchmar
         if isinstance(loaded, str):
             run.notes.append(f"set {one.name} left out: {loaded}")
             continue
-        weights, note = weighting_note(loaded.rows, config.weights, f"set {one.name}")
+        if curated := sum("curation" in row.extra for row in loaded.rows):
+            run.notes.append(
+                f"set {one.name}: {curated} of {len(loaded.rows)} rows were selected by medal "
+                "curate; the figures are of the selection, not of its pool"
+            )
         published = []
         for who in one.published:
             try:
@@ -297,8 +300,7 @@ def prepare(config: BenchmarkConfig, *, offline: bool | None = None) -> Benchmar
                 if not one.optional:
                     raise
                 run.notes.append(f"labels by {who} left out: {error.message}")
-        run.sets[one.name] = replace(loaded, weights=weights, published=tuple(published))
-        run.weighting += [note] if note else []
+        run.sets[one.name] = replace(loaded, published=tuple(published))
     for planted in config.injected:
         loaded = load_set(planted, offline=offline)
         if isinstance(loaded, str):
@@ -316,12 +318,6 @@ def prepare(config: BenchmarkConfig, *, offline: bool | None = None) -> Benchmar
                 hint=f"dimensions map the set's name to the judge's; the sets have: "
                 f"{', '.join(sorted(known))}",
             )
-    used = {data.weights for data in run.sets.values()}
-    if config.weights != "none" and config.weights not in used:
-        raise ConfigError(
-            f"--weights {config.weights}: no set has rows with weights",
-            hint="medal curate writes them into curation.weight of its rows",
-        )
     return run
 
 

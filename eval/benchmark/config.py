@@ -13,7 +13,6 @@ from medal_judges.config import Config, option
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.reading.dialogues import ChatFileConfig
 from medal_judges.stats.intervals import Lead
-from medal_judges.stats.weights import Weights
 from medal_judges.training.config import SplitConfig
 
 
@@ -38,9 +37,6 @@ class BenchmarkOptions(Config):
     )
     device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
     workers: int = option(1, ge=1, help="Number of scoring processes; on GPUs one each.")
-    weights: Weights | None = option(
-        None, help="curation: weight rows by curation.weight, to estimate figures of the pool."
-    )
     interval_for: Lead | None = option(
         None, help="Whom intervals are for: these chatbots, or others like them. [default: these]"
     )
@@ -118,8 +114,7 @@ class PredictionConfig(Config):
 class BenchmarkConfig(Config):
     """The YAML file of ``medal benchmark``.
 
-    ``weights: curation`` weights the rows that ``medal curate`` selected, to estimate figures of
-    the pool that it selected from. ``interval_for``: whom the leading intervals are for, ``these``
+    ``interval_for``: whom the leading intervals are for, ``these``
     chatbots in new conversations or ``others`` like them. ``device`` and ``llm`` (the language
     model) apply to judges whose ``options`` set neither. ``workers``: number of scoring processes
     (judges behind an API use one). ``published``: papers whose figures are shown beside ours
@@ -128,7 +123,6 @@ class BenchmarkConfig(Config):
 
     title: str = "Benchmark of dialogue judges"
     output_dir: Path
-    weights: Weights = "none"
     interval_for: Lead = "these"
     min_coverage: float = Field(0.98, ge=0, le=1)
     disagreements: int = Field(6, ge=0)

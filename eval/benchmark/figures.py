@@ -36,7 +36,6 @@ from medal_judges.report.table import Cell, Table
 from medal_judges.stats.correlation import Floats, ratio, weighted_auc
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import METHOD, WHOM, Clusters, estimated, too_few, wilson
-from medal_judges.stats.weights import Weights
 from medal_judges.storage.files import atomic_write
 
 FOLLOW_UPS = "Follow-ups that were chosen"
@@ -55,7 +54,6 @@ class BenchmarkSet:
     level: str = "dialogue"
     left_out: tuple[LabelledDialogue, ...] = ()
     published: tuple[Answers, ...] = ()
-    weights: Weights = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,6 @@ class BenchmarkRun:
     injected: dict[str, BenchmarkSet] = field(default_factory=dict)
     answers: dict[str, list[Answers]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    weighting: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +114,6 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
     judged: list[JudgedRows] = []
     differing: list[Disagreement] = []
     for name, data in run.sets.items():
-        # Figures with and without weights are not comparable.
-        rows = data.data if data.weights == "none" else f"{data.data}, {data.weights} weights"
         for answers in run.answers[name]:
             has = answers.dimensions
             for dimension in data.dimensions:
@@ -131,13 +126,12 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
                     dimension,
                     wanted,
                     judge=answers.judge,
-                    signature=signed(answers.signature, rows, dimension),
+                    signature=signed(answers.signature, data.data, dimension),
                     set_name=name,
                     level=data.level,
                     min_coverage=config.min_coverage,
                     left_out=data.left_out,
                     judge_scale=answers.scales.get(wanted),
-                    weights=data.weights,
                     lead=config.interval_for,
                 )
                 judged.append(one)
@@ -169,7 +163,6 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
             for s in config.sets
             if s.langs or s.skip or s.limit
         ),
-        *(("Weights", note) for note in run.weighting),
         *(
             (LEFT_OUT, f"{name}: {len(data.left_out):,} by its settings")
             for name, data in run.sets.items()

@@ -69,9 +69,8 @@ from medal_judges.stats.intervals import BESIDE, MIN_ROWS, WHOM, leading
 
 UNKNOWN = "unknown chatbot"
 _GRADED_BINS, _BINARY_BINS = 8, 10
-# Rows with similar scores: mean score and mean label on the labels' scale, the
-# number of rows, and their weight.
-Bin = tuple[float, float, int, float]
+# Rows with similar scores: mean score and mean label on the labels' scale, and their number.
+Bin = tuple[float, float, int]
 Figures = dict[str, Figure]
 
 
@@ -150,10 +149,10 @@ def scatter(view: View, figures: Figures) -> Section:
                     f"{chatbot} · {p.lang}"
                 )
                 dots.append(Dot(p.human, p.score, colours[chatbot], tooltip))
-            people, score, weight = _columns(row)
+            people, score = _columns(row)
             ends = []
             if np.ptp(people) > 0:
-                slope, start = np.polyfit(people, score, 1, w=np.sqrt(weight))
+                slope, start = np.polyfit(people, score, 1)
                 ends = [(float(x), float(start + slope * x)) for x in (people.min(), people.max())]
             drawn = f", {len(thinned(dots)):,} drawn" if len(dots) > MAX_DRAWN else ""
             panels.append(
@@ -175,8 +174,8 @@ def scatter(view: View, figures: Figures) -> Section:
 
 
 def _columns(row: ResultRow) -> list[np.ndarray]:
-    """Human answers, scores and weights of the row's points."""
-    return [np.array([getattr(p, n) for p in row.points]) for n in ("human", "score", "weight")]
+    """Human answers and scores of the row's points."""
+    return [np.array([getattr(p, n) for p in row.points]) for n in ("human", "score")]
 
 
 def calibration(view: View, figures: Figures) -> Section:
@@ -209,10 +208,10 @@ def calibration_panel(title: str, rows: Sequence[ResultRow], colours: Mapping[st
         judge, parts, colour = row.judge, binned[row.judge], colours[row.judge]
         text = off_scale(row) or number(gap(parts))
         if parts:
-            largest = max(n for *_, n, _ in parts)
+            largest = max(n for *_, n in parts)
             marks.append(Line([(score, human) for score, human, *_ in parts], colour=colour))
             dots = []
-            for score, human, n, _ in parts:
+            for score, human, n in parts:
                 tooltip = f"{judge}: score {number(score)}, labels {number(human)}, {n:,} rows"
                 radius = 1.5 + 3 * (n / largest) ** 0.5
                 dots.append(Dot(score, human, colour, tooltip, radius, "bin"))
@@ -237,7 +236,7 @@ def bins(row: ResultRow) -> list[Bin]:
     a bin. Empty if the scores cannot be converted to that scale (``off_scale``)."""
     if off_scale(row) is not None:
         return []
-    human, score, weight = _columns(row)
+    human, score = _columns(row)
     judge, people = row.judge_scale, row.human_scale
     if row.kind == "binary":
         member = np.clip((score * _BINARY_BINS).astype(int), 0, _BINARY_BINS - 1)
@@ -245,7 +244,7 @@ def bins(row: ResultRow) -> list[Bin]:
         if judge is not None and people is not None and judge != people:
             score = np.array([rescale(value, judge, people) for value in score])
         order = np.argsort(score, kind="stable")
-        score, human, weight = score[order], human[order], weight[order]
+        score, human = score[order], human[order]
         _, same, counts = np.unique(score, return_inverse=True, return_counts=True)
         size = len(score) / min(_GRADED_BINS, max(1, len(score) // 5))
         parts, filled = [0], 0
@@ -254,18 +253,14 @@ def bins(row: ResultRow) -> list[Bin]:
             parts.append(parts[-1] + full)
             filled = count if full else filled + count
         member = np.array(parts[1:])[same]
-    found = []
-    for part in (member == place for place in np.unique(member)):
-        total = float(sum(weight[part]))
-        means = [float(sum(weight[part] * side[part]) / total) for side in (score, human)]
-        found.append((means[0], means[1], int(part.sum()), total))
-    return found
+    places = (member == place for place in np.unique(member))
+    return [(float(score[p].mean()), float(human[p].mean()), int(p.sum())) for p in places]
 
 
 def gap(parts: Sequence[Bin]) -> float:
     """Returns the mean distance between score and label, weighted by the rows of each bin
     (expected calibration error)."""
-    return sum(w * abs(score - human) for score, human, _, w in parts) / sum(w for *_, w in parts)
+    return sum(n * abs(score - human) for score, human, n in parts) / sum(n for *_, n in parts)
 
 
 def off_scale(row: ResultRow) -> str | None:

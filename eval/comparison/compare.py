@@ -66,7 +66,7 @@ from medal_judges.stats.systems import (
     rank_intervals,
     system_difference,
 )
-from medal_judges.stats.weights import choose_weights, curation_weight
+from medal_judges.stats.weights import curation_weights
 from medal_judges.storage.files import atomic_write
 
 ALL = "all"  # every language together
@@ -425,10 +425,9 @@ def _read_labels(
             hint="labels are matched by id; name the system if ids are the same: A=FILE",
         )
     weights = None
-    if choose_weights(list(own.values()), options.weights, "the labels") != "none":
+    if represented := curation_weights(list(own.values()), "the labels"):
         weights = np.ones(len(systems.frame))
-        for i, row in own.items():
-            weights[i] = curation_weight(row) or 1.0
+        weights[list(own)] = represented
     common = {name: each.pop() if len(each) == 1 else None for name, each in scales.items()}
     notes = [f"{count} labels {why} were skipped." for why, count in skipped.items()]
     return _Labels(values, common, weights, notes)

@@ -27,7 +27,6 @@ from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.signature import Signature
 from medal_judges.report.table import unique_slugs
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.weights import Weights
 from medal_judges.storage.files import only_run
 from medal_judges.storage.judgements import holds_judgements, read_frame, to_frame
 
@@ -47,8 +46,8 @@ _ALIKE = 0.5  # minimum share of shared ids with equal openings, to pair by ids
 class CompareOptions(Config):
     """How systems are compared.
 
-    >>> CompareOptions(files=["all.jsonl"], by="chatbot").weights
-    'none'
+    >>> CompareOptions(files=["all.jsonl"], by="chatbot").min_coverage
+    0.98
     """
 
     files: tuple[str, ...] = option(
@@ -86,9 +85,6 @@ class CompareOptions(Config):
     cluster: str | None = option(None, help="Column whose rows belong together, such as user.")
     rubric: str | None = option(
         None, help="Shipped name or YAML file: which end of a dimension is good."
-    )
-    weights: Weights = option(
-        "none", help="curation: weight labels by curation.weight, so that figures hold for all."
     )
     device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
     dtype: Literal["auto", "fp32", "bf16", "fp16"] | None = option(

@@ -20,7 +20,6 @@ from medal_judges.records.labelled import LabelledDialogue, mean
 from medal_judges.stats.correlation import Floats, Statistic, ratio
 from medal_judges.stats.estimate import Estimate, undefined
 from medal_judges.stats.intervals import Clusters, Lead, choose_clusters
-from medal_judges.stats.weights import Weights, row_weights
 
 Key = tuple[str, int | None]
 
@@ -30,9 +29,8 @@ class Aligned:
     """Rows that both people and the judge scored.
 
     ``values``: the raw answers of people, shape (rows, annotators), NaN if not given. ``human``:
-    their mean, ``score``: the judge's score, both of shape (rows,). ``weights``: the weight of each
-    row, None if all are equal. ``total``: the number of rows with a label, scored or not. ``lead``:
-    whom intervals are for.
+    their mean, ``score``: the judge's score, both of shape (rows,). ``total``: the number of rows
+    with a label, scored or not. ``lead``: whom intervals are for.
     """
 
     rows: tuple[LabelledDialogue, ...]
@@ -41,7 +39,6 @@ class Aligned:
     human: Floats
     score: Floats
     total: int
-    weights: Floats | None = None
     lead: Lead = "these"
 
     @property
@@ -62,7 +59,6 @@ class Aligned:
             self.human[index],
             self.score[index],
             len(index),
-            None if self.weights is None else self.weights[index],
             self.lead,
         )
 
@@ -82,7 +78,6 @@ def align(
     judge_dimension: str | None = None,
     *,
     left_out: Iterable[LabelledDialogue] = (),
-    weights: Weights = "none",
     lead: Lead = "these",
 ) -> Aligned:
     """Joins ``rows`` that have a label of ``dimension`` with the judge's ``judge_dimension``.
@@ -137,7 +132,6 @@ def align(
         np.array([human for _, human, _ in found], dtype=np.float64),
         np.array([score for *_, score in found], dtype=np.float64),
         total,
-        row_weights(scored, weights),
         lead,
     )
 

@@ -35,7 +35,6 @@ from medal_judges.stats.correlation import (
 from medal_judges.stats.estimate import Estimate, undefined
 from medal_judges.stats.intervals import Clusters, estimated
 from medal_judges.stats.significance import paired_difference
-from medal_judges.stats.weights import weighted
 
 CORRELATIONS = ("pearson", "spearman", "kendall", "within_system", "centred")
 MOST_COLUMNS = 50
@@ -57,13 +56,13 @@ def against_ceiling(aligned: Aligned, kind: Kind, *, whole: bool = True) -> dict
         none = undefined(names if whole else names[:1], reason)
         return {"ceiling": none, "like_for_like": none}
     shared = aligned.part(np.flatnonzero(twice))
-    values, score, weights, clusters = shared.values, shared.score, shared.weights, shared.clusters
+    values, score, clusters = shared.values, shared.score, shared.clusters
     bots = [] if binary else shared.chatbots
-    person = human_ceiling(values, kind, clusters, bots, weights=weights)
+    person = human_ceiling(values, kind, clusters, bots)
     if why := not_classifiable(score, values) if binary else undefined_reason(shared.human, score):
         judge = undefined(METRICS if binary else CORRELATIONS, why)
     else:
-        judge = human_ceiling(values, kind, clusters, bots, judge=score, weights=weights)
+        judge = human_ceiling(values, kind, clusters, bots, judge=score)
     if not whole:
         return {
             "ceiling": {headline: person[headline]},
@@ -74,12 +73,11 @@ def against_ceiling(aligned: Aligned, kind: Kind, *, whole: bool = True) -> dict
     if difference is None:
         one, two = (ceiling_statistic(values, kind, judge=by) for by in (score, None))
         assert one is not None and two is not None  # their figures are defined
-        one, two = weighted(one, weights), weighted(two, weights)
         difference = paired_difference(one, two, headline, clusters)
     alpha = Estimate(None, reason="all answers are equal")
     if np.nanmax(values) != np.nanmin(values):
-        own = np.ones(len(values)) if weights is None else weights / weights.mean()
-        alpha = Estimate(float(alpha_statistic(values, MEASUREMENT[kind])(own[None])[0]))
+        every = np.ones((1, len(values)))
+        alpha = Estimate(float(alpha_statistic(values, MEASUREMENT[kind])(every)[0]))
     return {
         "ceiling": person | {"alpha": alpha},
         "like_for_like": judge,
@@ -95,7 +93,6 @@ def human_ceiling(
     chatbots: Sequence[str | None] = (),
     *,
     judge: Floats | None = None,
-    weights: Floats | None = None,
 ) -> dict[str, Estimate]:
     """Returns the agreement of one annotator with the others, or of ``judge``, scores of shape
     (rows,), in the annotator's place. ``values``: shape (rows, annotators), NaN if not given.
@@ -112,7 +109,7 @@ def human_ceiling(
             reason = "annotators share fewer than 3 rows, or give all of them the same answer"
         return undefined(names, reason)
     reason = "undefined against every annotator"
-    return estimated(weighted(statistic, weights), clusters, reason, names)
+    return estimated(statistic, clusters, reason, names)
 
 
 def ceiling_statistic(

@@ -28,7 +28,6 @@ from medal_judges.stats.significance import (
     paired_difference,
     williams,
 )
-from medal_judges.stats.weights import weighted
 
 GRADED, ISSUES = "Differences between judges", "Differences between judges on issues"
 CEILING, MEANS = "Judges against one annotator", "Means over dimensions"
@@ -36,10 +35,10 @@ ANNOTATORS = "Judges against each annotator on issues"
 _PAIRS_NOTE = (
     "Every pair of judges, on the rows that both scored. p-values are computed like the intervals; "
     "Holm's correction is over all lines of this table, each test separately. A p above 0.05 does "
-    "not show that two judges are equal. Williams' and McNemar's tests assume independent rows of "
-    "equal weight, so they are left out for weighted rows. F1+ is against each annotator and "
-    "averaged; for McNemar (MEDAL, Figure 5) a judge is right on a row if most annotators agree "
-    "with it, and rows on which they are split evenly count for neither."
+    "not show that two judges are equal. Williams' and McNemar's tests assume independent rows. "
+    "F1+ is against each annotator and averaged; for McNemar (MEDAL, Figure 5) a judge is right on "
+    "a row if most annotators agree with it, and rows on which they are split evenly count for "
+    "neither."
 )
 _CEILING_NOTE = (
     "The judge, like for like, minus one annotator, both against the same others on the same rows "
@@ -49,7 +48,7 @@ _ANNOTATORS_NOTE = (
     "McNemar's test of the judge against an annotator (MEDAL, Figure 5).\n\nEach is right on a row "
     "if most of the other annotators agree with it; rows on which those are split evenly count for "
     "neither. F1+ is against each of the others and averaged. Annotators without names are "
-    "positions in the list of labels. Left out for weighted rows."
+    "positions in the list of labels."
 )
 _MEANS_NOTE = (
     "Spearman of each graded dimension, averaged.\n\nDSTC-12 ranks by the mean absolute "
@@ -119,7 +118,7 @@ def _annotators(judged: JudgedRows) -> Iterator[Line]:
     """Yields a line for each annotator with whom others share rows."""
     row, aligned = judged.row, judged.aligned
     values = answers_by_annotator(aligned.rows, row.dimension, aligned.values)[0]
-    if aligned.weights is not None or not len(values) or not_classifiable(aligned.score, values):
+    if not len(values) or not_classifiable(aligned.score, values):
         return
     for k in range(values.shape[1]):
         rest = np.delete(values, k, axis=1)
@@ -160,9 +159,9 @@ def _pairs(
 
 def _spearman(shared: Aligned, first: Floats, second: Floats) -> Line:
     human, n = shared.human, len(first)
-    difference = correlation_difference(human, first, second, shared.clusters, shared.weights)
+    difference = correlation_difference(human, first, second, shared.clusters)
     test = None
-    if difference.value is not None and shared.weights is None:
+    if difference.value is not None:
         pairs = ((human, first), (human, second), (first, second))
         one, two, between = (correlations(a, b)["spearman"].value or 0.0 for a, b in pairs)
         test = _p(williams(one, two, between, n).p_value)
@@ -170,17 +169,17 @@ def _spearman(shared: Aligned, first: Floats, second: Floats) -> Line:
 
 
 def _f1(shared: Aligned, first: Floats, second: Floats) -> Line:
-    people, weights, n = shared.values, shared.weights, len(first)
+    people, n = shared.values, len(first)
     sides = (first, second)
     reasons = [not_classifiable(score, people) for score in sides] if n else ["no common row"]
     if reason := next(filter(None, reasons), None):
         return Estimate(None, reason=reason), None, None, None, None, None, None, n
     better, other = right_alone(first, second, people)
-    test = None if weights is not None else _p(mcnemar(better, other).p_value)
+    test = _p(mcnemar(better, other).p_value)
     figures = [classification(score, people)["f1_present"] for score in sides]
     difference = next((figure for figure in figures if figure.value is None), None)
     if difference is None:
-        one, two = (weighted(classification_statistic(s, people), weights) for s in sides)
+        one, two = (classification_statistic(score, people) for score in sides)
         difference = paired_difference(one, two, "f1_present", shared.clusters)
     return difference, _p(difference.p_value), None, better, other, test, None, n
 

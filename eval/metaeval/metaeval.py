@@ -33,15 +33,13 @@ from medal_judges.stats.system_agreement import (
     system_agreement,
     system_means,
 )
-from medal_judges.stats.weights import Weights, revalued, weighted
 
 Figures = Mapping[str, Estimate]
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One judged row. ``human``: the mean over annotators on the raw scale; ``weight``: the row's
-    weight."""
+    """One judged row. ``human``: the mean over annotators on the raw scale."""
 
     id: str
     turn: int | None
@@ -50,7 +48,6 @@ class Point:
     lang: str
     chatbot: str | None
     group: str
-    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +159,6 @@ def evaluate(
     judge_dimension: str | None = None,
     *,
     left_out: Iterable[LabelledDialogue] = (),
-    weights: Weights = "none",
     lead: Lead = "these",
     **about: Any,
 ) -> JudgedRows:
@@ -173,9 +169,7 @@ def evaluate(
     ``set_name``, ``level``, ``min_coverage`` and ``judge_scale`` of the ResultRow. The label
     is the mean over annotators; F1 is computed against each. Raises MedalError as ``align``.
     """
-    aligned = align(
-        rows, judgements, dimension, judge_dimension, left_out=left_out, weights=weights, lead=lead
-    )
+    aligned = align(rows, judgements, dimension, judge_dimension, left_out=left_out, lead=lead)
     score, values = aligned.score, aligned.values
     kind = kind_of(rows, dimension)
     parts: dict[str, list[int]] = {}
@@ -191,8 +185,6 @@ def evaluate(
         counts = {name: int(cell.sum()) for name, cell in cells.items()}
         counts["judge_present"] = int((score >= THRESHOLD).sum())
     scales = {row.scales.get(dimension) for row in rows if dimension in row.labels}
-    row_weights = np.ones(len(score)) if aligned.weights is None else aligned.weights
-    columns = zip(aligned.rows, aligned.human, score, row_weights.tolist(), strict=True)
     named = {"judge": "", "signature": "", "set_name": "", "level": "dialogue"}
     result = ResultRow(
         **named | about,
@@ -215,8 +207,8 @@ def evaluate(
         slice_sizes={name: len(part.rows) for name, part in slices.items()},
         counts=counts,
         points=[
-            Point(r.id, r.turn, float(h), float(s), r.dialogue.lang, r.dialogue.chatbot, r.group, w)
-            for r, h, s, w in columns
+            Point(r.id, r.turn, float(h), float(s), r.dialogue.lang, r.dialogue.chatbot, r.group)
+            for r, h, s in zip(aligned.rows, aligned.human, score, strict=True)
         ],
         clusters=aligned.clusters.unit,
         human_scale=scales.pop() if len(scales) == 1 else None,
@@ -237,12 +229,11 @@ def figures(aligned: Aligned, kind: Kind) -> dict[str, Estimate]:
     if binary:
         found = classification(score, values)
         if not not_classifiable(score, values):
-            statistic = weighted(classification_statistic(score, values), aligned.weights)
-            found = with_intervals(revalued(found, statistic, aligned.weights), statistic, clusters)
+            found = with_intervals(found, classification_statistic(score, values), clusters)
     graded = correlations(human, score, aligned.chatbots)
     if undefined_reason(human, score) is None:
-        statistic = weighted(correlation_statistic(human, score, aligned.chatbots), aligned.weights)
-        graded = with_intervals(revalued(graded, statistic, aligned.weights), statistic, clusters)
+        statistic = correlation_statistic(human, score, aligned.chatbots)
+        graded = with_intervals(graded, statistic, clusters)
     return found | graded
 
 
@@ -288,8 +279,7 @@ def system_agreements(judged: Sequence[JudgedRows]) -> list[SystemAgreement]:
         systems = np.array([names.index(bot or "") for bot in chosen.chatbots])
         groups = [each.group for each in chosen.rows]
         people, judge = (
-            system_means(values, systems, groups, chosen.weights)
-            for values in (chosen.human, chosen.score)
+            system_means(values, systems, groups) for values in (chosen.human, chosen.score)
         )
         key = (row.set_name, row.level, row.dimension, len(chosen.rows))
         if key not in halves:  # depends on the rows, not on the judge

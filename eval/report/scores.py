@@ -23,7 +23,7 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, mean, rescale
 from medal_judges.records.signature import Signature, content_hash
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.weights import choose_weights, curation_weight
+from medal_judges.stats.weights import curation_weights
 from medal_judges.storage.judgements import (
     holds_judgements,
     read_frame,
@@ -343,10 +343,9 @@ def add_labels(
                     )  # fmt: skip
             column = scores.people.setdefault(dimension.name, np.full(scores.rows, math.nan))
             column[place] = value
-    if choose_weights(list(labelled.values()), "curation", name) == "curation":
+    if weights := curation_weights(list(labelled.values()), name):
         scores.people_weights = np.zeros(scores.rows)
-        for place, row in labelled.items():
-            scores.people_weights[place] = curation_weight(row)
+        scores.people_weights[list(labelled)] = weights
     unmatched = len(listed) - len(labelled)
     other = [each for each in names if each not in scores.dimensions]
     missing = [each for each in scores.dimensions if each not in scores.people]

@@ -185,3 +185,20 @@ def test_an_annotator_without_a_figure_is_left_out_of_its_average() -> None:
 def test_scores_that_are_no_probabilities_are_refused() -> None:
     found = classification(np.array([3.0, 4.0]), np.array([[1.0], [0.0]]))
     assert {found[name].reason for name in METRICS} == {"the judge's scores are not probabilities"}
+
+
+def test_kendall_of_many_rows_takes_weights_that_are_no_whole_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(1, 6, 130).astype(float), rng.normal(size=130)
+    weights = rng.integers(1, 4, 130)
+    monkeypatch.setattr(correlation, "_KENDALL_MATRIX", 100)
+    monkeypatch.setattr(correlation, "_KENDALL_BLOCK", 40)
+    found = correlation_statistic(x, y)(weights[None, :] / 7)
+    again = [np.repeat(side, weights) for side in (x, y)]
+    assert found["kendall"][0] == pytest.approx(stats.kendalltau(*again).statistic, abs=1e-6)
+    assert found["spearman"][0] == pytest.approx(stats.spearmanr(*again).statistic, abs=1e-9)
+    # weights that add up to less than 1 are weights like others
+    small = correlation_statistic(x, y)(weights[None, :] / 1e4)
+    assert small["pearson"][0] == pytest.approx(stats.pearsonr(*again).statistic, abs=1e-9)

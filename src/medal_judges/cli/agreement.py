@@ -22,7 +22,6 @@ def agreement(options: AgreementOptions) -> None:
     from medal_judges.eval.agreement.agreement import agreements, print_agreement, write_agreement
     from medal_judges.eval.benchmark.benchmark import data_hash
     from medal_judges.stats.intervals import METHOD, WHOM
-    from medal_judges.stats.weights import required_weights
 
     source, out = options.source, options.out
     skipped = None if out is None else out / "skipped.jsonl"
@@ -35,11 +34,8 @@ def agreement(options: AgreementOptions) -> None:
         hint = f"--label COLUMN=DIMENSION:LOW..HIGH names a column of ratings; columns: {columns}"
         raise MedalError(f"{source}: no row has labels", hint=hint)
     name = Path(source).name
-    weights, note = required_weights(rows, options.weights or "none", name)
-    figures = agreements(rows, options.dimension, weights=weights, lead=options.interval_for)
+    figures = agreements(rows, options.dimension, lead=options.interval_for)
     print_agreement(figures)
-    if note:
-        typer.echo(note)
     reading.show()
     if out is None:
         return
@@ -50,5 +46,4 @@ def agreement(options: AgreementOptions) -> None:
         facts.append(("Answers", what))
     facts += [("Intervals", METHOD), ("Intervals are for", WHOM[options.interval_for])]
     facts += [("medal-judges", __version__)]
-    facts += [("Weights", note)] if note else []
     typer.echo(write_agreement(figures, f"Agreement: {name}", facts, out))

@@ -19,7 +19,7 @@ def benchmark(options: BenchmarkOptions) -> None:
 
     with ProgressBar("judging") as bar:
         run, figures = run_benchmark(options, bar)
-    print_benchmark(figures, [*run.weighting, *run.notes])
+    print_benchmark(figures, run.notes)
     typer.echo(str(run.config.output_dir / "report.html"))
     under = [
         f"{row.judge} on {row.set_name}, {row.dimension}: {row.coverage:.1%}"

@@ -16,7 +16,6 @@ from medal_judges.stats.correlation import (
 )
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import DIFFERENCE, Clusters, jackknife, scale_of, too_few
-from medal_judges.stats.weights import weighted
 
 
 def paired_difference(
@@ -51,14 +50,14 @@ def paired_difference(
 
 
 def correlation_difference(
-    human: Floats, first: Floats, second: Floats, clusters: Clusters, weights: Floats | None = None
+    human: Floats, first: Floats, second: Floats, clusters: Clusters
 ) -> Estimate:
     """Returns ``paired_difference`` of two judges' Spearman correlations with people. All arrays
     have shape (rows,)."""
     for score in (first, second):
         if reason := undefined_reason(human, score):
             return Estimate(None, reason=reason)
-    one, two = (weighted(spearman_statistic(human, score), weights) for score in (first, second))
+    one, two = (spearman_statistic(human, score) for score in (first, second))
     return paired_difference(one, two, "spearman", clusters)
 
 

@@ -41,13 +41,12 @@ def system_means(
     values: Floats,
     systems: npt.NDArray[np.intp],
     groups: Sequence[str],
-    weights: Floats | None = None,
 ) -> SystemMeans:
     """Returns means and p-values of ``values``, shape (rows,). ``systems`` numbers the system of
     each row from 0, ``groups`` names its context."""
     names = np.asarray(groups)
     samples = [
-        Sample(values[rows], names[rows], None if weights is None else weights[rows])
+        Sample(values[rows], names[rows])
         for k in range(int(systems.max()) + 1)
         for rows in [systems == k]
     ]

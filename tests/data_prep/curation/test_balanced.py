@@ -9,7 +9,6 @@ from medal_judges.data_prep.curation.pool import CLEAN, Candidate, draw, label_r
 from medal_judges.data_prep.curation.report import factor_balances
 from medal_judges.data_prep.curation.selection import Selected, cell_weights, select
 from medal_judges.errors import ConfigError
-from medal_judges.stats.weights import effective_size
 
 from .rows import candidate, labelled, labelled_pool
 
@@ -107,7 +106,6 @@ def test_each_chosen_dialogue_stands_for_its_cell() -> None:
     pool += [candidate(f"r{i}", "repetitive", level=3) for i in range(3)]
     chosen = [pool[0], pool[1], pool[6]]
     assert cell_weights(pool, chosen) == [3, 3, 3]
-    assert effective_size([3, 3, 3]) == pytest.approx(3)
 
 
 def test_a_cell_nothing_was_chosen_of_joins_its_nearest() -> None:

@@ -116,16 +116,16 @@ def _row(
 
 def test_bins_of_graded_answers_are_equal_and_split_no_tie() -> None:
     row = _row([(float(i % 5), float(i)) for i in range(80)], people=(0, 80), judge=(0, 80))
-    assert [n for *_, n, _ in bins(row)] == [10] * 8
-    assert bins(row)[0] == (4.5, 2.0, 10, 10)
+    assert [n for *_, n in bins(row)] == [10] * 8
+    assert bins(row)[0] == (4.5, 2.0, 10)
     tied = bins(_row([(1.0, 2.0)] * 30 + [(2.0, 3.0)] * 10))
-    assert tied == [(2.0, 1.0, 30, 30), (3.0, 2.0, 10, 10)]
+    assert tied == [(2.0, 1.0, 30), (3.0, 2.0, 10)]
     assert gap(tied) == 1.0
 
 
 def test_bins_of_issues_are_tenths() -> None:
     row = _row([(0.0, 0.05), (1.0, 0.08), (1.0, 0.95), (1.0, 1.0)], "binary")
-    assert [(human, n) for _, human, n, _ in bins(row)] == [(0.5, 2), (1.0, 2)]
+    assert [(human, n) for _, human, n in bins(row)] == [(0.5, 2), (1.0, 2)]
     assert [score for score, *_ in bins(row)] == pytest.approx([0.065, 0.975])
 
 

@@ -1,11 +1,14 @@
 """How often 95% intervals hold the true value, and equal judges differ "significantly".
 
-python benchmarks/interval_coverage.py run RESULTS.jsonl [--simulations 1000] [--seconds 300]
-python benchmarks/interval_coverage.py table RESULTS.jsonl > table.md
+python benchmarks/interval_coverage.py run RESULTS.jsonl [--interval-for others] [--seconds 300]
+python benchmarks/interval_coverage.py table RESULTS.jsonl [--interval-for others] > table.md
+
+For these chatbots, a cell has ten sets of chatbots, each held in a tenth of the draws, and the
+truth is the value over infinitely many dialogues of a set. For others, every draw has chatbots of
+its own, and the truth is the value over infinitely many chatbots (interval_population.py).
 
 ``run`` goes through the cells that RESULTS.jsonl lacks and stops after about ``--seconds``; run it
-again for the rest. Each simulation draws rows of a population with known truth
-(interval_population.py), makes all figures at once (interval_figures.py) and intervals by the
+again for the rest. interval_figures.py makes all figures of all draws at once, and intervals by the
 functions of stats/intervals.py; the first draw of each cell goes through what ``medal benchmark``
 calls, and must agree.
 """
@@ -17,7 +20,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +54,8 @@ from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import (
     PLAIN,
     Clusters,
+    Lead,
+    _left_out,
     choose_clusters,
     scale_of,
     with_intervals,
@@ -59,6 +64,7 @@ from medal_judges.stats.significance import paired_difference
 
 BOTS = ((3, 20), (4, 20), (5, 10), (5, 20), (5, 75), (8, 12), (8, 75), (8, 150), (12, 50), (40, 10))
 UNEVEN = (10, 10, 20, 20, 40, 40, 80, 150)
+SETS = 10  # of chatbots that are held
 
 
 @dataclass(frozen=True)
@@ -68,42 +74,48 @@ class Cell:
     label: str
     population: Population
     sizes: tuple[int, ...]
-    by: str = "chatbot"
+    by: str
 
     @property
     def key(self) -> str:
         return f"{self.population.name} {self.label} {self.by}"
 
     def clusters(self, rows: Rows) -> Clusters:
-        named = rows.chatbots if self.by == "chatbot" else [None] * len(rows.groups)
-        return choose_clusters(named, rows.groups)
+        if self.by == "conversation":
+            return choose_clusters([None] * len(rows.groups), rows.groups)
+        lead: Lead = "these" if self.by == "these" else "others"
+        return replace(choose_clusters(rows.chatbots, rows.groups, lead), beside=None)
 
 
-def cells() -> Iterator[Cell]:
+def cells(by: str) -> Iterator[Cell]:
     for population in (NONE, SOME, STRONG, OPPOSED):
         for bots, size in BOTS:
-            yield Cell(f"{bots} x {size}", population, (size,) * bots)
-        yield Cell("8, 10 to 150", population, UNEVEN)
+            yield Cell(f"{bots} x {size}", population, (size,) * bots, by)
+        yield Cell("8, 10 to 150", population, UNEVEN, by)
+    # Over these chatbots there is no relation at all only if they do not differ.
+    unrelated = replace(UNRELATED, share=0.0) if by == "these" else UNRELATED
     for bots, size in ((5, 20), (8, 75)):
-        yield Cell(f"{bots} x {size}", UNRELATED, (size,) * bots)
-    for rows in (10, 20, 40, 75, 150):
-        yield Cell(f"{rows} rows", NONE, (rows,), "conversation")
+        yield Cell(f"{bots} x {size}", unrelated, (size,) * bots, by)
+    if by == "chatbot":
+        for rows in (10, 20, 40, 75, 150):
+            yield Cell(f"{rows} rows", NONE, (rows,), "conversation")
 
 
 def simulate(cell: Cell, simulations: int) -> dict[str, dict[str, float | int | None]]:
     seed = int.from_bytes(hashlib.sha256(cell.key.encode()).digest()[:4], "big")
-    rows = draw(cell.population, cell.sizes, np.random.default_rng(seed), simulations)
+    sets = SETS if cell.by == "these" else None
+    rows = draw(cell.population, cell.sizes, np.random.default_rng(seed), simulations, sets)
     clusters = cell.clusters(rows)
-    _, member = np.unique(clusters.names, return_inverse=True)
-    parts = [np.flatnonzero(member == k) for k in range(clusters.count)]
-    true = truths(cell.population, (COMMON, RARE))
+    _, kept, strata = _left_out(lambda w: {"kept": w}, clusters.names, clusters.strata)
+    parts = [np.flatnonzero(weights == 0) for weights in kept["kept"]]
+    true = truths(cell.population, cell.sizes, (COMMON, RARE), rows.of_bots)
     benchmark = dict(benchmarked(rows, clusters))
     told = {}
     for name, found in figures(rows, parts):
-        made = spans(name, found)
+        made = spans(name, found, strata)
         _check(cell.key, name, made, benchmark[name])
-        truth = 0.0 if "difference" in name else true[name]
-        told[name] = record(name, made, truth)
+        truth = np.zeros(1) if "difference" in name else true[name]
+        told[name] = record(name, made, np.repeat(truth, simulations // len(truth)))
     return told
 
 
@@ -115,20 +127,22 @@ def _check(key: str, name: str, made: Spans, expected: Estimate) -> None:
         raise SystemExit(f"{key}, {name}: {made.low[0]}, {made.high[0]}, and not {expected}")
 
 
-def record(name: str, made: Spans, truth: float) -> dict[str, float | int | None]:
-    """Coverage of ``truth``, and of the figure's mean over sets of this size."""
+def record(name: str, made: Spans, truth: Floats) -> dict[str, float | int | None]:
+    """Coverage of ``truth``, and of the figure's mean over draws of this size with that truth."""
     given = np.isfinite(made.half)
     n = int(given.sum())
     if not n:
         return {"n": 0, "without": len(given)}
-    scale = PLAIN if "difference" in name else scale_of(name.split()[0])
+    to = np.vectorize((PLAIN if "difference" in name else scale_of(name.split()[0])).to)
     centre, half = made.centre[given], made.half[given]
+    _, alike = np.unique(truth[given], return_inverse=True)
+    mean = (np.bincount(alike, centre) / np.bincount(alike))[alike]
     low, high = made.low[given], made.high[given]
     return {
         "n": n,
         "without": len(given) - n,
-        "covered": float(np.mean(np.abs(centre - scale.to(truth)) <= half)),
-        "mean_covered": float(np.mean(np.abs(centre - centre.mean()) <= half)),
+        "covered": float(np.mean(np.abs(centre - to(truth[given])) <= half)),
+        "mean_covered": float(np.mean(np.abs(centre - mean) <= half)),
         "width": float(np.median(high - low)),
         "significant": float(np.mean((low > 0) | (high < 0))),
     }
@@ -137,7 +151,7 @@ def record(name: str, made: Spans, truth: float) -> dict[str, float | int | None
 def benchmarked(rows: Rows, clusters: Clusters) -> Iterator[tuple[str, Estimate]]:
     """The first draw's figures, as the benchmark makes them."""
     human, (one, two) = rows.human[0], (judge[0] for judge in rows.judges)
-    bots = rows.chatbots if clusters.unit == "chatbot" else []
+    bots = rows.chatbots if len(set(rows.chatbots)) > 1 else []
     made = correlations(human, one, bots)
     yield from with_intervals(made, correlation_statistic(human, one, bots), clusters).items()
     yield (
@@ -172,10 +186,10 @@ def _alpha(values: Floats, kind: str, clusters: Clusters) -> Estimate:
     return with_intervals(plain, lambda w: {"alpha": alpha(w)}, clusters)["alpha"]
 
 
-def run(path: Path, simulations: int, seconds: float) -> None:
+def run(path: Path, by: str, simulations: int, seconds: float) -> None:
     known = {(line["key"], line["simulations"]) for line in _read(path)}
     start = time.monotonic()
-    for cell in cells():
+    for cell in cells(by):
         if (cell.key, simulations) in known:
             continue
         if time.monotonic() - start > seconds:
@@ -220,41 +234,33 @@ TESTS = {
 }
 
 
-def table(path: Path) -> str:
-    lines = _read(path)
-    parts = [_summary(lines), "### Coverage of the value over infinitely many chatbots\n"]
-    parts += [_grid(lines, "covered")]
-    parts += ["### Coverage of the mean over sets of as many chatbots\n"]
-    parts += [_grid([a for a in lines if a["by"] == "chatbot"], "mean_covered")]
+def table(lines: list[dict[str, Any]]) -> str:
+    parts = [_summary(lines), "### Coverage of the truth\n", _grid(lines, "covered")]
+    if others := [line for line in lines if line["by"] == "chatbot"]:
+        parts += ["### Coverage of the mean over as many chatbots\n", _grid(others, "mean_covered")]
     return "\n".join([*parts, "### False positives at 5%\n", _tests(lines)])
 
 
 def _summary(lines: list[dict[str, Any]]) -> str:
-    """How many cells hold, by what chatbots add."""
-    heads = ("chatbots differ", "cells", "93–97%", "above", "below", "lowest")
-    heads += ("of the mean: below", "lowest")
+    """How many cells hold: of each figure for these chatbots, by what chatbots add for others."""
+    these = lines[0]["by"] == "these"
+    found: dict[str, list[tuple[float, float]]] = {}
+    for line in lines:
+        single = line["by"] == "conversation"
+        for name, figure in line["figures"].items():
+            told = line["population"] != UNRELATED.name and name in COLUMNS
+            if told and figure["n"] >= line["simulations"] / 10:
+                row = COLUMNS[name] if these else "single rows" if single else line["population"]
+                found.setdefault(row, []).append((figure["covered"], figure["mean_covered"]))
+    heads = ("figure" if these else "chatbots differ", "cells", "93–97%", "above", "below")
+    heads += ("lowest", "highest", "of the mean: below", "lowest")
     out = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for name in dict.fromkeys(line["population"] for line in lines):
-        if name == UNRELATED.name:
-            continue
-        for by in ("chatbot", "conversation"):
-            found = [
-                (figure["covered"], figure["mean_covered"])
-                for line in lines
-                if (line["population"], line["by"]) == (name, by)
-                for metric, figure in line["figures"].items()
-                if metric in COLUMNS and figure["n"] >= line["simulations"] / 10
-            ]
-            if found:
-                held, mean = np.array(found).T
-                held_in = int(((held >= 0.93) & (held <= 0.97)).sum())
-                shown = (held_in, int((held > 0.97).sum()), int((held < 0.93).sum()))
-                label = name if by == "chatbot" else "single rows"
-                cells = " | ".join(map(str, (len(found), *shown)))
-                out.append(
-                    f"| {label} | {cells} | {held.min():.3f} | {int((mean < 0.93).sum())} "
-                    f"| {mean.min():.3f} |"
-                )
+    for row, shares in found.items():
+        held, mean = np.array(shares).T
+        above, below = (held > 0.97).sum(), (held < 0.93).sum()
+        counts = (len(held), len(held) - above - below, above, below)
+        ends = f"{held.min():.3f} | {held.max():.3f} | {(mean < 0.93).sum()} | {mean.min():.3f}"
+        out.append(f"| {row} | {' | '.join(map(str, counts))} | {ends} |")
     return "\n".join(out) + "\n"
 
 
@@ -298,14 +304,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("run", "table"))
     parser.add_argument("results", type=Path)
+    parser.add_argument("--interval-for", choices=("these", "others"), default="these")
     parser.add_argument("--simulations", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--keep", action="store_true", help="write the document's tables")
     asked = parser.parse_args()
+    these = asked.interval_for == "these"
     if asked.what == "run":
-        run(asked.results, asked.simulations, asked.seconds)
-    else:
-        keep("intervals" if asked.keep else None, table(asked.results))
+        run(asked.results, "these" if these else "chatbot", asked.simulations, asked.seconds)
+        return
+    lines = [line for line in _read(asked.results) if (line["by"] == "these") == these]
+    keep(("intervals_these" if these else "intervals") if asked.keep else None, table(lines))
 
 
 if __name__ == "__main__":

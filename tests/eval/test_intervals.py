@@ -15,6 +15,7 @@ from medal_judges.stats.correlation import (
     Statistic,
     correlation_statistic,
     correlations,
+    weighted_pearson,
     weighted_spearman,
 )
 from medal_judges.stats.estimate import Estimate
@@ -25,6 +26,7 @@ from medal_judges.stats.intervals import (
     Clusters,
     choose_clusters,
     degrees,
+    estimated,
     jackknife,
     with_intervals,
 )
@@ -245,6 +247,24 @@ def test_fixed_chatbots_have_the_standard_error_of_a_stratified_mean() -> None:
     )
     alone = choose_clusters([*bots[:-1], "d"], [f"g{i}" for i in range(60)])
     assert jackknife(mean_statistic(values), alone)["mean"].error == pytest.approx(spread.error)
+
+
+def test_intervals_for_these_chatbots_hold_the_truth_of_these_chatbots() -> None:
+    """Chatbots that differ as much as their dialogues, drawn once; Pearson of the mixture."""
+    rng = np.random.default_rng(4)
+    people, judge = rng.normal(size=(2, BOTS))
+    (xx, xy), (_, yy) = np.cov(people, judge, bias=True)
+    truth = (0.5 + xy) / np.sqrt((1 + xx) * (1 + yy))
+    clusters = choose_clusters([f"b{i}" for i in BOT], [f"g{i}" for i in range(BOT.size)])
+    held = 0
+    for _ in range(300):
+        row, noise = rng.normal(size=(2, BOT.size))
+        x, y = people[BOT] + row, judge[BOT] + 0.5 * row + np.sqrt(0.75) * noise
+        pearson: Statistic = lambda w, x=x, y=y: {"pearson": weighted_pearson(x, y, w)}  # type: ignore[misc] # noqa: E731
+        found = estimated(pearson, clusters, "undefined")["pearson"]
+        assert found.low is not None and found.high is not None
+        held += found.low <= truth <= found.high
+    assert 0.92 <= held / 300 <= 0.98
 
 
 VALUES = np.random.default_rng(2).normal(size=12)

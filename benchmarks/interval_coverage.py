@@ -305,7 +305,7 @@ def main() -> None:
     parser.add_argument("what", choices=("run", "table"))
     parser.add_argument("results", type=Path)
     parser.add_argument("--interval-for", choices=("these", "others"), default="these")
-    parser.add_argument("--simulations", type=int, default=1000)
+    parser.add_argument("--simulations", type=int, default=1000, help="a multiple of 10")
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--keep", action="store_true", help="write the document's tables")
     asked = parser.parse_args()

@@ -44,6 +44,7 @@ from medal_judges.eval.benchmark.figures import (
     same_model,
 )
 from medal_judges.eval.benchmark.page import View, dimension_table, write_report
+from medal_judges.eval.metaeval.alignment import label
 from medal_judges.eval.metaeval.comparison import ANNOTATORS, CEILING, GRADED, ISSUES, MEANS
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.scoring import ScoreOptions, judge_once, opened
@@ -63,7 +64,7 @@ _PRINTED: dict[str, Sequence[str]] = {
     MEANS: (),
     FOLLOW_UPS: (),
     PUBLISHED: (),
-    GRADED: (*_WHO, "Difference in ρ", "p, Holm", "n"),
+    GRADED: (*_WHO, "Difference in ρ", "Difference in pairs right", "p, Holm", "n"),
     ISSUES: (*_WHO, "Difference in F1+", "p, Holm", "McNemar p, Holm", "n"),
     CEILING: ("Set", "Dimension", "Judge", "Like for like", "One annotator", "p, Holm", "n"),
     ANNOTATORS: (*_WHO[:2], "Judge", "Annotator", "F1+ judge", "F1+ annotator", "McNemar p, Holm"),
@@ -102,7 +103,7 @@ def run_benchmark(
 ) -> tuple[BenchmarkRun, Benchmark]:
     """Runs a benchmark; returns the run with its notes, and the figures."""
     changed = {"output_dir": options.out, "device": options.device}
-    changed["interval_for"] = options.interval_for
+    changed |= {"interval_for": options.interval_for, "headline": options.headline}
     changed["workers"] = str(options.workers) if options.workers > 1 else None
     overrides = [*options.overrides, *(f"{k}={v}" for k, v in changed.items() if v)]
     data = load_config(BenchmarkConfig, options.config, overrides, folder="benchmark").model_dump()
@@ -160,7 +161,8 @@ def print_benchmark(benchmark: Benchmark, notes: Sequence[str]) -> None:
         for binary in (False, True):
             if dimensions := view.dimensions(name, binary=binary):
                 table = dimension_table(view, name, dimensions)
-                columns = [c for c in table.columns if c != "minus ceiling"]
+                less = {"minus ceiling", label("pairwise")} - {table.columns[1]}
+                columns = [c for c in table.columns if c not in less]
                 console.print(rich_table(table, columns, intervals=columns[:2]))
     for table in benchmark.tables:
         if table.title == PUBLISHED:  # the page also has those that this run did not measure

@@ -15,6 +15,8 @@ from medal_judges.reading.dialogues import ChatFileConfig
 from medal_judges.stats.intervals import Lead
 from medal_judges.training.config import SplitConfig
 
+Headline = Literal["spearman", "pairwise"]
+
 
 class BenchmarkOptions(Config):
     """Options of ``medal benchmark``."""
@@ -39,6 +41,9 @@ class BenchmarkOptions(Config):
     workers: int = option(1, ge=1, help="Number of scoring processes; on GPUs one each.")
     interval_for: Lead | None = option(
         None, help="Whom intervals are for: these chatbots, or others like them. [default: these]"
+    )
+    headline: Headline | None = option(
+        None, help="The figure of graded dimensions that ranks judges. [default: spearman]"
     )
     offline: bool = option(False, help="Never use the network.")
     retry_failed: bool = option(False, help="Score every row without a score again.")
@@ -115,7 +120,8 @@ class BenchmarkConfig(Config):
     """The YAML file of ``medal benchmark``.
 
     ``interval_for``: whom the leading intervals are for, ``these``
-    chatbots in new conversations or ``others`` like them. ``device`` and ``llm`` (the language
+    chatbots in new conversations or ``others`` like them. ``headline``: the figure of graded
+    dimensions that ranks judges, ``spearman`` or ``pairwise``. ``device`` and ``llm`` (the language
     model) apply to judges whose ``options`` set neither. ``workers``: number of scoring processes
     (judges behind an API use one). ``published``: papers whose figures are shown beside ours
     (``diet``, ``meep``, ``medal``, ``oralis``).
@@ -124,6 +130,7 @@ class BenchmarkConfig(Config):
     title: str = "Benchmark of dialogue judges"
     output_dir: Path
     interval_for: Lead = "these"
+    headline: Headline = "spearman"
     min_coverage: float = Field(0.98, ge=0, le=1)
     disagreements: int = Field(6, ge=0)
     device: str | None = None

@@ -133,6 +133,7 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
                     left_out=data.left_out,
                     judge_scale=answers.scales.get(wanted),
                     lead=config.interval_for,
+                    headline=config.headline,
                 )
                 judged.append(one)
                 if one.row.kind != "binary" and not one.row.under_floor:

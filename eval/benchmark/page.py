@@ -61,6 +61,8 @@ from medal_judges.report.table import (
     Table,
     checked,
     number,
+    percent,
+    percent_interval,
     slug,
     unique_slugs,
 )
@@ -276,7 +278,7 @@ def off_scale(row: ResultRow) -> str | None:
     return None if inside else "its scores leave its own scale"
 
 
-GRADED = ("spearman", "within_system", "pearson", "kendall")
+GRADED = ("spearman", "pairwise", "within_system", "pearson", "kendall")
 _BRIEF = ("precision", "recall", "accuracy")  # their intervals are tooltips
 _LIKE_FOR_LIKE = (
     "○: like for like, the judge against the same annotators as the human ceiling, on the same "
@@ -421,6 +423,21 @@ def _order(estimate: Estimate) -> tuple[bool, float]:
     return estimate.value is None, -(estimate.value or 0.0)
 
 
+def in_use(view: View, chosen: Mapping[str, str]) -> list[Block]:
+    """Says how often the best judge of each set picks the chat that people prefer."""
+    found = []
+    for at in chosen.items():
+        rows = view.rows(*at)
+        best = min(rows, key=lambda row: _order(ranking(row, row.headline)))
+        picked = ranking(best, "preferred")
+        if best.kind != "binary" and picked.value is not None:
+            rho = number(shown(best, "spearman").value or 0.0)
+            share = f"{percent(picked.value)} of pairs {percent_interval(picked)}"
+            found.append(f"in {share} on {at[0]} ({best.judge}, ρ {rho})")
+    text = "When people prefer one of two chats, the best judge picks it too (a guess: 50%)"
+    return [f"{text}: {'; '.join(found)}."] if found else []
+
+
 def leaderboard(view: View, boards: dict[str, Table]) -> Section:
     """The judges on every set, by the dimension that the reader chooses: a table of all sets, then
     the tables of each. Issues have the tables of each set below. Adds the tables to ``boards``."""
@@ -437,7 +454,8 @@ def leaderboard(view: View, boards: dict[str, Table]) -> Section:
         boards[f"leaderboard-{slug(option)}"] = matrix = _matrix(view, chosen)
         tables = {at: dimension_table(view, at[0], [at[1]]) for at in chosen.items()}
         boards |= {f"leaderboard-{view.sets[s]}-{view.slugs[d]}": t for (s, d), t in tables.items()}
-        options[option] = [matrix, *([] if option.startswith("issue: ") else tables.values())]
+        each = [] if option.startswith("issue: ") else tables.values()
+        options[option] = [*in_use(view, chosen), matrix, *each]
     blocks: list[Block] = [Choice("Dimension", options)] if options else []
     with_issues = {name: d for name in view.sets if (d := view.dimensions(name, binary=True))}
     if with_issues:
@@ -452,7 +470,7 @@ def _matrix(view: View, chosen: Mapping[str, str]) -> Table:
     """The headline figure of every judge on the dimension ``chosen`` for each set. The order is by
     worst set."""
     places = list(chosen.items())
-    metric = METRICS[0] if view.rows(*places[0])[0].kind == "binary" else GRADED[0]
+    metric = view.rows(*places[0])[0].headline
     large = [at for at in places if any(row.scored >= MIN_ROWS for row in view.rows(*at))]
     ranks = {
         judge: {at: ranking(view.row(judge, *at), metric) for at in places} for judge in view.judges
@@ -485,8 +503,8 @@ def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
     """The judges on dimensions of one set, either all graded or all issues: a group of rows for
     each dimension, with the headline figure as text and as a bar."""
     binary = view.rows(name, dimensions[0])[0].kind == "binary"
-    metrics = METRICS if binary else GRADED
-    main = metrics[0]
+    main = view.rows(name, dimensions[0])[0].headline
+    metrics = METRICS if binary else (main, *(metric for metric in GRADED if metric != main))
     everything = [row for dimension in dimensions for row in view.rows(name, dimension)]
     lead = leading(row.clusters for row in everything)
     beside = any(shown(row, main).beside for row in everything)
@@ -553,7 +571,7 @@ def slices(view: View, part: str, title: str) -> Section:
         tables = []
         for dimension in view.dimensions(name):
             judged = view.rows(name, dimension)
-            metric = "f1_present" if judged[0].kind == "binary" else "spearman"
+            metric = judged[0].headline
             parts = sorted({p for r in judged for p in r.slices if p.startswith(f"{part}:")})
             if len(parts) < 2:  # a table would only repeat the leaderboard
                 continue

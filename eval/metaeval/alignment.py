@@ -165,6 +165,7 @@ _LABELS = {
     "spearman": "Spearman ρ",
     "pearson": "Pearson r",
     "kendall": "Kendall τ-b",
+    "pairwise": "Pairs right",
     "within_system": "ρ within chatbots",
     "f1_present": "F1+",
     "f1_absent": "F1−",

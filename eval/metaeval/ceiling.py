@@ -25,6 +25,7 @@ from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.alpha import alpha_statistic
 from medal_judges.stats.correlation import (
+    CORRELATIONS,
     MIN_ROWS,
     Floats,
     Statistic,
@@ -36,33 +37,34 @@ from medal_judges.stats.estimate import Estimate, undefined
 from medal_judges.stats.intervals import Clusters, estimated
 from medal_judges.stats.significance import paired_difference
 
-CORRELATIONS = ("pearson", "spearman", "kendall", "within_system", "centred")
 MOST_COLUMNS = 50
 _RELEASED = "the set was released as means or votes, without single answers"
 MEASUREMENT = {"binary": "nominal", "ordinal": "ordinal", "continuous": "interval"}
 
 
-def against_ceiling(aligned: Aligned, kind: Kind, *, whole: bool = True) -> dict[str, Any]:
+def against_ceiling(
+    aligned: Aligned, kind: Kind, headline: str, *, whole: bool = True
+) -> dict[str, Any]:
     """Returns fields of a ResultRow: ``ceiling``, ``like_for_like``, ``ceiling_rows`` and
-    ``ceiling_difference``, on the scored rows with two or more answers. A slice (not ``whole``) has
-    the headline figures only."""
+    ``ceiling_difference`` of the ``headline``, on the scored rows with two or more answers. A slice
+    (not ``whole``) has the headline only."""
     binary = kind == "binary"
-    names = ("f1_present", "f1_absent") if binary else ("spearman", "pearson", "kendall")
-    headline = names[0]
+    names = ("f1_present", "f1_absent") if binary else CORRELATIONS[:5]
     twice = np.isfinite(aligned.values).sum(axis=1) > 1
     released = any(row.aggregated for row in aligned.rows)
     if released or not twice.any():
         reason = _RELEASED if released else "one annotator per row"
-        none = undefined(names if whole else names[:1], reason)
+        none = undefined(names if whole else (headline,), reason)
         return {"ceiling": none, "like_for_like": none}
     shared = aligned.part(np.flatnonzero(twice))
     values, score, clusters = shared.values, shared.score, shared.clusters
     bots = [] if binary else shared.chatbots
-    person = human_ceiling(values, kind, clusters, bots)
+    only = None if whole or binary else headline
+    person = human_ceiling(values, kind, clusters, bots, only=only)
     if why := not_classifiable(score, values) if binary else undefined_reason(shared.human, score):
         judge = undefined(METRICS if binary else CORRELATIONS, why)
     else:
-        judge = human_ceiling(values, kind, clusters, bots, judge=score)
+        judge = human_ceiling(values, kind, clusters, bots, judge=score, only=only)
     if not whole:
         return {
             "ceiling": {headline: person[headline]},
@@ -71,7 +73,9 @@ def against_ceiling(aligned: Aligned, kind: Kind, *, whole: bool = True) -> dict
     sides = (judge[headline], person[headline])
     difference = next((side for side in sides if side.value is None), None)
     if difference is None:
-        one, two = (ceiling_statistic(values, kind, judge=by) for by in (score, None))
+        one, two = (
+            ceiling_statistic(values, kind, judge=by, only=headline) for by in (score, None)
+        )
         assert one is not None and two is not None  # their figures are defined
         difference = paired_difference(one, two, headline, clusters)
     alpha = Estimate(None, reason="all answers are equal")
@@ -93,16 +97,19 @@ def human_ceiling(
     chatbots: Sequence[str | None] = (),
     *,
     judge: Floats | None = None,
+    only: str | None = None,
 ) -> dict[str, Estimate]:
     """Returns the agreement of one annotator with the others, or of ``judge``, scores of shape
     (rows,), in the annotator's place. ``values``: shape (rows, annotators), NaN if not given.
+    ``only``: the single figure of a graded dimension to compute.
 
     Graded: correlations with the mean of the others, averaged over the positions of the label list
     by rows; positions with fewer than 3 rows or a constant side are left out. Issues: F1+, F1-,
     precision, recall and accuracy, averaged over ordered pairs of positions (MEDAL, Figure 5).
     """
-    names = METRICS if kind == "binary" else CORRELATIONS[: 5 if chatbots else 3]
-    statistic = ceiling_statistic(values, kind, chatbots, judge)
+    names = METRICS if kind == "binary" else CORRELATIONS[: 7 if chatbots else 5]
+    names = names if only is None else (only,)
+    statistic = ceiling_statistic(values, kind, chatbots, judge, only)
     if statistic is None:
         reason = "no row has answers of two annotators"
         if (np.isfinite(values).sum(axis=1) > 1).any():
@@ -117,6 +124,7 @@ def ceiling_statistic(
     kind: Kind,
     chatbots: Sequence[str | None] = (),
     judge: Floats | None = None,
+    only: str | None = None,
 ) -> Statistic | None:
     """Returns a function of row weights that computes the figures of ``human_ceiling``; None if
     there is no position or pair to compare."""
@@ -138,7 +146,7 @@ def ceiling_statistic(
             if np.ptp(person) > 0 and np.ptp(mean) > 0:
                 bots = [chatbots[i] for i in rows.tolist()] if chatbots else []
                 side = person if judge is None else judge[rows]
-                parts.append((rows, correlation_statistic(mean, side, bots)))
+                parts.append((rows, correlation_statistic(mean, side, bots, only)))
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         """The mean over the parts that have a figure, weighted by their rows."""

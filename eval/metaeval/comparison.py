@@ -18,7 +18,7 @@ from medal_judges.eval.metaeval.alignment import (
 from medal_judges.eval.metaeval.ceiling import answers_by_annotator
 from medal_judges.eval.metaeval.metaeval import JudgedRows, ResultRow
 from medal_judges.report.table import Cell, Figured, PValue, Table
-from medal_judges.stats.correlation import Floats, correlations
+from medal_judges.stats.correlation import Floats, weighted_spearman
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import BESIDE, WHOM, leading
 from medal_judges.stats.significance import (
@@ -42,7 +42,7 @@ _PAIRS_NOTE = (
 )
 _CEILING_NOTE = (
     "The judge, like for like, minus one annotator, both against the same others on the same rows "
-    "(Spearman's ρ, F1+ for issues); p-values as of pairs of judges."
+    "(the figure that ranks judges, F1+ for issues); p-values as of pairs of judges."
 )
 _ANNOTATORS_NOTE = (
     "McNemar's test of the judge against an annotator (MEDAL, Figure 5).\n\nEach is right on a row "
@@ -56,6 +56,7 @@ _MEANS_NOTE = (
     "figure are left out and counted."
 )
 _RHO = ("Difference in ρ", "p", "p, Holm", "Williams p", "Williams p, Holm", "n")
+_PAIRWISE = ("Difference in pairs right", "p", "p, Holm", "n")
 _F1 = ("Difference in F1+", "p", "p, Holm", "Right alone: better", "Right alone: other",
        "McNemar p", "McNemar p, Holm", "n")  # fmt: skip
 _AGAINST = ("Set", "Dimension", "Judge", "Like for like", "One annotator", "Difference", "p",
@@ -63,7 +64,7 @@ _AGAINST = ("Set", "Dimension", "Judge", "Like for like", "One annotator", "Diff
 _EACH = ("Set", "Dimension", "Judge", "Annotator", "F1+ judge", "F1+ annotator",
          "Right alone: judge", "Right alone: annotator", "McNemar p", "McNemar p, Holm",
          "n")  # fmt: skip
-_APART = (_RHO[0], _F1[0], "Difference")
+_APART = (_RHO[0], _PAIRWISE[0], _F1[0], "Difference")
 Line = tuple[Cell, ...]
 # Compares two judges' scores of the same rows, each of shape (rows,).
 Compare = Callable[[Aligned, Floats, Floats], Line]
@@ -74,8 +75,9 @@ def comparison_tables(judged: Sequence[JudgedRows]) -> list[Table]:
     rows and by language), and of judges against one annotator. A table may have no rows."""
     accepted = [one for one in judged if not one.row.under_floor]
     tables = []
+    pairwise = any(one.row.headline == "pairwise" for one in accepted)
     for title, binary, compare, columns in (
-        (GRADED, False, _spearman, _RHO),
+        (GRADED, False, *((_pairwise, _PAIRWISE) if pairwise else (_spearman, _RHO))),
         (ISSUES, True, _f1, _F1),
     ):
         chosen = [one for one in accepted if (one.row.kind == "binary") == binary]
@@ -90,8 +92,7 @@ def comparison_tables(judged: Sequence[JudgedRows]) -> list[Table]:
     for row in (one.row for one in accepted):
         difference = row.ceiling_difference
         if difference is not None and difference.value is not None:
-            metric = "f1_present" if row.kind == "binary" else "spearman"
-            sides = row.like_for_like[metric], row.ceiling[metric]
+            sides = row.like_for_like[row.headline], row.ceiling[row.headline]
             p_value = _p(difference.p_value)
             about = row.set_name, row.dimension, row.judge
             lines.append((*about, *sides, difference, p_value, None, row.ceiling_rows))
@@ -163,9 +164,16 @@ def _spearman(shared: Aligned, first: Floats, second: Floats) -> Line:
     test = None
     if difference.value is not None:
         pairs = ((human, first), (human, second), (first, second))
-        one, two, between = (correlations(a, b)["spearman"].value or 0.0 for a, b in pairs)
+        every = np.ones((1, n))
+        one, two, between = (float(weighted_spearman(a, b, every)[0]) for a, b in pairs)
         test = _p(williams(one, two, between, n).p_value)
     return difference, _p(difference.p_value), None, test, None, n
+
+
+def _pairwise(shared: Aligned, first: Floats, second: Floats) -> Line:
+    rows = shared.human, first, second, shared.clusters
+    difference = correlation_difference(*rows, "pairwise")
+    return difference, _p(difference.p_value), None, len(first)
 
 
 def _f1(shared: Aligned, first: Floats, second: Floats) -> Line:

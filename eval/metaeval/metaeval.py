@@ -23,7 +23,12 @@ from medal_judges.eval.metaeval.ceiling import against_ceiling
 from medal_judges.records.dimension import Kind
 from medal_judges.records.judgement import Contributions, Judgement
 from medal_judges.records.labelled import LabelledDialogue, Scale
-from medal_judges.stats.correlation import correlation_statistic, correlations, undefined_reason
+from medal_judges.stats.correlation import (
+    CORRELATIONS,
+    correlation_statistic,
+    correlations,
+    undefined_reason,
+)
 from medal_judges.stats.estimate import Estimate, undefined
 from medal_judges.stats.intervals import Lead, with_intervals
 from medal_judges.stats.system_agreement import (
@@ -54,12 +59,12 @@ class Point:
 class ResultRow:
     """One judge on one set and dimension.
 
-    ``metrics``: ``spearman``, ``pearson``, ``kendall``, ``within_system`` (Spearman within
-    chatbots), and for issues ``f1_present``, ``f1_absent``, ``precision``, ``recall``,
-    ``accuracy``. ``slices``: the same for parts such as ``lang:de`` or ``chatbot:Meena``.
+    ``metrics``: ``spearman``, ``pearson``, ``kendall``, ``pairwise``, ``preferred``,
+    ``within_system`` (correlation.py), and for issues ``f1_present``, ``f1_absent``, ``precision``,
+    ``recall``, ``accuracy``. ``slices``: the same for parts such as ``lang:de``.
     ``ceiling``: one annotator against the others, ``like_for_like``: the judge against the same
     others, on the ``ceiling_rows`` rows with two answers or more; ``ceiling_difference``: the
-    headline figure of the judge minus the annotator's. ``clusters``: what intervals leave out.
+    ``headline`` figure of the judge minus the annotator's. ``clusters``: what intervals leave out.
     Below ``min_coverage`` there is no headline. Scales are (lowest, highest), None if not stated.
     """
 
@@ -83,6 +88,7 @@ class ResultRow:
     counts: Mapping[str, int] = field(default_factory=dict)
     points: Sequence[Point] = ()
     clusters: str = ""
+    headline: str = "spearman"
     min_coverage: float = 0.98
     human_scale: Scale | None = None
     judge_scale: Scale | None = None
@@ -160,25 +166,30 @@ def evaluate(
     *,
     left_out: Iterable[LabelledDialogue] = (),
     lead: Lead = "these",
+    headline: str = "spearman",
     **about: Any,
 ) -> JudgedRows:
     """Returns the agreement of one judge with people, with intervals, slices and the human ceiling.
 
     ``judge_dimension``: the judge's name for ``dimension``. ``lead``: whom intervals are for,
-    ``these`` chatbots or ``others``. ``about``: ``judge``, ``signature``,
+    ``these`` chatbots or ``others``. ``headline``: the figure of a graded dimension that ranks
+    judges. ``about``: ``judge``, ``signature``,
     ``set_name``, ``level``, ``min_coverage`` and ``judge_scale`` of the ResultRow. The label
     is the mean over annotators; F1 is computed against each. Raises MedalError as ``align``.
     """
     aligned = align(rows, judgements, dimension, judge_dimension, left_out=left_out, lead=lead)
     score, values = aligned.score, aligned.values
     kind = kind_of(rows, dimension)
+    headline = METRICS[0] if kind == "binary" else headline
     parts: dict[str, list[int]] = {}
     for i, row in enumerate(aligned.rows):
         parts.setdefault(f"lang:{row.dialogue.lang}", []).append(i)
         if row.dialogue.chatbot is not None:
             parts.setdefault(f"chatbot:{row.dialogue.chatbot}", []).append(i)
     slices = {name: aligned.part(parts[name]) for name in sorted(parts)}
-    sliced = {name: against_ceiling(part, kind, whole=False) for name, part in slices.items()}
+    sliced = {
+        name: against_ceiling(part, kind, headline, whole=False) for name, part in slices.items()
+    }
     counts = {}
     if kind == "binary" and aligned.rows and not not_classifiable(score, values):
         cells = confusion_cells(score, values)  # summed over annotators
@@ -193,7 +204,7 @@ def evaluate(
         n=aligned.total,
         scored=len(aligned.rows),
         metrics=figures(aligned, kind),
-        **against_ceiling(aligned, kind),
+        **against_ceiling(aligned, kind, headline),
         slices={
             name: {
                 metric: estimate
@@ -211,6 +222,7 @@ def evaluate(
             for r, h, s in zip(aligned.rows, aligned.human, score, strict=True)
         ],
         clusters=aligned.clusters.unit,
+        headline=headline,
         human_scale=scales.pop() if len(scales) == 1 else None,
     )
     return JudgedRows(result, aligned)
@@ -221,7 +233,7 @@ def figures(aligned: Aligned, kind: Kind) -> dict[str, Estimate]:
     binary = kind == "binary"
     human, score, values = aligned.human, aligned.score, aligned.values
     if not len(aligned.rows):
-        names = (*(METRICS if binary else ()), "spearman", "pearson", "kendall", "within_system")
+        names = (*(METRICS if binary else ()), *CORRELATIONS[:6])
         reason = "no row was scored" if aligned.total else "no row has a label"
         return undefined(names, reason)
     clusters = aligned.clusters

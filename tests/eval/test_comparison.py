@@ -107,6 +107,30 @@ def test_every_pair_of_judges_on_an_issue(issues: list[JudgedRows]) -> None:
     assert p(lines[1]["p, Holm"]) < 0.01 and p(lines[1]["McNemar p, Holm"]) < 0.01
 
 
+def test_pairs_right_can_lead(grades: list[JudgedRows]) -> None:
+    led = [
+        evaluate(
+            *(one.aligned.rows, one.aligned.judgements, "overall"),
+            judge=one.row.judge,
+            signature=f"judge:{one.row.judge}|data:d",
+            headline="pairwise",
+        )
+        for one in grades
+    ]
+    found = comparison_tables(led)
+    figures = {one.row.judge: one.row.metrics["pairwise"] for one in led}
+    assert figures == {one.row.judge: one.row.metrics["pairwise"] for one in grades}
+    for line in table(found, GRADED):
+        one, two = (figures[str(line[side])].value or 0 for side in ("Better", "Other"))
+        difference = line["Difference in pairs right"]
+        assert isinstance(difference, Estimate) and difference.low is not None
+        assert difference.value == pytest.approx(one - two) and one > two
+    assert p(line["p, Holm"]) < 0.01
+    for line, judge in zip(table(found, CEILING), led, strict=True):
+        assert line["Like for like"] == judge.row.like_for_like["pairwise"]
+        assert line["One annotator"] == judge.row.ceiling["pairwise"]
+
+
 def test_by_language(issues: list[JudgedRows], grades: list[JudgedRows]) -> None:
     found = comparison_tables([*issues, *grades])
     for title in (GRADED, ISSUES):

@@ -1,5 +1,7 @@
 """Correlations against scipy, against repeated rows, and against cases worked out by hand."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -43,9 +45,9 @@ def test_point_figures_are_scipys() -> None:
         assert found[name].value == pytest.approx(expected.statistic, abs=1e-12)
 
 
-@pytest.mark.parametrize("limit", [3000, 10])
+@pytest.mark.parametrize("limit", [100_000, 300])
 def test_weighted_figures_equal_those_of_repeated_rows(monkeypatch: pytest.MonkeyPatch, limit: int):
-    monkeypatch.setattr(correlation, "_KENDALL_MATRIX", limit)
+    monkeypatch.setattr(correlation, "_PAIRS_HELD", limit)
     human, score, bots = tied_sample()
     rng = np.random.default_rng(0)
     weights = rng.multinomial(60, np.full(60, 1 / 60), size=20).astype(float)
@@ -56,6 +58,53 @@ def test_weighted_figures_equal_those_of_repeated_rows(monkeypatch: pytest.Monke
         assert found["pearson"][i] == pytest.approx(stats.pearsonr(x, y).statistic, abs=1e-12)
         assert found["spearman"][i] == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-12)
         assert found["kendall"][i] == pytest.approx(stats.kendalltau(x, y).statistic, abs=1e-6)
+
+
+def pairs_by_hand(human: Floats, score: Floats) -> tuple[float, float]:
+    """``pairwise``, by each distance that occurs as the tie, and ``preferred``: pair by pair."""
+    every = combinations(range(len(human)), 2)
+    apart = [(human[i] - human[j], round(score[i] - score[j], 9)) for i, j in every]
+    alike = [
+        np.mean([np.sign(h) == np.sign(s) * (abs(s) > tie) for h, s in apart])
+        for tie in {0.0, *(abs(s) for _, s in apart)}
+    ]
+    picked = [0.5 + 0.5 * np.sign(h) * np.sign(s) for h, s in apart if h]
+    return float(max(alike)), float(np.mean(picked))
+
+
+@pytest.mark.parametrize("held", [100_000, 50])
+def test_pairs_are_those_counted_one_by_one(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
+    monkeypatch.setattr(correlation, "_PAIRS_HELD", held)
+    human, score, _ = tied_sample(20)
+    smooth = np.random.default_rng(1).normal(size=20)
+    judges = [score, smooth, -human, human, np.r_[1.0, np.zeros(19)], human + 1e-3 * smooth]
+    for judge in judges:
+        found = correlations(human, judge)
+        pairwise, preferred = pairs_by_hand(human, judge)
+        assert value(found["pairwise"]) == pytest.approx(pairwise, abs=1e-12)
+        assert value(found["preferred"]) == pytest.approx(preferred, abs=1e-12)
+        for slope, start in ((7.3, -2.0), (1 / 3, 1e3), (1e-6, 0.1)):
+            moved = correlations(human, start + slope * judge)
+            for name in ("pairwise", "preferred"):
+                assert value(moved[name]) == pytest.approx(value(found[name]), abs=1e-12)
+    assert value(correlations(human, human)["pairwise"]) == 1
+    # Without a pair's rows it is the share of the others; the distance of a tie stays.
+    weights = np.ones((2, 20))
+    weights[0, :5] = 0
+    few = correlation_statistic(human, smooth)(weights)["preferred"]
+    assert few[0] == pytest.approx(pairs_by_hand(human[5:], smooth[5:])[1], abs=1e-12)
+    assert few[1] == pytest.approx(pairs_by_hand(human, smooth)[1], abs=1e-12)
+    # Row weights are weights of pairs: 2 of 1 and 2, 3 of 1 and 3, 6 of 2 and 3.
+    three = correlation_statistic(np.array([1.0, 2, 3]), np.array([1.0, 3, 2]))
+    one = three(np.array([[1.0, 2, 3]]))
+    assert (one["preferred"][0], one["pairwise"][0]) == (5 / 11, 5 / 11)
+
+
+def test_guessing_ties_wins_nothing_among_chats_that_people_prefer() -> None:
+    rng = np.random.default_rng(0)
+    human = (rng.random(300) < 0.05).astype(float)  # 90% of pairs are ties
+    found = correlations(human, rng.normal(size=300))
+    assert value(found["pairwise"]) > 0.85 and abs(value(found["preferred"]) - 0.5) < 0.15
 
 
 def test_weighted_ranks_share_ties() -> None:
@@ -193,8 +242,7 @@ def test_kendall_of_many_rows_takes_weights_that_are_no_whole_numbers(
     rng = np.random.default_rng(0)
     x, y = rng.integers(1, 6, 130).astype(float), rng.normal(size=130)
     weights = rng.integers(1, 4, 130)
-    monkeypatch.setattr(correlation, "_KENDALL_MATRIX", 100)
-    monkeypatch.setattr(correlation, "_KENDALL_BLOCK", 40)
+    monkeypatch.setattr(correlation, "_PAIRS_HELD", 4000)
     found = correlation_statistic(x, y)(weights[None, :] / 7)
     again = [np.repeat(side, weights) for side in (x, y)]
     assert found["kendall"][0] == pytest.approx(stats.kendalltau(*again).statistic, abs=1e-6)

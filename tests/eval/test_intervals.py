@@ -72,6 +72,8 @@ def test_intervals_hold_the_truth_at_five_chatbots_and_percentiles_do_not() -> N
         "spearman": 6 / np.pi * np.arcsin(R / 2),
         "pearson": R,
         "kendall": 2 / np.pi * np.arcsin(R),
+        "pairwise": 0.5 + np.arcsin(R) / np.pi,
+        "preferred": 0.5 + np.arcsin(R) / np.pi,
         "f1_present": normal.cdf([-cut, -cut]) / 0.3,
     }
     rng = np.random.default_rng(20)

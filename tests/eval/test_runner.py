@@ -56,6 +56,43 @@ def test_the_order_of_chatbots_stands_beside_the_figures(folder: Path) -> None:
     assert "Chatbots in order" in page and "labels, split half" in page
 
 
+def test_what_leads_is_chosen_on_the_command_line(folder: Path) -> None:
+    write_set(folder / "set.jsonl", rows=60)
+    rho, pairs = "Spearman ρ with the labels", "Pairs right with the labels"
+    these, others = "are for these chatbots in new", "are for other chatbots like these"
+    found = []
+    for options in ((), ("--headline", "pairwise"), ("headline=pairwise",)):
+        done = medal("--judge", "second=judge.yaml", *options)
+        page = (folder / "out/report.html").read_text("utf-8")
+        assert (rho in page, pairs in page) == (not options, bool(options)), done.exception
+        assert ("Pairs right" in done.stdout) == bool(options)
+        # Label and judge have the same order here, and so no interval.
+        assert "one of two chats, the best judge picks it too (a guess: 50%): in 100.0% of" in page
+        tables = {table["title"]: table for table in results(folder)["tables"]}
+        table = tables["Differences between judges"]
+        line = dict(zip(table["columns"], table["rows"][0], strict=True))
+        assert line["Difference in pairs right" if options else "Difference in ρ"]["value"] == 0
+        found.append([row["headline"] for row in results(folder)["rows"]])
+    assert found[1] == found[2] == ["pairwise", "f1_present"] * 2 and "spearman" in found[0]
+    assert medal("--headline", "kendall").exit_code == 2
+    spans = []
+    for options in ((), ("--interval-for", "others")):
+        assert medal(*options).exit_code == 0
+        page = (folder / "out/report.html").read_text("utf-8")
+        assert (others in page, these in page) == (bool(options), not options)
+        pearson = results(folder)["rows"][0]["metrics"]["pearson"]
+        agreed = CliRunner().invoke(app, ["agreement", "set.jsonl", "--out", "agr", *options])
+        assert agreed.exit_code == 0, agreed.exception
+        page = (folder / "agr/agreement.html").read_text("utf-8")
+        assert (others in page, these in page) == (bool(options), not options)
+        people = json.loads((folder / "agr/agreement.json").read_text("utf-8"))["agreement"]
+        alpha = next(one for one in people if one["lang"] == "all")["figures"]["alpha"]
+        each = [(one, one["beside"]) for one in (pearson, alpha)]
+        spans.append([[(one["low"], one["high"]) for one in pair] for pair in each])
+    for lead, other in zip(*spans, strict=True):
+        assert lead == other[::-1] and lead[0] != lead[1] and None not in lead[0]
+
+
 def test_judged_once_and_again_only_where_judge_or_data_changed(folder: Path) -> None:
     medal()
     assert CountingJudge.scored == 24

@@ -15,26 +15,30 @@ import numpy.typing as npt
 from medal_judges.stats.estimate import Estimate
 
 Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
 # Weights of shape (samples, rows) -> figures of shape (samples,); NaN where undefined.
 Statistic = Callable[[Floats], dict[str, Floats]]
 
+CORRELATIONS = ("pearson", "spearman", "kendall", "pairwise", "preferred",
+                "within_system", "centred")  # fmt: skip
 MIN_ROWS = 3  # two rows always correlate at 1 or -1
 MIN_WITHIN = 5  # fewer rows of one chatbot say nothing about that chatbot
-_KENDALL_MATRIX = 3000  # above, n x n matrices cost more memory than a sort costs time
-_KENDALL_BLOCK = 500
+_PAIRS_HELD = 100_000  # at once: they stay in the processor's cache
+_PAIRS_FITTED = 2000  # rows whose pairs choose the distance of a tie
+_ROUNDING = 1e-9  # of the range of scores: differences that are closer are equal
 _FLAT = 1e-20  # a variance below this share of the square of the largest value is rounding
 
 
 def correlations(
     human: Floats, score: Floats, chatbots: Sequence[str | None] = ()
 ) -> dict[str, Estimate]:
-    """Returns ``pearson``, ``spearman``, ``kendall`` (tau-b), and with ``chatbots`` also
-    ``within_system`` and ``centred`` (see ``within_system_statistic``). intervals.py adds intervals
-    and p-values.
+    """Returns ``pearson``, ``spearman``, ``kendall``, ``pairwise`` and ``preferred`` (see
+    ``pairs_statistic``), and with ``chatbots`` also ``within_system`` and ``centred`` (see
+    ``within_system_statistic``). intervals.py adds intervals and p-values.
 
     An undefined figure (fewer than 3 rows, one side constant) is None with its reason.
     """
-    names = ("pearson", "spearman", "kendall", *(("within_system", "centred") if chatbots else ()))
+    names = CORRELATIONS if chatbots else CORRELATIONS[:5]
     reason = undefined_reason(human, score)
     if reason is not None:
         return {name: Estimate(None, reason=reason) for name in names}
@@ -43,9 +47,10 @@ def correlations(
     results = {
         "pearson": stats.pearsonr(human, score),
         "spearman": stats.spearmanr(human, score),
-        "kendall": stats.kendalltau(human, score, variant="b"),
     }
     found = {name: Estimate(float(result.statistic)) for name, result in results.items()}
+    pairs = pairs_statistic(human, score)(np.ones((1, len(human))))
+    found |= {name: Estimate(float(values[0])) for name, values in pairs.items()}
     if not chatbots:
         return found
     reasons = {
@@ -73,26 +78,25 @@ def undefined_reason(human: Floats, score: Floats) -> str | None:
 
 
 def correlation_statistic(
-    human: Floats, score: Floats, chatbots: Sequence[str | None] = ()
+    human: Floats, score: Floats, chatbots: Sequence[str | None] = (), only: str | None = None
 ) -> Statistic:
-    """Returns the figures of ``correlations`` as a function of row weights."""
-    kendall = _kendall_statistic(human, score)
+    """Returns the figures of ``correlations`` as a function of row weights; ``only`` one that is
+    wanted (``spearman`` or one of ``pairs_statistic``) costs less."""
+    if only == "spearman":
+        return lambda weights: {only: weighted_spearman(human, score, weights)}
+    pairs = pairs_statistic(human, score)
+    if only is not None:
+        return pairs
     within = within_system_statistic(human, score, chatbots) if chatbots else None
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         figures = {
             "pearson": weighted_pearson(human, score, weights),
             "spearman": weighted_spearman(human, score, weights),
-            "kendall": kendall(weights),
         }
-        return figures | (within(weights) if within is not None else {})
+        return figures | pairs(weights) | (within(weights) if within is not None else {})
 
     return statistic
-
-
-def spearman_statistic(human: Floats, score: Floats) -> Statistic:
-    """Returns Spearman's correlation as a function of row weights; unlike Kendall's it is cheap."""
-    return lambda weights: {"spearman": weighted_spearman(human, score, weights)}
 
 
 def within_system_statistic(
@@ -145,14 +149,20 @@ def weighted_spearman(x: Floats, y: Floats, weights: Floats) -> Floats:
 def weighted_ranks(values: Floats, weights: Floats) -> Floats:
     """Returns the ranks (mean ranks for ties) of ``values`` in each weighted sample, in the shape
     of ``weights``."""
-    order = np.argsort(values, kind="stable")
-    new = np.r_[True, np.diff(values[order]) > 0]
-    tied = np.add.reduceat(weights[:, order], np.flatnonzero(new), axis=1)
+    order, new, tied = _levels(values, weights)
     middle = np.cumsum(tied, axis=1) - (tied - 1) / 2
     place = np.empty(len(values), dtype=np.intp)
     place[order] = np.cumsum(new) - 1
     ranks: Floats = middle[:, place]
     return ranks
+
+
+def _levels(values: Floats, weights: Floats) -> tuple[Rows, npt.NDArray[np.bool_], Floats]:
+    """Returns the order of ``values``, where in it a new value begins, and the weight of each value
+    in each sample, shape (samples, values)."""
+    order = np.argsort(values, kind="stable")
+    new = np.r_[True, np.diff(values[order]) > 0]
+    return order, new, np.add.reduceat(weights[:, order], np.flatnonzero(new), axis=1)
 
 
 def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
@@ -175,44 +185,75 @@ def _not_zero(total: Floats) -> Floats:
     return out
 
 
-def _kendall_statistic(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
-    """Returns Kendall's tau-b as a function of row weights, by sums over pairs; a row drawn twice
-    is a tie."""
-    if len(x) > _KENDALL_MATRIX:
-        from scipy.stats import kendalltau
+def pairs_statistic(human: Floats, score: Floats) -> Statistic:
+    """Returns figures over pairs of rows, as a function of row weights; a row is no pair with
+    itself, nor with its copies.
 
-        def large(weights: Floats) -> Floats:
-            if (weights != np.floor(weights)).any():
-                return _kendall_by_blocks(x, y, weights)
-            drawn = (np.repeat(np.arange(len(x)), w.astype(int)) for w in weights)
-            return np.array([float(kendalltau(x[i], y[i]).statistic) for i in drawn])
+    ``kendall``: tau-b. ``preferred``: of the pairs that people do not tie, the share in which the
+    judge prefers the same row, its ties half. ``pairwise``: the share of all pairs that both order
+    alike or both tie, where scores up to ``tie_distance`` apart are a tie (Deutsch, Foster and
+    Freitag 2023).
+    """
+    tie, every = tie_distance(human, score), np.arange(len(human))
 
-        return large
-    sx, sy = (np.sign(v[:, None] - v[None, :]).astype(np.float32) for v in (x, y))
-    products = (sx * sy, np.abs(sx), np.abs(sy))
+    def pairs(one: Rows, other: Rows) -> tuple[Floats, Floats]:
+        """1 where both order the rows alike and -1 where they do not, and 1 where the judge is
+        right, each of shape (one, other)."""
+        x, y = (values[one, None] - values[other] for values in (human, score))
+        signs, order = np.sign(x), np.sign(y)
+        right = signs == np.where(np.abs(y) <= tie, 0, order)
+        return signs * order, right.astype(np.float64)
 
-    def statistic(weights: Floats) -> Floats:
-        counts = weights.astype(np.float32)
-        agree, nx, ny = (((counts @ m).astype(np.float64) * weights).sum(axis=1) for m in products)
+    def sums(rows: Rows, weights: Floats) -> Floats:
+        """The weights of all ``pairs`` of each row, shape (2, rows)."""
+        parts = np.array_split(rows, -(-(len(rows) ** 2) // _PAIRS_HELD))
+        return np.concatenate([[m @ weights for m in pairs(p, rows)] for p in parts], axis=1)
+
+    small = pairs(every, every) if len(every) ** 2 <= _PAIRS_HELD else None
+    whole = dict[bytes, Floats]()
+
+    def totals(weights: Floats) -> Floats:
+        if small is not None:
+            return np.array([((weights @ m) * weights).sum(axis=1) for m in small])
+        # The jackknife leaves out few rows of many: their pairs are subtracted from all pairs.
+        most = weights.max(axis=0)
+        if (key := most.tobytes()) not in whole:
+            whole[key] = sums(every, most)
+        left = most - weights
+        found = (whole[key] @ most)[:, None] - 2 * whole[key] @ left.T
+        for i, out in enumerate(left):
+            if len(rows := np.flatnonzero(out)):
+                found[:, i] += sums(rows, out[rows]) @ out[rows]
+        return found
+
+    def statistic(weights: Floats) -> dict[str, Floats]:
+        agree, right = totals(weights)
+        everything, squares = weights.sum(axis=1) ** 2, (weights**2).sum(axis=1)
+        nx, ny = (everything - (_levels(v, weights)[2] ** 2).sum(axis=1) for v in (human, score))
         enough = (weights > 0).sum(axis=1) >= MIN_ROWS
-        return ratio(agree, np.sqrt(nx * ny), (nx > 0) & (ny > 0) & enough)
+        defined = (np.minimum(nx, ny) > 1e-12 * everything) & enough
+        return {
+            "kendall": ratio(agree, np.sqrt(nx * ny), defined),
+            "pairwise": ratio(right - squares, everything - squares, defined),
+            "preferred": (1 + ratio(agree, nx, defined)) / 2,
+        }
 
     return statistic
 
 
-def _kendall_by_blocks(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """Returns tau-b for weights that are not whole numbers: the sums over pairs, a block of rows at
-    a time."""
-    agree, nx, ny = (np.zeros(len(weights)) for _ in range(3))
-    for start in range(0, len(x), _KENDALL_BLOCK):
-        rows = slice(start, start + _KENDALL_BLOCK)
-        sx, sy = (np.sign(v[:, None] - v[None, rows]).astype(np.float32) for v in (x, y))
-        counts, mine = weights.astype(np.float32), weights[:, rows]
-        agree += ((counts @ (sx * sy)) * mine).sum(axis=1)
-        nx += ((counts @ np.abs(sx)) * mine).sum(axis=1)
-        ny += ((counts @ np.abs(sy)) * mine).sum(axis=1)
-    enough = (weights > 0).sum(axis=1) >= MIN_ROWS
-    return ratio(agree, np.sqrt(nx * ny), (nx > 0) & (ny > 0) & enough)
+def tie_distance(human: Floats, score: Floats) -> float:
+    """Returns the distance up to which two scores are a tie: the one with which most pairs of rows
+    are ordered or tied as by ``human``; of many rows, the pairs of a random part of them."""
+    rows = np.random.default_rng(0).permutation(len(human))[:_PAIRS_FITTED]
+    one, two = np.triu_indices(len(rows), 1)
+    people, judge = (values[rows[one]] - values[rows[two]] for values in (human, score))
+    gain = (people == 0).astype(int) - ((people != 0) & (np.sign(people) == np.sign(judge)))
+    order = np.argsort(np.abs(judge))
+    distance, rounding = np.abs(judge)[order], _ROUNDING * float(np.ptp(score))
+    last = np.r_[np.diff(distance) > rounding, True]  # pairs of one distance are ties together
+    gained = np.cumsum(gain[order])[last]
+    best = gained.argmax()
+    return rounding + (float(distance[last][best]) if gained[best] > 0 else 0.0)
 
 
 def weighted_auc(positive: Floats, score: Floats, weights: Floats) -> Floats:

@@ -42,9 +42,8 @@ TINY = float(np.finfo(float).tiny)
 _ROUNDING = 1e-12  # figures that differ by less are equal
 _CHUNK = 2_000_000  # weights held at once: 16 MB
 _CORRELATIONS = ("pearson", "spearman", "spearmanr", "kendall", "within_system", "centred")
-_SHARES = (
-    *("share", "f1_", "auc_", "roc_auc", "precision", "recall", "accuracy", "exact", "adjacent"),
-)
+_SHARES = ("share", "f1_", "auc_", "roc_auc", "precision", "recall", "accuracy", "exact",
+           "adjacent", "pairwise", "preferred")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from medal_judges.stats.correlation import (
     MIN_ROWS,
     Floats,
     Statistic,
-    spearman_statistic,
+    correlation_statistic,
     undefined_reason,
 )
 from medal_judges.stats.estimate import Estimate
@@ -50,15 +50,15 @@ def paired_difference(
 
 
 def correlation_difference(
-    human: Floats, first: Floats, second: Floats, clusters: Clusters
+    human: Floats, first: Floats, second: Floats, clusters: Clusters, metric: str = "spearman"
 ) -> Estimate:
-    """Returns ``paired_difference`` of two judges' Spearman correlations with people. All arrays
-    have shape (rows,)."""
+    """Returns ``paired_difference`` of two judges' agreement with people, one of CORRELATIONS. All
+    arrays have shape (rows,)."""
     for score in (first, second):
         if reason := undefined_reason(human, score):
             return Estimate(None, reason=reason)
-    one, two = (spearman_statistic(human, score) for score in (first, second))
-    return paired_difference(one, two, "spearman", clusters)
+    one, two = (correlation_statistic(human, score, only=metric) for score in (first, second))
+    return paired_difference(one, two, metric, clusters)
 
 
 @dataclass(frozen=True, slots=True)

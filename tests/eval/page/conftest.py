@@ -96,6 +96,7 @@ def _row(rng: np.random.Generator, judge: str, name: str, dimension: str, kind: 
         scored=len(points) - missing,
         metrics=metrics,
         ceiling=ceiling,
+        headline=main,
         like_for_like=like,
         ceiling_rows=len(points) // 2 if ceiling else 0,
         ceiling_difference=_estimate(-0.1) if main in like else None,

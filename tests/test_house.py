@@ -21,7 +21,7 @@ BUDGETS = {
     "training": 4142,
     "data_prep": 7438,
     "inference": 2391,
-    "models": 6510,
+    "models": 6509,
     "models/prompted": 2138,
     "models/llm": 3533,
     f"{PACKAGE}/report": 1215,
@@ -29,7 +29,7 @@ BUDGETS = {
     f"{PACKAGE}/reading": 2562,
     PACKAGE: 2064,  # records/, storage/ and the modules at the root
 }
-HOUSE = 45_000
+HOUSE = 44_999
 TESTS = 34_000
 
 

@@ -274,16 +274,15 @@ class HybridJudge(Judge):
             named = tuple(given.weights or {})
             shares = np.array(list((given.weights or {}).values()), dtype=np.float64)
             shares = shares / shares.sum()
-            blends = dict.fromkeys(
-                names, Blend(named, np.zeros(len(named)), np.ones(len(named)), shares, 0.0)
-            )
-            fits = {lang: np.array([fit[m] for m in named]) for lang, fit in given.scales.items()}
+            mean = Blend(named, np.zeros(len(named)), np.ones(len(named)), shares, 0.0)
+            blends = dict.fromkeys(names, mean)
+            fits = {f":{k}": np.array([fit[m] for m in named]).T for k, fit in given.scales.items()}
             if fits:
                 fits[""] = np.mean(list(fits.values()), axis=0)  # for any other language
                 blends = {
-                    f"{name}:{lang}".rstrip(":"): Blend(named, *fit.T, shares * DEVIATION, 0.5)
+                    f"{name}{lang}": Blend(named, center, spread, shares * DEVIATION, 0.5)
                     for name in names
-                    for lang, fit in fits.items()
+                    for lang, (center, spread) in fits.items()
                 }
             combination = Stack(blends)
         members = {name: open_member(name, member) for name, member in given.members.items()}

@@ -102,8 +102,8 @@ class HybridSettings(_Members):
             raise ValueError("weights of a mean must be 0 or more, and one above 0")
         for lang, own in self.scales.items():
             if not re.fullmatch("[a-z]{2,3}", lang) or set(own) != set(self.weights or {}):
-                needs = f"{{{', '.join(f'{m}: [MEAN, DEVIATION]' for m in self.weights or {})}}}"
-                raise ValueError(f"scales: {lang}: expected an ISO 639-1 code with {needs}")
+                each = ", ".join(f"{member}: [MEAN, DEVIATION]" for member in self.weights or {})
+                raise ValueError(f"scales: {lang}: expected an ISO 639-1 code with {{{each}}}")
         return self
 
 

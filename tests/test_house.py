@@ -17,7 +17,7 @@ PACKAGE = "src/medal_judges"
 BUDGETS = {
     f"{PACKAGE}/cli": 2178,
     f"{PACKAGE}/integrations": 749,
-    "eval": 8046,
+    "eval": 8038,
     "training": 4142,
     "data_prep": 7438,
     "inference": 2391,

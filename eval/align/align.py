@@ -4,7 +4,7 @@ proof that it does."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
@@ -15,17 +15,10 @@ import numpy as np
 from medal_judges.config import BOXED, Config, option
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import ConfigError, CoverageError
+from medal_judges.eval.align import proof
 from medal_judges.eval.align.page import write_align_page
 from medal_judges.eval.align.prompts import fit_prompts
-from medal_judges.eval.align.proof import (
-    FOLDS,
-    REACH,
-    VECTORS,
-    Alignment,
-    Material,
-    folds,
-    prove,
-)
+from medal_judges.eval.align.proof import FOLDS, MIN_LABELS, Alignment, Fit, Material, Proof
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.inference.scoring import ScoreOptions, judge_once
 from medal_judges.models.base.judge import Judge, ScoreLevel
@@ -45,7 +38,6 @@ from medal_judges.stats.correlation import Floats
 from medal_judges.storage.files import atomic_write
 from medal_judges.training.card.card import write_card
 
-MIN_LABELS = 20
 RECORD_NAME = "align.json"
 
 
@@ -115,81 +107,54 @@ def align(
     labelled = [row for row in rows if any(rating.given for rating in row.ratings())]
     member = Member("judge", judge, {}) if isinstance(judge, Judge) else None
     member = member or open_member("judge", MemberConfig(path=str(judge), options=options))
-    mine = {d.name: d for d in member.judge.dimensions}
+    judged = {d.name: d for d in member.judge.dimensions}
     names = list(dimensions) or sorted({name for row in labelled for name in row.labels})
     if not names or len({row.level for row in labelled}) > 1:
         problem = "labels of dialogues and of turns" if names else "no chat has a label"
         hint = "give one kind; --label COLUMN=DIMENSION:1..5 names a column of labels"
         raise ConfigError(problem, hint=hint)
-    targets = {name: _target(labelled, name, mine.get(name)) for name in names}
+    targets = {name: _target(labelled, name, judged.get(name)) for name in names}
     # A language model is asked, and paid, for each dimension.
-    paid = member.judge.language_models() and set(names) <= set(mine)
-    own = names if paid else list(mine)
+    paid = member.judge.language_models() and set(names) <= set(judged)
+    own = names if paid else list(judged)
     members, inputs, table, reader, vectors = read_inputs(member, own, labelled, folder)
-    proofs, used, notes, prompted = {}, {}, list[str](), dict[str, Member]()
-    limits = {"max_calls": max_calls, "max_cost": max_cost, "reflect_with": reflect_with}
-    limits = {key: value for key, value in limits.items() if value is not None}
+    proofs, used, notes = dict[str, Proof](), dict[str, list[LabelledDialogue]](), list[str]()
+    limits, family = (max_calls, max_cost, reflect_with), (member.settings or {}).get("family")
     for name, dimension in targets.items():
         rated = [i for i, r in enumerate(labelled) if (q := r.rating(name)) is not None and q.given]
         whole = [i for i in rated if np.isfinite(table[i]).all()]
-        if len(whole) < MIN_LABELS:
-            raise CoverageError(
-                f"{len(rated) - len(whole)} of {len(rated)} chats with a label of {name!r} have no "
-                "score",
-                hint="medal score shows why, in the field failure",
-            )
-        used[name] = [labelled[i] for i in whole]
-        people, span = answer_matrix(used[name], name), dimension.high - dimension.low
+        if (lost := len(rated) - len(whole)) > len(rated) - MIN_LABELS:
+            problem = f"{lost} of {len(rated)} chats with a label of {name!r} have no score"
+            raise CoverageError(problem, hint="medal score shows why, in the field failure")
+        mine = [labelled[i] for i in whole]
+        people, span = answer_matrix(mine, name), dimension.high - dimension.low
         material = Material(
             inputs,
             table[whole],
             vectors[whole],
             (np.nanmean(people, axis=1) - dimension.low) / span,
-            held_together(used[name]),
-            np.array([row.group for row in used[name]]),
+            held_together(mine),
+            np.array([row.group for row in mine]),
             inputs.index(f"judge:{name}") if name in own else -1,
         )
-        materials, some = [material] * (FOLDS + 1), np.arange(len(whole))
-        if limits and (member.settings or {}).get("family") == "prompted" and material.own >= 0:
-            learns = [*(learn for learn, _ in folds(material, some)), some]
-            place = (folder or Path(mkdtemp())) / "prompts"
-            for what, fitted in fit_prompts(
-                *(member, dimension, used[name], material.targets, learns, place, limits)
-            ):
-                if fitted is None:
-                    notes.append(f"{name}: {what} prompt not tried: it needs a higher limit")
-                    continue
-                prompted[f"{what}:{name}"] = fitted[-1][0]
-                for k, (_, column) in enumerate(fitted):
-                    filled = np.where(np.isfinite(column), column, material.scores[:, material.own])
-                    both = np.column_stack([materials[k].scores, filled])
-                    more = (*materials[k].inputs, f"{what}:{name}")
-                    materials[k] = replace(materials[k], inputs=more, scores=both)
-        proofs[name] = prove(materials, span, people, curve=folder is not None)
+        materials = [material] * (FOLDS + 1)
+        if family == "prompted" and material.own >= 0 and limits != (None, None, None):
+            place = (folder or Path(mkdtemp())) / "prompts" / name
+            found = fit_prompts(member, dimension, mine, material, place, *limits)
+            materials, changed = found[:2]
+            members |= {one.name: one for one in changed}
+            notes += found[2]
+        proofs[name] = proof.prove(materials, span, people, curve=folder is not None)
+        used[name] = [mine[i] for i in proofs[name].scored]
+        if lost := len(mine) - len(used[name]):
+            lines = f"no line counts {lost} of {len(mine)} chats"
+            notes.append(f"{name}: {lines}, which the aligned judge leaves unscored")
     data = content_hash([row.to_record() for row in labelled])
     facts = {"aligned": str(member.judge.signature()), "data": data, "labels": len(labelled)}
     facts |= {"notes": "; ".join(notes)} if notes else {}
     result = Alignment(None, targets, proofs, used, facts)
     if fits := {n: one.fit for n, one in proofs.items() if one.kept or keep_anyway}:
-        nets = {}
-        for name, (mean, weights) in ((n, fit.net) for n, fit in fits.items() if fit.net):
-            layer = (weights[:, None] / REACH, np.array([0.5]))
-            nets[name] = FittedNet("ridge", mean, np.ones_like(mean), (layer,))
-        with_nets = EmbeddingJudge(reader.config, reader.encoder, [targets[n] for n in nets], nets)
-        members[VECTORS[:-1]] = Member(VECTORS[:-1], with_nets, {})
-        members |= {one.name: one for one in prompted.values()}
-        stack = Stack({name: fit.blend for name, fit in fits.items()})
-        needed = {"judge", *(m for n in fits for m, _ in stack.asked(n, members).values())}
-        result = replace(
-            result,
-            judge=HybridJudge(
-                {name: one for name, one in members.items() if name in needed},
-                stack,
-                [targets[name] for name in fits],
-                name=f"{member.judge.name}_aligned",
-                facts=facts,
-            ),
-        )
+        result = replace(result, judge=_judge(result, fits, members, reader))
     if folder is not None:
         _write(folder / RECORD_NAME, result.record())
         write_align_page(result, folder)
@@ -197,9 +162,31 @@ def align(
             result.judge.save_pretrained(folder, golden=True)
             entry = {"part": "train", "source": "labels", "rows": len(labelled), "hash": data}
             languages = sorted({row.dialogue.lang for row in labelled})
-            _write(folder / "data.json", [entry | {"languages": languages}])
+            chats = " ".join(sorted({row.dialogue.text_hash for row in labelled}))
+            _write(folder / "data.json", [entry | {"languages": languages, "chats": chats}])
             write_card(folder)
     return result
+
+
+def _judge(
+    result: Alignment, fits: Mapping[str, Fit], members: dict[str, Member], reader: EmbeddingJudge
+) -> HybridJudge:
+    """Returns the judge of the dimensions in ``fits``."""
+    nets, dimensions, vectors = {}, result.dimensions, proof.VECTORS[:-1]
+    for name, (mean, weights) in ((n, fit.net) for n, fit in fits.items() if fit.net):
+        layer = (weights[:, None] / proof.REACH, np.array([0.5]))
+        nets[name] = FittedNet("ridge", mean, np.ones_like(mean), (layer,))
+    learnt = EmbeddingJudge(reader.config, reader.encoder, [dimensions[n] for n in nets], nets)
+    members = members | {vectors: Member(vectors, learnt, {})}
+    stack = Stack({name: fit.blend for name, fit in fits.items()})
+    needed = {"judge", *(m for n in fits for m, _ in stack.asked(n, members).values())}
+    return HybridJudge(
+        {name: one for name, one in members.items() if name in needed},
+        stack,
+        [dimensions[name] for name in fits],
+        name=f"{members['judge'].judge.name}_aligned",
+        facts=result.facts,
+    )
 
 
 def read_inputs(
@@ -219,10 +206,8 @@ def read_inputs(
         if folder is None or name != "judge":
             judged = list(how.score(one.judge, dialogues))
         else:  # answers of a language model can cost money: a second run reads them
-            file, data = (
-                folder / "judgements.jsonl",
-                content_hash([d.to_record() for d in dialogues]),
-            )
+            data = content_hash([d.to_record() for d in dialogues])
+            file = folder / "judgements.jsonl"
             judged = judge_once(one.judge, dialogues, file, how, data=data)
         for each in map(one.judge.dimension, asked[name]):
             found = [np.nan if (v := j.scores[each.name]) is None else v for j in judged]

@@ -23,16 +23,17 @@ from medal_judges.report.table import PValue, Row, Table, number
 
 PAGE_NAME = "align.html"
 _SHOWN = 20  # largest disagreements
-_LEADS = {
-    "proof": "Every line is measured on chats that it was not fitted on: nested cross-validation "
-    "holds whole conversations out, and chooses the way without them. The error is the root mean "
-    "square distance from people's mean; the gain is how much smaller that of the aligned judge "
-    "is.",
-    "curve": "The error of the aligned judge on held-out chats, by the number of labels that it "
-    "learns from. A line that still falls at its end says that more labels help.",
-    "scatter": "Each dot is a chat. On the dashed line, judge and people agree.",
-    "largest": "Scores of the aligned judge are those of the fit without the chat.",
-}
+_PROOF = (
+    "Every line is measured on chats that it was not fitted on: nested cross-validation holds "
+    "whole conversations out, and chooses the way without them. The error is the root mean square "
+    "distance from people's mean; the gain is how much smaller that of the aligned judge is."
+)
+_CURVE = (
+    "The error of the aligned judge on held-out chats, by the number of labels that it learns "
+    "from. A line that still falls at its end says that more labels help."
+)
+_SCATTER = "Each dot is a chat. On the dashed line, judge and people agree."
+_LARGEST = "Scores of the aligned judge are those of the fit without the chat."
 
 
 def proof_table(result: Alignment, name: str) -> Table:
@@ -53,33 +54,33 @@ def proof_table(result: Alignment, name: str) -> Table:
 def write_align_page(result: Alignment, folder: Path) -> Path:
     """Writes align.html, and tables/ and figures/ beside it; returns its path."""
     tables = {name: proof_table(result, name) for name in result.proofs}
-    parts: dict[str, list[Block]] = {"proof": ["\n".join(result.sentences()), *tables.values()]}
-    figures = {}
+    figures, largest = dict[str, Figure](), list[Block]()
     for name, proof in result.proofs.items():
-        dimension = result.dimensions[name]
-        for kind, panels in (
-            ("curve", [_curve(dimension, proof)]),
-            ("scatter", [_scatter(dimension, proof, line) for line in (proof.base, ALIGNED)]),
-        ):
-            figures[f"{kind}_{name}"] = Figure(f"{name}: {kind}", panels)
-            parts.setdefault(kind, []).append(figures[f"{kind}_{name}"])
-        for line in (proof.base, ALIGNED):
-            apart = np.abs(proof.units[line] - proof.targets)
+        dimension, both = result.dimensions[name], (proof.base, ALIGNED)
+        panels = {"curve": [_curve(dimension, proof)]}
+        panels["scatter"] = [_scatter(dimension, proof, line) for line in both]
+        figures |= {f"{key}_{name}": Figure(f"{name}: {key}", each) for key, each in panels.items()}
+        shown = {"people": proof.targets} | {line: proof.units[line] for line in both}
+        for line in both:
             chats: list[Block] = []
+            apart = np.abs(proof.units[line] - proof.targets)
             for i in np.argsort(-apart, kind="stable")[:_SHOWN].tolist():
                 row = result.rows[name][i]
-                said, *scores = (
-                    number(dimension.from_unit(float(units[i])))
-                    for units in (proof.targets, proof.units[proof.base], proof.units[ALIGNED])
+                scores = (
+                    f"{k} {number(dimension.from_unit(float(v[i])))}" for k, v in shown.items()
                 )
-                shown = f"{row.id}: people {said}, {proof.base} {scores[0]}, aligned {scores[1]}"
                 turns = [(turn.role, turn.content) for turn in row.dialogue.turns]
-                chats.append(Fold(shown, [chat_block(turns)]))
-            parts.setdefault("largest", []).append(Fold(f"{name}: {line}", chats, line == ALIGNED))
-    headings = ("The proof", "Number of labels", "Before and after", "The largest disagreements")
+                chats.append(Fold(f"{row.id}: {', '.join(scores)}", [chat_block(turns)]))
+            largest.append(Fold(f"{name}: {line}", chats, line == ALIGNED))
+    curves, scatters = (
+        [one for key, one in figures.items() if key.startswith(kind)]
+        for kind in ("curve", "scatter")
+    )
     sections = [
-        Section(key, heading, parts[key], _LEADS[key])
-        for key, heading in zip(parts, headings, strict=True)
+        Section("proof", "The proof", ["\n".join(result.sentences()), *tables.values()], _PROOF),
+        Section("curve", "Number of labels", curves, _CURVE),
+        Section("scatter", "Before and after", scatters, _SCATTER),
+        Section("largest", "The largest disagreements", largest, _LARGEST),
     ]
     facts = [(key.replace("_", " ").capitalize(), str(fact)) for key, fact in result.facts.items()]
     ways = [(f"Way of {name}", proof.way) for name, proof in result.proofs.items()]

@@ -7,7 +7,8 @@ it does not know.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ import numpy as np
 import yaml
 
 from medal_judges.errors import MissingExtraError
-from medal_judges.eval.align.proof import FOLDS, Rows
+from medal_judges.eval.align import proof
+from medal_judges.eval.align.proof import FOLDS, REWRITTEN, Material, Rows
 from medal_judges.models.base.judge import ScoreLevel
 from medal_judges.models.base.saving import judge_of_settings
 from medal_judges.models.hybrid.members import Member
@@ -29,70 +31,82 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.correlation import Floats
 from medal_judges.storage.files import atomic_write
 
-FEW_SHOT, REWRITTEN = "few-shot", "rewritten"
 RUNS = FOLDS + 1  # a prompt for each outer fold, and one of all labels
 _LEAST = 60  # dialogues of a rewriting: with fewer it changes nothing
 _RATED = "Conversations that people rated, in the same way as you are asked to:\n\n{examples}"
 _EXAMPLE = "{dialogue}\nRating: {score}"
 _HOLE = re.compile(r"\{(\w+)\}")
-Fitted = tuple[Member, Floats]  # a judge with its scores [n] of all rows
 
 
 def fit_prompts(
     member: Member,
     dimension: Dimension,
     rows: Sequence[LabelledDialogue],
-    units: Floats,
-    learns: Sequence[Rows],
+    material: Material,
     place: Path,
-    limits: Mapping[str, Any],
-) -> Iterator[tuple[str, list[Fitted] | None]]:
-    """Yields (name, the judge of each of ``learns``, which are rows to learn from). None in place
-    of the judges if ``limits`` (max_calls, max_cost, reflect_with) allow no such prompt."""
-    calls, cost = limits.get("max_calls"), limits.get("max_cost")
-    once = RUNS * len(rows)
-    for name, share in ((FEW_SHOT, 0.3), (REWRITTEN, 0.5)):  # the rest is for the judge itself
-        most = None if calls is None else (calls - once * (1 + (name == REWRITTEN))) // RUNS
-        if most is not None and most < (_LEAST if name == REWRITTEN else 0):
-            yield name, None
-            continue
-        fitted = list[Fitted]()
+    calls: int | None,
+    cost: float | None,
+    reflect_with: str | None,
+) -> tuple[list[Material], list[Member], list[str]]:
+    """Returns the materials of ``proof.crossed`` with the scores by changed prompts, the judges
+    with the prompts of all rows, and notes on prompts that are left out, as the limits do not allow
+    them or chats have no score."""
+    every = np.arange(len(rows))
+    learns = [*(learn for learn, _ in proof.folds(every, material.contexts)), every]
+    materials, judges, notes = [material] * RUNS, list[Member](), list[str]()
+    for name, share in zip(
+        proof.PROMPTS, (0.3, 0.5), strict=True
+    ):  # the rest is for the judge itself
+        least, times = (_LEAST, 2) if name == REWRITTEN else (0, 1)
+        most = None if calls is None else calls // RUNS - times * len(rows)
+        fitted, why = list[tuple[Member, Floats]](), "it needs a higher limit"
         try:
-            for number, learn in enumerate(learns):
-                run = _Run(member, dimension, rows, units, place / f"{name}-{number}")
-                run.open(None if cost is None else share * cost / RUNS)
-                if name == FEW_SHOT:
-                    run.change(examples=learn)
+            for number, learn in enumerate(learns if most is None or most >= least else ()):
+                most_cost = None if cost is None else share * cost / RUNS
+                own = place / f"{name}-{number}"
+                run = _Run(member, dimension, rows, material.targets, own, most_cost)
+                if name == REWRITTEN:
+                    run.rewrite(learn, most, reflect_with)
                 else:
-                    run.rewrite(learn, most, limits.get("reflect_with"))
-                fitted.append(run.fitted(name))
+                    run.change(examples=learn)
+                scores = run.scores(every.tolist())
+                changed = Member(f"{name}-{dimension.name}", run.judge, {}, run.settings)
+                fitted.append((changed, scores))
         except CostLimitError:
-            yield name, None
-        else:
-            yield name, fitted
+            fitted = []
+        lost = max((int(np.isnan(scores).sum()) for _, scores in fitted), default=0)
+        if len(rows) - lost < proof.MIN_LABELS and fitted:
+            fitted, why = [], f"it leaves {lost} of {len(rows)} chats unscored"
+        if not fitted:
+            notes.append(f"{dimension.name}: {name} prompt not tried: {why}")
+            continue
+        judges.append(fitted[-1][0])
+        key = f"{judges[-1].name}:{dimension.name}"
+        materials = [
+            replace(one, inputs=(*one.inputs, key), scores=np.column_stack([one.scores, scores]))
+            for one, (_, scores) in zip(materials, fitted, strict=True)
+        ]
+    return materials, judges, notes
 
 
+@dataclass
 class _Run:
-    """One prompt in the making, with its own language model and so its own limit of cost."""
+    """One prompt in the making, with its own language model if ``cost`` limits it."""
 
-    def __init__(
-        self,
-        member: Member,
-        dimension: Dimension,
-        rows: Sequence[LabelledDialogue],
-        units: Floats,
-        place: Path,
-    ) -> None:
-        self.member, self.dimension, self.rows, self.units = member, dimension, rows, units
-        self.settings, self.place = dict(member.settings or {}), place
-        self.stopped = False
+    member: Member
+    dimension: Dimension
+    rows: Sequence[LabelledDialogue]
+    units: Floats
+    place: Path
+    cost: float | None
+    stopped = False
 
-    def open(self, cost: float | None) -> None:
-        self.llm = self.member.judge.language_models()[0]
-        if cost is not None:
-            llm = self.settings["llm"]
+    def __post_init__(self) -> None:
+        self.settings = dict(self.member.settings or {})
+        self.llm, llm = self.member.judge.language_models()[0], self.settings["llm"]
+        if self.cost is not None:
             group = dict(llm) if isinstance(llm, Mapping) else {"model": llm}
-            self.llm = load_llm(group | {"max_cost": cost})
+            self.llm = load_llm(group | {"max_cost": self.cost})
 
     def change(self, texts: Mapping[str, str] | None = None, examples: Rows | None = None) -> None:
         """Writes the judge's prompt with other ``texts`` of its parts, or with rows as rated
@@ -110,16 +124,11 @@ class _Run:
                         k: ("rated", *v) for k in ("dialogue", "turn") if (v := getattr(one, k))
                     }
                     layouts[key] = one.model_copy(update=first)
-            listed = [
-                {
-                    "id": self.rows[i].id,
-                    "turns": [
-                        {"role": t.role, "content": t.content} for t in self.rows[i].dialogue.turns
-                    ],
-                    "scores": {self.dimension.name: float(self.units[i])},
-                }
-                for i in examples.tolist()
-            ]
+            listed = []
+            for i in examples.tolist():
+                row, scores = self.rows[i].dialogue, {self.dimension.name: float(self.units[i])}
+                turns = row.to_record()["dialogue"]
+                listed.append({"id": row.id, "turns": turns, "scores": scores})
             self._write("examples", {"source": "labels", "examples": listed})
             settings["variant"] = variant
         changed = {"parts": parts | dict(texts or {}), "layouts": layouts, "variants": variants}
@@ -130,9 +139,6 @@ class _Run:
         file = self.place / f"{setting}.yaml"
         atomic_write(file, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
         self.settings[setting] = str(file)
-
-    def fitted(self, name: str) -> Fitted:
-        return Member(name, self.judge, {}, self.settings), self.scores(range(len(self.rows)))
 
     def scores(self, rows: Sequence[int]) -> Floats:
         """Returns the judge's scores of ``rows`` on [0, 1], NaN for none."""
@@ -155,11 +161,8 @@ class _Run:
             optimize = import_module("gepa.api").optimize
         except ImportError:
             raise MissingExtraError("gepa", "align", "rewriting prompts") from None
-        resolved = resolve(
-            load_prompt(self.settings["prompt"]),
-            variant=self.settings.get("variant"),
-            layout=self.settings.get("layout"),
-        )
+        how = {key: self.settings.get(key) for key in ("variant", "layout")}
+        resolved = resolve(load_prompt(self.settings["prompt"]), **how)
         names = dict.fromkeys((*resolved.layout.system, *resolved.layout.dialogue))
         fixed = {"dialogue", "response", "examples", "form"}
         self.seed = {

@@ -23,31 +23,31 @@ from medal_judges.stats.intervals import DIFFERENCE, Clusters, jackknife
 from medal_judges.training.families.hybrid import FitRows, fit_blend
 from medal_judges.training.loop.calibration import fit_isotonic
 
-FOLDS = 5
+FOLDS, MIN_LABELS = 5, 20
 AS_IS, MEAN, LENGTH, ALIGNED = "judge as it is", "mean rating", "length", "aligned judge"
-# Folds share most of their rows, so the jackknife of the errors is too narrow; see the results.
-INFLATION = 1.5
 POWER = 1.96 + 0.84  # standard errors of a gain that 80% of samples show
 # The vectors' part of a ridge is a member's score on [0, 1]: 0.5 is none, 1 this many scales more.
 VECTORS, REACH = "vectors:", 4.0
-PROMPTS = ("few-shot", "rewritten")  # members: the judge with a changed prompt
+REWRITTEN = "rewritten"
+PROMPTS = ("few-shot", REWRITTEN)  # and the dimension: members, the judge with a changed prompt
 _ALPHAS, _SIZES = (3.0, 30.0, 300.0), (0.0, 0.05, 0.2)  # a vector has 768 columns
-Rows = npt.NDArray[np.intp]
+Rows, Names = npt.NDArray[np.intp], npt.NDArray[np.str_]
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What ways learn from: ``scores`` [n, inputs] of the ``inputs`` (MEMBER:DIMENSION) and
-    people's mean ``targets`` [n], on [0, 1]; sentence ``vectors`` [n, W]; the ``groups`` of rows
-    that are held out together, and their ``contexts``, over which intervals are. ``own`` is the
-    column of the judge's score of this dimension, -1 if it has none."""
+    """What ways learn from: ``scores`` [n, inputs] of the ``inputs`` (MEMBER:DIMENSION; NaN where a
+    changed prompt leaves a row unscored, and so each way with this prompt does) and
+    people's mean ``targets`` [n], on [0, 1]; sentence ``vectors`` [n, W]. The choice of a way holds
+    ``groups`` of rows out, its measurement ``contexts``. ``own`` is the column of the judge's score
+    of this dimension, -1 if it has none."""
 
     inputs: tuple[str, ...]
     scores: Floats
     vectors: Floats
     targets: Floats
-    groups: npt.NDArray[np.str_]
-    contexts: npt.NDArray[np.str_]
+    groups: Names
+    contexts: Names
     own: int
 
 
@@ -87,12 +87,10 @@ def ways(material: Material) -> dict[str, Way]:
             found[f"{name}, penalty {alpha:g}"] = partial(
                 line, columns=plain, alpha=alpha, size=size
             )
-    for name in parts:
-        if name in PROMPTS:
-            found[f"prompt, {name}"] = partial(unmapped, column=at[name][0])
-            found[f"prompt, {name}, linear map"] = partial(
-                line, columns=at[name], alpha=1.0, nonnegative=True
-            )
+    for name in (part for part in at if part.startswith(PROMPTS)):
+        linear = partial(line, columns=at[name], alpha=1.0, nonnegative=True)
+        found[f"prompt, {name}"] = partial(unmapped, column=at[name][0])
+        found[f"prompt, {name}, linear map"] = linear
     if "boxed" in at:
         columns = [*([own] if own >= 0 else at["judge"]), *at["boxed"]]
         found["stack with boxed"] = partial(line, columns=columns, alpha=3.0, nonnegative=own >= 0)
@@ -119,14 +117,17 @@ def line(
 ) -> Fit:
     """Fits a ridge over ``columns`` and, with a ``size``, the vectors. Without both it is the
     mean."""
-    names, y, own = tuple(material.inputs[i] for i in columns), material.targets[rows], len(columns)
+    names, own = tuple(material.inputs[i] for i in columns), len(columns)
+    middle = float(material.targets[rows].mean())
+    rows = rows[np.isfinite(material.scores[rows][:, list(columns)]).all(axis=1)]
+    y = material.targets[rows]
     units, sizes = material.scores[rows][:, list(columns)], np.ones(own)
     if size:
         units = np.column_stack([units, material.vectors[rows]])
         sizes = np.append(sizes, np.full(material.vectors.shape[1], size))
-    if not np.ptp(units, axis=0).any():
+    if len(rows) < 3 or not np.ptp(units, axis=0).any():
         zeros = np.zeros(own)
-        return Fit(Blend(names, zeros, zeros + 1, zeros, float(y.mean())))
+        return Fit(Blend(names, zeros, zeros + 1, zeros, middle))
     same = np.full(len(rows), "")
     config = HybridConfig.model_construct(alpha=alpha, nonnegative=nonnegative)
     blend = fit_blend(config, FitRows(names, units, y, same, same, np.ones(len(rows))), sizes)
@@ -141,35 +142,36 @@ def line(
 # -- nested cross-validation -----------------------------------------------------------------------
 
 
-def folds(material: Material, rows: Rows) -> Iterator[tuple[Rows, Rows]]:
-    """Yields (rows to learn from, rows held out), whole groups together."""
+def folds(rows: Rows, groups: Names) -> Iterator[tuple[Rows, Rows]]:
+    """Yields (rows to learn from, rows held out), whole groups together; nothing for one group."""
     from sklearn.model_selection import GroupKFold
 
-    groups = material.groups[rows]
-    parts = min(FOLDS, len(np.unique(groups)))
-    for learn, held in GroupKFold(parts).split(groups, groups=groups):
+    parts = min(FOLDS, len(np.unique(groups[rows])))
+    for learn, held in GroupKFold(parts).split(rows, groups=groups[rows]) if parts > 1 else ():
         yield rows[learn], rows[held]
 
 
 def choose(material: Material, rows: Rows, known: Mapping[str, Way]) -> str:
-    """Returns the way with the smallest squared error on held-out ``rows``; the first of equals."""
+    """Returns the way with the smallest squared error on held-out ``rows``; the first of equals. An
+    unscored row is wrong by the whole scale."""
     errors = dict.fromkeys(known, 0.0)
-    for learn, held in folds(material, rows) if len(known) > 1 else ():
+    several = len(np.unique(material.groups[rows])) > 1  # few labels can be of one chatbot
+    groups = material.groups if several else material.contexts
+    for learn, held in folds(rows, groups) if len(known) > 1 else ():
         for name, way in known.items():
-            errors[name] += float(
-                ((way(material, learn).units(material, held) - material.targets[held]) ** 2).sum()
-            )
+            apart = way(material, learn).units(material, held) - material.targets[held]
+            errors[name] += float((np.nan_to_num(apart, nan=1.0) ** 2).sum())
     return min(errors, key=lambda name: errors[name])
 
 
 def crossed(
     materials: Sequence[Material], known: Mapping[str, Way], most: int | None = None
 ) -> Floats:
-    """Returns a score of each row by the way chosen and fitted without its group, on at most
+    """Returns a score of each row by the way chosen and fitted without its context, on at most
     ``most`` rows in a random order. ``materials``: that of each fold, and that of all rows."""
-    order = np.arange(len(materials[-1].targets))
+    order, contexts = np.arange(len(materials[-1].targets)), materials[-1].contexts
     units, shuffled = np.zeros(len(order)), np.random.default_rng(0).permutation(order)
-    for (learn, held), material in zip(folds(materials[-1], order), materials, strict=False):
+    for (learn, held), material in zip(folds(order, contexts), materials, strict=False):
         learn = np.sort(shuffled[np.isin(shuffled, learn)][:most])
         fit = known[choose(material, learn, known)](material, learn)
         units[held] = fit.units(material, held)
@@ -190,9 +192,10 @@ class Measured:
 @dataclass(frozen=True, slots=True)
 class Proof:
     """What nested cross-validation says of one dimension. ``units``: name of a line -> scores [n]
-    on [0, 1] of rows that it was not fitted on; ``targets`` [n] are people's. ``gain`` is that over
-    the line ``base``; ``more`` labels would show it, None if it is shown or there is none.
-    ``curve``: (number of labels, error)."""
+    on [0, 1] of rows that it was not fitted on; ``targets`` [n] are people's; ``scored`` are these
+    rows: those that the aligned judge scores. ``gain`` is that over the line ``base``; ``more``
+    labels would show it, None if it is shown or there is none. ``curve``: (number of labels,
+    error)."""
 
     way: str
     base: str
@@ -203,6 +206,7 @@ class Proof:
     fit: Fit
     units: Mapping[str, Floats]
     targets: Floats
+    scored: Rows
 
     @property
     def kept(self) -> bool:
@@ -217,18 +221,20 @@ def prove(
     wanted. ``materials``: see ``crossed``; ``span`` is the width of people's scale, ``people``
     [n, annotators] are their answers."""
     material = materials[-1]
-    y, known = material.targets, ways(material)
-    rows, alone = np.arange(len(y)), material.inputs.index("length:overall")
+    known, alone = ways(material), material.inputs.index("length:overall")
     units = {ALIGNED: crossed(materials, known)}
+    scored = np.flatnonzero(np.isfinite(units[ALIGNED]))
     if material.own >= 0:
         units[AS_IS] = material.scores[:, material.own]
     units[MEAN] = crossed(materials, {"": line})
     units[LENGTH] = crossed(materials, {"": partial(line, columns=[alone])})
+    units = {name: column[scored] for name, column in units.items()}
+    y, contexts, people = material.targets[scored], material.contexts[scored], people[scored]
     base, lines, gains = AS_IS if material.own >= 0 else MEAN, list[Measured](), {}
     for name, score in units.items():
-        gains[name] = gain_over(material, span, units[ALIGNED], score)
+        gains[name] = gain_over(span, y, contexts, units[ALIGNED], score)
         gain = None if name == ALIGNED else gains[name][0]
-        lines.append(_measured(name, y * span, score * span, gain, rank=name != MEAN))
+        lines.append(_measured(name, y * span, score * span, gain))
     given = np.isfinite(people)
     at, who = np.nonzero(given & (given.sum(axis=1) > 1)[:, None])
     if len(at):
@@ -239,40 +245,39 @@ def prove(
         more = max(1, math.ceil(len(y) * ((POWER * error / gain.value) ** 2 - 1)))
     most = len(y) * (FOLDS - 1) // FOLDS
     for count in sorted({int(n) for n in np.geomspace(10, most, 6)}) if curve else ():
-        apart = span * (crossed(materials, known, count) - y)
-        points.append((float(count), float(np.sqrt(np.mean(apart**2)))))
+        apart = span * (crossed(materials, known, count)[scored] - y)
+        points.append((float(count), float(np.sqrt(np.nanmean(apart**2)))))
+    rows = np.arange(len(material.targets))
     way = choose(material, rows, known)
     fit, spread = known[way](material, rows), float(np.std(units[ALIGNED] - y))
     fit = replace(fit, blend=replace(fit.blend, residual=spread))
-    return Proof(way, base, gain, more, tuple(lines), points, fit, units, y)
+    return Proof(way, base, gain, more, tuple(lines), points, fit, units, y, scored)
 
 
-def _measured(
-    name: str, human: Floats, score: Floats, gain: Estimate | None = None, *, rank: bool = True
-) -> Measured:
+def _measured(name: str, human: Floats, score: Floats, gain: Estimate | None = None) -> Measured:
     rho = None
-    if rank and undefined_reason(human, score) is None:
+    if name != MEAN and undefined_reason(human, score) is None:
         rho = float(weighted_spearman(human, score, np.ones((1, len(human))))[0])
     return Measured(name, float(np.sqrt(np.mean((score - human) ** 2))), rho, gain)
 
 
 def gain_over(
-    material: Material, span: float, aligned: Floats, other: Floats
+    span: float, y: Floats, contexts: Names, aligned: Floats, other: Floats
 ) -> tuple[Estimate, float]:
     """Returns by how much the error of ``aligned`` is smaller, with its interval and p-value by the
-    jackknife over contexts, and its standard error."""
-    ours, theirs = ((units - material.targets) ** 2 for units in (aligned, other))
+    jackknife over contexts, and its standard error: that of as many rows as a fold learns from."""
+    ours, theirs = ((units - y) ** 2 for units in (aligned, other))
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         total = weights.sum(axis=1)
         return {"": span * (np.sqrt(weights @ theirs / total) - np.sqrt(weights @ ours / total))}
 
     value = float(statistic(np.ones((1, len(ours))))[""][0])
-    clusters = Clusters("conversation", tuple(material.contexts.tolist()))
+    clusters = Clusters("conversation", tuple(contexts.tolist()))
     spread = jackknife(statistic, clusters, DIFFERENCE)[""]
     if spread.reason:
         return Estimate(value, reason=spread.reason), 0.0
-    spread = replace(spread, error=spread.error * math.sqrt(INFLATION))
+    spread = replace(spread, error=spread.error * math.sqrt(FOLDS / (FOLDS - 1)))
     low, high = value - spread.half, value + spread.half
     return Estimate(value, low, high, spread.p_value(value)), spread.error
 
@@ -293,10 +298,9 @@ class Alignment:
         found: dict[str, Any] = {}
         for name, one in self.proofs.items():
             scale = [self.dimensions[name].low, self.dimensions[name].high]
-            found[name] = {"kept": one.kept, "rows": len(self.rows[name]), "scale": scale}
-            plain = ("way", "base", "more", "curve")
-            found[name] |= {field: getattr(one, field) for field in plain}
-            found[name] |= {"gain": asdict(one.gain), "lines": [asdict(each) for each in one.lines]}
+            found[name] = {"rows": len(self.rows[name]), "scale": scale, "gain": asdict(one.gain)}
+            found[name] |= {k: getattr(one, k) for k in ("kept", "way", "base", "more", "curve")}
+            found[name]["lines"] = [asdict(each) for each in one.lines]
         return {**self.facts, "judge_written": self.judge is not None, "dimensions": found}
 
     def sentences(self) -> list[str]:
@@ -305,9 +309,8 @@ class Alignment:
         for name, proof in self.proofs.items():
             gain, low, high = proof.gain.value or 0.0, proof.gain.low, proof.gain.high
             shown = f"gain {gain:.2f}" + ("" if low is None else f" [{low:.2f}, {high:.2f}]")
-            what = "improve" if proof.kept else "do not improve"
-            found.append(f"{name}: labels {what} this judge ({shown})")
-            found[-1] += f", by {proof.way}" if proof.kept else ""
+            what, by = ("improve", f", by {proof.way}") if proof.kept else ("do not improve", "")
+            found.append(f"{name}: labels {what} this judge ({shown}){by}")
             if proof.more is not None:
                 found.append(f"about {proof.more} more labels like these would show such a gain")
         return found

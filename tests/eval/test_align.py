@@ -2,7 +2,9 @@
 
 import csv
 import json
+import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from medal_judges import Judge, align
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError
 from medal_judges.eval.align import proof
+from medal_judges.models.embedding.judge import SentenceEncoder
 from medal_judges.reading.dialogues import read_labelled
 
 Labels = Callable[[int, int], object]  # (number of the chat, words of its answer) -> cell
@@ -23,8 +26,10 @@ NOISE = np.random.default_rng(5).integers(1, 6, 200)
 
 @pytest.fixture(autouse=True, scope="module")
 def _few_ways() -> Iterator[None]:
-    """A small grid: the tests are about what comes of a choice, not about its size."""
+    """A small grid, as the tests are about what comes of a choice, and one reader of vectors."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SentenceEncoder, "create", cache(SentenceEncoder.create))
+        patch.setitem(sys.modules, "matplotlib", None)  # drawing is most of a page's time
         patch.setattr(proof, "_ALPHAS", (30.0,))
         patch.setattr(proof, "_SIZES", (0.0, 0.2))
         yield
@@ -101,7 +106,7 @@ def test_labels_that_a_judge_can_learn_give_a_judge_with_its_proof(
     assert (out / "tables" / "overall.csv").is_file() and "Where is order" not in card
 
 
-def test_a_saved_judge_scores_as_the_fit_says(tmp_path: Path, no_figure_files: None) -> None:
+def test_a_saved_judge_scores_as_the_fit_says(tmp_path: Path) -> None:
     """Also for a dimension that the judge does not have, of several annotators, and binary."""
     data = write(tmp_path / "mine.csv", kind=lambda i, n: f"{int(n > 10)};{int(n > 8 + NOISE[i])}")
     rows = list(read_labelled(data, columns={"labels": {"kind": "kind:0..1"}}))
@@ -118,9 +123,7 @@ def test_a_saved_judge_scores_as_the_fit_says(tmp_path: Path, no_figure_files: N
     assert scores[0] == pytest.approx(scores[1], abs=1e-6)
 
 
-def test_labels_that_are_chance_write_no_judge_and_exit_with_6(
-    tmp_path: Path, no_figure_files: None
-) -> None:
+def test_labels_that_are_chance_write_no_judge_and_exit_with_6(tmp_path: Path) -> None:
     data = write(tmp_path / "mine.csv", 24, overall=lambda i, n: NOISE[i])
     out = tmp_path / "out"
     words = ["length", "--labels", data, "--label", "overall=novel:1..5", "--out", out]
@@ -190,7 +193,6 @@ def test_rewritten_instructions_are_found_within_the_limits(
     serve: Callable[..., Any],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    no_figure_files: None,
 ) -> None:
     """The stand-in for a language model agrees with people if it is asked to add up numbers, which
     no other way can learn."""
@@ -225,9 +227,12 @@ def test_rewritten_instructions_are_found_within_the_limits(
     done = medal(*words, "--out", tmp_path / "out", "--max-calls", 600)
     assert done.exit_code == 0 and "by prompt, rewritten" in done.output, done.output
     assert len(server.told("requests")) <= 600 + 20 + 16  # as it is, and golden scores
-    assert "Add up its numbers" in (tmp_path / "out/members/rewritten/prompt.yaml").read_text()
+    assert (
+        "Add up its numbers" in (tmp_path / "out/members/rewritten-overall/prompt.yaml").read_text()
+    )
     llm = files["judge"]["llm"]
-    judge = Judge.from_pretrained(tmp_path / "out", judge={"llm": llm}, rewritten={"llm": llm})
+    spoken = {name: {"llm": llm} for name in ("judge", "rewritten-overall")}
+    judge = Judge.from_pretrained(tmp_path / "out", **spoken)
     (row, *_) = read_labelled(data, columns={"labels": {"helpful": "overall:1..5"}})
     (found,) = judge.score([row.dialogue])
     assert found.scores["overall"] == row.labels["overall"][0]

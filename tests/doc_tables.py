@@ -33,7 +33,7 @@ SETS = {
 # What README adds to a judge's name, for who meets it there first.
 ABOUT = {
     "`quickstart_full`": "`quickstart_full` (no ratings seen)",
-    "`boxed`, the judge in the package": "`boxed` (22M), in the package; FED: three seeds",
+    "`boxed`, the judge in the package": "`boxed` (22M), in the package",
     "`human_embedded`, seed 0": "`human_embedded` (22M, learnt from dstc9 and dialogue_eval)",
     "`contrast`": "`contrast` (135M, nothing trained)",
     "`geval`": "`geval` with the same 135M",
@@ -98,8 +98,8 @@ def seeds() -> dict[tuple[str, str], list[float]]:
     return found
 
 
-def cell(row: dict[str, str], *, interval: bool) -> str:
-    """``0.62 [-0.46, 0.96] (0.28)``: ρ, its interval, ρ within one chatbot.
+def cell(row: dict[str, str]) -> str:
+    """``0.68 [0.57, 0.77] (0.32)``: ρ, its interval, ρ within one chatbot.
 
     A judge of seeds.csv has the range of its seeds first: its recipe's ρ, not its luckiest seed's.
     The rest is about the seed in the package.
@@ -109,13 +109,13 @@ def cell(row: dict[str, str], *, interval: bool) -> str:
     number = f"{float(row['spearman']):.2f}"
     if of_seeds := seeds().get((row["judge"], row["set"])):
         span = f"{min(of_seeds):.2f} to {max(of_seeds):.2f}"
-        number = f"{span} over {len(of_seeds)} seeds; in the package {number}" if interval else span
-    if interval and row["low"]:
+        number = f"{span} over {len(of_seeds)} seeds; in the package {number}"
+    if row["low"]:
         number += f" [{float(row['low']):.2f}, {float(row['high']):.2f}]"
     return number + (f" ({float(row['within_system']):.2f})" if row["within_system"] else "")
 
 
-def overall(table: str, sets: Sequence[str] = tuple(SETS), *, interval: bool = True) -> Rows:
+def overall(table: str, sets: Sequence[str] = tuple(SETS)) -> Rows:
     """The rows of overall.csv that belong to ``table``, a line a judge, a column a set."""
     head, *body = read_csv("overall")
     rows = [dict(zip(head, line, strict=True)) for line in body]
@@ -123,9 +123,9 @@ def overall(table: str, sets: Sequence[str] = tuple(SETS), *, interval: bool = T
     sizes = {row["set"]: row["n"] for row in rows if row["n"]}
     made: Rows = []
     for judge in dict.fromkeys(row["judge"] for row in rows):
-        by = {row["set"]: cell(row, interval=interval) for row in rows if row["judge"] == judge}
+        by = {row["set"]: cell(row) for row in rows if row["judge"] == judge}
         made.append([judge, *(by.get(name, "") for name in sets)])
-    told = [f"{SETS[n]} (n {sizes[n]})" if interval and n in sizes else SETS[n] for n in sets]
+    told = [f"{SETS[n]} (n {sizes[n]})" if n in sizes else SETS[n] for n in sets]
     return [["judge", *told], *made]
 
 
@@ -163,8 +163,7 @@ def fed_languages() -> Rows:
 
 TABLES: dict[str, Callable[[], Rows]] = {
     "readme": lambda: [
-        [ABOUT.get(row[0], row[0]), *row[1:]]
-        for row in overall("readme", IN_README, interval=False)
+        [ABOUT.get(row[0], row[0]), *row[1:]] for row in overall("readme", IN_README)
     ],
     "judges": lambda: overall("judges"),
     "families": lambda: overall("families", IN_README),

@@ -220,7 +220,7 @@ def pairs_statistic(human: Floats, score: Floats) -> Statistic:
         if (key := most.tobytes()) not in whole:
             whole[key] = sums(every, most)
         left = most - weights
-        found = (whole[key] @ most)[:, None] - 2 * whole[key] @ left.T
+        found: Floats = (whole[key] @ most)[:, None] - 2 * whole[key] @ left.T
         for i, out in enumerate(left):
             if len(rows := np.flatnonzero(out)):
                 found[:, i] += sums(rows, out[rows]) @ out[rows]

@@ -64,6 +64,7 @@ def _metrics(points: list[Point], kind: str) -> dict[str, Estimate]:
     rho = float(np.corrcoef([p.human for p in points], [p.score for p in points])[0, 1])
     if kind != "binary":
         shares = {"spearman": 1, "pearson": 0.98, "kendall": 0.75, "within_system": 0.7}
+        shares |= {"pairwise": 0.9, "preferred": 0.8}
     else:
         shares = {"f1_present": 0.9, "f1_absent": 1, "precision": 0.8, "recall": 1, "accuracy": 1}
     return {name: _estimate(rho * share) for name, share in shares.items()}

@@ -54,7 +54,8 @@ def test_asks_for_nothing_from_outside(html: str, tree: Tree) -> None:
 
 def test_hostile_names_stay_text() -> None:
     evil = '"><script>alert(1)</script>'
-    row = ResultRow(evil, evil, evil, evil, evil, "ordinal", 3, 3, {"spearman": Estimate(0.5)})
+    metrics = {"spearman": Estimate(0.5), "preferred": Estimate(0.7)}
+    row = ResultRow(evil, evil, evil, evil, evil, "ordinal", 30, 30, metrics)
     row = replace(row, slices={f"lang:{evil}": {}, "lang:en": {}}, counts={evil: 1})
     told = Contributions((0.5,), 3.0)
     chat = Disagreement(evil, evil, evil, evil, 1, 2, 0.1, 0.9, [(evil, evil)], told)
@@ -62,6 +63,15 @@ def test_hostile_names_stay_text() -> None:
     found = Tree(render(benchmark))
     assert found.open == []
     assert sum(1 for _ in found.named("script")) == 1
+
+
+def test_a_sentence_says_what_the_figures_mean_in_use(html: str) -> None:
+    said = re.findall("When people prefer one of two chats.*?</p>", html)
+    assert len(said) == 2  # by overall and engaging; fluent is undefined, issues have none
+    assert [text.count(" of pairs [") for text in said] == [3, 3]
+    assert "(human_embedded (MiniLM), ρ 0." in said[0] and "(length" not in said[0]
+    few = ResultRow("j", "s", "s", "dialogue", "d", "ordinal", 9, 9, {"preferred": Estimate(0.7)})
+    assert "When people prefer" not in render(Benchmark("t", [few]))
 
 
 def test_half_surrogate_pairs_and_nul_are_written(benchmark_record: Benchmark, tmp_path: Path):

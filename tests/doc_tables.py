@@ -36,6 +36,7 @@ ABOUT = {
     "`boxed`, the judge in the package": "`boxed` (22M), in the package",
     "`human_embedded`, seed 0": "`human_embedded` (22M, learnt from dstc9 and dialogue_eval)",
     "`contrast`": "`contrast` (135M, nothing trained)",
+    "`multilingual`": "`multilingual` (`boxed` and Gemma 3 270M; ten languages)",
     "`geval`": "`geval` with the same 135M",
 }
 LANGUAGES_HEAD = ["judge", "language", "n", "spearman", "low", "high"]

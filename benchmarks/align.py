@@ -26,7 +26,7 @@ from into_docs import keep
 
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.eval.align.align import held_together, read_inputs
-from medal_judges.eval.align.proof import FOLDS, Material, gain_over, prove
+from medal_judges.eval.align.proof import FOLDS, INFLATION, Material, gain_over, prove
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.models.hybrid.members import MemberConfig, open_member
 from medal_judges.stats.correlation import Floats
@@ -108,7 +108,7 @@ def run(results: Path, judges: Sequence[str], draws: int, seconds: float) -> Non
         record = {"cell": cell, "way": proof.way, "kept": proof.kept, "span": span}
         record |= {"promised": proof.gain.value, "low": proof.gain.low, "high": proof.gain.high}
         # Of a fixed judge, without what gain_over adds for the folds.
-        record |= {"before": before, "after": after, "error": spread * (1 - 1 / FOLDS) ** 0.5}
+        record |= {"before": before, "after": after, "error": spread / INFLATION**0.5}
         there.add(cell)
         with results.open("a") as stream:
             stream.write(json.dumps(record) + "\n")
@@ -124,24 +124,25 @@ def table(results: Path) -> str:
         for key in ((name, judge, size), ("all", "all", "all")):
             cells.setdefault(key, []).append(record)
     rows = ["| set | judge | labels | draws | error as it is | gain promised | gain on the rest | "
-            "kept | kept, worse on the rest | interval holds | interval of figures holds |",
-            "| --- " * 11 + "|"]  # fmt: skip
+            "kept | kept, worse on the rest | interval holds | holds, both errors | "
+            "promised too much | promised too little |", "| --- " * 13 + "|"]  # fmt: skip
     for (name, judge, size), records in sorted(cells.items(), key=str):
         gains = [record["before"] - record["after"] for record in records]
         kept = [gain for gain, record in zip(gains, records, strict=True) if record["kept"]]
-        held, both = list[bool](), list[bool]()
+        held, much, little = list[bool](), list[bool](), list[bool]()
         for gain, record in zip(gains, records, strict=True):
+            promised, error = record["promised"], 1.96 * record["error"]
             low, high = record["low"] or 0.0, record["high"] or 0.0
             held.append(low <= gain <= high)
             # The gain on the rest has an error of its own.
-            sides = (record["promised"] - low, high - record["promised"])
-            down, up = (np.hypot(side, 1.96 * record["error"]) for side in sides)
-            both.append(-down <= gain - record["promised"] <= up)
+            much.append(promised - gain > np.hypot(promised - low, error))
+            little.append(gain - promised > np.hypot(high - promised, error))
         means = [np.mean([r[key] for r in records]) for key in ("before", "promised")]
         several = name == "all"  # of sets with different scales
         shown = ["" if several else f"{value:.2f}" for value in (*means, np.mean(gains))]
         counts = [f"{len(kept)}", f"{sum(gain < 0 for gain in kept)}"]
-        counts += [f"{np.mean(each):.1%}" for each in (held, both)]
+        counts += [f"{np.mean(held):.1%}", f"{1 - np.mean(much) - np.mean(little):.1%}"]
+        counts += [str(sum(much)), str(sum(little))]
         rows.append(
             "| " + " | ".join([name, judge, str(size), str(len(records)), *shown, *counts]) + " |"
         )

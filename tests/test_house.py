@@ -15,9 +15,9 @@ PACKAGE = "src/medal_judges"
 
 # Room: lines. The longest prefix of a file's path decides its room.
 BUDGETS = {
-    f"{PACKAGE}/cli": 2178,
+    f"{PACKAGE}/cli": 2170,
     f"{PACKAGE}/integrations": 749,
-    "eval": 8038,
+    "eval": 8040,
     "training": 4142,
     "data_prep": 7438,
     "inference": 2391,
@@ -29,7 +29,7 @@ BUDGETS = {
     f"{PACKAGE}/reading": 2562,
     PACKAGE: 2064,  # records/, storage/ and the modules at the root
 }
-HOUSE = 44_999
+HOUSE = 44_993
 TESTS = 34_000
 
 

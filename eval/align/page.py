@@ -99,12 +99,11 @@ def _curve(dimension: Dimension, proof: Proof) -> Plot:
     ends = (proof.curve[0][0], proof.curve[-1][0])
     values = [value for _, value in proof.curve]
     dots = [Dot(n, value, 0, f"{n:g} labels: {number(value)}", 4) for n, value in proof.curve]
-    before = Line([(n, error[proof.base]) for n in ends], "ideal")
     return Plot(
         f"{dimension.name}: error by labels",
         Axis("labels", padded(ends)),
         Axis("error", padded([*values, error[proof.base]])),
-        [before, Line(proof.curve, colour=0), dots],
+        [Line([(n, error[proof.base]) for n in ends], "ideal"), Line(proof.curve, colour=0), dots],
         f"Error of the aligned judge by number of labels; dashed: {proof.base}",
     )
 

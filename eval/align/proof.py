@@ -24,6 +24,9 @@ from medal_judges.training.families.hybrid import FitRows, fit_blend
 from medal_judges.training.loop.calibration import fit_isotonic
 
 FOLDS, MIN_LABELS = 5, 20
+# Folds share training rows, which adds (test rows / training rows) to the 1 / FOLDS of a variance
+# (Nadeau and Bengio 2003, "Inference for the generalization error").
+INFLATION = 1 + FOLDS / (FOLDS - 1)
 AS_IS, MEAN, LENGTH, ALIGNED = "judge as it is", "mean rating", "length", "aligned judge"
 POWER = 1.96 + 0.84  # standard errors of a gain that 80% of samples show
 # The vectors' part of a ridge is a member's score on [0, 1]: 0.5 is none, 1 this many scales more.
@@ -265,7 +268,7 @@ def gain_over(
     span: float, y: Floats, contexts: Names, aligned: Floats, other: Floats
 ) -> tuple[Estimate, float]:
     """Returns by how much the error of ``aligned`` is smaller, with its interval and p-value by the
-    jackknife over contexts, and its standard error: that of as many rows as a fold learns from."""
+    jackknife over contexts, and its standard error."""
     ours, theirs = ((units - y) ** 2 for units in (aligned, other))
 
     def statistic(weights: Floats) -> dict[str, Floats]:
@@ -277,7 +280,7 @@ def gain_over(
     spread = jackknife(statistic, clusters, DIFFERENCE)[""]
     if spread.reason:
         return Estimate(value, reason=spread.reason), 0.0
-    spread = replace(spread, error=spread.error * math.sqrt(FOLDS / (FOLDS - 1)))
+    spread = replace(spread, error=spread.error * math.sqrt(INFLATION))
     low, high = value - spread.half, value + spread.half
     return Estimate(value, low, high, spread.p_value(value)), spread.error
 

@@ -13,11 +13,13 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from medal_judges import Judge, align
+from medal_judges import Judge, align, benchmark
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError
 from medal_judges.eval.align import proof
+from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.models.embedding.judge import SentenceEncoder
+from medal_judges.models.llm.cost import CostLimitError
 from medal_judges.reading.dialogues import read_labelled
 
 Labels = Callable[[int, int], object]  # (number of the chat, words of its answer) -> cell
@@ -104,6 +106,76 @@ def test_labels_that_a_judge_can_learn_give_a_judge_with_its_proof(
     assert f"{record['gain']['value']:.2f} [{record['gain']['low']:.2f}" in card
     assert page.count("<svg") >= 3 and page.count(": people ") == 40  # 20 before, 20 after
     assert (out / "tables" / "overall.csv").is_file() and "Where is order" not in card
+
+
+def test_an_aligned_judge_is_benchmarked_served_and_pushed(
+    aligned: tuple[Path, Path, Result], tmp_path: Path
+) -> None:
+    data, out, _ = aligned
+    columns = {"labels": {"helpful": "overall:1..7"}, "annotator": "who"}
+    rows = [row for row in read_labelled(data, columns=columns) if row.labels]
+    lines = [json.dumps(row.to_record()) + "\n" for row in rows]
+    lines += [lines[0].replace("Where is", "Not there:").replace('"c0"', '"new"')]
+    (tmp_path / "rows.jsonl").write_text("".join(lines))
+    found = benchmark(
+        "quickstart",
+        [
+            "judges=[]",
+            "injected=[]",
+            f"sets=[{{name: own, source: {tmp_path}/rows.jsonl, dimensions: [overall]}}]",
+            f"output_dir={tmp_path}/run",
+        ],
+        judges=[f"mine={out}"],
+    )
+    (note,) = (text for name, text in found.facts if name == "Note")
+    assert note.startswith("judge mine was trained on 40 of 41 chats of own")
+
+    testclient = pytest.importorskip("fastapi.testclient", reason="needs the extra: serve")
+    from medal_judges.inference.serving.app import ScoreService, make_app
+    from medal_judges.inference.serving.limits import ServeLimits
+
+    judge = Judge.from_pretrained(out)
+    service = ScoreService(judge, ScoreOptions(), ServeLimits())
+    with testclient.TestClient(make_app(service, None, True), "http://127.0.0.1") as client:
+        answer = client.post("/score", json={"dialogues": [rows[0].dialogue.to_record()]})
+    served = answer.json()["judgements"][0]["scores"]
+    assert served == pytest.approx(next(iter(judge.score([rows[0].dialogue]))).scores)
+
+    pushed = CliRunner().invoke(app, ["push", str(out), "org/mine", "--dry-run", "--no-trial"])
+    assert pushed.exception is None, pushed.output
+    assert "align.json" in pushed.output and "align.html" not in pushed.output
+
+
+def test_answers_of_annotators_are_labels(tmp_path: Path) -> None:
+    from openpyxl import load_workbook
+
+    def annotate(*words: object) -> None:
+        done = CliRunner().invoke(app, ["annotate", *map(str, words)])
+        assert done.exception is None, done.output
+
+    chats, package = write(tmp_path / "chats.csv", 30), tmp_path / "package"
+    annotate("export", chats, "--out", package, "--annotator", "ann", "--annotator", "bob",
+             "--form", "xlsx")  # fmt: skip
+    sheets = sorted((package / "package").rglob("*.xlsx"))
+    for sheet in sheets:
+        book = load_workbook(sheet)
+        texts = {line[1]: str(line[3]) for line in book["dialogues"].values if line[2] != "user"}
+        names = [cell.value for cell in book["answers"][1]]
+        for line in list(book["answers"])[1:]:
+            for name, cell in zip(names[5:15], line[5:15], strict=True):
+                words = len(texts[line[1].value].split())
+                cell.value = 1 + words // 5 if name == "overall" else "no"
+        book.save(sheet)
+    labels = tmp_path / "annotated.jsonl"
+    annotate("import", package, *sheets, "--out", labels)
+    all_labels = refused("length", "--labels", labels, "--out", tmp_path / "all")
+    assert "labels of 'incoherent' are 0" in all_labels
+    done = medal(
+        "length", "--labels", labels, "--label", "overall=overall", "--out", tmp_path / "out"
+    )
+    assert done.exception is None and "labels improve this judge" in done.output, done.output
+    lines = json.loads((tmp_path / "out/align.json").read_text())["dimensions"]["overall"]["lines"]
+    assert lines[-1]["name"] == "one person, the others" and lines[-1]["error"] == 0
 
 
 def test_a_saved_judge_scores_as_the_fit_says(tmp_path: Path) -> None:
@@ -224,13 +296,23 @@ def test_rewritten_instructions_are_found_within_the_limits(
     words = [tmp_path / "judge.yaml", "--labels", data, "--label", "helpful=overall"]
     unpriced = medal(*words, "--out", tmp_path / "no", "--max-cost", 1)
     assert "price of tester on this server is unknown" in str(unpriced.exception)
+    llm = files["judge"]["llm"]
+    words[0] = tmp_path / "priced.yaml"
+    priced = files["judge"] | {"llm": llm | {"prices": str(tmp_path / "prices.yaml")}}
+    words[0].write_text(yaml.safe_dump(priced))
+    refused = medal(*words, "--out", tmp_path / "dear", "--max-cost", 0.0001).exception
+    assert isinstance(refused, CostLimitError) and refused.exit_code == 4
+    assert not server.told("requests") and not (tmp_path / "dear/config.json").exists()
+    some = medal(*words, "--out", tmp_path / "some", "--max-cost", 0.02)
+    assert "few-shot prompt not tried: it needs a higher limit" in some.output
+    words[0] = tmp_path / "judge.yaml"
+    before = len(server.told("requests"))
     done = medal(*words, "--out", tmp_path / "out", "--max-calls", 600)
     assert done.exit_code == 0 and "by prompt, rewritten" in done.output, done.output
-    assert len(server.told("requests")) <= 600 + 20 + 16  # as it is, and golden scores
+    assert len(server.told("requests")) - before <= 600 + 20 + 16  # as it is, and golden scores
     assert (
         "Add up its numbers" in (tmp_path / "out/members/rewritten-overall/prompt.yaml").read_text()
     )
-    llm = files["judge"]["llm"]
     spoken = {name: {"llm": llm} for name in ("judge", "rewritten-overall")}
     judge = Judge.from_pretrained(tmp_path / "out", **spoken)
     (row, *_) = read_labelled(data, columns={"labels": {"helpful": "overall:1..5"}})

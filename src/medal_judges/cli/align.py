@@ -35,17 +35,9 @@ def align(options: AlignOptions) -> None:
     if options.max_cost is not None:  # a fifth is for the judge as it is
         choice = choice.spending(options.max_cost / 5)
     named = dict.fromkeys(dimension for dimension, _ in options.reading._map.labels.values())
-    result = run(
-        choice.source,
-        rows,
-        out,
-        dimensions=tuple(named),
-        keep_anyway=options.keep_anyway,
-        max_calls=options.max_calls,
-        max_cost=options.max_cost,
-        reflect_with=options.reflect_with,
-        **choice.options,
-    )
+    same = ("keep_anyway", "max_calls", "max_cost", "reflect_with")
+    given = {key: getattr(options, key) for key in same} | choice.options
+    result = run(choice.source, rows, out, dimensions=tuple(named), **given)
     if options.as_json:
         typer.echo((out / RECORD_NAME).read_text(encoding="utf-8").rstrip())
     else:

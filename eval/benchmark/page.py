@@ -454,8 +454,8 @@ def leaderboard(view: View, boards: dict[str, Table]) -> Section:
         boards[f"leaderboard-{slug(option)}"] = matrix = _matrix(view, chosen)
         tables = {at: dimension_table(view, at[0], [at[1]]) for at in chosen.items()}
         boards |= {f"leaderboard-{view.sets[s]}-{view.slugs[d]}": t for (s, d), t in tables.items()}
-        each = [] if option.startswith("issue: ") else tables.values()
-        options[option] = [*in_use(view, chosen), matrix, *each]
+        of_sets = [] if option.startswith("issue: ") else list(tables.values())
+        options[option] = [*in_use(view, chosen), matrix, *of_sets]
     blocks: list[Block] = [Choice("Dimension", options)] if options else []
     with_issues = {name: d for name in view.sets if (d := view.dimensions(name, binary=True))}
     if with_issues:

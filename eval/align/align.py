@@ -18,7 +18,7 @@ from medal_judges.errors import ConfigError, CoverageError
 from medal_judges.eval.align import proof
 from medal_judges.eval.align.page import write_align_page
 from medal_judges.eval.align.prompts import fit_prompts
-from medal_judges.eval.align.proof import FOLDS, MIN_LABELS, Alignment, Fit, Material, Proof
+from medal_judges.eval.align.proof import MIN_LABELS, Alignment, Fit, Material, Proof
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.inference.scoring import ScoreOptions, judge_once
 from medal_judges.models.base.judge import Judge, ScoreLevel
@@ -137,7 +137,7 @@ def align(
             np.array([row.group for row in mine]),
             inputs.index(f"judge:{name}") if name in own else -1,
         )
-        materials = [material] * (FOLDS + 1)
+        materials = [material] * (proof.FOLDS + 1)
         if family == "prompted" and material.own >= 0 and limits != (None, None, None):
             place = (folder or Path(mkdtemp())) / "prompts" / name
             found = fit_prompts(member, dimension, mine, material, place, *limits)
@@ -228,12 +228,12 @@ def held_together(rows: Sequence[LabelledDialogue]) -> Any:
     answers a context of another; else its context. Raises ConfigError with fewer than 5 groups."""
     groups, bots = [row.group for row in rows], [str(row.dialogue.chatbot) for row in rows]
     crossing = len(set(zip(groups, bots, strict=True))) > len(set(groups))
-    if len({*bots} - {"None"}) >= FOLDS and "None" not in bots and not crossing:
+    if len({*bots} - {"None"}) >= proof.FOLDS and "None" not in bots and not crossing:
         groups = bots
-    if (count := len(set(groups))) < FOLDS:
+    if (count := len(set(groups))) < proof.FOLDS:
         raise ConfigError(
-            f"labels of {count} conversations: at least {FOLDS} are needed, because a judge is "
-            "measured on conversations that it was not fitted on",
+            f"labels of {count} conversations: at least {proof.FOLDS} are needed, because a judge "
+            "is measured on conversations that it was not fitted on",
             hint="label chats of further conversations",
         )
     return np.array(groups)

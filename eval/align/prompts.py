@@ -18,7 +18,7 @@ import yaml
 
 from medal_judges.errors import MissingExtraError
 from medal_judges.eval.align import proof
-from medal_judges.eval.align.proof import FOLDS, REWRITTEN, Material, Rows
+from medal_judges.eval.align.proof import REWRITTEN, Material, Rows
 from medal_judges.models.base.judge import ScoreLevel
 from medal_judges.models.base.saving import judge_of_settings
 from medal_judges.models.hybrid.members import Member
@@ -31,7 +31,6 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.correlation import Floats
 from medal_judges.storage.files import atomic_write
 
-RUNS = FOLDS + 1  # a prompt for each outer fold, and one of all labels
 _LEAST = 60  # dialogues of a rewriting: with fewer it changes nothing
 _RATED = "Conversations that people rated, in the same way as you are asked to:\n\n{examples}"
 _EXAMPLE = "{dialogue}\nRating: {score}"
@@ -53,16 +52,17 @@ def fit_prompts(
     them or chats have no score."""
     every = np.arange(len(rows))
     learns = [*(learn for learn, _ in proof.folds(every, material.contexts)), every]
-    materials, judges, notes = [material] * RUNS, list[Member](), list[str]()
+    runs, judges, notes = len(learns), list[Member](), list[str]()
+    materials = [material] * runs
     for name, share in zip(
         proof.PROMPTS, (0.3, 0.5), strict=True
     ):  # the rest is for the judge itself
         least, times = (_LEAST, 2) if name == REWRITTEN else (0, 1)
-        most = None if calls is None else calls // RUNS - times * len(rows)
+        most = None if calls is None else calls // runs - times * len(rows)
         fitted, why = list[tuple[Member, Floats]](), "it needs a higher limit"
         try:
             for number, learn in enumerate(learns if most is None or most >= least else ()):
-                most_cost = None if cost is None else share * cost / RUNS
+                most_cost = None if cost is None else share * cost / runs
                 own = place / f"{name}-{number}"
                 run = _Run(member, dimension, rows, material.targets, own, most_cost)
                 if name == REWRITTEN:
@@ -161,7 +161,7 @@ class _Run:
             optimize = import_module("gepa.api").optimize
         except ImportError:
             raise MissingExtraError("gepa", "align", "rewriting prompts") from None
-        how = {key: self.settings.get(key) for key in ("variant", "layout")}
+        how: Any = {key: self.settings.get(key) for key in ("variant", "layout")}
         resolved = resolve(load_prompt(self.settings["prompt"]), **how)
         names = dict.fromkeys((*resolved.layout.system, *resolved.layout.dialogue))
         fixed = {"dialogue", "response", "examples", "form"}

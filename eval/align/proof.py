@@ -34,7 +34,8 @@ VECTORS, REACH = "vectors:", 4.0
 REWRITTEN = "rewritten"
 PROMPTS = ("few-shot", REWRITTEN)  # and the dimension: members, the judge with a changed prompt
 _ALPHAS, _SIZES = (3.0, 30.0, 300.0), (0.0, 0.05, 0.2)  # a vector has 768 columns
-Rows, Names = npt.NDArray[np.intp], npt.NDArray[np.str_]
+Rows = npt.NDArray[np.intp]
+Names = npt.NDArray[np.str_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,9 @@ NOISE = np.random.default_rng(5).integers(1, 6, 200)
 
 @pytest.fixture(autouse=True, scope="module")
 def _few_ways() -> Iterator[None]:
-    """A small grid, as the tests are about what comes of a choice, and one reader of vectors."""
+    """A small grid in 3 folds, as the tests are about what comes of a choice; one reader."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(proof, "FOLDS", 3)
         patch.setattr(SentenceEncoder, "create", cache(SentenceEncoder.create))
         patch.setitem(sys.modules, "matplotlib", None)  # drawing is most of a page's time
         patch.setattr(proof, "_ALPHAS", (30.0,))
@@ -307,9 +308,9 @@ def test_rewritten_instructions_are_found_within_the_limits(
     assert "few-shot prompt not tried: it needs a higher limit" in some.output
     words[0] = tmp_path / "judge.yaml"
     before = len(server.told("requests"))
-    done = medal(*words, "--out", tmp_path / "out", "--max-calls", 600)
+    done = medal(*words, "--out", tmp_path / "out", "--max-calls", 400)
     assert done.exit_code == 0 and "by prompt, rewritten" in done.output, done.output
-    assert len(server.told("requests")) - before <= 600 + 20 + 16  # as it is, and golden scores
+    assert len(server.told("requests")) - before <= 400 + 20 + 16  # as it is, and golden scores
     assert (
         "Add up its numbers" in (tmp_path / "out/members/rewritten-overall/prompt.yaml").read_text()
     )

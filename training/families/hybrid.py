@@ -226,11 +226,10 @@ def fit_blend(config: HybridConfig, rows: FitRows, sizes: float | np.ndarray = 1
     z = x / np.where(varied, spread, 1.0) * sizes
     # The mean over rows with these weights is the mean of the sources' means.
     middle = float(np.average(level, weights=w))
-    from sklearn.linear_model import Ridge
+    from sklearn.linear_model import ridge_regression
 
     # Both sides are centred by source, so an intercept would be 0.
-    ridge = Ridge(alpha=config.alpha, positive=config.nonnegative, fit_intercept=False)
-    weights = ridge.fit(z, y, sample_weight=w).coef_
+    weights = ridge_regression(z, y, config.alpha, sample_weight=w, positive=config.nonnegative)
     fitted = middle + z @ weights
     residual, weights = (
         float(np.sqrt(np.average((y + middle - fitted) ** 2, weights=w))),

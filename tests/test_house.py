@@ -29,7 +29,7 @@ BUDGETS = {
     f"{PACKAGE}/reading": 2562,
     PACKAGE: 2064,  # records/, storage/ and the modules at the root
 }
-HOUSE = 44_993
+HOUSE = 45_000
 TESTS = 34_000
 
 

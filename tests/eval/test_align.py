@@ -319,3 +319,18 @@ def test_rewritten_instructions_are_found_within_the_limits(
     (row, *_) = read_labelled(data, columns={"labels": {"helpful": "overall:1..5"}})
     (found,) = judge.score([row.dialogue])
     assert found.scores["overall"] == row.labels["overall"][0]
+
+
+def test_chats_that_a_changed_prompt_leaves_unscored_are_in_no_line() -> None:
+    """Nor does the fitted judge score them: both would be another judge's agreement."""
+    rng, ids = np.random.default_rng(1), np.arange(40).astype(str)
+    y, own = rng.random((2, 40))
+    prompt = np.where(np.isin(np.arange(40), (3, 17)), np.nan, y)
+    names = ("judge:overall", "repetition:overall", "length:overall", "rewritten-overall:overall")
+    scores = np.column_stack([own, rng.random(40), rng.random(40), prompt])
+    material = proof.Material(names, scores, np.zeros((40, 4)), y, ids, ids, 0)
+    found = proof.prove([material] * (proof.FOLDS + 1), 4.0, 4 * y[:, None], curve=True)
+    assert found.kept and found.way.startswith("prompt, rewritten-overall")
+    assert set(range(40)) - set(found.scored.tolist()) == {3, 17}
+    assert all(len(column) == 38 == np.isfinite(column).sum() for column in found.units.values())
+    assert np.isnan(found.fit.units(material, np.arange(40))).nonzero()[0].tolist() == [3, 17]

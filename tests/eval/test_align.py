@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from medal_judges import Judge, align, benchmark
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError
-from medal_judges.eval.align import proof
+from medal_judges.eval.align import prompts, proof
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.models.embedding.judge import SentenceEncoder
 from medal_judges.models.llm.cost import CostLimitError
@@ -270,6 +270,7 @@ def test_rewritten_instructions_are_found_within_the_limits(
     """The stand-in for a language model agrees with people if it is asked to add up numbers, which
     no other way can learn."""
     pytest.importorskip("gepa", reason="needs the extra: pip install 'medal-judges[align]'")
+    monkeypatch.setattr(prompts, "_LEAST", 40)  # dialogues of a rewriting: enough for one answer
     monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     (tmp_path / "says.py").write_text(SAYS)
@@ -308,9 +309,9 @@ def test_rewritten_instructions_are_found_within_the_limits(
     assert "few-shot prompt not tried: it needs a higher limit" in some.output
     words[0] = tmp_path / "judge.yaml"
     before = len(server.told("requests"))
-    done = medal(*words, "--out", tmp_path / "out", "--max-calls", 400)
+    done = medal(*words, "--out", tmp_path / "out", "--max-calls", 320)
     assert done.exit_code == 0 and "by prompt, rewritten" in done.output, done.output
-    assert len(server.told("requests")) - before <= 400 + 20 + 16  # as it is, and golden scores
+    assert len(server.told("requests")) - before <= 320 + 20 + 16  # as it is, and golden scores
     assert (
         "Add up its numbers" in (tmp_path / "out/members/rewritten-overall/prompt.yaml").read_text()
     )

@@ -22,6 +22,8 @@ from medal_judges.models.embedding.judge import SentenceEncoder
 from medal_judges.models.llm.cost import CostLimitError
 from medal_judges.reading.dialogues import read_labelled
 
+from ..hub_stub import Hub
+
 Labels = Callable[[int, int], object]  # (number of the chat, words of its answer) -> cell
 NOISE = np.random.default_rng(5).integers(1, 6, 200)
 
@@ -110,7 +112,7 @@ def test_labels_that_a_judge_can_learn_give_a_judge_with_its_proof(
 
 
 def test_an_aligned_judge_is_benchmarked_served_and_pushed(
-    aligned: tuple[Path, Path, Result], tmp_path: Path
+    aligned: tuple[Path, Path, Result], tmp_path: Path, hub: Hub
 ) -> None:
     data, out, _ = aligned
     columns = {"labels": {"helpful": "overall:1..7"}, "annotator": "who"}
@@ -142,9 +144,16 @@ def test_an_aligned_judge_is_benchmarked_served_and_pushed(
     served = answer.json()["judgements"][0]["scores"]
     assert served == pytest.approx(next(iter(judge.score([rows[0].dialogue]))).scores)
 
-    pushed = CliRunner().invoke(app, ["push", str(out), "org/mine", "--dry-run", "--no-trial"])
-    assert pushed.exception is None, pushed.output
-    assert "align.json" in pushed.output and "align.html" not in pushed.output
+    push = hub.medal(tmp_path / "home", "push", str(out), "org/mine", "--no-trial")
+    assert push.returncode == 0, push.stderr
+    files = hub.repos["org/mine"].files
+    assert "align.json" in files and "align.html" not in files
+    rows_in, scores = str(tmp_path / "rows.jsonl"), tmp_path / "s.jsonl"
+    words = ("score", rows_in, "--judge", "org/mine", "--out", str(scores))
+    score = hub.medal(tmp_path / "home", *words)
+    assert score.returncode == 0, score.stderr
+    first = json.loads(scores.read_text().splitlines()[0])
+    assert first["scores"] == pytest.approx(served)
 
 
 def test_answers_of_annotators_are_labels(tmp_path: Path) -> None:

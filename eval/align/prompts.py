@@ -54,9 +54,8 @@ def fit_prompts(
     learns = [*(learn for learn, _ in proof.folds(every, material.contexts)), every]
     runs, judges, notes = len(learns), list[Member](), list[str]()
     materials = [material] * runs
-    for name, share in zip(
-        proof.PROMPTS, (0.3, 0.5), strict=True
-    ):  # the rest is for the judge itself
+    # Of the cost; the judge itself has the rest.
+    for name, share in zip(proof.PROMPTS, (0.3, 0.5), strict=True):
         least, times = (_LEAST, 2) if name == REWRITTEN else (0, 1)
         most = None if calls is None else calls // runs - times * len(rows)
         fitted, why = list[tuple[Member, Floats]](), "it needs a higher limit"

@@ -119,12 +119,12 @@ class PredictionConfig(Config):
 class BenchmarkConfig(Config):
     """The YAML file of ``medal benchmark``.
 
-    ``interval_for``: whom the leading intervals are for, ``these``
-    chatbots in new conversations or ``others`` like them. ``headline``: the figure of graded
-    dimensions that ranks judges, ``spearman`` or ``pairwise``. ``device`` and ``llm`` (the language
-    model) apply to judges whose ``options`` set neither. ``workers``: number of scoring processes
-    (judges behind an API use one). ``published``: papers whose figures are shown beside ours
-    (``diet``, ``meep``, ``medal``, ``oralis``).
+    ``interval_for``: whom the leading intervals are for, ``these`` chatbots in new conversations or
+    ``others`` like them. ``headline``: the figure of graded dimensions that ranks judges,
+    ``spearman`` or ``pairwise``. ``device`` and ``llm`` (the language model) apply to judges whose
+    ``options`` set neither. ``workers``: number of scoring processes (judges behind an API use
+    one). ``published``: papers whose figures are shown beside ours (``diet``, ``meep``, ``medal``,
+    ``oralis``).
     """
 
     title: str = "Benchmark of dialogue judges"

@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from medal_judges.eval.metaeval.ceiling import (
-    busiest,
-    ceiling_statistic,
-    human_ceiling,
-)
+from medal_judges.eval.metaeval.ceiling import busiest, ceiling_statistic, human_ceiling
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.intervals import Clusters
 

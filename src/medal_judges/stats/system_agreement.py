@@ -38,18 +38,13 @@ class SystemMeans:
 
 
 def system_means(
-    values: Floats,
-    systems: npt.NDArray[np.intp],
-    groups: Sequence[str],
+    values: Floats, systems: npt.NDArray[np.intp], groups: Sequence[str]
 ) -> SystemMeans:
     """Returns means and p-values of ``values``, shape (rows,). ``systems`` numbers the system of
     each row from 0, ``groups`` names its context."""
     names = np.asarray(groups)
-    samples = [
-        Sample(values[rows], names[rows])
-        for k in range(int(systems.max()) + 1)
-        for rows in [systems == k]
-    ]
+    chosen = (systems == k for k in range(int(systems.max()) + 1))
+    samples = [Sample(values[rows], names[rows]) for rows in chosen]
     return means_of_figures(left_out_means(samples))
 
 

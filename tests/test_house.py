@@ -17,8 +17,8 @@ PACKAGE = "src/medal_judges"
 BUDGETS = {
     f"{PACKAGE}/cli": 2170,
     f"{PACKAGE}/integrations": 749,
-    "eval": 8041,
-    "training": 4141,
+    "eval": 8029,
+    "training": 4167,
     "data_prep": 7438,
     "inference": 2391,
     "models": 6509,
@@ -27,7 +27,7 @@ BUDGETS = {
     f"{PACKAGE}/report": 1215,
     f"{PACKAGE}/stats": 1969,
     f"{PACKAGE}/reading": 2562,
-    PACKAGE: 2064,  # records/, storage/ and the modules at the root
+    PACKAGE: 2089,  # records/, storage/ and the modules at the root
 }
 HOUSE = 45_000
 TESTS = 34_000

@@ -52,8 +52,10 @@ class DataEntry(ChatFileConfig):
     bounds, or whose raters use the scale differently); (low, high) overrides the declared scale,
     and inverts it if low is the higher. A mapping sets it for each of the source's dimensions.
     Dialogues with fewer turns than ``min_turns`` or more than ``max_turns`` are skipped. ``limit``
-    draws that many rows by the run's seed, after the first ``skip`` of them. ``plant`` replaces the
-    rows by injected ones. An ``optional`` source may be missing.
+    draws that many rows by the run's seed, after the first ``skip`` of them. ``labels`` is a file
+    of judgements of the same dialogues (``medal score``): its scores replace the source's labels,
+    and dialogues without a score are skipped. ``plant`` replaces the rows by injected ones. An
+    ``optional`` source may be missing.
     """
 
     dimensions: dict[str, str] | tuple[str, ...] | None = None
@@ -64,6 +66,7 @@ class DataEntry(ChatFileConfig):
     skip: int = Field(default=0, ge=0)
     min_turns: int = Field(default=2, ge=1)
     max_turns: int | None = Field(default=None, ge=1)
+    labels: str | None = None
     plant: PlantConfig | None = None
     optional: bool = False
 

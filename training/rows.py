@@ -6,21 +6,24 @@ import hashlib
 import logging
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
 
-from medal_judges.data_prep.perturbation.injection import ISSUES, injected_set
+from medal_judges.data_prep.labelling import labelled
+from medal_judges.data_prep.perturbation.injection import injected_set
 from medal_judges.data_prep.sources.leaks import check_leaks, find_leaks
 from medal_judges.data_prep.sources.registry import source_of, stream_spec
 from medal_judges.errors import ConfigError, SourceError
+from medal_judges.inference.metadata import chat_hash
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.records.dimension import Dimension
+from medal_judges.records.dimension import Dimension, dimensions_of
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean, rescale
 from medal_judges.storage.jsonl import to_line
+from medal_judges.storage.judgements import read_judgements
 from medal_judges.training.config import DataEntry, SplitConfig, TrainConfig
 
 _Loaded = tuple[str, DataEntry, list[LabelledDialogue]]  # part, entry, rows
@@ -214,7 +217,7 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
     """Loads everything that a run reads. Raises LeakError if training and held-out rows share a
     dialogue."""
     loaded = [
-        (part, entry, load_entry(entry, config.seed))
+        (part, entry, load_entry(entry, config.seed, dimensions))
         for part in PARTS
         for entry in getattr(config, part)
     ]
@@ -287,8 +290,11 @@ def _divided(loaded: Sequence[_Loaded], split: SplitConfig) -> list[_Loaded]:
     return sorted(divided, key=lambda each: PARTS.index(each[0]))
 
 
-def load_entry(entry: DataEntry, seed: int) -> list[LabelledDialogue]:
-    """Labelled rows of one entry: filtered, limited, injected. Raises SourceError, ConfigError."""
+def load_entry(
+    entry: DataEntry, seed: int, rubric: Sequence[Dimension] = ()
+) -> list[LabelledDialogue]:
+    """Labelled rows of one entry: filtered, judged, limited, injected. ``rubric``: of the run.
+    Raises SourceError, ConfigError."""
 
     def wanted(row: LabelledDialogue) -> bool:
         turns = len(row.dialogue.turns)
@@ -305,21 +311,35 @@ def load_entry(entry: DataEntry, seed: int) -> list[LabelledDialogue]:
         if entry.optional:
             return []
         raise
+    if entry.labels is not None:
+        places = {row.id: place for place, row in enumerate(rows)}
+        judged: list[list[LabelledDialogue]] = [[] for _ in rows]
+        for judgement in read_judgements(entry.labels):
+            place, turn, meta = places.get(judgement.id), judgement.turn, judgement.meta
+            if place is None or set(judgement.scores.values()) <= {None}:
+                continue
+            row = rows[place]
+            if "lang" in meta and judgement.detected_language:
+                meta = {**meta, "lang": None}  # before it was detected
+            if judgement.chat not in (None, chat_hash(row.dialogue, meta)):
+                continue  # of another chat with this id
+            dialogue = row.dialogue if turn is None else row.dialogue.upto(turn)
+            row = replace(row, dialogue=dialogue, level="dialogue" if turn is None else "turn")
+            known = dimensions_of(judgement.judge, tuple(judgement.scores), tuple(rubric))
+            plain = [Dimension(name, "continuous", 0, 1) for name in judgement.scores]
+            row = labelled(row, judgement, known or plain)
+            judged[place].append(row if known else replace(row, scales={}))
+        if not all(judged):
+            left = f"{judged.count([])} of {len(rows)} chats have no score in {entry.labels}"
+            if not any(judged):
+                hint = f"score this very file: medal score CHATS --judge NAME --out {entry.labels}"
+                raise ConfigError(f"{entry.source}: {left}", hint=hint)
+            logger.warning("%s: %s: left out", entry.source, left)
+        rows = list(chain.from_iterable(judged))
     if entry.limit is not None or entry.skip:
         order = np.random.default_rng(seed).permutation(len(rows))
         end = None if entry.limit is None else entry.skip + entry.limit
         rows = [rows[i] for i in sorted(order[entry.skip : end])]
-    plant = entry.plant
-    if plant is None:
+    if entry.plant is None:
         return rows
-    return list(
-        injected_set(
-            rows,
-            seed=seed,
-            per_issue=plant.per_issue,
-            clean_count=plant.clean_count,
-            issues=plant.issues or ISSUES,
-            strengths=plant.strengths,
-            split=plant.split,
-        )
-    )
+    return [*injected_set(rows, seed=seed, **entry.plant.model_dump(exclude_none=True))]

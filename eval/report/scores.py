@@ -6,8 +6,6 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +16,10 @@ from medal_judges.errors import ConfigError, DataError, MedalError, did_you_mean
 from medal_judges.eval.report.options import ReportOptions, seconds
 from medal_judges.inference.metadata import metadata_of
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue
-from medal_judges.records.dimension import Dimension, load_rubric
+from medal_judges.records.dimension import Dimension, dimensions_of, load_rubric, shipped_rubrics
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, mean, rescale
-from medal_judges.records.signature import Signature, content_hash
+from medal_judges.records.signature import Signature
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.weights import curation_weights
 from medal_judges.storage.judgements import (
@@ -372,12 +370,11 @@ def scales_of(
     the rubric that shares most names. A name that no rubric knows is graded over the range of its
     scores.
     """
-    hashes = {Signature.parse(text).rubric for text in signatures}
-    named = [each for each in _shipped() if content_hash([d.to_record() for d in each]) in hashes]
+    named = [dimensions_of(text, tuple(scores)) for text in signatures]
     known = {} if rubric is None else {d.name: d for d in load_rubric(rubric)}
     for dimensions in [*([judge.dimensions] if judge is not None else []), *named]:
         known = {d.name: d for d in dimensions} | known
-    ordered = sorted(_shipped(), key=lambda each: -sum(d.name in scores for d in each))
+    ordered = sorted(shipped_rubrics(), key=lambda each: -sum(d.name in scores for d in each))
     found, assumed = {}, []
     for name, values in scores.items():
         low, high = float(np.nanmin(values)), float(np.nanmax(values))
@@ -391,11 +388,3 @@ def scales_of(
             assumed.append(name)
         found[name] = dimension
     return found, assumed
-
-
-@cache
-def _shipped() -> tuple[tuple[Dimension, ...], ...]:
-    """The shipped rubrics, the smallest first."""
-    folder = files("medal_judges.configs") / "rubrics"
-    names = sorted(path.name.removesuffix(".yaml") for path in folder.iterdir())
-    return tuple(sorted((load_rubric(name) for name in names), key=len))

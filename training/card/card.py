@@ -152,7 +152,10 @@ def _data_source(record: Mapping[str, Any]) -> dict[str, Any]:
     source = None if spec is None or spec.is_file else SOURCES[spec.name]
     injected = bool(record.get("injected"))
     signatures = map(Signature.parse, record.get("labels_by", ()))  # or the labeller's name alone
-    by = ", ".join(one.base or one.judge for one in signatures)
+    by = ", ".join(
+        (f"judge {s.judge} at revision {s.revision}, " if s.revision else "") + (s.base or s.judge)
+        for s in signatures
+    )
     return {
         "part": record["part"],
         "source": name if source else Path(name).name,  # the name of a file, not its folder
@@ -161,7 +164,7 @@ def _data_source(record: Mapping[str, Any]) -> dict[str, Any]:
         "languages": record.get("languages") or (source.languages if source else ()),
         "licence": source.licence if source else "a file of the maker's own: not stated",
         "citation": source.citation if source else "",
-        "labelled_by": None if injected else (source and source.labelled_by) or by,
+        "labelled_by": None if injected else by or (source and source.labelled_by),
         "injected": injected,
         "known": source is not None,
     }

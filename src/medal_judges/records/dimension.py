@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 from medal_judges.config import read_yaml
 from medal_judges.errors import ConfigError
+from medal_judges.records.signature import Signature, content_hash
 from medal_judges.records.validation import LARGEST
 
 _MOST_LEVELS = 1001  # 0 to 1000; each is an output of a network
@@ -95,3 +98,25 @@ def load_rubric(name_or_path: str | Path, names: Sequence[str] = ()) -> tuple[Di
             hint=f"it has: {', '.join(known)}",
         )
     return tuple(known[name] for name in names) if names else dimensions
+
+
+@cache
+def shipped_rubrics() -> tuple[tuple[Dimension, ...], ...]:
+    """Returns the rubrics in configs/rubrics/, the smallest first."""
+    folder = files("medal_judges.configs") / "rubrics"
+    names = sorted(path.name.removesuffix(".yaml") for path in folder.iterdir())
+    return tuple(sorted((load_rubric(name) for name in names), key=len))
+
+
+@cache
+def dimensions_of(
+    signature: str, scored: tuple[str, ...], own: tuple[Dimension, ...] = ()
+) -> tuple[Dimension, ...]:
+    """Returns the dimensions of the judge with this ``signature``, which has their hash: a shipped
+    rubric or ``own``, all of it or what is ``scored``. Empty if no rubric has the hash."""
+    wanted = Signature.parse(signature).rubric
+    for rubric in (own, *shipped_rubrics()):
+        for part in (rubric, tuple(d for d in rubric if d.name in scored)):
+            if content_hash([d.to_record() for d in part]) == wanted:
+                return part
+    return ()

@@ -159,7 +159,8 @@ class RayJudge(Judge):
             self._start()
         about = self._loaded(ray.wait(list(self._loading))[0][0])
         _refuse_server(about["uses_server"])
-        self._about, self.dimensions = about, about["dimensions"]
+        self._signature: Signature = about["signature"]
+        self.dimensions = about["dimensions"]
         self.languages, self.window = about["languages"], about["window"]
         self.token_budget = about["token_budget"]
 
@@ -173,14 +174,10 @@ class RayJudge(Judge):
             ray.kill(actor)
 
     def signature(self) -> Signature:
-        signature: Signature = self._about["signature"]
-        return signature
+        return self._signature
 
     def answer_counts(self) -> Counter[str]:
-        counts = Counter[str]()
-        for each in self._answers.values():
-            counts.update(each)
-        return counts
+        return sum(self._answers.values(), Counter[str]())
 
     def score(
         self,
@@ -293,12 +290,11 @@ class RayJudge(Judge):
         import ray
 
         actor = self._loading.pop(answer)
-        about = ray.get(answer)
+        about: dict[str, Any] | Exception = ray.get(answer)
         if isinstance(about, Exception):
             raise about
         self._ready.append(actor)
-        found: dict[str, Any] = about
-        return found
+        return about
 
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
         raise NotImplementedError("the processes do this")

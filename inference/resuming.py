@@ -168,7 +168,8 @@ def _earlier(
             if dialogue.id == rows[0].id:
                 break
         else:
-            raise _other_input(out, rows[0].id)
+            problem = f"the input has no {rows[0].id} where {out.name} has it"
+            raise MedalError(f"{out} does not fit this input: {problem}", hint=_AGAIN)
 
 
 def put_in_place(out: Path, newer: Path) -> None:
@@ -204,11 +205,4 @@ def _turns(dialogue: Dialogue, level: ScoreLevel) -> list[int | None]:
 def _refusal(out: Path, how: str, there: str, now: str) -> MedalError:
     return MedalError(
         f"{out} was written {how}:\n    there: {there}\n    now:   {now}", hint=_AGAIN
-    )
-
-
-def _other_input(out: Path, there: str) -> MedalError:
-    return MedalError(
-        f"{out} does not fit this input: the input has no {there} where {out.name} has it",
-        hint=_AGAIN,
     )

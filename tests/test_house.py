@@ -20,7 +20,7 @@ BUDGETS = {
     "eval": 8029,
     "training": 4167,
     "data_prep": 7438,
-    "inference": 2391,
+    "inference": 2363,
     "models": 6509,
     "models/prompted": 2138,
     "models/llm": 3533,

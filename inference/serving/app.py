@@ -132,25 +132,15 @@ class ScoreService:
             self.arriving -= len(body)
         return bytes(body)
 
-    def _accept(self, job: ScoreJob) -> None:
-        """Puts ``job`` into the queue. Raises RefusedError (503 or 429) if it is closed or full."""
-        rows, tokens = self.queue.load()
-        full = rows + len(job.dialogues) > self.limits.max_waiting
-        large = (tokens + sum(job.sizes)) * BYTES_PER_TOKEN > self.limits.waiting_bytes
-        if rows and (full or large):
-            wait = min(LONGEST_WAIT, max(1, math.ceil(rows * self.worker.pace)))
-            raise RefusedError(429, f"{rows} dialogues are waiting already", retry_after=wait)
-        if self.stopping or not self.worker.alive or not self.queue.put(job):
-            raise RefusedError(503, "the server is stopping", retry_after=SOON)
-
     async def score(self, request: Request) -> Response:
-        """Answers a request; drops its dialogues if the client disconnects."""
+        """Answers a request; drops its dialogues if the client disconnects. Raises RefusedError
+        (503 or 429) if the queue is closed or full."""
         body = await self._body(request)
         given = (body, self.judge.dimensions, self.options, self.limits)
         # A large body is parsed beside the loop, which answers others meanwhile.
-        large = len(body) > LARGE
+        beside = len(body) > LARGE
         dialogues, options = (
-            await asyncio.to_thread(parse_body, *given) if large else parse_body(*given)
+            await asyncio.to_thread(parse_body, *given) if beside else parse_body(*given)
         )
         loop = asyncio.get_running_loop()
         done: asyncio.Future[str | None] = loop.create_future()
@@ -163,7 +153,14 @@ class ScoreService:
             loop.call_soon_threadsafe(settle, reason)
 
         job = ScoreJob(dialogues, options, finished)
-        self._accept(job)
+        rows, tokens = self.queue.load()
+        full = rows + len(dialogues) > self.limits.max_waiting
+        large = (tokens + sum(job.sizes)) * BYTES_PER_TOKEN > self.limits.waiting_bytes
+        if rows and (full or large):
+            wait = min(LONGEST_WAIT, max(1, math.ceil(rows * self.worker.pace)))
+            raise RefusedError(429, f"{rows} dialogues are waiting already", retry_after=wait)
+        if self.stopping or not self.worker.alive or not self.queue.put(job):
+            raise RefusedError(503, "the server is stopping", retry_after=SOON)
 
         async def client_leaves() -> None:
             while (await request.receive())["type"] != "http.disconnect":

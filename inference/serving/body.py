@@ -33,7 +33,15 @@ def parse_body(
     Raises RefusedError: 400 for invalid JSON, 413 beyond the limits, 422 for malformed fields,
     which it names.
     """
-    record = _json(body)
+    try:
+        record = parse_line("(body)", 1, body.decode("utf-8"), lambda value: value)
+    except UnicodeDecodeError as error:
+        raise RefusedError(400, f"the body is not UTF-8 (byte {error.start})") from None
+    except DataError as error:
+        cause = error.__cause__
+        if isinstance(cause, RecordError) and cause.field != "(line)":  # half a surrogate pair
+            raise RefusedError(422, error.problem, field=cause.field) from None
+        raise RefusedError(400, "the body is not valid JSON", hint=error.problem) from None
     if not isinstance(record, dict):
         raise RefusedError(422, "expected a JSON object", field="(body)")
     known = (*OPTIONS, "dialogues") if "dialogues" in record else (*OPTIONS, *ROW)
@@ -65,18 +73,6 @@ def parse_body(
         message = f"{len(bad)} of {len(rows)} dialogues are malformed; nothing was scored"
         raise RefusedError(422, message, field=str(bad[0]["field"]), rows=bad[:LISTED])
     return dialogues, asked
-
-
-def _json(body: bytes) -> object:
-    try:
-        return parse_line("(body)", 1, body.decode("utf-8"), lambda value: value)
-    except UnicodeDecodeError as error:
-        raise RefusedError(400, f"the body is not UTF-8 (byte {error.start})") from None
-    except DataError as error:
-        cause = error.__cause__
-        if isinstance(cause, RecordError) and cause.field != "(line)":  # half a surrogate pair
-            raise RefusedError(422, error.problem, field=cause.field) from None
-        raise RefusedError(400, "the body is not valid JSON", hint=error.problem) from None
 
 
 def _options(record: Mapping[str, Any], known: list[str], options: ScoreOptions) -> ScoreOptions:

@@ -30,11 +30,6 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: ScoreService) -> None:
         super().__init__(config)
         self.service = service
-        self.loop: asyncio.AbstractEventLoop | None = None
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self.loop = asyncio.get_running_loop()
-        await super().startup(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -51,9 +46,11 @@ class _Server(uvicorn.Server):
         if self.should_exit:
             self.force_exit = True
         self.should_exit = self.service.stopping = True
-        if self.loop is not None:
-            delay, give_up = self.service.limits.drain, self.service.give_up
-            self.loop.call_soon_threadsafe(self.loop.call_later, delay, give_up)
+        with contextlib.suppress(RuntimeError):  # nothing to drain before the loop runs
+            loop = asyncio.get_running_loop()
+            loop.call_soon_threadsafe(
+                loop.call_later, self.service.limits.drain, self.service.give_up
+            )
 
 
 def serve(

@@ -42,7 +42,11 @@ class ScoreJob:
     cancelled: bool = False
 
     def __post_init__(self) -> None:
-        self.sizes = [_tokens(dialogue, self.options) for dialogue in self.dialogues]
+        self.sizes = []  # estimated tokens; at turn level each answer is read with all before it
+        for dialogue in self.dialogues:
+            text = sum(TURN_BYTES + len(turn.content.encode()) for turn in dialogue.turns)
+            asked = len(requests_at(dialogue, self.options.level))
+            self.sizes.append(max(1, text * (asked + 1) // 2 // BYTES_PER_TOKEN))
         self.judgements = [[] for _ in self.dialogues]
         self.left = len(self.dialogues)
 
@@ -61,13 +65,6 @@ class ScoreJob:
 
 # Dialogues, each as its job and its row there.
 Window = list[tuple[ScoreJob, int]]
-
-
-def _tokens(dialogue: Dialogue, options: ScoreOptions) -> int:
-    """Estimates the tokens to read; at turn level each answer is read with all turns before it."""
-    text = sum(TURN_BYTES + len(turn.content.encode()) for turn in dialogue.turns)
-    asked = len(requests_at(dialogue, options.level))
-    return max(1, text * (asked + 1) // 2 // BYTES_PER_TOKEN)
 
 
 class FairQueue:
@@ -128,26 +125,23 @@ class FairQueue:
             return self._window() if self._jobs else []
 
     def _window(self) -> Window:
-        first = self._jobs[0].options
-        sharing = [job for job in self._jobs if job.options == first]
+        first, tokens = self._jobs[0].options, 0
         window: Window = []
-        tokens, open_jobs = 0, list(sharing)
-        while open_jobs and len(window) < self.rows:
-            still = []
-            for job in open_jobs:
-                size = job.sizes[job.next]
-                # A dialogue larger than the budget is a window by itself.
-                if window and (tokens + size > self.budget or len(window) == self.rows):
-                    continue
-                window.append((job, job.next))
-                tokens += size
-                job.next += 1
-                if job.waiting:
-                    still.append(job)
-            open_jobs = still
+        put_off = []
+        while self._jobs and len(window) < self.rows:
+            job = self._jobs.popleft()
+            size = job.sizes[job.next]
+            # A dialogue larger than the budget is a window by itself.
+            if job.options != first or (window and tokens + size > self.budget):
+                put_off.append(job)
+                continue
+            window.append((job, job.next))
+            tokens += size
+            job.next += 1
+            if job.waiting:
+                self._jobs.append(job)
         taken = {job for job, _ in window}
-        rest = [job for job in self._jobs if job not in taken]
-        self._jobs = deque(rest + [job for job in sharing if job in taken and job.waiting])
+        self._jobs = deque(sorted([*put_off, *self._jobs], key=taken.__contains__))
         return window
 
 
@@ -210,10 +204,8 @@ class JudgeWorker:
         except Exception as error:
             is_ours = isinstance(error, MedalError)
             # Words of other errors may contain the text of a dialogue.
-            name = type(error).__name__
-            reason = f"the judge failed on this dialogue ({name})"
-            if isinstance(error, MedalError):
-                reason = error.message
+            reason = f"the judge failed on this dialogue ({type(error).__name__})"
+            reason = error.message if isinstance(error, MedalError) else reason
             if (is_ours and not isinstance(error, CostLimitError)) or len(dialogues) == 1:
                 logger.warning("%d dialogues not scored: %s", len(dialogues), reason)
                 if not is_ours:

@@ -28,7 +28,7 @@ from medal_judges.inference.dry_run import in_words
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.cost import CostLimiter, CostLimitError, Usage
 from medal_judges.models.llm.loading import CountingModel, load_llm
-from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel
+from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, closed_schema
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.answers import find_json
 from medal_judges.models.prompted.prompt import load_prompt
@@ -462,12 +462,6 @@ class JsonRunner(JobRunner[JsonJob]):
         """The request of the next try; each try has another seed."""
         config = self.config
         values, properties = job.question()
-        schema = {
-            "type": "object",
-            "properties": properties,
-            "required": list(properties),
-            "additionalProperties": False,
-        }
         again = [] if job.reason is None else [{"reason": job.reason}]
         return ChatRequest(
             tuple(self.prompt.messages(values, again=again)),
@@ -475,7 +469,7 @@ class JsonRunner(JobRunner[JsonJob]):
             temperature=config.temperature,
             top_p=config.top_p,
             seed=config.seed + job.tries,
-            schema=schema if config.enforce else None,
+            schema=closed_schema(properties) if config.enforce else None,
         )
 
     def failure(self, job: JsonJob) -> str | None:

@@ -291,14 +291,6 @@ def _next(judgements: Iterator[Judgement], row: LabelledDialogue) -> Judgement:
     return judgement
 
 
-def share_limiter(judges: Iterable[Judge]) -> None:
-    """Let judges that pay share one limiter, so that --max-cost limits their sum."""
-    models = [model for judge in judges for model in judge.language_models()]
-    limiters = [model.limiter for model in models if model.limiter is not None]
-    for model in models if limiters else ():
-        model.spend_from(limiters[0])
-
-
 class Summary:
     """The counts of a run with ``repeats`` answers on each of ``dimensions``.
 

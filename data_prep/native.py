@@ -33,7 +33,7 @@ from medal_judges.report.table import Pin, Row, Table
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import FISHER, LOGIT, Clusters, wilson, with_intervals
-from medal_judges.storage.files import atomic_write
+from medal_judges.storage.files import write_json
 from medal_judges.storage.jsonl import Journal, write_records
 
 _UNCHANGED_FROM = 5  # words; shorter turns may read the same in two languages
@@ -425,8 +425,7 @@ def write_report(rates: Sequence[Rates], facts: Mapping[str, str], folder: Path)
     """Print one table a criterion, and write results.json, report.html, its tables and figures.
     Returns the path of the page."""
     record = {"facts": dict(facts), "rates": [asdict(one) for one in rates]}
-    text = json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
-    atomic_write(folder / "results.json", text)
+    write_json(folder / "results.json", record)
     console = wide_console(piped=140)
     sections, figures, tables = [], {}, {}
     for i, name in enumerate(dict.fromkeys(one.criterion for one in rates)):

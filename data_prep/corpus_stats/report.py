@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import get_args
@@ -47,44 +47,32 @@ _SHARES = (
 _MEANS = "95% intervals: a jackknife over conversation groups."
 
 
-def _table(
-    title: str,
-    columns: Sequence[str],
-    subsets: Sequence[Subset],
-    cells: Callable[[Subset], Row],
-    note: str = "",
-) -> Table:
-    """A table with one row per subset and a last row for all dialogues."""
-    rows = [(subset.label, *cells(subset)) for subset in (*subsets, ALL)]
-    return Table(title, tuple(columns), rows, note, pinned={-1: "total"})
-
-
 def text_table(stats: CorpusStatistics, head: str, subsets: Sequence[Subset]) -> Table:
-    """Dialogues, turns, length of a turn by unit, MTLD."""
-
-    def cells(subset: Subset) -> Row:
+    """Dialogues, turns, length of a turn by unit, MTLD. As in all tables by subset, the last row is
+    of all dialogues."""
+    rows: list[Row] = []
+    for subset in (*subsets, ALL):
         lengths = (stats.length(subset, unit) for unit in stats.units)
         mtld = (stats.mtld(subset), stats.together(subset))
-        return (stats.count(subset), stats.turns(subset), *lengths, *mtld)
-
+        rows.append((subset.label, stats.count(subset), stats.turns(subset), *lengths, *mtld))
     units = (f"{unit.capitalize()} a turn" for unit in stats.units)
     columns = (head, "Dialogues", "Turns", *units, "MTLD", "MTLD, run together")
     title = f"Dialogues and texts by {head.lower()}"
-    return _table(title, columns, subsets, cells, tokens_note(stats))
+    return Table(title, columns, rows, tokens_note(stats), pinned={-1: "total"})
 
 
 def side_table(stats: CorpusStatistics, head: str, subsets: Sequence[Subset]) -> Table:
     """The same figures for the turns of users and of assistants."""
-
-    def cells(subset: Subset) -> Row:
+    rows: list[Row] = []
+    for subset in (*subsets, ALL):
         turns = (stats.turns(subset, side) for side in _SIDES)
         lengths = (stats.length(subset, unit, side) for unit in stats.units for side in _SIDES)
-        return (*turns, *lengths, *(stats.mtld(subset, side) for side in _SIDES))
-
+        mtld = (stats.mtld(subset, side) for side in _SIDES)
+        rows.append((subset.label, *turns, *lengths, *mtld))
     figures = ("Turns", *(unit.capitalize() for unit in stats.units), "MTLD")
     columns = (head, *(f"{figure}, {side}" for figure in figures for side in _SIDES))
     title = f"Users and assistants, by {head.lower()}"
-    return _table(title, columns, subsets, cells, tokens_note(stats))
+    return Table(title, columns, rows, tokens_note(stats), pinned={-1: "total"})
 
 
 def tokens_note(stats: CorpusStatistics) -> str:
@@ -102,42 +90,31 @@ def label_table(
     head: str,
     subsets: Sequence[Subset],
     dimensions: Sequence[ScaledDimension],
-    *,
-    percent: bool,
 ) -> Table:
     """Percent of the rows at 1, or means on the raw scales, with 95% intervals."""
-
-    def scaled(value: float | None) -> float | None:
-        return value if value is None or not percent else 100 * value
-
-    def cells(subset: Subset) -> Row:
-        figures = [stats.figure(subset, d).estimate for d in dimensions]
-        shown = (
-            Estimate(scaled(e.value), scaled(e.low), scaled(e.high), reason=e.reason)
-            for e in figures
-        )
-        return (stats.count(subset), *shown)
-
+    factor = 100 if (percent := dimensions[0] in stats.shares) else 1
+    rows: list[Row] = []
+    for subset in (*subsets, ALL):
+        shown = []
+        for e in (stats.figure(subset, d) for d in dimensions):
+            value, low, high = (v and factor * v for v in (e.value, e.low, e.high))
+            shown.append(Estimate(value, low, high, reason=e.reason))
+        rows.append((subset.label, stats.count(subset), *shown))
     note = _SHARES if percent else _MEANS
     if several := stats.counts["several answers"]:
         note += f" {several} rows have several answers: their mean, 1 from 0.5 on."
     suffix = ", %" if percent else ""
     columns = (head, "Rows", *(stats.label(d) + suffix for d in dimensions))
-    return _table(f"{what} by {head.lower()}", columns, subsets, cells, note)
+    return Table(f"{what} by {head.lower()}", columns, rows, note, pinned={-1: "total"})
 
 
 def label_tables(
     stats: CorpusStatistics, head: str, subsets: Sequence[Subset], graded: list[ScaledDimension]
 ) -> Iterator[Table]:
-    """Yields a table of the issues, one of other shares and one of the means of ``graded``, each
+    """Returns a table of the issues, one of other shares and one of the means of ``graded``, each
     if there are any."""
-    for what, dimensions, percent in (
-        ("Issues", stats.issues, True),
-        ("Answers of 1", stats.other_shares, True),
-        ("Mean answers", graded, False),
-    ):
-        if dimensions:
-            yield label_table(stats, what, head, subsets, dimensions, percent=percent)
+    named = {"Issues": stats.issues, "Answers of 1": stats.other_shares, "Mean answers": graded}
+    return (label_table(stats, what, head, subsets, d) for what, d in named.items() if d)
 
 
 def distribution_table(
@@ -149,15 +126,15 @@ def distribution_table(
     if isinstance(whole, str):
         return Table(title, ("Language", "Rows"), (), whole)
 
-    def cells(subset: Subset) -> Row:
+    rows: list[Row] = []
+    for subset in (*subsets, ALL):
         levels = stats.distribution(subset, dimension)
         assert not isinstance(levels, str)  # the scale is the same in every subset
         n, none = sum(levels.counts), Estimate(None, reason="no label")
-        return (n, *(100 * share if n else none for share in levels.shares))
-
+        rows.append((subset.label, n, *(100 * share if n else none for share in levels.shares)))
     columns = ("Language", "Rows", *(f"{level}, %" for level in whole.levels))
     note = "Means of several answers are at the nearest level, halves up."
-    return _table(title, columns, subsets, cells, note)
+    return Table(title, columns, rows, note, pinned={-1: "total"})
 
 
 def heat_figure(
@@ -173,34 +150,32 @@ def heat_figure(
     maps = []
     for dimension in dimensions:
         issue, share = dimension in stats.issues, dimension in stats.shares
-        means = [stats.figure(pair, dimension).estimate.value for pair in stats.pairs]
+        means = [stats.figure(pair, dimension).value for pair in stats.pairs]
         known = [value for value in means if value is not None] or [0.0]
         # Without a scale, the colours span the means shown.
         low, high = dimension.scale or (min(known), max(known))
         high = top if issue else high
         unit = ", mean" if not share else ", %" if issue else ", % at 1"
+        factor, digits = (100, 1) if share else (1, 2)
         rows: list[Row] = []
         for line in lines:
-            subsets = (Subset(column.lang, line.chatbot) for column in columns)
-            figures = (stats.figure(subset, dimension) for subset in subsets)
-            cells = (_heat_cell(e, n, low, high, share, issue) for e, n in figures)
+            cells: list[Cell] = []
+            for subset in (Subset(column.lang, line.chatbot) for column in columns):
+                e, n = stats.figure(subset, dimension), stats.answers(subset, dimension)
+                if e.value is None:
+                    cells.append(e)
+                    continue
+                tooltip = counted([(int(np.isfinite(n).sum()), "row")])
+                if e.low is not None and e.high is not None:
+                    ends = (number(factor * end, digits) for end in (e.low, e.high))
+                    tooltip = f"[{', '.join(ends)}], {tooltip}"
+                strength = (e.value - low) / (high - low) if high > low else 0.0
+                shown = number(factor * e.value, digits)
+                cells.append(Heat(shown, strength, "neg" if issue else "pos", tooltip, e.value))
             rows.append((line.label, *cells))
         head = ("Chatbot", *(column.label for column in columns))
         maps.append(Table(f"{stats.label(dimension)}{unit}", head, rows, style="heat small"))
     return Figure(f"{stats.name}: chatbots by languages", maps)
-
-
-def _heat_cell(e: Estimate, n: int, low: float, high: float, share: bool, issue: bool) -> Cell:
-    if e.value is None:
-        return e
-    factor, digits = (100, 1) if share else (1, 2)
-    tooltip = f"{n} row{'' if n == 1 else 's'}"
-    if e.low is not None and e.high is not None:
-        ends = (number(factor * end, digits) for end in (e.low, e.high))
-        tooltip = f"[{', '.join(ends)}], {tooltip}"
-    strength = (e.value - low) / (high - low) if high > low else 0.0
-    shown = number(factor * e.value, digits)
-    return Heat(shown, strength, "neg" if issue else "pos", tooltip, e.value)
 
 
 def issue_figure(stats: CorpusStatistics) -> Figure | None:
@@ -209,7 +184,7 @@ def issue_figure(stats: CorpusStatistics) -> Figure | None:
     for dimension in stats.issues:
         name, bars, top = stats.label(dimension), [], 0.0
         for lang in stats.langs:
-            e = stats.figure(lang, dimension).estimate
+            e = stats.figure(lang, dimension)
             if e.value is None:
                 bars.append(Bar(lang.label, (), text=DASH, tooltip=f"{lang.label}: {e.reason}"))
                 continue
@@ -286,7 +261,7 @@ def write_report(stats: CorpusStatistics, folder: Path) -> Path:
     texts += [text_table(stats, head, subsets) for head, subsets in heads if head == _PAIRS]
 
     cells = (*stats.pairs, *stats.chatbots)
-    shares = [stats.figure(subset, d).estimate.value for subset in cells for d in stats.issues]
+    shares = [stats.figure(subset, d).value for subset in cells for d in stats.issues]
     top = max((value for value in shares if value is not None), default=0.0)
     overall = [d for d in stats.graded if d.name == OVERALL]
     # Issues and overall; all dimensions if the set has neither.

@@ -6,7 +6,7 @@ Each dialogue becomes one row of numbers in a DataFrame; texts are not kept.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import nan
 from typing import Any, Literal, NamedTuple
 
@@ -67,13 +67,6 @@ class ScaledDimension(NamedTuple):
 
     name: str
     scale: Scale | None
-
-
-class LabelFigure(NamedTuple):
-    """Share of rows at 1 (0 to 1), or mean on the raw scale, of ``n`` rows."""
-
-    estimate: Estimate
-    n: int
 
 
 class Distribution(NamedTuple):
@@ -158,7 +151,7 @@ class CorpusStatistics:
         graded = [d for d in self.labels if d not in self.shares]
         self.graded = sorted(graded, key=lambda d: d.name != OVERALL)
         self._selected: tuple[Subset, Any] | None = None
-        self._figures: dict[tuple[Subset, ScaledDimension], LabelFigure] = {}
+        self._figures: dict[tuple[Subset, ScaledDimension], Estimate] = {}
 
     def _texts(self, row: LabelledDialogue, chatbot: str) -> dict[str, float]:
         """Turns, lengths and lexical diversity of the dialogue and of each side as one text."""
@@ -281,17 +274,38 @@ class CorpusStatistics:
         tools = [self.lemmatisers[lang] for lang in langs]
         return "; ".join(sorted({tool.name for tool in tools if tool.split is None}))
 
-    def figure(self, subset: Subset, dimension: ScaledDimension) -> LabelFigure:
-        """Share at 1 (0 to 1) or mean of ``dimension`` in ``subset``."""
-        key = (subset, dimension)
-        if key not in self._figures:
-            rows = self.select(subset)
-            self._figures[key] = _label_figure(
-                self.labels[dimension][rows.index.to_numpy()],
-                rows["group"].to_numpy(),
-                dimension in self.shares,
-            )
-        return self._figures[key]
+    def answers(self, subset: Subset, dimension: ScaledDimension) -> Floats:
+        """The answer of each row of ``subset``, NaN without a label."""
+        rows: npt.NDArray[np.intp] = self.select(subset).index.to_numpy()
+        return self.labels[dimension][rows]
+
+    def figure(self, subset: Subset, dimension: ScaledDimension) -> Estimate:
+        """Share at 1 (0 to 1) or mean of ``dimension`` in ``subset``.
+
+        A share has Wilson's interval if every row is its own group. Otherwise the interval is a
+        jackknife over groups. At a share of 0 or 1 the jackknife has no width, so Wilson's interval
+        with one trial a group is used, which may be too wide.
+        """
+        key, is_share = (subset, dimension), dimension in self.shares
+        if key in self._figures:
+            return self._figures[key]
+        values = self.answers(subset, dimension)
+        given = ~np.isnan(values)
+        figure = Estimate(None, reason="no label" if len(values) else "no dialogue")
+        if n := int(given.sum()):
+            groups = self.select(subset)["group"].to_numpy()[given]
+            _, group = np.unique(groups, return_inverse=True)
+            counts, totals = np.bincount(group), np.bincount(group, values[given])
+            size, value = len(counts), float(totals.sum() / n)
+            figure = Estimate(value)
+            if is_share and (n == size or value in (0, 1)):
+                figure = Estimate(value, *wilson(value * size, size))
+            elif size >= MIN_CLUSTERS:
+                left = (totals.sum() - totals) / (n - counts)
+                spread = spread_of(left, float(variance(left, np.array(value))))
+                figure = spanned(figure, spread, LOGIT if is_share else PLAIN)
+        self._figures[key] = figure
+        return figure
 
     def distribution(self, subset: Subset, dimension: ScaledDimension) -> Distribution | str:
         """Rows by level, or why there are no levels. A mean of several answers counts at the
@@ -301,34 +315,9 @@ class CorpusStatistics:
         low, high = dimension.scale
         if low % 1 or high % 1 or high - low >= _MAX_LEVELS:
             return "the scale does not have a few whole levels"
-        rows = self.select(subset)
-        values = self.labels[dimension][rows.index.to_numpy()]
+        values = self.answers(subset, dimension)
         level = np.floor(values[~np.isnan(values)] + 0.5).astype(np.int64) - int(low)
         levels = range(int(low), int(high) + 1)
         counts = np.bincount(level, minlength=len(levels))
         shares = counts / (counts.sum() or 1.0)
         return Distribution(tuple(levels), tuple(counts.tolist()), tuple(shares.tolist()))
-
-
-def _label_figure(values: Floats, groups: Sequence[Any], is_share: bool) -> LabelFigure:
-    """The figure of rows; NaN is a row without a label.
-
-    A share has Wilson's interval if every row is its own group. Otherwise the interval is a
-    jackknife over groups. At a share of 0 or 1 the jackknife has no width, so Wilson's interval
-    with one trial a group is used, which may be too wide.
-    """
-    given = ~np.isnan(values)
-    n = int(given.sum())
-    if not n:
-        reason = "no label" if len(values) else "no dialogue"
-        return LabelFigure(Estimate(None, reason=reason), 0)
-    _, group = np.unique(np.asarray(groups)[given], return_inverse=True)
-    counts, totals = np.bincount(group), np.bincount(group, values[given])
-    size, value = len(counts), float(totals.sum() / n)
-    if is_share and (n == size or value in (0, 1)):
-        return LabelFigure(Estimate(value, *wilson(value * size, size)), n)
-    if size < MIN_CLUSTERS:
-        return LabelFigure(Estimate(value), n)
-    left = (totals.sum() - totals) / (n - counts)
-    spread = spread_of(left, float(variance(left, np.array(value))))
-    return LabelFigure(spanned(Estimate(value), spread, LOGIT if is_share else PLAIN), n)

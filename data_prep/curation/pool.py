@@ -53,9 +53,13 @@ class ForeignLanguage:
     def match(self, row: LabelledDialogue) -> tuple[str, str] | None:
         """(the text that matched, comment) for a row to leave out, else None; None also if the
         judge did not call the row uninterpretable."""
-        for comment in self._comments(row):
-            if (keyword := self.find(comment, row.dialogue.lang)) is not None:
-                return keyword, comment
+        values, comments = row.labels.get(self.keywords.dimension, ()), row.extra.get("comments")
+        if isinstance(comments, Mapping) and any(v is not None and v >= 0.5 for v in values):
+            for comment in map(comments.get, self.keywords.comments):
+                if not isinstance(comment, str):
+                    continue
+                if (keyword := self.find(comment, row.dialogue.lang)) is not None:
+                    return keyword, comment
         return None
 
     def find(self, comment: str, lang: str) -> str | None:
@@ -70,16 +74,6 @@ class ForeignLanguage:
                 if not of_user and not set(_words(before)[-_REACH:]) & set(keywords.negations):
                     return hit.group().strip()
         return None
-
-    def _comments(self, row: LabelledDialogue) -> list[str]:
-        """The judge's comments on a row that it labels uninterpretable."""
-        values = row.labels.get(self.keywords.dimension, ())
-        comments = row.extra.get("comments")
-        uninterpretable = any(value is not None and value >= 0.5 for value in values)
-        if not uninterpretable or not isinstance(comments, Mapping):
-            return []
-        texts = (comments.get(name) for name in self.keywords.comments)
-        return [text for text in texts if isinstance(text, str) and text.strip()]
 
     def _patterns_of(self, lang: str) -> list[re.Pattern[str]]:
         """The phrases, and the patterns with names of languages other than ``lang`` if that is

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -30,7 +29,7 @@ from medal_judges.records.signature import content_hash
 from medal_judges.report.console import print_tables
 from medal_judges.report.page import Section, facts_section, write_page
 from medal_judges.report.table import Cell, Heat, Row, Table
-from medal_judges.storage.files import atomic_write
+from medal_judges.storage.files import write_json
 
 _REACHED = 0.9  # of an even share
 _FACTORS = {"category": "Issues", "level": "Overall score", "chatbot": "Chatbots", "user": "Users"}
@@ -146,15 +145,8 @@ def selected_rows(curation: Curation) -> list[LabelledDialogue]:
     options, notes = curation.options, {}
     for balance in curation.balances:
         for rank, chosen in enumerate(curation.selections[balance["lang"]], 1):
-            note = {
-                "policy": options.policy,
-                "rank": rank,
-                "stage": chosen.stage,
-                "category": chosen.category,
-                "chance": chosen.chance,
-                "weight": chosen.weight,
-                "pool": balance["pool"],
-            }
+            own = {k: getattr(chosen, k) for k in ("stage", "category", "chance", "weight")}
+            note = {"policy": options.policy, "rank": rank, **own, "pool": balance["pool"]}
             notes[chosen.candidate.id] = {k: v for k, v in note.items() if v is not None}
     rows = {
         row.id: replace(row, extra={**row.extra, "curation": notes[row.id]})
@@ -173,8 +165,7 @@ def write_report(curation: Curation, folder: Path) -> None:
         "left_out": len(curation.left_out),
         "languages": balances,
     }
-    text = json.dumps(record, ensure_ascii=False, indent=1) + "\n"
-    atomic_write(folder / "curation.json", text)
+    write_json(folder / "curation.json", record)
     unmet = Table(
         "Less than an even share",
         ("Language", "Of", "Value", "Selected", "Pool", "Target"),

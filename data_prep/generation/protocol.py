@@ -21,7 +21,7 @@ from pydantic import Field, field_validator, model_validator
 from medal_judges.config import Config
 from medal_judges.data_prep.seeds.contexts import SeedContext, SeedsConfig
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.protocol import ChatRequest, Message
+from medal_judges.models.llm.protocol import ChatRequest, Message, closed_schema
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.answers import after_thinking
 from medal_judges.models.prompted.prompt import Prompt, load_prompt, transcript
@@ -58,15 +58,9 @@ _PROMPTS: dict[str, tuple[set[str], list[tuple[str, ...]]]] = {
     "check": (_CONTEXT | {"dialogue", "message"}, [("{dialogue}",), ("{message}",)]),
     "reply": (set(), []),
 }
-_VERDICT_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "verdict": {"enum": ["Yes", "No"]},
-        "reason": {"type": "string", "maxLength": 120},
-    },
-    "required": ["verdict", "reason"],
-    "additionalProperties": False,
-}
+_VERDICT_SCHEMA = closed_schema(
+    {"verdict": {"enum": ["Yes", "No"]}, "reason": {"type": "string", "maxLength": 120}}
+)
 
 
 class AgentConfig(Config):
@@ -328,14 +322,14 @@ class DialogueState:
         extra: dict[str, Any] = {"ended": self.ended, "tries": list(self.tries)}
         if self.cut:
             extra["cut_turns"] = list(self.cut)
-        group = self.context.group
+        group, parts = self.context.group, self.context.to_record()
         dialogue = Dialogue(
             id=self.id,
             turns=tuple(self.turns),
             lang=self.context.lang,
             source="medal-generated",
             models={"user": self.user, "assistant": self.chatbot},
-            context=self.context.of_dialogue(),
+            context={k: v for k, v in parts.items() if v is not None and k != "lang"},
         )
         split = hash_split(group, seed=0)
         return LabelledDialogue(dialogue, {}, {}, split=split, group=group, extra=extra)

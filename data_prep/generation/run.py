@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -121,17 +121,6 @@ class Outputs:
 
     def close(self) -> None:
         self._held.close()
-
-    def arrange(self, order: Iterable[str]) -> None:
-        """Sort the finished dialogues by ``order`` (ids), so that the file does not depend on which
-        server was faster. Memory holds offsets, not texts."""
-        path = self.folder / DIALOGUES
-        places = {json.loads(line)["id"]: start for start, line in Journal(path).lines()}
-        with path.open("rb") as source, atomic_path(path) as partial, partial.open("wb") as target:
-            for id in order:
-                if id in places:
-                    source.seek(places[id])
-                    target.write(source.readline())
 
     def write_json(self, name: str, value: Mapping[str, object]) -> None:
         text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
@@ -260,7 +249,14 @@ class GenerationRun(JobRunner[DialogueState]):
         try:
             super().run(progress)
             self.outputs.flush()
-            self.outputs.arrange(self.order())
+            # Sorted, so that the file does not depend on which server was faster. Memory holds
+            # offsets, not texts.
+            file = self.config.out / DIALOGUES
+            places = {json.loads(line)["id"]: start for start, line in Journal(file).lines()}
+            with file.open("rb") as old, atomic_path(file) as partial, partial.open("wb") as new:
+                for id in filter(places.__contains__, self.order()):
+                    old.seek(places[id])
+                    new.write(old.readline())
         finally:
             self.outputs.close()
 

@@ -188,11 +188,6 @@ def _records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
     return read_records(path, parse)
 
 
-def load_affects() -> dict[str, list[str]]:
-    """The affective states of each quadrant of the circumplex (Russell, 1980)."""
-    return read_yaml("seeds/affects")
-
-
 Gender = Literal["female", "male"]
 GENDERS: tuple[Gender, ...] = ("female", "male")
 
@@ -222,11 +217,6 @@ class SeedContext:
     def to_record(self) -> dict[str, Any]:
         """The JSON object for one line of a contexts file."""
         return {"id": self.id, **asdict(self)}
-
-    def of_dialogue(self) -> dict[str, Any]:
-        """The value of ``Dialogue.context``: the parts that are set, without the language."""
-        parts = self.to_record()
-        return {name: v for name, v in parts.items() if v is not None and name != "lang"}
 
 
 def parse_context(record: object) -> SeedContext:
@@ -310,7 +300,7 @@ def draw(n: int, triples: Iterable[Triple], personas: Iterable[str], *, seed: in
             f"{len(people)} personas make only {len(scenes) * len(people)}",
             hint="request fewer, or give larger files of scenes and personas",
         )
-    quadrants = load_affects()
+    quadrants = read_yaml("seeds/affects")  # of the circumplex (Russell, 1980), with their states
     within = {
         name: iter(_balanced(states, n, seed, f"state {name}"))
         for name, states in quadrants.items()

@@ -48,7 +48,7 @@ def lift_to_dialogues(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDial
     for row in rows:
         conversations.setdefault(row.group, []).append(row)
     for turns in conversations.values():
-        whole = _longest(turns)
+        whole = max(turns, key=lambda row: len(row.dialogue.turns))
         labels = {
             name: _any([row.labels[name] for row in turns if name in row.labels])
             for name in whole.labels
@@ -59,10 +59,6 @@ def lift_to_dialogues(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDial
         issues = {name: _any_machine([each.get(name, {}) for each in machine]) for name in labels}
         extra = {MACHINE: issues}
         yield replace(whole, labels=labels, scales=scales, level="dialogue", extra=extra)
-
-
-def _longest(rows: Sequence[LabelledDialogue]) -> LabelledDialogue:
-    return max(rows, key=lambda row: len(row.dialogue.turns))
 
 
 def _any(columns: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:

@@ -126,11 +126,8 @@ class Judge(ABC):
     def answer_counts(self) -> Counter[str]:
         """Returns how many answers of its language models came from the cache, and how many are
         new."""
-        counts = Counter[str]()
-        for model in {id(each): each for each in self.language_models()}.values():
-            mine = model.answer_counts()
-            counts.update(mine)
-        return counts
+        models = {id(each): each for each in self.language_models()}.values()
+        return sum((model.answer_counts() for model in models), Counter[str]())
 
     def place(self, device: str, dtype: str) -> None:  # noqa: B027  (most have nothing to move)
         """Moves the judge's own network to ``device`` and casts it to ``dtype``."""

@@ -306,11 +306,6 @@ class TokenModel(LanguageModel):
         """The ids written after each prompt, up to and including the text ``stop``, or to the end
         of the answer or the request's limit."""
 
-    def prompt_fingerprint(self) -> dict[str, str]:
-        """The fingerprint of chat template, tokenizer and thinking budget."""
-        thinks = {"thinking": str(self.thinking.budget)} if self.thinking.budget else {}
-        return {**self.template.fingerprint(), "tokenizer": self._vocabulary, **thinks}
-
     def count_tokens(self, messages: Sequence[Message]) -> int:
         return len(self.template.prefix(messages, "assistant"))
 

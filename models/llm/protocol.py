@@ -342,6 +342,16 @@ def first_turn_that_fits(
     return oldest_kept(last, lambda start: llm.count_tokens(messages[start:]) <= prompt_budget)
 
 
+def closed_schema(fields: Mapping[str, object]) -> dict[str, object]:
+    """The schema of an object with exactly these fields (as OpenAI's strict mode requires)."""
+    return {
+        "type": "object",
+        "properties": fields,
+        "required": list(fields),
+        "additionalProperties": False,
+    }
+
+
 def tokens_above(text: str) -> int:
     """An upper bound on the tokens of ``text``, for models whose tokenizer is not here.
 

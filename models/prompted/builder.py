@@ -15,7 +15,13 @@ from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.turn_features import words
 from medal_judges.models.llm.cost import add_usage
-from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message, usage_of
+from medal_judges.models.llm.protocol import (
+    ChatRequest,
+    LanguageModel,
+    Message,
+    closed_schema,
+    usage_of,
+)
 from medal_judges.models.prompted.answers import AnswerField, Scale
 from medal_judges.models.prompted.prompt import (
     Aspect,
@@ -257,20 +263,11 @@ class PromptBuilder:
                 number = {"type": "integer", "minimum": int(low), "maximum": int(high)}
             numbers[field.key] = number
         if self.resolved.layout.ask == "each":
-            return _closed({answer.score: next(iter(numbers.values()))} | commented)
+            return closed_schema({answer.score: next(iter(numbers.values()))} | commented)
         if answer.comment is None:
-            return _closed(numbers)
-        return _closed({k: _closed({answer.score: n} | commented) for k, n in numbers.items()})
-
-
-def _closed(fields: Mapping[str, object]) -> dict[str, object]:
-    """An object with exactly these fields (as OpenAI's strict mode requires)."""
-    return {
-        "type": "object",
-        "properties": fields,
-        "required": list(fields),
-        "additionalProperties": False,
-    }
+            return closed_schema(numbers)
+        parts = {k: closed_schema({answer.score: n} | commented) for k, n in numbers.items()}
+        return closed_schema(parts)
 
 
 # -- scored examples for one-shot and few-shot prompts (ORALIS, section 4.2) ----------

@@ -112,7 +112,9 @@ class LocalModel(TokenModel):
     def fingerprint(self) -> Mapping[str, str]:
         dtype = str(self.model.dtype).removeprefix("torch.")
         weights = self._weights or network_hash(self.model)
-        return self.prompt_fingerprint() | {"dtype": dtype, "weights": weights}
+        thinks = {"thinking": str(self.thinking.budget)} if self.thinking.budget else {}
+        own = {"tokenizer": self._vocabulary, "dtype": dtype, "weights": weights}
+        return self.template.fingerprint() | own | thinks
 
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
         """See TokenModel. Raises ConfigError if the model's token-by-token answers are not those of

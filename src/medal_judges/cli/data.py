@@ -16,10 +16,9 @@ from rich.table import Table
 
 from medal_judges.cli import PlainTyper
 from medal_judges.cli.data_native import compare_native, translate
-from medal_judges.cli.options import from_options, writes
+from medal_judges.cli.options import OVERRIDES, from_options, writes
 from medal_judges.config import Config, build_config, load_config, option
 from medal_judges.data_prep.seeds.contexts import SeedsConfig, draws_for, in_languages
-from medal_judges.data_prep.sources.source import Source
 from medal_judges.errors import MedalError, SourceError
 from medal_judges.reading.dialogues import ReadOptions, reading_report
 from medal_judges.records.dialogue import language
@@ -108,9 +107,7 @@ class SeedsOptions(Config):
 
 
 class FollowUpsOptions(Config):
-    overrides: tuple[str, ...] = option(
-        (), argument=True, metavar="FIELD=VALUE", help="Change a setting: a=1, or a.b=1 in a group."
-    )
+    overrides: tuple[str, ...] = OVERRIDES
     out: Path = option(help="File to write: the pool, as YAML.")
     config: str = option(
         "embedded", help="YAML file, or the name of one in configs/followup_generation/."
@@ -193,15 +190,12 @@ def fetch(options: SourceOptions) -> None:
         raise SourceError(f"{options.name} is a file; there is nothing to fetch")
     source = get_source(spec.name)
     if not source.parts:
-        raise SourceError(f"{source.name} has no download; it comes from {_origin(source)}")
+        name = str(source.package)
+        origin = f"the {name}" if "/" in name else f"the package {name}: pip install {name}"
+        raise SourceError(f"{source.name} has no download; it comes from {origin}")
     for part in source.parts:
         if spec.part in (None, part.name):
             typer.echo(fetch_part(part, offline=options.offline or None))
-
-
-def _origin(source: Source) -> str:
-    name = str(source.package)
-    return f"the {name}" if "/" in name else f"the package {name}: pip install {name}"
 
 
 @app.command("audit", example="medal data audit chats.jsonl")

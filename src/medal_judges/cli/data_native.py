@@ -6,30 +6,24 @@ from pathlib import Path
 
 import typer
 
-from medal_judges.cli.options import from_options
+from medal_judges.cli.options import DRY_RUN, OVERRIDES, from_options
 from medal_judges.config import Config, load_config, option
 from medal_judges.errors import MissingExtraError
 from medal_judges.reading.dialogues import ReadOptionsWithoutLabels, labelled_of, reading_report
 from medal_judges.report.console import ProgressBar
 from medal_judges.storage.files import only_run, require_other_file
 
-_OVERRIDES: tuple[str, ...] = option(
-    (), argument=True, metavar="FIELD=VALUE", help="Change a setting: a=1, or a.b=1 in a group."
-)
-
 
 class JobOptions(Config):
     overwrite: bool = option(False, help="Start again from the beginning; replaces OUT.")
-    dry_run: bool = option(
-        False, help="Estimate requests, tokens and maximum cost without sending anything."
-    )
+    dry_run: bool = DRY_RUN
     max_cost: float | None = option(None, ge=0, help="US dollars; stops before it spends more.")
     reading: ReadOptionsWithoutLabels = ReadOptionsWithoutLabels()
 
 
 class TranslateOptions(JobOptions):
     source: str = option(argument=True, metavar="IN", help="A file of dialogues.")
-    overrides: tuple[str, ...] = _OVERRIDES
+    overrides: tuple[str, ...] = OVERRIDES
     to: tuple[str, ...] = option(help="Language, such as zh; may be repeated.")
     out: Path = option(Path("translated.jsonl"), help="File to write (.jsonl or .jsonl.gz).")
     config: str = option(
@@ -42,7 +36,7 @@ class CompareOptions(JobOptions):
     translated: Path = option(
         argument=True, metavar="TRANSLATED", help="File that medal data translate wrote."
     )
-    overrides: tuple[str, ...] = _OVERRIDES
+    overrides: tuple[str, ...] = OVERRIDES
     out: Path = option(Path("native"), help="Folder to write.")
     config: str = option("native/compare", help="YAML file, or the name of one in configs/native/.")
 

@@ -36,7 +36,13 @@ def doctor(options: DoctorOptions) -> None:
     """Show which features are installed and what others need. With JUDGE, check its golden scores
     (exits with status 1 if they differ)."""
     if not options.words:
-        _show([*machine_facts(), _data()])
+        from medal_judges.data_prep.sources.registry import sources_here
+
+        sources = sources_here()
+        here = [name for name, found in sources.items() if found]
+        listed = f"{len(here)} of {len(sources)} sources here: {', '.join(here) or 'none'}"
+        data = f"{listed}; the others, for benchmarks and training: medal data list"
+        _show([*machine_facts(), ("data", data)])
         return
     judge, *settings = options.words
     if not all("=" in setting for setting in settings):
@@ -59,15 +65,6 @@ def doctor(options: DoctorOptions) -> None:
         typer.echo(f"error: {judge} does not give its golden scores", err=True)
         raise typer.Exit(1)
     typer.echo("the judge gives its golden scores")
-
-
-def _data() -> tuple[str, str]:
-    from medal_judges.data_prep.sources.registry import sources_here
-
-    sources = sources_here()
-    here = [name for name, found in sources.items() if found]
-    listed = f"{len(here)} of {len(sources)} sources here: {', '.join(here) or 'none'}"
-    return "data", f"{listed}; the others, for benchmarks and training: medal data list"
 
 
 def _show(facts: Iterable[tuple[str, str]]) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 import typer
 from rich.table import Table
 
-from medal_judges.cli.options import from_options
+from medal_judges.cli.options import DRY_RUN, OVERRIDES, from_options
 from medal_judges.config import Config, load_config, option
 from medal_judges.data_prep.generation.protocol import GenerateConfig
 from medal_judges.data_prep.generation.run import (
@@ -23,17 +23,13 @@ from medal_judges.report.console import ProgressBar, wide_console
 
 class GenerateOptions(Config):
     config: str = option(help="YAML file, or the name of one in configs/generate/.")
-    overrides: tuple[str, ...] = option(
-        (), argument=True, metavar="FIELD=VALUE", help="Change a setting: a=1, or a.b=1 in a group."
-    )
+    overrides: tuple[str, ...] = OVERRIDES
     out: str | None = option(None, help="Folder to write; default: the config's out.")
     chatbots: tuple[str, ...] = option(
         (), help="Only this chatbot of the config speaks; may be repeated."
     )
     overwrite: bool = option(False, help="Start again from the beginning; replaces OUT.")
-    dry_run: bool = option(
-        False, help="Estimate requests, tokens and maximum cost without sending anything."
-    )
+    dry_run: bool = DRY_RUN
     max_cost: float | None = option(None, ge=0, help="US dollars; stops before it spends more.")
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import typer
 
-from medal_judges.cli.options import from_options
+from medal_judges.cli.options import DRY_RUN, from_options
 from medal_judges.config import Config, option
-from medal_judges.data_prep.labelling import label_file, require_labellable, share_limiter
+from medal_judges.data_prep.labelling import label_file, require_labellable
 from medal_judges.errors import ConfigError
 from medal_judges.inference.dry_run import dry_run
 from medal_judges.inference.judge_choice import cached_answers, choose_judge
@@ -53,9 +53,7 @@ class LabelOptions(Config):
     overwrite: bool = option(False, help="Start again from the beginning; replaces OUT.")
     retry_failed: bool = option(False, help="Score again every row that has no score.")
     no_cache: bool = option(False, help="Neither use nor store cached answers of language models.")
-    dry_run: bool = option(
-        False, help="Estimate requests, tokens and maximum cost without sending anything."
-    )
+    dry_run: bool = DRY_RUN
     max_cost: float | None = option(None, ge=0, help="US dollars; stops before it spends more.")
     reading: ReadOptionsWithoutLabels = ReadOptionsWithoutLabels()
 
@@ -98,8 +96,11 @@ def label(options: LabelOptions) -> None:
             limit, no_cache=options.no_cache and asks, dry_run=options.dry_run and asks
         )
         judges.append(choice.load())
-    if len(judges) > 1 and options.max_cost is not None:
-        share_limiter(judges)
+    if len(judges) > 1 and options.max_cost is not None:  # the limit is of the sum
+        models = [model for judge in judges for model in judge.language_models()]
+        limiters = [model.limiter for model in models if model.limiter is not None]
+        for model in models if limiters else ():
+            model.spend_from(limiters[0])
     if options.dry_run:
         names = ("labels", "check of users")[options.users_only :]
         for choice, judge, what in zip(choices, judges, names, strict=False):

@@ -12,10 +12,17 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
-from medal_judges.config import Config, build_config
+from medal_judges.config import Config, build_config, option
 from medal_judges.errors import MedalError
 from medal_judges.storage.files import only_run, protected_inputs
 
+# Options of several commands.
+OVERRIDES: tuple[str, ...] = option(
+    (), argument=True, metavar="FIELD=VALUE", help="Change a setting: a=1, or a.b=1 in a group."
+)
+DRY_RUN: bool = option(
+    False, help="Estimate requests, tokens and maximum cost without sending anything."
+)
 _make_enum: Any = Enum  # mypy reads a call of Enum as the definition of a class
 
 

@@ -11,7 +11,7 @@ from shlex import quote
 import typer
 from rich.table import Table
 
-from medal_judges.cli.options import from_options
+from medal_judges.cli.options import DRY_RUN, from_options
 from medal_judges.config import Config, option
 from medal_judges.errors import ConfigError
 from medal_judges.inference.dry_run import dry_run
@@ -47,9 +47,7 @@ class ScoreCommand(Config):
         metavar="ADDRESS",
         help="Score on a Ray cluster (auto, HOST:6379); --workers limits the processes.",
     )
-    dry_run: bool = option(
-        False, help="Estimate requests, tokens and maximum cost without sending anything."
-    )
+    dry_run: bool = DRY_RUN
     quiet: bool = option(False, help="Print nothing but scores, bad rows and errors.")
     reading: ReadOptionsWithoutLabels = ReadOptionsWithoutLabels()
 

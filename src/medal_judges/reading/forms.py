@@ -356,7 +356,8 @@ def form_of(record: object, columns: ColumnMap) -> str | None:
     for key in (keys[name] for name in _MESSAGES if name in keys):
         value = record[key]
         if isinstance(value, str):
-            if is_transcript(value):
+            first = SPOKEN.match(value.lstrip().partition("\n")[0])
+            if first is not None and first["name"].strip().lower() in ROLE_WORDS:
                 return "transcript"
             are_messages = value.lstrip().startswith("[") and '"' in value
         else:
@@ -537,12 +538,6 @@ def _messages(value: Any, form: str, columns: ColumnMap) -> list[Any]:
 
 
 # -- transcripts: lines such as ``User: Hi!`` ------------------------------------------------------
-
-
-def is_transcript(cell: str) -> bool:
-    """Whether ``cell`` begins with a known word for a speaker."""
-    found = SPOKEN.match(cell.lstrip().partition("\n")[0])
-    return found is not None and found["name"].strip().lower() in ROLE_WORDS
 
 
 def transcript_rows(stream: IO[str], roles: Mapping[str, str] = {}) -> Iterator[tuple[int, object]]:

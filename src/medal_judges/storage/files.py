@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import shutil
 import tempfile
@@ -94,6 +95,12 @@ def atomic_write(target: str | Path, content: str | bytes) -> Path:
     with atomic_path(target) as partial:
         partial.write_bytes(content)
     return Path(target)
+
+
+def write_json(target: str | Path, record: object) -> Path:
+    """Writes ``record`` to ``target`` as JSON, whole or not at all. Raises ValueError for NaN."""
+    text = json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False)
+    return atomic_write(target, text + "\n")
 
 
 @contextmanager

@@ -12,14 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.config import build_config
+from medal_judges.config import build_config, read_yaml
 from medal_judges.data_prep.seeds.contexts import (
     SeedsConfig,
     Triple,
     contexts_for,
     draw,
     draws_for,
-    load_affects,
     parse_context,
 )
 from medal_judges.errors import ConfigError
@@ -108,7 +107,7 @@ def test_quadrants_states_genders_and_countries_are_in_balance() -> None:
     felt = [d for d in found if d.affect is not None]
     assert len(felt) == len([d for d in found if d.relation != "xReact"]) == 300
     assert balanced([d.quadrant for d in felt], 4)
-    for name, known in load_affects().items():
+    for name, known in read_yaml("seeds/affects").items():
         states = [d.affect for d in felt if d.quadrant == name]
         assert set(states) <= set(known) and balanced(states, 6)
     assert balanced([d.gender for d in found], 2)

@@ -4,13 +4,13 @@ from collections import Counter
 
 import pytest
 
+from medal_judges.config import read_yaml
 from medal_judges.data_prep.seeds.contexts import (
     EMBEDDED,
     Triple,
     affective_word,
     gendered_word,
     is_neutral,
-    load_affects,
     load_relations,
     parse_triple,
     read_personas,
@@ -98,7 +98,7 @@ def test_the_embedded_set_is_large_varied_and_neutral() -> None:
 
 
 def test_states_fill_the_four_quadrants_and_are_known_as_feelings() -> None:
-    quadrants = load_affects()
+    quadrants = read_yaml("seeds/affects")
     states = [state for each in quadrants.values() for state in each]
     assert [len(each) for each in quadrants.values()] == [6, 6, 6, 6]
     assert len(set(states)) == 24

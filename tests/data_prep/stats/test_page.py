@@ -142,7 +142,7 @@ def test_bars_and_levels_print_the_numbers_of_the_tables(findings: CorpusStatist
         panel = re.search(rf">{dimension.name}</b></figcaption>\s*(<svg.*?</svg>)", html)
         assert panel is not None
         shown = re.findall(r'<text x="[\d.]+" y="[\d.]+">([^<]+)</text>', panel[1])
-        values = [findings.figure(part, dimension).estimate.value for part in findings.langs]
+        values = [findings.figure(part, dimension).value for part in findings.langs]
         assert shown == [f"{100 * value:.1f}" for value in values if value is not None]
     tips = re.findall(r"<title>(\w+), (\d): ([\d.]+)% \((\d+) of (\d+)\)</title>", html)
     rows = {row[0]: row for row in Page(html).tables["Distribution of overall (1–5)"][1:]}
@@ -215,7 +215,7 @@ def test_csv_has_the_numbers_of_every_table(findings: CorpusStatistics, tmp_path
     assert head == ["Chatbot", "Rows", *(f"{name}, %" for name in names)]
     for line, part in zip(lines, [*findings.chatbots, Subset()], strict=True):
         for cell, dimension in zip(line[2:], findings.issues, strict=True):
-            value = findings.figure(part, dimension).estimate.value
+            value = findings.figure(part, dimension).value
             assert value is not None and float(cell.split(" ")[0]) == pytest.approx(100 * value)
     written = {path.stem for path in (tmp_path / "tables").glob("*.csv")}
     assert {"dialogues-and-texts-by-language", "mean-answers-by-chatbot"} <= written

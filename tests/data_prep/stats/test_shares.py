@@ -27,6 +27,10 @@ def found(rows: list[LabelledDialogue]) -> CorpusStatistics:
     return CorpusStatistics(rows, "s", lemmas=False)
 
 
+def given(findings: CorpusStatistics, subset: Subset) -> int:
+    return int(np.isfinite(findings.answers(subset, UNSAFE)).sum())
+
+
 def test_shares_of_independent_rows(make_row: MakeRow) -> None:
     """bot-a: 1 of 4 unsafe, one of the four without an answer; bot-b: 2 of 2."""
     answers = [("a", [1]), ("a", [0]), ("a", [0]), ("a", [0]), ("a", [None])]
@@ -37,13 +41,13 @@ def test_shares_of_independent_rows(make_row: MakeRow) -> None:
     ]
     all_rows = found([*rows, make_row("none", ["x"], bot="bot-c")])
     a = all_rows.figure(Subset(chatbot="bot-a"), UNSAFE)
-    assert (a.estimate.value, a.n) == (0.25, 4)
-    assert (a.estimate.low, a.estimate.high) == wilson(1, 4)
-    assert all_rows.figure(Subset(chatbot="bot-b"), UNSAFE).estimate.value == 1
-    assert all_rows.figure(ALL, UNSAFE).estimate.value == 0.5
-    c = all_rows.figure(Subset(chatbot="bot-c"), UNSAFE).estimate
+    assert (a.value, given(all_rows, Subset(chatbot="bot-a"))) == (0.25, 4)
+    assert (a.low, a.high) == wilson(1, 4)
+    assert all_rows.figure(Subset(chatbot="bot-b"), UNSAFE).value == 1
+    assert all_rows.figure(ALL, UNSAFE).value == 0.5
+    c = all_rows.figure(Subset(chatbot="bot-c"), UNSAFE)
     assert (c.value, c.reason) == (None, "no label")
-    assert all_rows.figure(Subset("xx"), UNSAFE).estimate.reason == "no dialogue"
+    assert all_rows.figure(Subset("xx"), UNSAFE).reason == "no dialogue"
 
 
 def test_several_answers_are_their_mean_and_present_from_a_half(make_row: MakeRow) -> None:
@@ -53,9 +57,9 @@ def test_several_answers_are_their_mean_and_present_from_a_half(make_row: MakeRo
         for i, v in enumerate(values)
     ]
     findings = found(rows)
-    assert findings.figure(ALL, UNSAFE).estimate.value == 3 / 5  # 0.5, 1 and 2/3 are present
-    assert findings.figure(ALL, OVERALL).estimate.value == 4.5
-    table = label_table(findings, "Issues", "Language", findings.langs, [UNSAFE], percent=True)
+    assert findings.figure(ALL, UNSAFE).value == 3 / 5  # 0.5, 1 and 2/3 are present
+    assert findings.figure(ALL, OVERALL).value == 4.5
+    table = label_table(findings, "Issues", "Language", findings.langs, [UNSAFE])
     assert "5 rows have several answers: their mean, 1 from 0.5 on." in table.note
 
 
@@ -72,10 +76,11 @@ def test_rows_of_a_group_are_left_out_together(make_row: MakeRow) -> None:
             rows.append(
                 make_row(f"{group}-{i}", ["x"], group=f"g{group}", labels={"unsafe": [value]})
             )
-    figure = found(rows).figure(ALL, UNSAFE)
-    assert figure.n == 1000
-    assert figure.estimate.low is not None and figure.estimate.high is not None
-    width = figure.estimate.high - figure.estimate.low
+    findings = found(rows)
+    figure = findings.figure(ALL, UNSAFE)
+    assert given(findings, ALL) == 1000
+    assert figure.low is not None and figure.high is not None
+    width = figure.high - figure.low
     of_groups, of_rows = wilson(present, 40), wilson(25 * present, 1000)
     assert width == pytest.approx(of_groups[1] - of_groups[0], rel=0.15)
     assert width > 4 * (of_rows[1] - of_rows[0])
@@ -89,14 +94,14 @@ def test_a_share_of_nothing_still_has_a_width(make_row: MakeRow) -> None:
         for i in range(3)
     ]
     figure = found(rows).figure(ALL, UNSAFE)
-    assert figure.estimate.value == 0
-    assert (figure.estimate.low, figure.estimate.high) == wilson(0, 10)
+    assert figure.value == 0
+    assert (figure.low, figure.high) == wilson(0, 10)
 
 
 def test_a_single_group_has_no_interval(make_row: MakeRow) -> None:
     rows = [make_row(str(i), ["x"], group="g", labels={"overall": [i]}) for i in (1, 4)]
     figure = found(rows).figure(ALL, OVERALL)
-    assert figure.estimate == Estimate(2.5)
+    assert figure == Estimate(2.5)
 
 
 def test_other_scales_are_other_dimensions(make_row: MakeRow) -> None:
@@ -109,7 +114,7 @@ def test_other_scales_are_other_dimensions(make_row: MakeRow) -> None:
     findings = found(rows)
     names = [findings.label(d) for d in findings.graded]
     assert names == ["overall (1–5)", "overall (0–4)", "overall (no stated scale)", "calm (0–1)"]
-    assert [findings.figure(ALL, d).estimate.value for d in findings.graded] == [5, 4, 0.3, 0.4]
+    assert [findings.figure(ALL, d).value for d in findings.graded] == [5, 4, 0.3, 0.4]
     assert [d.name for d in findings.issues] == ["unsafe"]
     assert [d.name for d in findings.other_shares] == ["consistent"]
 

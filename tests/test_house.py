@@ -15,9 +15,9 @@ PACKAGE = "src/medal_judges"
 
 # Room: lines. The longest prefix of a file's path decides its room.
 BUDGETS = {
-    f"{PACKAGE}/cli": 2170,
+    f"{PACKAGE}/cli": 2150,
     f"{PACKAGE}/integrations": 749,
-    "eval": 8029,
+    "eval": 7936,
     "training": 4167,
     "data_prep": 7348,
     "inference": 2363,
@@ -25,7 +25,7 @@ BUDGETS = {
     "models/prompted": 2135,
     "models/llm": 3540,
     f"{PACKAGE}/report": 1215,
-    f"{PACKAGE}/stats": 1969,
+    f"{PACKAGE}/stats": 1964,
     f"{PACKAGE}/reading": 2557,
     PACKAGE: 2096,  # records/, storage/ and the modules at the root
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
@@ -39,7 +38,7 @@ from medal_judges.stats.intervals import (
     too_few,
     wilson,
 )
-from medal_judges.storage.files import atomic_write
+from medal_judges.storage.files import write_json
 
 ALL = "all"  # every language together
 PEOPLE, POSITIONS = "people", "positions"
@@ -226,8 +225,7 @@ def write_agreement(
     percent (MEDAL, Table 4; ±1 in a head: within one step), alpha (Table 5) and spearman, and all
     figures; returns the page's path."""
     record = {"facts": dict(facts), "agreement": [asdict(one) for one in agreements]}
-    text = json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
-    atomic_write(folder / "agreement.json", text)
+    write_json(folder / "agreement.json", record)
     names = list(dict.fromkeys(one.dimension for one in agreements))
     langs = list(dict.fromkeys(one.lang for one in agreements))
     sections, tables = [], {"figures": _figure_table(agreements)}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from medal_judges.eval.align.proof import ALIGNED, Alignment, Proof
-from medal_judges.records.dimension import Dimension
+from medal_judges.eval.align.proof import ALIGNED, Alignment
 from medal_judges.report.figure import Axis, Dot, Figure, Line, Plot, padded
 from medal_judges.report.page import (
     Block,
@@ -57,9 +55,27 @@ def write_align_page(result: Alignment, folder: Path) -> Path:
     figures, largest = dict[str, Figure](), list[Block]()
     for name, proof in result.proofs.items():
         dimension, both = result.dimensions[name], (proof.base, ALIGNED)
-        panels = {"curve": [_curve(dimension, proof)]}
-        panels["scatter"] = [_scatter(dimension, proof, line) for line in both]
-        figures |= {f"{key}_{name}": Figure(f"{name}: {key}", each) for key, each in panels.items()}
+        error = next(line.error or 0.0 for line in proof.lines if line.name == proof.base)
+        ends = (proof.curve[0][0], proof.curve[-1][0])
+        dots = [Dot(n, value, 0, f"{n:g} labels: {number(value)}", 4) for n, value in proof.curve]
+        curve = Plot(
+            f"{dimension.name}: error by labels",
+            Axis("labels", padded(ends)),
+            Axis("error", padded([*(value for _, value in proof.curve), error])),
+            [Line([(n, error) for n in ends], "ideal"), Line(proof.curve, colour=0), dots],
+            f"Error of the aligned judge by number of labels; dashed: {proof.base}",
+        )
+        figures[f"curve_{name}"] = Figure(f"{name}: curve", [curve])
+        ends, scatter = (dimension.low, dimension.high), []
+        ideal, at = Line([(end, end) for end in ends], "ideal"), padded(ends)
+        for line in both:
+            units = zip(proof.targets.tolist(), proof.units[line].tolist(), strict=True)
+            pairs = [(dimension.from_unit(x), dimension.from_unit(y)) for x, y in units]
+            dots = [Dot(x, y, 0, f"people {number(x)}, judge {number(y)}") for x, y in pairs]
+            about = f"People's mean and the scores: {line}"
+            axes = Axis("people's mean", at), Axis("judge", at)
+            scatter.append(Plot(line, *axes, [ideal, dots], about))
+        figures[f"scatter_{name}"] = Figure(f"{name}: scatter", scatter)
         shown = {"people": proof.targets} | {line: proof.units[line] for line in both}
         for line in both:
             chats: list[Block] = []
@@ -92,29 +108,3 @@ def write_align_page(result: Alignment, folder: Path) -> Path:
         tables=tables,
         figures=figures,
     )
-
-
-def _curve(dimension: Dimension, proof: Proof) -> Plot:
-    error = {line.name: line.error or 0.0 for line in proof.lines}
-    ends = (proof.curve[0][0], proof.curve[-1][0])
-    values = [value for _, value in proof.curve]
-    dots = [Dot(n, value, 0, f"{n:g} labels: {number(value)}", 4) for n, value in proof.curve]
-    return Plot(
-        f"{dimension.name}: error by labels",
-        Axis("labels", padded(ends)),
-        Axis("error", padded([*values, error[proof.base]])),
-        [Line([(n, error[proof.base]) for n in ends], "ideal"), Line(proof.curve, colour=0), dots],
-        f"Error of the aligned judge by number of labels; dashed: {proof.base}",
-    )
-
-
-def _scatter(dimension: Dimension, proof: Proof, line: str) -> Plot:
-    ends = (dimension.low, dimension.high)
-    pairs: Sequence[tuple[float, float]] = [
-        (dimension.from_unit(x), dimension.from_unit(y))
-        for x, y in zip(proof.targets.tolist(), proof.units[line].tolist(), strict=True)
-    ]
-    dots = [Dot(x, y, 0, f"people {number(x)}, judge {number(y)}") for x, y in pairs]
-    x, y = Axis("people's mean", padded(ends)), Axis("judge", padded(ends))
-    ideal = Line([(end, end) for end in ends], "ideal")
-    return Plot(line, x, y, [ideal, dots], f"People's mean and the scores: {line}")

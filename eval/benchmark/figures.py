@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections import Counter
@@ -36,7 +35,7 @@ from medal_judges.report.table import Cell, Table
 from medal_judges.stats.correlation import Floats, ratio, weighted_auc
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import METHOD, WHOM, Clusters, estimated, too_few, wilson
-from medal_judges.storage.files import atomic_write
+from medal_judges.storage.files import write_json
 
 FOLLOW_UPS = "Follow-ups that were chosen"
 LEFT_OUT = "Rows left out"
@@ -99,8 +98,7 @@ class Benchmark:
         """Writes everything as JSON; returns the path."""
         record = asdict(replace(self, tables=()))
         record["tables"] = [table.to_record() for table in self.tables]
-        text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
-        return atomic_write(path, text + "\n")
+        return write_json(path, record)
 
 
 def compute(run: BenchmarkRun, command: str) -> Benchmark:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from medal_judges.eval.benchmark.figures import FOLLOW_UPS, LEFT_OUT, Benchmark
 from medal_judges.eval.metaeval.alignment import METRICS, label
-from medal_judges.eval.metaeval.metaeval import Disagreement, ResultRow, SystemAgreement
+from medal_judges.eval.metaeval.metaeval import ResultRow, SystemAgreement
 from medal_judges.eval.report.trust import trust_section
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import rescale
@@ -181,56 +181,53 @@ def _columns(row: ResultRow) -> list[np.ndarray]:
 
 
 def calibration(view: View, figures: Figures) -> Section:
-    """For each set a calibration plot of every dimension, the first set unfolded."""
+    """For each set a calibration plot of every dimension, the first set unfolded: the mean label by
+    the mean score of each bin, one line for each judge."""
     colours = {judge: min(i, OTHER_INDEX) for i, judge in enumerate(view.judges)}
     legend = list(colours.items())
     folds: list[Block] = []
-    for name in view.sets:
-        panels = [
-            calibration_panel(f"{name}: {dimension}", rows, colours)
-            for dimension in view.dimensions(name)
-            if (rows := [row for row in view.rows(name, dimension) if row.points])
-        ]
-        if panels:
-            title = f"{name}: calibration"
-            figures[f"calibration-{view.sets[name]}"] = Figure(title, panels, legend=legend)
-            folds.append(Fold(name, [Figure(title, panels)], is_open=not folds))
+    panels: dict[str, list[Plot]] = {}
+    for name, dimension in ((n, d) for n in view.sets for d in view.dimensions(n)):
+        rows = [row for row in view.rows(name, dimension) if row.points]
+        if not rows:
+            continue
+        binned = {row.judge: bins(row) for row in rows}
+        values = [v for parts in binned.values() for part in parts for v in part[:2]]
+        span = (-0.04, 1.04) if rows[0].kind == "binary" else padded(values or [0.0])
+        marks: list[Line | list[Dot]] = [Line([(span[0], span[0]), (span[1], span[1])], "ideal")]
+        gaps = []
+        for row in rows:
+            judge, parts, colour = row.judge, binned[row.judge], colours[row.judge]
+            text = off_scale(row) or number(gap(parts))
+            if parts:
+                largest = max(n for *_, n in parts)
+                marks.append(Line([(score, human) for score, human, *_ in parts], colour=colour))
+                dots = []
+                for score, human, n in parts:
+                    tooltip = f"{judge}: score {number(score)}, labels {number(human)}, {n:,} rows"
+                    radius = 1.5 + 3 * (n / largest) ** 0.5
+                    dots.append(Dot(score, human, colour, tooltip, radius, "bin"))
+                marks.append(dots)
+                scale = row.judge_scale
+                if row.kind != "binary" and scale is not None and scale != row.human_scale:
+                    text += f" (from {scale[0]:g}–{scale[1]:g})"
+            gaps.append((judge, colour, text))
+        plot = Plot(
+            title=f"{name}: {dimension}",
+            x=Axis("mean score of the judge", span),
+            y=Axis("mean label", span),
+            marks=marks,
+            description=f"Calibration on {name}: {dimension}",
+            gaps=gaps,
+            missing="" if any(binned.values()) else "No judge answers on this scale.",
+        )
+        panels.setdefault(name, []).append(plot)
+    for name, plots in panels.items():
+        title = f"{name}: calibration"
+        figures[f"calibration-{view.sets[name]}"] = Figure(title, plots, legend=legend)
+        folds.append(Fold(name, [Figure(title, plots)], is_open=not folds))
     blocks = [Strip(legend, "Judges", folds)] if folds else []
     return Section("calibration", "Calibration", blocks)
-
-
-def calibration_panel(title: str, rows: Sequence[ResultRow], colours: Mapping[str, int]) -> Plot:
-    """Plots the mean label by the mean score of each bin, one line for each judge."""
-    binned = {row.judge: bins(row) for row in rows}
-    values = [v for parts in binned.values() for score, human, *_ in parts for v in (score, human)]
-    span = (-0.04, 1.04) if rows[0].kind == "binary" else padded(values or [0.0])
-    marks: list[Line | list[Dot]] = [Line([(span[0], span[0]), (span[1], span[1])], "ideal")]
-    gaps = []
-    for row in rows:
-        judge, parts, colour = row.judge, binned[row.judge], colours[row.judge]
-        text = off_scale(row) or number(gap(parts))
-        if parts:
-            largest = max(n for *_, n in parts)
-            marks.append(Line([(score, human) for score, human, *_ in parts], colour=colour))
-            dots = []
-            for score, human, n in parts:
-                tooltip = f"{judge}: score {number(score)}, labels {number(human)}, {n:,} rows"
-                radius = 1.5 + 3 * (n / largest) ** 0.5
-                dots.append(Dot(score, human, colour, tooltip, radius, "bin"))
-            marks.append(dots)
-            scale = row.judge_scale
-            if row.kind != "binary" and scale is not None and scale != row.human_scale:
-                text += f" (from {scale[0]:g}–{scale[1]:g})"
-        gaps.append((judge, colour, text))
-    return Plot(
-        title=title,
-        x=Axis("mean score of the judge", span),
-        y=Axis("mean label", span),
-        marks=marks,
-        description=f"Calibration on {title}",
-        gaps=gaps,
-        missing="" if any(binned.values()) else "No judge answers on this scale.",
-    )
 
 
 def bins(row: ResultRow) -> list[Bin]:
@@ -303,7 +300,18 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
     view = View(rows)
     cards: list[Block] = [TURN_KEY] if benchmark.disagreements else []
     for judge in dict.fromkeys([*view.judges, *(d.judge for d in benchmark.disagreements)]):
-        drawn = [_card(item) for item in benchmark.disagreements if item.judge == judge]
+        drawn = []  # dialogues with the contributions, and how they add up to the score
+        for item in (item for item in benchmark.disagreements if item.judge == judge):
+            given, account = item.contributions, "This judge gives no contributions."
+            if given is not None and (count := len(given.turns)) != len(item.turns):
+                account = f"{count} contributions for {len(item.turns)} turns: not shown."
+                given = None
+            elif given is not None:
+                account = account_of(given, item.score)
+            track = rank_svg(item.human_rank, item.score_rank)
+            chat = chat_block(item.turns, () if given is None else given.turns)
+            card = {"item": item, "track": track, "account": account, "chat": chat}
+            drawn.append(fragment(__package__, "disagreement.html", **card))
         if drawn:
             body = Markup('<div class="cards">{}</div>').format(Markup("").join(drawn))
             cards.append(Fold(f"{judge}: {len(drawn)} dialogues", [body], is_open=len(cards) == 1))
@@ -311,12 +319,20 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
     signatures: list[Block] = []
     if signed:
         signatures = [Fold(counted([(len(signed), "signature")]), [signed])]
+    # What judges do not see, what the middle of the scale means, and which rows are missing.
+    graded = [row for row in rows if row.kind != "binary" and row.judge_scale]
+    scales = [Dimension(r.dimension, "continuous", *(r.judge_scale or ())) for r in graded[:1]]
+    missing = [value for name, value in benchmark.facts if name == LEFT_OUT]
+    lost = {(r.judge, r.set_name): r for r in rows if r.scored < r.n}
+    missing += [f"{j} on {s}: {r.n - r.scored:,} of {r.n:,} unscored" for (j, s), r in lost.items()]
+    listed, trust = "; ".join(missing), trust_section((), scales)
+    text = f"Rows that no figure counts: {listed}." if missing else "No row is left out."
     figures: Figures = {}
     boards: dict[str, Table] = {}
     heading = "Where judge and labels differ most"
     sections = [
         leaderboard(view, boards),
-        *([_trust(benchmark)] if rows else []),
+        *([replace(trust, blocks=[*trust.blocks, text])] if rows else []),
         systems(benchmark.systems),
         scatter(view, figures),
         calibration(view, figures),
@@ -361,38 +377,6 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
 def _fields(estimate: Estimate) -> list[object]:
     beside = estimate.beside or Estimate(None)
     return [*(getattr(estimate, name) for name in _ESTIMATE), beside.low, beside.high]
-
-
-def _trust(benchmark: Benchmark) -> Section:
-    """What judges do not see, what the middle of the scale means, and which rows are missing."""
-    graded = [row for row in benchmark.rows if row.kind != "binary" and row.judge_scale]
-    scales = [Dimension(r.dimension, "continuous", *(r.judge_scale or ())) for r in graded[:1]]
-    missing = [value for name, value in benchmark.facts if name == LEFT_OUT]
-    lost = {(r.judge, r.set_name): r for r in benchmark.rows if r.scored < r.n}
-    missing += [f"{j} on {s}: {r.n - r.scored:,} of {r.n:,} unscored" for (j, s), r in lost.items()]
-    listed = "; ".join(missing)
-    text = f"Rows that no figure counts: {listed}." if missing else "No row is left out."
-    section = trust_section((), scales)
-    return replace(section, blocks=[*section.blocks, text])
-
-
-def _card(item: Disagreement) -> Markup:
-    """A dialogue with its contributions, and how they add up from the baseline to the score."""
-    given, count = item.contributions, len(item.turns)
-    account = "This judge gives no contributions."
-    if given is not None and len(given.turns) != count:
-        account = f"{len(given.turns)} contributions for {count} turns: not shown."
-        given = None
-    elif given is not None:
-        account = account_of(given, item.score)
-    return fragment(
-        __package__,
-        "disagreement.html",
-        item=item,
-        track=rank_svg(item.human_rank, item.score_rank),
-        account=account,
-        chat=chat_block(item.turns, () if given is None else given.turns),
-    )
 
 
 def ranking(row: ResultRow | None, metric: str) -> Estimate:
@@ -542,19 +526,8 @@ def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
         bar = IntervalBar(Estimate(None), span, ceilings[0].value)
         others = [Figured(ceiling, brief=binary) for ceiling in ceilings]
         answered = max(row.ceiling_rows for row in judged) or ""
-        rows.append(
-            (
-                "human ceiling",
-                "",
-                *("" for _ in other),
-                bar,
-                others[0],
-                "",
-                *others[1:],
-                answered,
-                "",
-            )
-        )
+        blank = [""] * (1 + len(other))
+        rows.append(("human ceiling", *blank, bar, others[0], "", *others[1:], answered, ""))
     heads = [label(metric) for metric in metrics]
     columns = ("Judge", heads[0], *other, "", "Like for like", "minus ceiling",
                *heads[1:], "n", "Coverage")  # fmt: skip
@@ -669,4 +642,4 @@ def systems(agreements: Sequence[SystemAgreement]) -> Section:
         columns = ("Judge", *_ORDERS.values(), "Chatbots", "Rows")
         title = f"{set_name}: {dimension}, order of chatbots"
         tables.append(Table(title, columns, rows, pinned={-1: "ceiling"}))
-    return Section("systems", "Chatbots in order", folded(tables, 3), link="Chatbots")
+    return Section("systems", "Chatbots in order", folded(tables, 3))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -67,7 +66,7 @@ from medal_judges.stats.systems import (
     system_difference,
 )
 from medal_judges.stats.weights import curation_weights
-from medal_judges.storage.files import atomic_write
+from medal_judges.storage.files import write_json
 
 ALL = "all"  # every language together
 _LEVEL = 0.05
@@ -78,6 +77,9 @@ _BY = {"people": "human labels", "judge": "the judge alone"}
 # A dimension and two dialogues of one context, the higher score first: system, id, score, turns
 # (none if the chats are not known).
 Differing = tuple[str, tuple[tuple[str, str, float, Turns], ...]]
+# By dimension the human means, shape (rows,), NaN without labels, and their raw scale (None if the
+# labels state different ones); the weights, shape (rows,), of curated rows.
+_Labels = tuple[dict[str, Floats], dict[str, Scale | None], Floats | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +251,9 @@ def compare(
         if name not in systems.dimensions:
             listed = ", ".join(systems.dimensions)
             raise MedalError(f"no row has the dimension {name!r}", hint=f"there: {listed}")
-    labels = _read_labels(systems, options, reading) if options.human else None
+    labels, notes = None, [_ALONE + _HINT]
+    if options.human:
+        labels, notes = _read_labels(systems, options, reading)
     contexts, context_by, context_note = find_contexts(systems, options.context)
     cluster = options.cluster
     clusters = None if cluster is None else _codes(systems.grouped(cluster, "cluster"))
@@ -270,6 +274,22 @@ def compare(
     for i, result in enumerate(results):
         pairs = [replace(pair, p_holm=next(rest)) for pair in result.pairs]
         results[i] = replace(result, pairs=pairs, systems=_ranked(result, pairs))
+    for result in (each for each in results if each.lang == ALL):
+        where = result.dimension
+        if result.uncorrected:
+            notes.append(f"{where}: not corrected by human labels: {result.uncorrected}.")
+        if result.missing:
+            notes.append(f"{where}: no scores of {', '.join(result.missing)}.")
+        if unscored := [f"{s.unscored} of {s.system}" for s in result.systems if s.unscored]:
+            notes.append(f"{where}: dialogues without a score were skipped: {', '.join(unscored)}.")
+        if any(any(pair.difference.left_out) for pair in result.pairs):
+            notes.append(
+                f"{where}: dialogues in contexts that the other system lacks do not enter a "
+                "difference (the table counts them)."
+            )
+    notes += [context_note] if context_note else []
+    if systems.without:
+        notes.append(f"{systems.without} rows name no system and were skipped.")
     counts = systems.row("system").value_counts(sort=False)
     facts = [
         ("Dialogues", ", ".join(f"{name} {n:,}" for name, n in counts.items())),
@@ -285,7 +305,7 @@ def compare(
         results=results,
         comparisons=sum(p is not None for p in p_values),
         judge=systems.judge,
-        notes=_notes(systems, labels, results, context_note),
+        notes=notes,
         facts=facts,
         counts={str(name): int(n) for name, n in counts.items()},
         differing=_differing(systems, options, codes, scored),
@@ -357,24 +377,12 @@ def _codes(names: Sequence[str]) -> npt.NDArray[np.intp]:
     return np.asarray(pandas.factorize(np.asarray(names, dtype=object))[0], dtype=np.intp)
 
 
-@dataclass(slots=True)
-class _Labels:
-    """Human means by dimension, shape (rows,), NaN without labels, on the raw ``scales`` (None if
-    the labels state different ones). ``weights``: shape (rows,), None unless the rows were curated.
-    """
-
-    values: dict[str, Floats]
-    scales: dict[str, Scale | None]
-    weights: Floats | None
-    notes: list[str]
-
-
 def _read_labels(
     systems: Systems, options: CompareOptions, reading: ReadingReport | None
-) -> _Labels:
+) -> tuple[_Labels, list[str]]:
     """Reads the human labels of the rows, matched by id. If several systems have an id, the label
     must name one of them (in ``models.assistant`` or a field ``system``). Labels of single turns
-    and of other dialogues are skipped and counted.
+    and of other dialogues are skipped and counted in notes.
 
     Raises MedalError if the system of an id is ambiguous, and if no label fits.
     """
@@ -430,7 +438,7 @@ def _read_labels(
         weights[list(own)] = represented
     common = {name: each.pop() if len(each) == 1 else None for name, each in scales.items()}
     notes = [f"{count} labels {why} were skipped." for why, count in skipped.items()]
-    return _Labels(values, common, weights, notes)
+    return (values, common, weights), notes
 
 
 def _compared_on(
@@ -445,8 +453,8 @@ def _compared_on(
     """Computes the means and differences of all systems, without ranks and corrected p-values."""
     names, langs = systems.row("system").to_numpy(), systems.row("lang").to_numpy()
     scores, unscored = systems.scores(dimension), systems.unscored(dimension)
-    given = None if labels is None else labels.values.get(dimension)
-    weights = None if labels is None or given is None else labels.weights
+    values, scales, weights = labels or ({}, {}, None)
+    given, span = values.get(dimension), scales.get(dimension)
     masks = {s: (names == s) & ((langs == lang) | (lang == ALL)) for s in systems.names}
     rows: dict[str, SystemRows] = {}
     for name, mask in masks.items():
@@ -457,9 +465,8 @@ def _compared_on(
                 contexts[chosen],
                 None if clusters is None else clusters[chosen],
                 None if given is None else given[chosen],
-                None if weights is None else weights[chosen],
+                None if given is None or weights is None else weights[chosen],
             )
-    span = labels.scales.get(dimension) if labels is not None else None
     wholes = {name: each.whole() for name, each in rows.items()}
     uncorrected = ""
     if labels is not None:
@@ -515,37 +522,8 @@ def _ranked(result: ComparedOn, pairs: Sequence[PairResult]) -> list[SystemResul
     return [ranked[i] for i in sorted(range(len(ranked)), key=lambda i: -values[i])]
 
 
-def _notes(
-    systems: Systems, labels: _Labels | None, results: Sequence[ComparedOn], context_note: str
-) -> list[str]:
-    notes = [
-        f"By the judge alone: a judge that favours one system's style makes it look better.{_HINT}"
-    ]
-    if labels is not None:
-        notes = list(labels.notes)
-    for result in results:
-        if result.lang != ALL:
-            continue
-        where = result.dimension
-        if result.uncorrected:
-            notes.append(f"{where}: not corrected by human labels: {result.uncorrected}.")
-        if result.missing:
-            notes.append(f"{where}: no scores of {', '.join(result.missing)}.")
-        if unscored := [f"{s.unscored} of {s.system}" for s in result.systems if s.unscored]:
-            notes.append(f"{where}: dialogues without a score were skipped: {', '.join(unscored)}.")
-        if any(any(pair.difference.left_out) for pair in result.pairs):
-            notes.append(
-                f"{where}: dialogues in contexts that the other system lacks do not enter a "
-                "difference (the table counts them)."
-            )
-    if context_note:
-        notes.append(context_note)
-    if systems.without:
-        notes.append(f"{systems.without} rows name no system and were skipped.")
-    return notes
-
-
 _HINT = " Human labels of some dialogues correct that: --human FILE."  # in the terminal
+_ALONE = "By the judge alone: a judge that favours one system's style makes it look better."
 _DIFFERING = 6  # pairs of dialogues on the page, at least one of each dimension
 _PRINTED = 15  # pairs of a table in the terminal; page and CSV have all
 _NAMED = 4  # systems in a title
@@ -573,8 +551,7 @@ def print_comparison(found: SystemComparison) -> None:
 
 def write_comparison(found: SystemComparison, folder: Path) -> Path:
     """Writes compare.json, compare.html, tables/* and figures/*; returns the page's path."""
-    record = json.dumps(found.to_record(), ensure_ascii=False, indent=1, allow_nan=False)
-    atomic_write(folder / "compare.json", record + "\n")
+    write_json(folder / "compare.json", found.to_record())
     count, langs = len(found.systems), len(found.languages)
     named = " · ".join(found.systems) if count <= _NAMED else f"{count} systems"
     dialogues = sum(found.counts.values())

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -177,4 +177,4 @@ def period_starts(times: Floats, unit: Unit) -> tuple[npt.NDArray[np.int64], lis
 def moment_text(value: float) -> str:
     """The time as ``2026-03-14 09:05`` (UTC); empty for NaN."""
     known = math.isfinite(value)
-    return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M") if known else ""
+    return datetime.fromtimestamp(value, timezone.utc).strftime("%Y-%m-%d %H:%M") if known else ""

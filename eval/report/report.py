@@ -242,12 +242,27 @@ def write_report(
         conversations.append(TURN_KEY)
     conversations.append(Markup(_LIST))
     conversations.append(pack(scores, found))
-    slugs = dict(zip(figures.groups, unique_slugs(list(figures.groups)), strict=True))
+    by, drawn = list[Section](), {"distribution": distribution, "time": time}
+    for slug, (column, groups) in zip(
+        unique_slugs(list(figures.groups)), figures.groups.items(), strict=True
+    ):
+        grouped, name = group_table(scores, figures, column, groups), column_name(column)
+        top, rest = replace(grouped, rows=grouped.rows[:_IN_SIGHT]), grouped.rows[_IN_SIGHT:]
+        blocks: list[Block] = [top]
+        if len(groups) == 1:
+            blocks.insert(0, f"All rows have one {column}: there is nothing to compare.")
+        if rest:
+            more = Table(f"{grouped.title}: the smaller ones", grouped.columns, rest)
+            blocks.append(Fold(f"{len(rest)} more, smaller ones", [more]))
+        lead = fragment(_PACKAGE, "group_lead.html", column=column, unit=scores.cluster_name)
+        by.append(Section(f"by-{slug}", f"By {name.lower()}", blocks, lead=lead, link=name))
+        if "95%" in top.columns:
+            drawn[f"by-{slug}"] = Figure(top.title, [top])
     sections = [
         Section("summary", "In short", summary),
         Section("time", "Over time", [*([time] if time else []), *changes]),
         *([trust] if trust else []),
-        *(_group_section(scores, figures, *each) for each in slugs.items()),
+        *by,
         Section("conversations", "Conversations", conversations if found else []),
         Section("distribution", "Distribution", [distribution] if distribution else []),
         facts_section(facts),
@@ -260,14 +275,9 @@ def write_report(
         counts.append((len(lang.categories), "language"))
     line = Markup("<p><code>{}</code> <span class='ci'>{:,} {}s</span></p>")
     signatures = [line.format(text, n, scores.unit) for text, n in scores.signatures.items()]
-    drawn = {"distribution": distribution, "time": time}
     for name, part in (("graded", scores.graded), ("issues", scores.issues)):
         if rows := [row for row in table.rows if row[0] in part]:
             drawn[name] = Figure(title, [Table(table.title, table.columns, rows)])
-    for column, slug in slugs.items():
-        of = group_table(scores, figures, column, figures.groups[column][:_IN_SIGHT])
-        if "95%" in of.columns:
-            drawn[f"by-{slug}"] = Figure(of.title, [of])
     return write_page(
         folder / "report.html",
         title,
@@ -305,20 +315,6 @@ def _tiles(scores: Scores, figures: ReportFigures) -> list[tuple[str, str, str, 
         what = f"of {scores.rows:,} {scores.unit}s; {text}"
         tiles.append(("scored", f"{100 * scores.coverage:.1f}%", "", what))
     return tiles
-
-
-def _group_section(scores: Scores, figures: ReportFigures, column: str, slug: str) -> Section:
-    groups, name = figures.groups[column], column_name(column)
-    table = group_table(scores, figures, column, groups)
-    top, rest = table.rows[:_IN_SIGHT], table.rows[_IN_SIGHT:]
-    blocks: list[Block] = [replace(table, rows=top)]
-    if len(groups) == 1:
-        blocks.insert(0, f"All rows have one {column}: there is nothing to compare.")
-    if rest:
-        more = Table(f"{table.title}: the smaller ones", table.columns, rest)
-        blocks.append(Fold(f"{len(rest)} more, smaller ones", [more]))
-    lead = fragment(_PACKAGE, "group_lead.html", column=column, unit=scores.cluster_name)
-    return Section(f"by-{slug}", f"By {name.lower()}", blocks, lead=lead, link=name)
 
 
 def _distribution(scores: Scores, name: str) -> Bars:

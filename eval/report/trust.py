@@ -13,7 +13,7 @@ from medal_judges.records.signature import Signature
 from medal_judges.report.page import Block, Fold, Section
 from medal_judges.report.table import Figured, Table
 from medal_judges.stats.intervals import BESIDE, WHOM
-from medal_judges.training.agreement import AgreementRow, read_agreement
+from medal_judges.training.agreement import read_agreement
 
 _BLIND = (
     "A score says how such a chat reads to people on average. Unless a dimension asks for it, a "
@@ -48,7 +48,8 @@ def trust_section(
     if skipped:
         blocks.append(f"Unreadable lines of the input, which no figure counts: {skipped:,}.")
     for judge in dict.fromkeys(Signature.parse(text).judge for text in signatures):
-        agreement, notes = _shipped(judge)
+        folder = files("medal_judges.models") / judge  # of a judge in the package
+        measured = judge.isidentifier() and (folder / "agreement.json").is_file()
         rows = [
             (
                 f"{row.source} ({row.part})",
@@ -57,25 +58,16 @@ def trust_section(
                 Figured(row.estimate.beside, bare=True),
                 row.n,
             )
-            for row in agreement
+            for row in (read_agreement(Path(str(folder))) if measured else ())
             if row.value is not None and row.lang in ("all", "en")
         ]
         if not rows:
             blocks.append(_UNKNOWN.format(judge))
             continue
+        config = json.loads((folder / "train_config.json").read_text(encoding="utf-8"))
         heads = ("Rated chats", "Dimension", "Spearman's ρ", BESIDE["these"], "n")
         note = f"1: the order of people; 0: chance. 95% intervals are for {WHOM['these']}."
         blocks.append(Table(f"{judge}: agreement with people", heads, rows, note))
-        if notes:
+        if notes := list(config.get("card_notes", [])):
             blocks.append(Fold("What these figures hide", notes))
     return Section("trust", "How far to trust these scores", blocks, lead="", link="Trust")
-
-
-def _shipped(judge: str) -> tuple[list[AgreementRow], list[str]]:
-    """The agreement with people of a judge in the package and the notes of its card; empty for
-    other judges."""
-    folder = files("medal_judges.models") / judge
-    if not judge.isidentifier() or not (folder / "agreement.json").is_file():
-        return [], []
-    config = json.loads((folder / "train_config.json").read_text(encoding="utf-8"))
-    return read_agreement(Path(str(folder))), list(config.get("card_notes", []))

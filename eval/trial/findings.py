@@ -23,7 +23,7 @@ from medal_judges.eval.trial.edits import (
     Edit,
     TrialPlan,
 )
-from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dialogue import Turn
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.report.table import number
@@ -373,7 +373,8 @@ def _estimate(
 
 def worst_pairs(analysis: Analysis) -> list[dict[str, Any]]:
     """Returns the pairs with the largest ``harm`` (points in the wrong direction), the worst first,
-    at most one of each check. templates/pair.html shows them."""
+    at most one of each check. templates/pair.html shows them. ``alike``: unchanged turns that are
+    left out before a turn, or at the end."""
     found = []
     for edit in {e.name: e for e in analysis.plan.edits}.values():
         pairs = analysis.own(edit.name)
@@ -384,8 +385,16 @@ def worst_pairs(analysis: Analysis) -> list[dict[str, Any]]:
     found.sort(key=lambda one: (-one[0], one[1].name))
     worst = []
     for points, edit, pair in found[:_WORST]:
-        before, after = (analysis.plan.dialogues[id] for id in (pair.before, pair.after))
-        rows, alike = _side_by_side(before, after)
+        one, two = (analysis.plan.dialogues[id].turns for id in (pair.before, pair.after))
+        turns: list[tuple[Turn | None, Turn | None]] = list(zip_longest(one, two))
+        changed = [i for i, (before, after) in enumerate(turns) if before != after]
+        rows, last = [], -1  # the turns that differ, with one unchanged turn before and after
+        for i in sorted({j for k in changed for j in (k - 1, k, k + 1) if 0 <= j < len(turns)}):
+            left, right = marked(*(None if turn is None else turn.content for turn in turns[i]))
+            role = next(turn.role for turn in turns[i] if turn is not None)
+            row = {"index": i, "role": role, "before": left, "after": right, "alike": i - last - 1}
+            rows.append(row)
+            last = i
         worst.append(
             {
                 "group": GROUPS[edit.group],
@@ -397,25 +406,10 @@ def worst_pairs(analysis: Analysis) -> list[dict[str, Any]]:
                 "after": float(pair.y),
                 "harm": points,
                 "rows": rows,
-                "alike": alike,
+                "alike": len(turns) - last - 1,
             }
         )
     return worst
-
-
-def _side_by_side(one: Dialogue, other: Dialogue) -> tuple[list[dict[str, Any]], int]:
-    """Returns the turns that differ, each with one unchanged turn before and after, and the number
-    of unchanged turns left out at the end. ``alike`` of a turn is the number left out before it."""
-    turns: list[tuple[Turn | None, Turn | None]] = list(zip_longest(one.turns, other.turns))
-    changed = [i for i, (before, after) in enumerate(turns) if before != after]
-    rows, last = [], -1
-    for i in sorted({j for k in changed for j in (k - 1, k, k + 1) if 0 <= j < len(turns)}):
-        left, right = marked(*(None if turn is None else turn.content for turn in turns[i]))
-        role = next(turn.role for turn in turns[i] if turn is not None)
-        row = {"index": i, "role": role, "before": left, "after": right, "alike": i - last - 1}
-        rows.append(row)
-        last = i
-    return rows, len(turns) - last - 1
 
 
 def marked(before: str | None, after: str | None) -> tuple[Parts, Parts]:

@@ -6,7 +6,6 @@ The judgements are written to ``OUT/judgements/JUDGE/`` one by one; a second run
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -48,7 +47,7 @@ from medal_judges.report.page import (
 from medal_judges.report.table import Cell, Light, Row, Table, interval, number
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import METHOD
-from medal_judges.storage.files import atomic_write
+from medal_judges.storage.files import write_json
 from medal_judges.storage.jsonl import write_records
 
 Progress = Callable[[str, int], None]  # label, rows done since the last call
@@ -72,7 +71,6 @@ class Trial:
     worst: dict[str, list[dict[str, Any]]]
     plan: TrialPlan
     bounds: Bounds
-    notes: tuple[str, ...]
 
 
 def run_trial(
@@ -122,7 +120,7 @@ def run_trial(
         )
         results.append(result)
         worst[one.name] = worst_pairs(analysis)
-    return Trial(tuple(results), worst, plan, bounds, tuple(given.notes))
+    return Trial(tuple(results), worst, plan, bounds)
 
 
 def _judged(
@@ -193,10 +191,10 @@ def write_trial(trial: Trial, out: Path) -> Path:
     ``out``; returns the path of the page."""
     results, plan, first = trial.results, trial.plan, trial.results[0]
     for result in results:
-        write_result(result, out / "judgements" / result.judge / TRIAL_NAME)
+        write_json(out / "judgements" / result.judge / TRIAL_NAME, asdict(result))
     bounds = {name: bound.model_dump() for name, bound in trial.bounds.items()}
     record = {"trials": [asdict(result) for result in results], "bounds": bounds}
-    atomic_write(out / TRIAL_NAME, _json(record))
+    write_json(out / TRIAL_NAME, record)
     counts = [
         (len(results), "judge"),
         (first.dialogues, "dialogue"),
@@ -207,7 +205,7 @@ def write_trial(trial: Trial, out: Path) -> Path:
     facts = [
         ("Seed", str(first.seed)),
         ("Data", first.data),
-        *(("Missing", note) for note in trial.notes),
+        *(("Missing", note) for note in first.notes),
         ("Intervals", METHOD),
         ("medal-judges", first.version),
     ]
@@ -242,18 +240,9 @@ def write_trial(trial: Trial, out: Path) -> Path:
     )
 
 
-def write_result(result: TrialResult, path: Path) -> Path:
-    """Writes the trial of one judge as JSON; returns the path."""
-    return atomic_write(path, _json(asdict(result)))
-
-
-def _json(record: object) -> str:
-    return json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
-
-
 def print_trial(trial: Trial) -> None:
     """Prints the overview, the checks, and notes on missing data."""
-    print_tables(_overview(trial.results), trial.notes)
+    print_tables(_overview(trial.results), trial.results[0].notes)
 
 
 def _overview(results: Sequence[TrialResult]) -> list[Table]:

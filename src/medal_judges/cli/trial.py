@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,9 +14,7 @@ from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.eval.trial.config import TrialConfig, TrialOptions
 from medal_judges.reading.dialogues import reading_report
 from medal_judges.report.console import ProgressBar
-
-if TYPE_CHECKING:
-    from medal_judges.eval.trial.trial import TrialJudge
+from medal_judges.storage.files import write_json
 
 
 @opt.writes("judges", "data", folder=True)
@@ -28,11 +26,13 @@ def trial(options: TrialOptions) -> None:
     from medal_judges.eval.trial.trial import (
         PAGE_NAME,
         TRIAL_NAME,
+        TrialJudge,
         print_trial,
         run_trial,
-        write_result,
         write_trial,
     )
+    from medal_judges.inference.judge_choice import choose_judge
+    from medal_judges.report.table import slug
 
     out, data = options.out, options.data
     named, settings = split_settings(options.judges)
@@ -42,13 +42,20 @@ def trial(options: TrialOptions) -> None:
             f"--save writes into the folder of a judge; {others[0]} is not a folder",
             hint=f"leave out --save: the trial is also written to {out}/judgements/",
         )
-    judges = [_judge(name, own, options) for name, own in named]
-    known: dict[str, str] = {}
-    for one in judges:  # fence=false against itself would say that a fence does nothing
-        signature = str(one.judge.signature())
-        if known.setdefault(signature, one.name) != one.name:
+    judges, known = list[TrialJudge](), dict[str, str]()
+    for path, own in named:
+        choice = choose_judge(path, own, device=options.device, dtype=options.dtype)
+        if choice.pays:
+            choice = choice.spending(options.max_cost)
+        judge = choice.load()
+        fresh = choice.spending(no_cache=True).load if choice.speaks else None
+        # The settings are part of the name: medal trial geval geval fence=false shows both.
+        name = slug(" ".join([judge.signature().judge, *own]))
+        judges.append(TrialJudge(name, judge, fresh))
+        if (first := known.setdefault(str(judge.signature()), name)) != name:
+            # fence=false against itself would say that a fence does nothing
             raise ConfigError(
-                f"{known[signature]} and {one.name} are the same judge",
+                f"{first} and {name} are the same judge",
                 hint="give both the setting to compare, such as fence=true and fence=false",
             )
     reading = reading_report(options.reading, out / "skipped.jsonl", [data] if data else [])
@@ -66,7 +73,7 @@ def trial(options: TrialOptions) -> None:
     write_trial(done, out)
     for result, folder in zip(done.results, folders, strict=False):  # none without --save
         try:
-            typer.echo(str(write_result(result, folder / TRIAL_NAME)))
+            typer.echo(str(write_json(folder / TRIAL_NAME, asdict(result))))
         except OSError as error:
             raise JudgeLoadError(f"{folder}: {error}") from error
     print_trial(done)
@@ -94,17 +101,3 @@ def split_settings(words: Sequence[str]) -> tuple[list[tuple[str, list[str]]], l
                 hint="medal trial JUDGE FIELD=VALUE",
             )
     return named or [(BOXED, [])], settings
-
-
-def _judge(name: str, settings: Sequence[str], options: TrialOptions) -> TrialJudge:
-    from medal_judges.eval.trial.trial import TrialJudge
-    from medal_judges.inference.judge_choice import choose_judge
-    from medal_judges.report.table import slug
-
-    choice = choose_judge(name, settings, device=options.device, dtype=options.dtype)
-    if choice.pays:
-        choice = choice.spending(options.max_cost)
-    judge = choice.load()
-    fresh = choice.spending(no_cache=True).load if choice.speaks else None
-    # The settings are part of the name: medal trial geval geval fence=false shows both.
-    return TrialJudge(slug(" ".join([judge.signature().judge, *settings])), judge, fresh)

@@ -37,6 +37,7 @@ def test_tags_nest_and_ids_are_unique(tree: Tree) -> None:
     assert len(ids) == len(set(ids))
     anchors = {a["href"].lstrip("#") for a in tree.named("a")}
     assert len(anchors) == 10 and anchors <= set(ids)
+    assert len({text for element, text in tree.data if element == "a"}) == 10  # different names
     assert sum(1 for _ in tree.named("h1")) == 1
     assert next(tree.named("html"))["lang"] == "en"
 

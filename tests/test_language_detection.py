@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from medal_judges import Dialogue, Judge, Turn, read_dialogues, read_judgements
+from medal_judges import Judge, read_dialogues, read_judgements
 from medal_judges.cli import app
 from medal_judges.errors import MedalError, MissingExtraError
 from medal_judges.reading.language_detection import detected_language
 from medal_judges.records.dialogue import language_code
+
+from .talks import talk
 
 pytest.importorskip("lingua", reason="lingua is in the extra lang")
 
@@ -25,11 +27,6 @@ ENGLISH = (
     "Where is my order? I bought it two weeks ago.",
     "Your order arrives tomorrow afternoon.",
 )
-
-
-def chat(*turns: str, lang: str = "und", id: str = "d") -> Dialogue:
-    said = (Turn("assistant" if i % 2 else "user", text) for i, text in enumerate(turns))
-    return Dialogue(id, tuple(said), lang)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +47,7 @@ def chat(*turns: str, lang: str = "und", id: str = "d") -> Dialogue:
     ],
 )
 def test_a_chat_is_in_a_language_or_it_cannot_be_told(turns: tuple[str, ...], language: str | None):
-    assert detected_language(chat(*turns)) == language
+    assert detected_language(talk(*turns)) == language
 
 
 @pytest.mark.parametrize("name", ["xdial_conture_dialogue.jsonl.gz", "xdial_fed_dialogue.jsonl.gz"])
@@ -90,10 +87,10 @@ def write_judge(folder: Path, languages: str) -> Path:
 
 def test_detected_languages_are_written_kept_and_counted(tmp_path: Path) -> None:
     chats = [
-        chat(*SPANISH, id="a"),
-        chat(*ENGLISH, id="b"),
-        chat("Ok", "Ok", id="c"),
-        chat(*SPANISH, id="d", lang="pt"),
+        talk(*SPANISH, id="a"),
+        talk(*ENGLISH, id="b"),
+        talk("Ok", "Ok", id="c"),
+        talk(*SPANISH, id="d", lang="pt"),
     ]
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_text("".join(json.dumps(each.to_record()) + "\n" for each in chats))
@@ -129,10 +126,10 @@ def test_without_the_extra_nothing_is_detected(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("medal_judges.models.base.judge.find_spec", lambda name: None)
     judge = Judge.from_pretrained("configs/judges/length.yaml")
     judge.languages = ("en",)
-    (told,) = judge.score([chat(*SPANISH)])
+    (told,) = judge.score([talk(*SPANISH)])
     assert told.detected_language is None and told.unknown_language is None
     with pytest.raises(MissingExtraError, match=r"lingua-language-detector.*\n.*\[lang\]"):
-        judge.score([chat(*SPANISH)], detect_language=True)
+        judge.score([talk(*SPANISH)], detect_language=True)
     assert "lingua" in sys.modules  # it is there: only the look for it was turned away
 
 
@@ -149,7 +146,7 @@ def test_without_the_extra_nothing_is_detected(monkeypatch: pytest.MonkeyPatch) 
 def test_a_file_made_by_another_rule_for_languages_is_not_resumed(
     tmp_path: Path, first: str, then: str, refused: bool
 ) -> None:
-    chats = [chat("Ok", "Ok", id="a"), chat(*SPANISH, id="b"), chat(*ENGLISH, id="c")]
+    chats = [talk("Ok", "Ok", id="a"), talk(*SPANISH, id="b"), talk(*ENGLISH, id="c")]
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_text("".join(json.dumps(each.to_record()) + "\n" for each in chats))
     judge = write_judge(tmp_path, "languages: [en]\n")

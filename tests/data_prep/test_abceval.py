@@ -6,8 +6,9 @@ import pytest
 
 from medal_judges.data_prep.sources.abceval import lift_to_dialogues, to_issues
 from medal_judges.data_prep.sources.registry import load_spec
-from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.labelled import LabelledDialogue
+
+from ..talks import talk
 
 needs_data = pytest.mark.skipif(
     "MEDAL_JUDGES_DATA" not in os.environ, reason="MEDAL_JUDGES_DATA (human ratings) is not set"
@@ -23,10 +24,9 @@ def abc_row(
     group: str, turns: int, marks: dict[str, tuple[float, float]], machine: dict[str, int | None]
 ) -> LabelledDialogue:
     """A row of ``turns`` turns; behaviours not in ``marks`` are 0 for both, in ``machine`` 0."""
-    talk = tuple(Turn("assistant" if i % 2 else "user", f"{group} {i}") for i in range(turns))
     labels = {b: tuple(marks.get(b, (0.0, 0.0))) for b in BEHAVIOURS}
     return LabelledDialogue(
-        Dialogue(f"{group}-{turns}", talk, lang="en"),
+        talk(*(f"{group} {i}" for i in range(turns)), id=f"{group}-{turns}", lang="en"),
         labels,
         dict.fromkeys(labels, (0.0, 1.0)),
         "turn",

@@ -10,6 +10,8 @@ from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.labelled import LabelledDialogue
 
+from ..talks import talk
+
 needs_data = pytest.mark.skipif(
     "MEDAL_JUDGES_DATA" not in os.environ, reason="MEDAL_JUDGES_DATA (human ratings) is not set"
 )
@@ -28,8 +30,7 @@ def rows_in(lang: str, count: int, clip: bool) -> Iterator[LabelledDialogue]:
     """Rows of TALK as MEDAL's published code clips them, or whole."""
     for number in range(count):
         contents = [text.strip("user: ") if clip else text for text in TALK[lang]]
-        turns = tuple(Turn(r, c) for r, c in zip(("user", "assistant"), contents, strict=True))
-        yield LabelledDialogue(Dialogue(f"{lang}-{number}", turns, lang), {}, {})
+        yield LabelledDialogue(talk(*contents, id=f"{lang}-{number}", lang=lang), {}, {})
 
 
 def test_audit_finds_clipped_turns_by_language() -> None:

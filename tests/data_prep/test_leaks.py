@@ -10,8 +10,10 @@ import pytest
 from medal_judges.data_prep.sources.leaks import THRESHOLD, check_leaks, find_leaks
 from medal_judges.errors import LeakError
 from medal_judges.reading.dialogues import read_labelled
-from medal_judges.records.dialogue import Dialogue, Role, Turn
+from medal_judges.records.dialogue import Role
 from medal_judges.records.labelled import LabelledDialogue
+
+from ..talks import talk
 
 ROLES: tuple[Role, Role] = ("user", "assistant")
 SYLLABLES = ("ba", "ko", "mi", "tu", "re", "la", "so")
@@ -19,8 +21,7 @@ WORDS = ["".join(pair) for pair in product(SYLLABLES, repeat=2)]
 
 
 def row(id: str, *contents: str, group: str = "") -> LabelledDialogue:
-    turns = tuple(Turn(ROLES[i % 2], content) for i, content in enumerate(contents))
-    return LabelledDialogue(Dialogue(id, turns), {}, {}, group=group or id)
+    return LabelledDialogue(talk(*contents, id=id), {}, {}, group=group or id)
 
 
 def random_texts(generator: np.random.Generator, turns: int = 8, words: int = 20) -> list[str]:

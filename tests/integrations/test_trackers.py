@@ -8,20 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ..talks import write_rated
+
 pytestmark = pytest.mark.integrations("mlflow-skinny", "trackio", "accelerate")
-
-
-def write_rows(path: Path, count: int) -> str:
-    lines = []
-    for n in range(count):
-        turns = [{"role": "user", "content": f"music {path.stem} {n}?"}]
-        turns.append({"role": "assistant", "content": " ".join(["river"] * (1 + n % 5))})
-        row = {"id": f"{path.stem}{n}", "lang": "en", "dialogue": turns, "level": "dialogue"}
-        lines.append(
-            json.dumps(row | {"labels": {"overall": [1 + n % 5]}, "scales": {"overall": [1, 5]}})
-        )
-    path.write_text("\n".join(lines))
-    return str(path)
 
 
 def test_mlflow_and_trackio(
@@ -31,13 +20,16 @@ def test_mlflow_and_trackio(
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
     monkeypatch.setenv("GRADIO_ANALYTICS_ENABLED", "False")
-    settings = {
+    sources = {}
+    for part, count in (("train", 40), ("validation", 20)):
+        texts = [(f"music {part} {n}?", " ".join(["river"] * (1 + n % 5))) for n in range(count)]
+        rows = [(each, {"overall": 1 + n % 5}) for n, each in enumerate(texts)]
+        sources[part] = [{"source": write_rated(tmp_path / f"{part}.jsonl", rows)}]
+    settings = sources | {
         "name": "words",
         "output_dir": str(tmp_path / "run"),
         "rubric": "overall",
         "model": {"family": "encoder", "base": str(tiny_bert), "max_tokens": 64},
-        "train": [{"source": write_rows(tmp_path / "train.jsonl", 40)}],
-        "validation": [{"source": write_rows(tmp_path / "validation.jsonl", 20)}],
         "optim": {"epochs": 2, "batch_size": 8},
         "log_with": ["mlflow", "trackio"],
         "log_steps": 2,

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from medal_judges.errors import ConfigError
+from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
-    Continuation,
-    LanguageModel,
-    Likelihood,
     Message,
 )
+from medal_judges.models.prompted.geval import GEvalJudge, GPTScoreJudge
+
+from ..talks import ChatModel
 
 
-class ClosedModel(LanguageModel):
-    """No likelihoods, and perhaps no alternatives; keeps what it was asked."""
+class ClosedModel(ChatModel):
+    """Perhaps no alternatives; keeps what it was asked."""
 
     def __init__(self, inner: LocalModel, *, alternatives: bool) -> None:
         self.inner, self.alternatives = inner, alternatives
@@ -34,16 +34,32 @@ class ClosedModel(LanguageModel):
         told = self.inner.chat([replace(r, top_logprobs=0) for r in requests])
         return [replace(c, tokens=()) for c in told]
 
-    def loglikelihood(
-        self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
-    ) -> list[list[Likelihood]]:
-        raise ConfigError("no likelihoods here")
-
     def count_tokens(self, messages: Sequence[Message]) -> int:
         return self.inner.count_tokens(messages)
 
     def fingerprint(self) -> Mapping[str, str]:
         return self.inner.fingerprint()
+
+
+def told(judge: GEvalJudge | GPTScoreJudge, request: ScoreRequest, name: str) -> list[Message]:
+    """What the judge says about one dimension."""
+    judge._prepare([request])
+    (question,) = judge.questions(request, [name])
+    return list(judge.messages(request, question))
+
+
+def token_logs(model: LocalModel, prompt: str, start: str, answer: str) -> list[float]:
+    """Log-probability of each of the answer's tokens after the prompt and ``start``."""
+    import torch
+
+    chat = [{"role": "user", "content": prompt}]
+    asked = model.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    head = model.tokenizer(asked + start, add_special_tokens=False).input_ids
+    tail = model.tokenizer(" " + answer, add_special_tokens=False).input_ids
+    with torch.no_grad():
+        logits = model.model(torch.tensor([head + tail])).logits[0].float()
+    steps = torch.log_softmax(logits, dim=-1)[len(head) - 1 : -1]
+    return [float(steps[i, token]) for i, token in enumerate(tail)]
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from medal_judges.records.dimension import load_rubric
 from medal_judges.training.families.encoder import fit_turn_means
 
 from ..conftest import WORDS
+from ..talks import talk
 
 
 def dialogues(count: int = 24) -> list[Dialogue]:
@@ -27,14 +28,8 @@ def dialogues(count: int = 24) -> list[Dialogue]:
 
     found = []
     for number in range(count):
-        turns = [
-            Turn(
-                "user" if k % 2 == 0 else "assistant",
-                " ".join(WORDS[draw(12)] for _ in range(draw(40))),
-            )
-            for k in range(1 + draw(30))
-        ]
-        found.append(Dialogue(str(number), tuple(turns)))
+        texts = (" ".join(WORDS[draw(12)] for _ in range(draw(40))) for _ in range(1 + draw(30)))
+        found.append(talk(*texts, id=str(number)))
     return found
 
 
@@ -137,10 +132,7 @@ def test_a_dialogue_without_an_assistant_is_unscored_with_its_reason(tiny_bert: 
 
 
 def test_sixty_turns_are_read_whole_where_one_window_cannot(tiny_bert: Path) -> None:
-    turns = tuple(
-        Turn("user" if k % 2 == 0 else "assistant", "music film garden " * 4) for k in range(60)
-    )
-    long = [Dialogue("long", turns)]
+    long = [talk(*["music film garden " * 4] * 60)]
     (hierarchical,) = judge(tiny_bert).score(long)
     (flat,) = judge(tiny_bert, shape="flat").score(long)
     assert hierarchical.truncated_turns == 0

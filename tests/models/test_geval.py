@@ -1,30 +1,28 @@
 """G-Eval: the expected value by hand, prompts, fallbacks."""
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.judge import ScoreRequest, requests_at
+from medal_judges.models.base.judge import requests_at
 from medal_judges.models.base.saving import load_judge
 from medal_judges.models.llm.local.model import LocalModel
-from medal_judges.models.llm.protocol import Completion, LanguageModel, Message, TokenChoice
+from medal_judges.models.llm.protocol import Completion, LanguageModel, TokenChoice
 from medal_judges.models.prompted.answers import Answer
 from medal_judges.models.prompted.geval import GEvalJudge, load_steps
 from medal_judges.models.prompted.ratings import Ratings, from_logprobs, from_samples, from_token
-from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
+
+from ..talks import talk
+from .conftest import token_logs, told
 
 GOOD = ["Hi! I hiked in the Alps.", "How lovely, which route?", "The Tour du Mont Blanc.", "Great!"]
 BAD = ["Hi! I hiked in the Alps.", "banana banana", "What?", "banana banana", "Bye.", "banana"]
-
-
-def dialogue(turns: Sequence[str], id: str = "d") -> Dialogue:
-    spoken = tuple(Turn("assistant" if i % 2 else "user", text) for i, text in enumerate(turns))
-    return Dialogue(id, spoken)
 
 
 def load(llm: LanguageModel, **options: Any) -> GEvalJudge:
@@ -34,35 +32,16 @@ def load(llm: LanguageModel, **options: Any) -> GEvalJudge:
     return judge
 
 
-def told(judge: GEvalJudge, request: ScoreRequest, dimension: str) -> tuple[Message, ...]:
-    """What the judge says about one dimension."""
-    judge._prepare([request])
-    (question,) = judge.questions(request, [dimension])
-    return judge.messages(request, question)
-
-
 def by_hand(model: LocalModel, prompt: str, ratings: str) -> list[float]:
     """Chances of the ratings' tokens after the prompt and "Rating:", one plain pass each."""
-    import torch
-
-    chat = [{"role": "user", "content": prompt}]
-    start = model.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
-    logs = []
-    for rating in ratings:
-        head = model.tokenizer(start + "Rating:", add_special_tokens=False).input_ids
-        tail = model.tokenizer(" " + rating, add_special_tokens=False).input_ids
-        with torch.no_grad():
-            logits = model.model(torch.tensor([head + tail])).logits[0].float()
-        steps = torch.log_softmax(logits, dim=-1)[len(head) - 1 : -1]
-        logs.append(sum(float(steps[i, token]) for i, token in enumerate(tail)))
-    chances = torch.softmax(torch.tensor(logs), dim=0).tolist()
-    return [float(c) for c in chances]
+    chances = np.exp([sum(token_logs(model, prompt, "Rating:", rating)) for rating in ratings])
+    return [float(chance) for chance in chances / chances.sum()]
 
 
 def test_expected_value_equals_a_plain_loop(tiny_lm: LocalModel) -> None:
     judge = load(tiny_lm)
-    (judged,) = judge.score([dialogue(GOOD)])
-    (item,) = requests_at(dialogue(GOOD), "dialogue")
+    (judged,) = judge.score([talk(*GOOD)])
+    (item,) = requests_at(talk(*GOOD), "dialogue")
     for name, ratings in (("engagingness", "123"),):
         (message,) = told(judge, item, name)
         chances = by_hand(tiny_lm, message.content, ratings)
@@ -77,7 +56,7 @@ def test_expected_value_equals_a_plain_loop(tiny_lm: LocalModel) -> None:
 
 def test_prompt_has_the_papers_parts_after_the_conversation(tiny_lm: LocalModel) -> None:
     judge = load(tiny_lm)
-    (item,) = requests_at(dialogue(GOOD), "dialogue")
+    (item,) = requests_at(talk(*GOOD), "dialogue")
     texts = [told(judge, item, d.name)[0].content for d in judge.dimensions]
     for text, dimension in zip(texts, judge.dimensions, strict=True):
         at = [text.index(part) for part in ("Chatbot: Great!", "What to look at", "\n1. ", "Reply")]
@@ -90,24 +69,24 @@ def test_prompt_has_the_papers_parts_after_the_conversation(tiny_lm: LocalModel)
 
 def test_turns_share_the_dialogue_and_equal_single_ones(tiny_lm: LocalModel) -> None:
     judge = load(tiny_lm, dimensions=["overall"])
-    together = list(judge.score([dialogue(BAD)], level="turn"))
+    together = list(judge.score([talk(*BAD)], level="turn"))
     assert [j.turn for j in together] == [1, 3, 5]
     for judged in together:
-        cut = dialogue(BAD[: (judged.turn or 0) + 1])
+        cut = talk(*BAD[: (judged.turn or 0) + 1])
         (alone,) = judge.score([cut], level="last")
         assert judged.scores == pytest.approx(alone.scores, abs=1e-4)
 
 
 def test_whole_oldest_turns_go_and_a_giant_last_turn_is_unscored(tiny_lm: LocalModel) -> None:
     judge = load(tiny_lm, max_tokens=400, dimensions=["overall"])
-    long = dialogue([f"We talk about the number {i} for a while now." for i in range(30)])
+    long = talk(*[f"We talk about the number {i} for a while now." for i in range(30)])
     (judged,) = judge.score([long])
     assert judged.scored and judged.truncated_turns > 10
     assert judged.usage["tokens"] <= 400
     (kept,) = judge.score([Dialogue("k", long.turns[judged.truncated_turns :])])
     assert kept.truncated_turns == 0
     assert kept.scores == pytest.approx(judged.scores, abs=1e-4)
-    (giant,) = judge.score([dialogue(["Hi", "word " * 600])])
+    (giant,) = judge.score([talk("Hi", "word " * 600)])
     assert giant.scores == {"overall": None} and "400 fit" in (giant.failure or "")
 
 
@@ -115,7 +94,7 @@ def test_whole_oldest_turns_go_and_a_giant_last_turn_is_unscored(tiny_lm: LocalM
 def test_an_api_without_alternatives_is_sampled(closed_model: Any, tiny_lm: LocalModel) -> None:
     closed = closed_model(alternatives=False)
     judge = load(closed, dimensions=["engagingness"], samples=4)
-    (judged,) = judge.score([dialogue(GOOD)])
+    (judged,) = judge.score([talk(*GOOD)])
     drawn = [r for r in closed.asked if r.temperature == 1.0]
     assert len(drawn) == 4 and len({r.seed for r in drawn}) == 4
     if judged.scored:
@@ -125,14 +104,14 @@ def test_an_api_without_alternatives_is_sampled(closed_model: Any, tiny_lm: Loca
             for c in judged.distributions["engagingness"]
         ]
         assert counts == pytest.approx([round(c) for c in counts])
-    (again,) = judge.score([dialogue(GOOD)])
+    (again,) = judge.score([talk(*GOOD)])
     assert again.scores == judged.scores
     assert judge.signature().seed == 0 and load(tiny_lm).signature().seed is None
 
 
 def test_likelihood_is_refused_where_there_is_none(closed_model: Any) -> None:
     with pytest.raises(ConfigError, match="no likelihoods here"):
-        list(load(closed_model(alternatives=True), method="likelihood").score([dialogue(GOOD)]))
+        list(load(closed_model(alternatives=True), method="likelihood").score([talk(*GOOD)]))
 
 
 def test_a_server_that_reads_a_transcript_is_asked_for_alternatives(closed_model: Any) -> None:
@@ -152,7 +131,7 @@ def test_steps_have_to_be_reviewed_and_are_part_of_the_signature(
     path.write_text(path.read_text() + "reviewed: somebody\n")
     judge = load(tiny_lm, steps=str(path))
     assert load_steps(str(path)).steps["overall"] == ("Read it.", "Rate it.")
-    (item,) = requests_at(dialogue(GOOD), "dialogue")
+    (item,) = requests_at(talk(*GOOD), "dialogue")
     assert "1. Read it.\n2. Rate it." in told(judge, item, "overall")[0].content
     assert judge.signature().prompt != load(tiny_lm).signature().prompt
     assert load(tiny_lm).signature() == load(tiny_lm).signature()

@@ -2,25 +2,21 @@
 
 import json
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.judge import ScoreRequest, requests_at
+from medal_judges.models.base.judge import requests_at
 from medal_judges.models.base.saving import load_judge
 from medal_judges.models.llm.local.model import LocalModel
-from medal_judges.models.llm.protocol import LanguageModel, Message
+from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.models.prompted.geval import GPTScoreJudge
-from medal_judges.records.dialogue import Dialogue, Turn
+
+from ..talks import talk
+from .conftest import token_logs, told
 
 TALK = ["Hi! I hiked in the Alps.", "How lovely, which route?", "Around Mont Blanc.", "Great!"]
-
-
-def dialogue(turns: Sequence[str] = TALK, id: str = "d") -> Dialogue:
-    spoken = tuple(Turn("assistant" if i % 2 else "user", text) for i, text in enumerate(turns))
-    return Dialogue(id, spoken)
 
 
 def load(llm: LanguageModel, **options: Any) -> GPTScoreJudge:
@@ -30,31 +26,16 @@ def load(llm: LanguageModel, **options: Any) -> GPTScoreJudge:
     return judge
 
 
-def told(judge: GPTScoreJudge, request: ScoreRequest, dimension: str) -> tuple[Message, ...]:
-    """What the judge says about one dimension."""
-    judge._prepare([request])
-    (question,) = judge.questions(request, [dimension])
-    return judge.messages(request, question)
-
-
 def by_hand(model: LocalModel, prompt: str, answer: str) -> float:
     """Mean log-probability of the answer's tokens, one plain pass."""
-    import torch
-
-    chat = [{"role": "user", "content": prompt}]
-    start = model.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
-    head = model.tokenizer(start + "Answer:", add_special_tokens=False).input_ids
-    tail = model.tokenizer(" " + answer, add_special_tokens=False).input_ids
-    with torch.no_grad():
-        logits = model.model(torch.tensor([head + tail])).logits[0].float()
-    steps = torch.log_softmax(logits, dim=-1)[len(head) - 1 : -1]
-    return sum(float(steps[i, token]) for i, token in enumerate(tail)) / len(tail)
+    logs = token_logs(model, prompt, "Answer:", answer)
+    return sum(logs) / len(logs)
 
 
 def test_likelihood_of_yes_equals_a_plain_pass(tiny_lm: LocalModel) -> None:
     judge = load(tiny_lm)
-    (judged,) = judge.score([dialogue()])
-    (item,) = requests_at(dialogue(), "dialogue")
+    (judged,) = judge.score([talk(*TALK)])
+    (item,) = requests_at(talk(*TALK), "dialogue")
     for name in ("overall", "understandability"):
         prompt = told(judge, item, name)[0].content
         raw = by_hand(tiny_lm, prompt, "Yes")
@@ -68,8 +49,8 @@ def test_likelihood_of_yes_equals_a_plain_pass(tiny_lm: LocalModel) -> None:
 
 def test_against_no(tiny_lm: LocalModel) -> None:
     judge = load(tiny_lm, against_negative=True)
-    (judged,) = judge.score([dialogue()], level="last")
-    (item,) = requests_at(dialogue(), "last")
+    (judged,) = judge.score([talk(*TALK)], level="last")
+    (item,) = requests_at(talk(*TALK), "last")
     prompt = told(judge, item, "overall")[0].content
     assert "last answer" in prompt
     yes, no = (by_hand(tiny_lm, prompt, answer) for answer in ("Yes", "No"))
@@ -81,8 +62,8 @@ def test_against_no(tiny_lm: LocalModel) -> None:
 
 def test_turns_of_a_dialogue_equal_single_ones(tiny_lm: LocalModel) -> None:
     judge = load(tiny_lm, dimensions=["overall"])
-    for judged in judge.score([dialogue()], level="turn"):
-        (alone,) = judge.score([dialogue(TALK[: (judged.turn or 0) + 1])], level="last")
+    for judged in judge.score([talk(*TALK)], level="turn"):
+        (alone,) = judge.score([talk(*TALK[: (judged.turn or 0) + 1])], level="last")
         assert judged.scores == pytest.approx(alone.scores, abs=1e-4)
 
 

@@ -12,25 +12,22 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import HEADS_NAME, LoraJudge
-from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.families.lora import SFTDataset, SFTObjective, answer_losses
 from medal_judges.training.loop.body import narrow_base, reset_body
 from medal_judges.training.rows import TrainingExample
 
+from ..talks import talk
+
 RUN = {"name": "x", "output_dir": "x", "rubric": "medal", "train": (), "stop": {"keep": "last"}}
 DIMENSIONS = [d for d in load_rubric("medal") if d.name in ("overall", "repetitive")]
 
 
-def dialogue(number: int, turns: int) -> Dialogue:
-    said = (f"line {number} {i} about the river" for i in range(turns))
-    return Dialogue(
-        str(number), tuple(Turn(("user", "assistant")[i % 2], s) for i, s in enumerate(said))
-    )
-
-
-DIALOGUES = [dialogue(n, 2 + n) for n in range(6)]
+DIALOGUES = [
+    talk(*(f"line {n} {i} about the river" for i in range(2 + n)), id=str(n)) for n in range(6)
+]
 
 
 def scoring(base: Path, **settings: object) -> LoraJudge:
@@ -95,10 +92,11 @@ def test_scores_do_not_depend_on_batch_order_or_padding_side(tiny_llama: Path) -
 
 def test_dialogues_beyond_the_window_lose_whole_oldest_turns(tiny_llama: Path) -> None:
     judge = scoring(tiny_llama, max_tokens=120)
-    (judgement,) = judge.score([dialogue(0, 12)])
+    long = talk(*(f"line 0 {i} about the river" for i in range(12)), id="0")
+    (judgement,) = judge.score([long])
     assert judgement.truncated_turns > 0
-    kept = Dialogue("0", dialogue(0, 12).turns[judgement.truncated_turns :])
-    assert scores(judge, [kept]) == scores(judge, [dialogue(0, 12)])
+    kept = Dialogue("0", long.turns[judgement.truncated_turns :])
+    assert scores(judge, [kept]) == scores(judge, [long])
 
 
 @pytest.mark.parametrize("settings", [{}, {"dora": True}, {"rslora": True}])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from medal_judges import Dialogue, Judge, Turn
+from medal_judges import Dialogue, Judge
 from medal_judges.models.base.golden import golden_dialogues
 from medal_judges.models.encoder.body import can_pack, packed_sums
 from medal_judges.models.encoder.config import EncoderConfig
@@ -14,6 +14,7 @@ from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.records.dimension import load_rubric
 
 from ..conftest import SIZE
+from ..talks import talk
 
 TEXTS = [[2, *[8, 12, 15] * 10, 3], [2, 4, 5, 3], [2, 10, 11, 3], [2, 9, 3]]
 
@@ -54,16 +55,10 @@ def test_other_bodies_and_devices_read_padded_batches() -> None:
     assert not can_pack(body_of("bert").to("meta"))
 
 
-def talk(count: int) -> list[Dialogue]:
+def talks(count: int) -> list[Dialogue]:
     texts = ["Hello!", "I like trains and bread.", "What a long winter. " * 12, "", "Why?"]
     return [
-        Dialogue(
-            str(n),
-            tuple(
-                Turn("assistant" if k % 2 else "user", texts[(n + k) % 5] + " again" * (k % 4))
-                for k in range(2 + n % 7)
-            ),
-        )
+        talk(*(texts[(n + k) % 5] + " again" * (k % 4) for k in range(2 + n % 7)), id=str(n))
         for n in range(count)
     ]
 
@@ -71,7 +66,7 @@ def talk(count: int) -> list[Dialogue]:
 @pytest.mark.parametrize(("dtype", "allowed"), [("fp32", 1e-5), ("bf16", 0.01)])
 def test_scores_do_not_change_with_batch_order_window_or_threads(dtype: str, allowed: float):
     judge = Judge.from_pretrained("boxed", device="cpu", dtype=dtype)
-    given = [*golden_dialogues(), *talk(24)]
+    given = [*golden_dialogues(), *talks(24)]
 
     def units(**options: Any) -> list[float]:
         order = -1 if options.pop("turned", False) else 1
@@ -94,7 +89,7 @@ def test_packed_and_padded_batches_give_the_same_scores(
 ) -> None:
     config = EncoderConfig(base=str(tiny_bert), max_tokens=32)
     judge = EncoderJudge.create(config, load_rubric("overall"), device="cpu")
-    packed = [j.scores["overall"] for j in judge.score(talk(12))]
+    packed = [j.scores["overall"] for j in judge.score(talks(12))]
     monkeypatch.setattr("medal_judges.models.encoder.judge.can_pack", lambda body: False)
-    padded = [j.scores["overall"] for j in judge.score(talk(12))]
+    padded = [j.scores["overall"] for j in judge.score(talks(12))]
     assert len(set(packed)) > 5 and padded == pytest.approx(packed, abs=4e-5)

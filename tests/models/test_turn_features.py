@@ -14,16 +14,12 @@ from medal_judges.models.base.turn_features import (
     turn_similarities,
     words,
 )
-from medal_judges.records.dialogue import Dialogue, Turn
 
-
-def dialogue(*contents: str) -> Dialogue:
-    roles = ("user", "assistant")
-    return Dialogue("1", tuple(Turn(roles[i % 2], c) for i, c in enumerate(contents)))  # type: ignore[arg-type]
+from ..talks import talk
 
 
 def column(name: str, *contents: str) -> list[float]:
-    return turn_features(dialogue(*contents))[:, FEATURE_NAMES.index(name)].tolist()
+    return turn_features(talk(*contents))[:, FEATURE_NAMES.index(name)].tolist()
 
 
 def test_repetition_counts_the_speakers_own_words_only() -> None:
@@ -76,7 +72,7 @@ def test_taking_up_the_users_word_is_no_echo_in_japanese() -> None:
 
 
 def test_a_turn_reads_no_later_turn() -> None:
-    whole = dialogue("hi there", "hello you", "what is new", "hello you again", "bye")
+    whole = talk("hi there", "hello you", "what is new", "hello you again", "bye")
     full = turn_features(whole)
     for last in range(5):
         assert np.array_equal(turn_features(whole.upto(last)), full[: last + 1])

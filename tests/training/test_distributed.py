@@ -56,8 +56,8 @@ class Workshop:
         torch.manual_seed(0)
         body = BertModel(BertConfig(**SIZE, hidden_dropout_prob=0.0))
         self.body = save_encoder(folder / "bert", body)
-        write_rows(folder / "train.jsonl", 80, "train", seed=1)
-        write_rows(folder / "validation.jsonl", 30, "validation", seed=2)
+        write_rows(folder / "train.jsonl", 80, seed=1)
+        write_rows(folder / "validation.jsonl", 30, seed=2)
 
     def train(
         self,

@@ -22,23 +22,19 @@ from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import OptimConfig
 from medal_judges.training.families.encoder import reads_in_bf16
 
+from ..talks import write_rated
 
-def write_rows(path: Path, count: int, seed: int, sources: tuple[str, ...] = ("en",)) -> str:
+
+def write_rows(path: Path, count: int, seed: int, langs: tuple[str, ...] = ("en",)) -> str:
     """Dialogues rated the lower the longer the answers are, with noise."""
-    rng = np.random.default_rng(seed)
-    lines = []
+    rng, rows = np.random.default_rng(seed), []
     for number in range(count):
         words = int(rng.integers(1, 30))
-        said = " ".join(rng.choice(["film", "river", "bread", "city"], words))
-        turns = [{"role": "user", "content": f"{path.stem} {number}?"}]
-        turns.append({"role": "assistant", "content": f"{said} {number}."})
+        answer = " ".join(rng.choice(["film", "river", "bread", "city"], words))
         rating = float(np.clip(5 - words / 8 + rng.normal(), 1, 5))
-        row = {"id": f"{path.stem}{number}", "lang": sources[number % len(sources)]}
-        labels = {"overall": [rating], "repetitive": [int(rating < 3)]}
-        scales = {"overall": [1, 5], "repetitive": [0, 1]}
-        lines.append(json.dumps(row | {"dialogue": turns, "labels": labels, "scales": scales}))
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return str(path)
+        texts = f"{path.stem} {number}?", f"{answer} {number}."
+        rows.append((texts, {"overall": rating, "repetitive": int(rating < 3)}))
+    return write_rated(path, rows, langs)
 
 
 def config_at(folder: Path) -> Path:

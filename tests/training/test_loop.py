@@ -17,7 +17,7 @@ from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.device import set_attention
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.families import encoder as task_module
@@ -30,6 +30,7 @@ from medal_judges.training.rows import TrainingExample
 from medal_judges.training.run import start_loop
 
 from ..conftest import WORDS
+from ..talks import talk
 
 DIMENSIONS = ("overall", "repetitive")
 MINIMAL = {"name": "x", "output_dir": "x", "rubric": "medal", "train": [{"source": "a"}]}
@@ -42,11 +43,10 @@ def examples() -> list[TrainingExample]:
     rng = np.random.default_rng(0)
     found = []
     for number in range(24):
-        said = [" ".join(rng.choice(WORDS, 5)) for _ in range(4)]
-        turns = tuple(Turn(r, t) for r, t in zip(("user", "assistant") * 2, said, strict=True))
+        dialogue = talk(*(" ".join(rng.choice(WORDS, 5)) for _ in range(4)), id=str(number))
         labels = {n: float(rng.integers(2)) for n in DIMENSIONS if number % 3 or n == "overall"}
         source, weight = ("a", 0.5) if number % 2 else ("b", 4.0)
-        found.append(TrainingExample(Dialogue(str(number), turns), source, labels, weight, labels))
+        found.append(TrainingExample(dialogue, source, labels, weight, labels))
     return found
 
 
@@ -158,10 +158,9 @@ def test_the_closed_form_of_a_binary_head_is_calibrated_to_its_labels(
     for number in range(300):
         again = number % 2  # who repeats himself is marked, three times in four
         said = ["a b", "c d e", "b a", "c d e" if again else "a d c"]
-        turns = tuple(Turn(r, t) for r, t in zip(("user", "assistant") * 2, said, strict=True))
         marked = float(rng.random() < (0.75 if again else 0.25))
         label = {"repetitive": marked, "overall": 1 - marked}
-        rows.append(TrainingExample(Dialogue(str(number), turns), "a", label, 1.0, label))
+        rows.append(TrainingExample(talk(*said, id=str(number)), "a", label, 1.0, label))
     groups = [{"name": "all", "alpha": 0.01, "features": ["assistant.copy"]}]
     model = LINEAR | {"features": ["copy"], "feature_groups": groups}
     loop = loop_of(tiny_bert, tmp_path, rows, model, solver="ridge", embedding_share=0.0)

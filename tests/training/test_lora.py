@@ -23,15 +23,13 @@ from .test_resume import write_rows
 
 
 def run_config(folder: Path, base: Path, model: dict[str, Any], **optim: Any) -> TrainConfig:
-    write_rows(folder / "train.jsonl", 48, "train", seed=1)
-    write_rows(folder / "validation.jsonl", 24, "validation", seed=2)
     settings = {
         "name": "lora",
         "output_dir": str(folder / "judge"),
         "rubric": "medal",
         "model": {"family": "lora", "base": str(base), "rank": 8, "max_tokens": 2000} | model,
-        "train": [{"source": str(folder / "train.jsonl")}],
-        "validation": [{"source": str(folder / "validation.jsonl")}],
+        "train": [{"source": write_rows(folder / "train.jsonl", 48, seed=1)}],
+        "validation": [{"source": write_rows(folder / "validation.jsonl", 24, seed=2)}],
         "optim": {"epochs": 6, "batch_size": 8, "lr": 0.02, "body_lr": 0.02} | optim,
         "stop": {"metric": "loss"},
         "threads": 1,

@@ -11,7 +11,7 @@ import pytest
 from medal_judges.config import build_config
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
-from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.jsonl import write_records
@@ -23,6 +23,7 @@ from medal_judges.training.rows import RunRows, TrainingExample
 from medal_judges.training.run import dimension_config, learnable, train_judge
 
 from ..conftest import WORDS
+from ..talks import talk
 
 DIMENSIONS = ("overall", "repetitive")
 
@@ -74,11 +75,10 @@ def test_families_that_fit_each_dimension_refuse_it(tmp_path: Path) -> None:
 
 def labelled(number: int, split: str) -> LabelledDialogue:
     rng = np.random.default_rng([number, len(split)])
-    said = [" ".join(rng.choice(WORDS, 6)) for _ in range(4)]
-    turns = tuple(Turn(r, t) for r, t in zip(("user", "assistant") * 2, said, strict=True))  # type: ignore[arg-type]
+    dialogue = talk(*(" ".join(rng.choice(WORDS, 6)) for _ in range(4)), id=f"{split}-{number}")
     labels = {"overall": (float(1 + number % 5),), "repetitive": (float(number % 2),)}
     scales = {"overall": (1.0, 5.0), "repetitive": (0.0, 1.0)}
-    return LabelledDialogue(Dialogue(f"{split}-{number}", turns), labels, scales, split=split)
+    return LabelledDialogue(dialogue, labels, scales, split=split)
 
 
 @pytest.mark.slow  # four judges, each checked in a process of its own

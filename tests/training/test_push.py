@@ -23,24 +23,20 @@ from medal_judges.stats.estimate import Estimate
 from medal_judges.training.card.card import write_card
 
 from ..hub_stub import Hub, Repo
+from ..talks import write_rated
 
 ID = "org/judge"
 
 
 def write_rows(path: Path, count: int) -> str:
     """Dialogues in two languages whose answers get longer with their rating."""
-    lines = []
+    rows = []
     for number in range(count):
         rating = 1 + number % 5
-        said = " ".join(["word"] * rating * 3)
-        turns = [{"role": "user", "content": f"{path.stem} {number}?"}]
-        turns.append({"role": "assistant", "content": f"{said} {number}."})
-        labels = {"overall": [rating], "repetitive": [int(rating > 3 or number % 11 == 3)]}
-        row = {"id": f"{path.stem}{number}", "lang": ("en", "de")[number % 2], "dialogue": turns}
-        scales = {"overall": [1, 5], "repetitive": [0, 1]}
-        lines.append(json.dumps(row | {"labels": labels, "scales": scales, "level": "dialogue"}))
-    path.write_text("\n".join(lines))
-    return str(path)
+        texts = f"{path.stem} {number}?", f"{' '.join(['word'] * rating * 3)} {number}."
+        labels = {"overall": rating, "repetitive": int(rating > 3 or number % 11 == 3)}
+        rows.append((texts, labels))
+    return write_rated(path, rows, ("en", "de"))
 
 
 @pytest.fixture

@@ -17,37 +17,25 @@ from medal_judges.models.base.golden import check_golden
 
 from ..conftest import WORDS
 from ..forked import medal, start
+from ..talks import write_rated
 
 
-def write_rows(path: Path, count: int, split: str, seed: int) -> None:
+def write_rows(path: Path, count: int, seed: int) -> str:
     """Dialogues whose assistant speaks of the first half of the words (label 1) or the other."""
-    rng = random.Random(seed)
-    with path.open("w", encoding="utf-8") as stream:
-        for number in range(count):
-            label = number % 2
-            turns = []
-            for _ in range(rng.randint(2, 5)):
-                turns.append({"role": "user", "content": " ".join(rng.sample(WORDS, 4))})
-                answer = " ".join(rng.sample(WORDS[:6] if label else WORDS[6:], 5))
-                turns.append({"role": "assistant", "content": answer})
-            row = {
-                "id": f"{split}-{number}",
-                "lang": "en",
-                "level": "dialogue",
-                "dialogue": turns,
-                "labels": {"repetitive": [label], "overall": [5 - 4 * label]},
-                "scales": {"repetitive": [0, 1], "overall": [1, 5]},
-                "split": split,
-            }
-            stream.write(json.dumps(row) + "\n")
+    rng, rows = random.Random(seed), []
+    for number in range(count):
+        label, texts = number % 2, []
+        for _ in range(rng.randint(2, 5)):
+            texts.append(" ".join(rng.sample(WORDS, 4)))
+            texts.append(" ".join(rng.sample(WORDS[:6] if label else WORDS[6:], 5)))
+        rows.append((texts, {"repetitive": label, "overall": 5 - 4 * label}))
+    return write_rated(path, rows)
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
     """A run of 10 epochs of 10 steps with dropout, shuffling and a checkpoint every 7 steps."""
     tmp_path = tmp_path_factory.mktemp("run")
-    write_rows(tmp_path / "train.jsonl", 80, "train", seed=1)
-    write_rows(tmp_path / "validation.jsonl", 30, "validation", seed=2)
     settings = {
         "name": "tiny",
         "output_dir": str(tmp_path / "unset"),
@@ -64,8 +52,8 @@ def config(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
             "features": [],
             "heads": {"overall": {"kind": "ordinal"}},
         },
-        "train": [{"source": str(tmp_path / "train.jsonl")}],
-        "validation": [{"source": str(tmp_path / "validation.jsonl")}],
+        "train": [{"source": write_rows(tmp_path / "train.jsonl", 80, seed=1)}],
+        "validation": [{"source": write_rows(tmp_path / "validation.jsonl", 30, seed=2)}],
         "optim": {"epochs": 10, "batch_size": 8, "lr": 0.003, "body_lr": 0.001},
         "stop": {"metric": "auc/repetitive", "patience": 100},
         "checkpoint_steps": 7,

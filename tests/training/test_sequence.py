@@ -11,23 +11,18 @@ from medal_judges.training.config import TrainConfig
 from medal_judges.training.run import train_judge
 
 from ..conftest import WORDS
+from ..talks import write_rated
 
 RUBRIC = [{"name": "overall", "kind": "ordinal", "low": 1, "high": 5}]
 
 
 def write_rows(path: Path, count: int) -> str:
-    lines = []
+    rows = []
     for number in range(count):
-        said = WORDS[:6] if number % 2 else WORDS[6:]
-        turns = [
-            {"role": "user", "content": f"{WORDS[number % 12]} {path.stem}"},
-            {"role": "assistant", "content": " ".join(said[number % 3 :])},
-        ]
-        labels = {"labels": {"overall": [5 if number % 2 else 1]}, "scales": {"overall": [1, 5]}}
-        row = {"id": f"{path.stem}{number}", "lang": "en", "dialogue": turns, "level": "dialogue"}
-        lines.append(json.dumps(row | labels))
-    path.write_text("\n".join(lines))
-    return str(path)
+        words = WORDS[:6] if number % 2 else WORDS[6:]
+        texts = f"{WORDS[number % 12]} {path.stem}", " ".join(words[number % 3 :])
+        rows.append((texts, {"overall": 5 if number % 2 else 1}))
+    return write_rated(path, rows)
 
 
 def test_trained_saved_and_loaded(tiny_bert: Path, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from medal_judges.models.base.golden import check_golden
 from medal_judges.records.dimension import Dimension, load_rubric
 
 from ..conftest import SIZE, WORDS
+from ..talks import write_rated
 from .test_distributed import needs_deepspeed
 
 CONFIGS = Path(medal_judges.configs.__path__[0])
@@ -58,24 +59,6 @@ def bases(
     }
 
 
-def write_rows(
-    path: Path, count: int, labels: dict[str, Dimension], rng: np.random.Generator
-) -> None:
-    """Dialogues of 8 turns with a label of each name, on the scale of its dimension."""
-    with path.open("w", encoding="utf-8") as stream:
-        for number in range(count):
-            said = [" ".join(rng.choice(WORDS, 5)) for _ in range(8)]
-            turns = [
-                {"role": ("user", "assistant")[i % 2], "content": text}
-                for i, text in enumerate(said)
-            ]
-            values = {n: float(rng.integers(d.low, d.high + 1)) for n, d in labels.items()}
-            scales = {n: [d.low, d.high] for n, d in labels.items()}
-            row = {"id": f"{path.stem}-{number}", "lang": "en", "level": "dialogue"}
-            row |= {"dialogue": turns, "labels": {n: [v] for n, v in values.items()}}
-            stream.write(json.dumps(row | {"scales": scales}) + "\n")
-
-
 def small(name: str, bases: dict[str, Path], folder: Path) -> dict[str, Any]:
     """The config ``name`` on tiny models and made-up rows."""
     settings = read_yaml(f"train/{name}")
@@ -109,7 +92,12 @@ def _small_entry(
     entry["source"] = str(path)
     named = entry.get("dimensions") or list(rubric)
     judged = named if isinstance(named, dict) else {n: n for n in named}
-    write_rows(path, 24, {source: rubric[name] for source, name in judged.items()}, rng)
+    scales = {source: (rubric[name].low, rubric[name].high) for source, name in judged.items()}
+    rows = []
+    for _ in range(24):
+        texts = [" ".join(rng.choice(WORDS, 5)) for _ in range(8)]
+        rows.append((texts, {n: float(rng.integers(a, b + 1)) for n, (a, b) in scales.items()}))
+    write_rated(path, rows, scales=scales)
 
 
 def run(command: list[str], settings: dict[str, Any], folder: Path, **environment: str) -> None:
@@ -163,8 +151,8 @@ LAUNCHERS: list[tuple[str, list[str], int, dict[str, str]]] = [
     ("cpu", ["--num_processes", "1"], 1, CPU),
     ("gpu1", ["--cpu"], 1, {}),
 ]
-PARTED: list[tuple[str, list[str], int]] = [
-    (name, [*ZERO, "--num_processes", str(count), *more], count)
+PARTED: list[tuple[str, list[str], int, dict[str, str]]] = [
+    (name, [*ZERO, "--num_processes", str(count), *more], count, {})
     for name, more in (
         ("cpu_deepspeed", []),
         ("gpu8", []),
@@ -174,8 +162,16 @@ PARTED: list[tuple[str, list[str], int]] = [
 ]
 
 
+def test_every_launchers_file_is_run() -> None:
+    shipped = {path.stem for path in (CONFIGS / "accelerate").glob("*.yaml")}
+    assert shipped == {name for name, *_ in (*LAUNCHERS, *PARTED)}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name, options, processes, environment", LAUNCHERS)
+@pytest.mark.parametrize(
+    "name, options, processes, environment",
+    [*LAUNCHERS, *(pytest.param(*each, marks=needs_deepspeed) for each in PARTED)],
+)
 def test_a_launchers_file_runs(
     name: str,
     options: list[str],
@@ -184,35 +180,10 @@ def test_a_launchers_file_runs(
     bases: dict[str, Path],
     tmp_path: Path,
 ) -> None:
-    _launch(name, options, processes, environment, bases, tmp_path)
-
-
-@pytest.mark.slow
-@needs_deepspeed
-@pytest.mark.parametrize("name, options, processes", PARTED)
-def test_a_launchers_file_runs_with_deepspeed(
-    name: str, options: list[str], processes: int, bases: dict[str, Path], tmp_path: Path
-) -> None:
-    _launch(name, options, processes, {}, bases, tmp_path)
-
-
-def test_every_launchers_file_is_run() -> None:
-    shipped = {path.stem for path in (CONFIGS / "accelerate").glob("*.yaml")}
-    assert shipped == {name for name, *_ in (*LAUNCHERS, *PARTED)}
-
-
-def _launch(
-    name: str,
-    options: list[str],
-    processes: int,
-    environment: dict[str, str],
-    bases: dict[str, Path],
-    folder: Path,
-) -> None:
-    settings = small("mmbert_medal", bases, folder)
+    settings = small("mmbert_medal", bases, tmp_path)
     command = [*LAUNCH, "--config_file", str(CONFIGS / "accelerate" / f"{name}.yaml"), *options]
-    run(command, settings, folder, **environment)
-    facts = json.loads((folder / "judge" / "config.json").read_text())["facts"]
+    run(command, settings, tmp_path, **environment)
+    facts = json.loads((tmp_path / "judge" / "config.json").read_text())["facts"]
     assert facts["processes"] == processes
     parted = "--deepspeed_config_file" in options
     assert facts["strategy"] == ("zero2" if parted else {"gpu1": "single"}.get(name, "ddp"))

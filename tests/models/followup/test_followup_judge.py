@@ -23,8 +23,10 @@ from medal_judges.models.llm.protocol import (
     Likelihood,
     Message,
 )
-from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import parse_judgement
+
+from ...talks import talk
 
 POOL = """
 name: test
@@ -36,15 +38,10 @@ follow_ups:
 """
 
 
-def dialogue(name: str, *texts: str) -> Dialogue:
-    turns = tuple(Turn("user" if i % 2 == 0 else "assistant", t) for i, t in enumerate(texts))
-    return Dialogue(name, turns)
-
-
 DIALOGUES = [
-    dialogue("a", "Hi!", "Hello, how are you?", "Fine. What is your name?", "I like cheese."),
-    dialogue("b", "Tell me a joke.", "Why did the chicken cross the road?", "Why?"),
-    dialogue("c", "What is two and two?", "Four.", "And three?", "Five.", "Thanks!", "Welcome!"),
+    talk("Hi!", "Hello, how are you?", "Fine. What is your name?", "I like cheese.", id="a"),
+    talk("Tell me a joke.", "Why did the chicken cross the road?", "Why?", id="b"),
+    talk("What is two and two?", "Four.", "And three?", "Five.", "Thanks!", "Welcome!", id="c"),
 ]
 
 
@@ -156,7 +153,7 @@ def test_batch_order_and_level_do_not_change_a_score(tiny_lm: LocalModel, pool: 
 
 
 def test_whole_oldest_turns_are_dropped_and_counted(tiny_lm: LocalModel, pool: str) -> None:
-    long = dialogue("long", *[f"This is turn {i} of a long talk about nothing." for i in range(40)])
+    long = talk(*[f"This is turn {i} of a long talk about nothing." for i in range(40)], id="long")
     found = next(iter(judge(tiny_lm, pool, max_tokens=256).score([long])))
     assert 0 < found.truncated_turns < 39
     end = long.turns[found.truncated_turns :]
@@ -166,7 +163,7 @@ def test_whole_oldest_turns_are_dropped_and_counted(tiny_lm: LocalModel, pool: s
 
 
 def test_an_answer_too_long_to_read_is_unscored_and_stops_nothing(tiny_lm: LocalModel, pool: str):
-    endless = dialogue("endless", "Hi!", "word " * 400)
+    endless = talk("Hi!", "word " * 400, id="endless")
     found = list(judge(tiny_lm, pool, max_tokens=256).score([endless, DIALOGUES[0]]))
     assert found[0].scores == {"coherent": None, "overall": None}
     assert "last answer alone takes" in str(found[0].failure)

@@ -1,7 +1,7 @@
 """The four prompted judges with a small model, end to end; odd answers by a scripted one."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,14 +14,13 @@ from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
-    Continuation,
     LanguageModel,
-    Likelihood,
-    Message,
 )
 from medal_judges.models.prompted.judge import PromptedJudge
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement, parse_judgement
+
+from ...talks import ChatModel, talk
 
 LAKE = Dialogue(
     "lake",
@@ -115,10 +114,8 @@ def test_meep_judges_turns_and_every_row_has_a_score_or_a_reason(tiny_lm: LocalM
 # -- what a model may answer, scripted -------------------------------------------------------------
 
 
-class Scripted(LanguageModel):
-    """Answers from a list, over and over; a token is four characters."""
-
-    name = "scripted"
+class Scripted(ChatModel):
+    """Answers from a list, over and over."""
 
     def __init__(self, answers: Sequence[str | Completion], context: int = 4096) -> None:
         self.answers, self.context, self.asked = list(answers), context, list[ChatRequest]()
@@ -131,17 +128,6 @@ class Scripted(LanguageModel):
             whole = Completion(answer, usage=Usage(input=10, output=2, money=0.5))
             done.append(whole if isinstance(answer, str) else answer)
         return done
-
-    def loglikelihood(
-        self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
-    ) -> list[list[Likelihood]]:
-        raise ConfigError("no likelihoods here")
-
-    def count_tokens(self, messages: Sequence[Message]) -> int:
-        return sum(len(m.content) for m in messages) // 4
-
-    def fingerprint(self) -> Mapping[str, str]:
-        return {"dtype": "none"}
 
 
 def one(llm: LanguageModel, name: str = "meep", **changes: Any) -> Judgement:
@@ -209,8 +195,7 @@ def test_repeats_are_seeded_pooled_and_reported() -> None:
 
 
 def test_whole_oldest_turns_go_and_are_counted() -> None:
-    turns = [Turn("assistant" if i % 2 else "user", f"{i} " + "word " * 40) for i in range(20)]
-    long = Dialogue("long", tuple(turns), lang="en")
+    long = talk(*(f"{i} " + "word " * 40 for i in range(20)), lang="en")
     llm = Scripted(["70"], context=1000)
     judgement = next(judge("meep", llm).score([long]))
     shown = llm.asked[0].messages[-1].content

@@ -13,14 +13,10 @@ from safetensors.torch import load_file, save_file
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import load_judge
-from medal_judges.records.dialogue import Dialogue, Turn
+
+from ...talks import talk
 
 SAID = ["hello", "I like music, do you?", "a film", "the river", "bread", "a train and bread"]
-
-
-def dialogue(turns: list[str], id: str = "d") -> Dialogue:
-    spoken = tuple(Turn("assistant" if i % 2 else "user", text) for i, text in enumerate(turns))
-    return Dialogue(id, spoken)
 
 
 def load(folder: Path, **options: Any) -> Judge:
@@ -42,10 +38,10 @@ def by_hand(folder: Path, text: str) -> float:
 def test_turns_equal_a_plain_loop_and_the_dialogue_their_mean(tiny_roberta: Path) -> None:
     judge = load(tiny_roberta)
     expected = [by_hand(tiny_roberta, text) for text in SAID[1::2]]
-    turns = list(judge.score([dialogue(SAID)], level="turn"))
+    turns = list(judge.score([talk(*SAID)], level="turn"))
     assert [t.scores["engagingness"] for t in turns] == pytest.approx(expected, abs=1e-6)
     assert turns[0].distributions["engagingness"] == pytest.approx([1 - expected[0], expected[0]])
-    (whole,) = judge.score([dialogue(SAID)])
+    (whole,) = judge.score([talk(*SAID)])
     assert whole.scores["engagingness"] == pytest.approx(sum(expected) / 3, abs=1e-6)
     told = whole.contributions["engagingness"]
     assert (told.unit, told.baseline) == ("score", 0.5)
@@ -55,7 +51,7 @@ def test_turns_equal_a_plain_loop_and_the_dialogue_their_mean(tiny_roberta: Path
 
 def test_batch_and_order_do_not_matter(tiny_roberta: Path) -> None:
     judge = load(tiny_roberta)
-    many = [dialogue(["hello", " ".join(SAID[: n % 6 + 1])], str(n)) for n in range(12)]
+    many = [talk("hello", " ".join(SAID[: n % 6 + 1]), id=str(n)) for n in range(12)]
     alone = {j.id: j.scores["engagingness"] for d in many for j in judge.score([d])}
     judge.token_budget = 40
     together = {j.id: j.scores["engagingness"] for j in judge.score(many[::-1])}
@@ -65,12 +61,12 @@ def test_batch_and_order_do_not_matter(tiny_roberta: Path) -> None:
 def test_a_turn_beyond_the_window_is_left_out_and_counted(tiny_roberta: Path) -> None:
     judge = load(tiny_roberta)  # 66 positions hold 64 tokens
     fits, long = "music " * 62, "music " * 63
-    (judged,) = judge.score([dialogue(["hello", fits])], level="last")
+    (judged,) = judge.score([talk("hello", fits)], level="last")
     assert judged.scored
-    (refused,) = judge.score([dialogue(["hello", long])], level="last")
+    (refused,) = judge.score([talk("hello", long)], level="last")
     assert refused.scores == {"engagingness": None}
     assert refused.failure == "engagingness: a turn of 65 tokens; 64 fit"
-    (mixed,) = judge.score([dialogue(["hello", long, "film", "the river"])])
+    (mixed,) = judge.score([talk("hello", long, "film", "the river")])
     assert mixed.truncated_turns == 1
     assert mixed.scores["engagingness"] == pytest.approx(by_hand(tiny_roberta, "the river"))
 

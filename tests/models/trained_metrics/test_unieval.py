@@ -10,7 +10,9 @@ from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import load_judge
 from medal_judges.models.trained_metrics.turn_metric import sentences
-from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dialogue import Dialogue
+
+from ...talks import talk
 
 HISTORY = ["hello, do you like music?", "I do. the garden is a film.", "a train and bread"]
 ANSWER = "I like the river. you like bread?"
@@ -19,8 +21,7 @@ FACT = "the garden is informative"
 
 def dialogue(id: str = "d", turns: list[str] | None = None, fact: str = FACT) -> Dialogue:
     said = [*HISTORY, ANSWER] if turns is None else turns
-    spoken = tuple(Turn("assistant" if i % 2 else "user", text) for i, text in enumerate(said))
-    return Dialogue(id, spoken, context={"knowledge": fact} if fact else {})
+    return talk(*said, id=id, context={"knowledge": fact} if fact else {})
 
 
 def load(folder: Path, **options: Any) -> Judge:

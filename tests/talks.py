@@ -1,0 +1,56 @@
+"""Dialogues made of their turns' texts, the user's first; a language model that only chats."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from medal_judges.errors import ConfigError
+from medal_judges.models.llm.protocol import Continuation, LanguageModel, Likelihood, Message
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.storage.jsonl import write_records
+
+
+def spoken(*texts: str) -> tuple[Turn, ...]:
+    return tuple(Turn("assistant" if i % 2 else "user", text) for i, text in enumerate(texts))
+
+
+def said(*texts: str) -> list[dict[str, str]]:
+    return [{"role": turn.role, "content": turn.content} for turn in spoken(*texts)]
+
+
+def talk(*texts: str, id: str = "d", **fields: Any) -> Dialogue:
+    return Dialogue(id, spoken(*texts), **fields)
+
+
+Rated = tuple[Sequence[str], dict[str, float]]
+
+
+def write_rated(
+    path: Path, rows: Iterable[Rated], langs: Sequence[str] = ("en",), **fields: Any
+) -> str:
+    """Rows of texts and ratings: ``overall`` from 1 to 5, others 0 or 1; ``langs`` in turn."""
+    lines = []
+    for number, (texts, ratings) in enumerate(rows):
+        scales = {name: [1, 5] if name == "overall" else [0, 1] for name in ratings}
+        row = {"id": f"{path.stem}{number}", "lang": langs[number % len(langs)]}
+        row |= {"dialogue": said(*texts), "labels": ratings, "scales": scales}
+        lines.append(row | {"level": "dialogue"} | fields)
+    write_records(path, lines)
+    return str(path)
+
+
+class ChatModel(LanguageModel):
+    """A model without likelihoods; a token is four characters."""
+
+    name, context = "scripted", 4096
+
+    def loglikelihood(
+        self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
+    ) -> list[list[Likelihood]]:
+        raise ConfigError("no likelihoods here")
+
+    def count_tokens(self, messages: Sequence[Message]) -> int:
+        return sum(len(m.content) for m in messages) // 4
+
+    def fingerprint(self) -> Mapping[str, str]:
+        return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -78,33 +79,21 @@ def test_a_wrong_setting_is_named(override: str, file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("read", "content", "words"),
     [
-        (b"a: [1", "not valid YAML"),
-        (b"- a\n- b\n", "expected a mapping of settings, got list"),
-        (b"", "expected a mapping of settings, got NoneType"),
-        ("name: été".encode("latin-1"), "not UTF-8"),
+        (read_yaml, "a: [1", "not valid YAML"),
+        (read_yaml, "- a\n- b\n", "expected a mapping of settings, got list"),
+        (read_yaml, "", "expected a mapping of settings, got NoneType"),
+        (read_yaml, "name: été", "not UTF-8"),
+        (load_rubric, "dimensions: [{name: x, kind: binary, low: 0, high: 2}]", "from 0 to 1"),
+        (load_rubric, "dimensions: [{name: x, colour: red}]", "colour"),
+        (load_rubric, "dimensions: [x]", "mapping"),
+        (load_rubric, "dimensions: [", "not valid YAML"),
+        (load_rubric, "- a", "expected a mapping"),
     ],
 )
-def test_a_file_that_is_no_config(content: bytes, words: str, tmp_path: Path) -> None:
+def test_a_wrong_file(read: Callable[[Path], object], content: str, words: str, tmp_path: Path):
     path = tmp_path / "x.yaml"
-    path.write_bytes(content)
+    path.write_text(content, encoding="latin-1")
     with pytest.raises(ConfigError, match=words):
-        read_yaml(path)
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("dimensions: [{name: x, kind: binary, low: 0, high: 2}]", "from 0 to 1"),
-        ("dimensions: [{name: x, colour: red}]", "colour"),
-        ("dimensions: [x]", "mapping"),
-        ("dimensions: [", "not valid YAML"),
-        ("- a", "expected a mapping"),
-    ],
-)
-def test_a_wrong_rubric(content: str, words: str, tmp_path: Path) -> None:
-    path = tmp_path / "r.yaml"
-    path.write_text(content)
-    with pytest.raises(ConfigError, match=words):
-        load_rubric(path)
+        read(path)

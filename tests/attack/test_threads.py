@@ -9,7 +9,7 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,11 @@ import pytest
 
 from medal_judges import Judge
 from medal_judges.models.llm.cost import CostLimiter
-from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dialogue import Dialogue
 
 from ..conftest import Running
 from ..forked import Forked
+from ..talks import talk
 
 Serve = Callable[..., Running]
 THREADS = 24
@@ -30,12 +31,8 @@ THREADS = 24
 def dialogues(number: int, count: int = 2) -> list[Dialogue]:
     """Other ones for each thread, so that no answer is in the cache."""
     said = [f"hello, this is {number}", "hi, how was the film", "long"]
-
-    def turns(n: int) -> Iterator[Turn]:
-        for i, text in enumerate(said * (1 + n)):
-            yield Turn("assistant" if i % 2 else "user", f"{text} {n}")
-
-    return [Dialogue(f"{number}-{n}", tuple(turns(n))) for n in range(count)]
+    texts = ([f"{text} {n}" for text in said * (1 + n)] for n in range(count))
+    return [talk(*each, id=f"{number}-{n}") for n, each in enumerate(texts)]
 
 
 @pytest.fixture

@@ -9,13 +9,12 @@ from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
-    Continuation,
     LanguageModel,
-    Likelihood,
-    Message,
     failed,
 )
 from medal_judges.models.llm.settings import LLMConfig, llm_config
+
+from ..talks import ChatModel
 
 Script = Callable[[dict[str, Any]], str]
 _SENT = ("temperature", "top_p", "presence_penalty", "max_tokens", "seed", "schema")
@@ -25,7 +24,7 @@ class Refused(Exception):
     """Raised by a script instead of an answer."""
 
 
-class FakeModel(LanguageModel):
+class FakeModel(ChatModel):
     """Answers with ``answer(body)``; ``bodies`` are the requests, as OpenAI's protocol has them."""
 
     context = 32_000
@@ -46,17 +45,6 @@ class FakeModel(LanguageModel):
             return Completion(self.answer(body), usage=Usage(input=50, output=20))
         except Refused as refused:
             return failed(str(refused), Usage(input=len(str(refused)) * ("filter" in str(refused))))
-
-    def count_tokens(self, messages: Sequence[Message]) -> int:
-        return sum(len(message.content) for message in messages)
-
-    def loglikelihood(
-        self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
-    ) -> list[list[Likelihood]]:
-        raise NotImplementedError
-
-    def fingerprint(self) -> Mapping[str, str]:
-        return {}
 
 
 class FakeAgents(Agents):

@@ -15,9 +15,11 @@ pytest.importorskip("openai", reason="the API's client is in the extra api")
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, judge_once, score_to_file
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import read_dialogues
+from medal_judges.storage.jsonl import write_records
 from medal_judges.storage.judgements import read_judgements
 
 from ..forked import medal, start
+from ..talks import talk
 
 Serve = Callable[..., Any]
 
@@ -29,14 +31,8 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write(path: Path, count: int, turns: int = 2) -> Path:
-    lines = []
-    for i in range(count):
-        said = [
-            {"role": ("user", "assistant")[k % 2], "content": f"Line {k} of talk {i}."}
-            for k in range(turns)
-        ]
-        lines.append(json.dumps({"id": f"d{i}", "lang": "en", "dialogue": said}) + "\n")
-    path.write_text("".join(lines))
+    said = [[f"Line {k} of talk {i}." for k in range(turns)] for i in range(count)]
+    write_records(path, (talk(*texts, id=f"d{i}", lang="en") for i, texts in enumerate(said)))
     return path
 
 

@@ -17,6 +17,8 @@ from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.ray_judge import RayJudge
 from medal_judges.inference.scoring import opened, score_to_file
 
+from ..talks import said
+
 pytestmark = pytest.mark.ray
 
 ROWS = int(os.environ.get("RAY_ROWS", "2000"))
@@ -27,10 +29,7 @@ def chats(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("chats") / "in.jsonl"
     with path.open("w") as stream:
         for n in range(ROWS):
-            turns = [
-                {"role": "assistant" if k % 2 else "user", "content": f"so {k} and {n % 7} " * 9}
-                for k in range(2 + n % 8)
-            ]
+            turns = said(*(f"so {k} and {n % 7} " * 9 for k in range(2 + n % 8)))
             line = {"id": f"d{n}", "lang": "en", "dialogue": turns, "meta": {"plan": n % 3}}
             stream.write(json.dumps(line) + "\n")
     return path

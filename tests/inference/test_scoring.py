@@ -11,6 +11,7 @@ import pytest
 from medal_judges.storage.judgements import read_judgements
 
 from ..forked import medal, start
+from ..talks import said
 
 JUDGE = "configs/judges/repetition.yaml"
 
@@ -19,11 +20,9 @@ def write(path: Path, count: int, bad: int | None = None, ending: str = "\n") ->
     """Dialogues of 1 to 9 turns; every 25th has no assistant; line ``bad`` is broken."""
     lines = []
     for number in range(count):
-        turns = [
-            {"role": "user" if k % 2 == 0 else "assistant", "content": f"so {k} and {number % 7}"}
-            for k in range(1 if number % 25 == 0 else 2 + number % 8)
-        ]
-        lines.append(json.dumps({"id": f"d{number}", "dialogue": turns}))
+        turns = range(1 if number % 25 == 0 else 2 + number % 8)
+        dialogue = said(*(f"so {k} and {number % 7}" for k in turns))
+        lines.append(json.dumps({"id": f"d{number}", "dialogue": dialogue}))
     if bad is not None:
         lines[bad - 1] = '{"id": "broken", "dialogue": [{"role": "bot", "content": "x"}]}'
     text = ending.join(lines) + ending

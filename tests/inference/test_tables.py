@@ -16,19 +16,17 @@ from medal_judges.inference.metadata import metadata_of
 from medal_judges.inference.scoring import ScoreReport, score_to_file
 
 from .. import forked
+from ..talks import talk
 
 JUDGE = "configs/judges/repetition.yaml"
 USER, ASSISTANT = {"role": "user", "content": "Hi!"}, {"role": "assistant", "content": ""}
 
 
 def chat(number: int, **fields: Any) -> Dialogue:
-    turns = tuple(
-        Turn("assistant" if k % 2 else "user", f"so {k} and {number % 7}")
-        for k in range(2 + number % 8)
-    )
+    texts = (f"so {k} and {number % 7}" for k in range(2 + number % 8))
     models = {"assistant": f"bot-{number % 3}"}
     meta = {"version": number % 2, "user": {"plan": "free"}, "no.dots": "=1+1"}
-    return Dialogue(f"d{number}", turns, lang="en", models=models, meta=meta, **fields)
+    return talk(*texts, id=f"d{number}", lang="en", models=models, meta=meta, **fields)
 
 
 def write(path: Path, count: int) -> Path:

@@ -15,10 +15,11 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the server is in the extra serve")
 
-from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 
 from ...forked import start
+from ...talks import spoken
 
 
 class Served:
@@ -98,11 +99,8 @@ def judge_folder(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 def talk(number: int, turns: int = 4, **more: Any) -> Dialogue:
     """A dialogue of its own words and length."""
     words = ("music", "film", "garden", "train", "bread", "river", "winter", "coffee")
-    said = [
-        Turn(
-            ("user", "assistant")[k % 2],  # type: ignore[arg-type]
-            " ".join(words[(number * 3 + k * j) % 8] for j in range(1 + (number + k) % 7)),
-        )
+    texts = [
+        " ".join(words[(number * 3 + k * j) % 8] for j in range(1 + (number + k) % 7))
         for k in range(turns)
     ]
-    return Dialogue(more.pop("id", f"chat-{number}"), tuple(said), lang="en", **more)
+    return Dialogue(more.pop("id", f"chat-{number}"), spoken(*texts), lang="en", **more)

@@ -1,6 +1,6 @@
 """DIET's selection: what counts as chosen, and the intersection over shuffled runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -9,21 +9,18 @@ from medal_judges.models.followup.pool import FollowUp, FollowUpPool
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
-    Continuation,
-    LanguageModel,
-    Likelihood,
     Message,
 )
+
+from ...talks import ChatModel
 
 TEXTS = ("No.", "I don't understand.", "That's wrong.", "You said that before.")
 POOL = FollowUpPool(name="p", method="m", follow_ups=tuple(FollowUp(text=t) for t in TEXTS))
 TALK = (Message("user", "Hi"), Message("assistant", "Ho"))
 
 
-class Scripted(LanguageModel):
+class Scripted(ChatModel):
     """Chooses the options whose texts it is given, by the number they were shown with."""
-
-    name, context = "scripted", 1000
 
     def __init__(self, *runs: Sequence[str]) -> None:
         self.runs, self.seen = runs, []
@@ -38,17 +35,6 @@ class Scripted(LanguageModel):
             numbers = [line.split(".")[0] for line in lines if line.split(". ", 1)[1] in wanted]
             answers.append(Completion("\n".join(numbers)))
         return answers
-
-    def loglikelihood(
-        self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
-    ) -> list[list[Likelihood]]:
-        raise NotImplementedError
-
-    def count_tokens(self, messages: Sequence[Message]) -> int:
-        return 1
-
-    def fingerprint(self) -> Mapping[str, str]:
-        return {}
 
 
 def test_the_intersection_of_the_runs_counts() -> None:

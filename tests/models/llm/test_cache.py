@@ -17,20 +17,19 @@ from medal_judges.models.llm.loading import AnswerStore, CachedModel, chat_key
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
-    Continuation,
-    LanguageModel,
-    Likelihood,
     Message,
     OnAnswer,
     TokenChoice,
     collect,
 )
 
+from ...talks import ChatModel
 
-class Counting(LanguageModel):
+
+class Counting(ChatModel):
     """Answers with the length of the question and counts the questions; "fail" fails."""
 
-    name, context = "counting/model", 4096
+    name = "counting/model"
 
     def __init__(self, template: str = "a") -> None:
         self.asked: list[ChatRequest] = []
@@ -49,14 +48,6 @@ class Counting(LanguageModel):
         if text == "cut":
             return Completion("3", finish="length", failure="it was cut", usage=usage)
         return Completion(str(len(text)), enforced=True, tokens=tokens, usage=usage)
-
-    def loglikelihood(
-        self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
-    ) -> list[list[Likelihood]]:
-        raise NotImplementedError
-
-    def count_tokens(self, messages: Sequence[Message]) -> int:
-        return 7
 
     def fingerprint(self) -> Mapping[str, str]:
         return {"template": self.template}

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from medal_judges.errors import ConfigError, MissingExtraError, NotAvailableError
+from medal_judges.errors import ConfigError, JudgeLoadError, MissingExtraError, NotAvailableError
 from medal_judges.records.signature import content_hash
 
 if TYPE_CHECKING:
@@ -112,6 +112,26 @@ def files_hash(
                 data = json.dumps(rest, sort_keys=True, ensure_ascii=True).encode()
         hashes[name] = hashlib.sha256(data).hexdigest()
     return content_hash(hashes)
+
+
+def base_hash(base: str, revision: str | None) -> str:
+    """Returns a hash of the weights of a base model that is not saved with its judge."""
+    path = resolve(base)
+    if Path(path).is_file():  # a GGUF file in parts
+        parts = embedded_files(base.removeprefix(PREFIX))
+        return content_hash([hashlib.sha256(part.read_bytes()).hexdigest() for part in parts])
+    return files_hash(weights_folder(path, revision))
+
+
+def require_base(folder: Path, trained_on: str, base: str, revision: str | None) -> None:
+    """Raises JudgeLoadError if ``base`` has other weights than the judge in ``folder`` was trained
+    on."""
+    if (now := base_hash(base, revision)) != trained_on:
+        raise JudgeLoadError(
+            f"{folder}: the judge was trained on other weights of {base} than are here (hash "
+            f"{trained_on} then, {now} now)",
+            hint="install the package version of its training, or name the revision",
+        )
 
 
 def weights_folder(model: str, revision: str | None) -> Path:

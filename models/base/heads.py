@@ -68,22 +68,33 @@ class HeadConfig(Config):
         return self
 
 
+Knots = tuple[tuple[float, ...], tuple[float, ...]]
+
+
 class Calibration(Config):
     """The calibration of one dimension, fitted on validation rows; the defaults change nothing.
 
     ``temperature`` divides the logits of a binary, ordinal or classification head. ``spread`` is
     the standard deviation of a regression's residuals on the scale [0, 1]. ``isotonic`` has the
-    knots (x, y) of ``isotonic_map``. ``margin``: nine in ten ratings are at most
-    this far from a regression's score, on [0, 1]. ``rows`` is the number of rows of the fit.
+    knots (x, y) of ``isotonic_map``. ``threshold``: the probability of an issue with the best F1 on
+    held-out rows, which the score 0.5 stands for; ``others`` are isotonic maps, each fitted without
+    one fold. ``margin``: nine in ten ratings are at most this far from a regression's score, on
+    [0, 1]. ``rows`` is the number of rows of the fit.
     """
 
     temperature: float = 1.0
     spread: float | None = None
-    isotonic: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    isotonic: Knots | None = None
+    threshold: float | None = Field(default=None, gt=0, lt=1)
+    others: tuple[Knots, ...] = ()
     margin: float | None = None
     rows: int = 0
 
     def map_unit(self, unit: float) -> float:
+        """Returns a score on [0, 1] after the isotonic map and the threshold, if there are such."""
+        return float(np.interp(self.chance(unit), (0, self.threshold or 0.5, 1), (0, 0.5, 1)))
+
+    def chance(self, unit: float) -> float:
         """Returns a score on [0, 1] after the isotonic map, if there is one."""
         return unit if self.isotonic is None else float(isotonic_map(unit, self.isotonic))
 

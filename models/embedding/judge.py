@@ -20,7 +20,7 @@ from scipy.special import expit, softmax
 
 from medal_judges.config import Config
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.heads import Calibration, normal_bins, on_scale
+from medal_judges.models.base.heads import Calibration, isotonic_map, normal_bins, on_scale
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.learned import LearnedJudge, centred, learned_state, unit_of
 from medal_judges.models.base.saving import (
@@ -42,8 +42,9 @@ from medal_judges.models.base.turn_features import (
 )
 from medal_judges.models.batching import SpecialTokens
 from medal_judges.models.encoder.body import body_of
-from medal_judges.models.model_files import resolve
-from medal_judges.records.dialogue import Dialogue
+from medal_judges.models.llm.local.weights import model_path
+from medal_judges.models.model_files import base_hash, require_base
+from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Contributions, Judgement
 
@@ -79,17 +80,34 @@ class EmbeddingConfig(Config):
     turns; with ``reading: dialogue`` it is one vector of the whole text, as in ORALIS (section
     4.4). The means of ``features`` (base/turn_features.py) over each side's turns are appended.
 
+    With ``reading: answers`` the base, mostly a language model, reads the conversation as one text,
+    without the oldest turns beyond ``max_tokens``; the input is the mean state over the tokens of
+    each of the last ``answers`` answers (with ``next_turn`` where the user would speak after it),
+    each with ``decay`` times the weight of the one after it, and ``features`` are those of the same
+    answers. With ``each_answer`` the score of a conversation has the mean of all answers, and of an
+    issue (a dimension whose good end is low) the worst answer alone; a turn has its own answer.
+    ``layers``: only the first of the base. ``save_encoder: false`` saves the fitted nets only: the
+    encoder is loaded from ``base``, and refused if its weights have changed.
+
     ``head`` (``heads`` for single dimensions) is ``ridge``, or an MLP over the classes 0 to k, to
     which Equation 1 maps the scale. The k are searched in ``class_ranges``, for all dimensions
     together; a binary dimension has the classes 0 and 1. ``decode``: a classifier's score is its
     expected class, or its likeliest class as in the paper. Without validation rows, settings are
-    chosen by cross-validation with ``folds`` folds.
+    chosen by cross-validation with ``folds`` folds of conversations, or by leaving out one chatbot
+    at a time (``fold_by: chatbot``).
     """
 
     family: Literal["embedding"] = "embedding"
     base: str = "embedded:minilm"
     base_revision: str | None = None
-    reading: Literal["turns", "dialogue"] = "turns"
+    save_encoder: bool = True
+    layers: int | None = Field(default=None, ge=1)
+    reading: Literal["turns", "dialogue", "answers"] = "turns"
+    answers: int = Field(default=1, ge=1)
+    each_answer: bool = False
+    decay: float = Field(default=1.0, gt=0, le=1)
+    next_turn: bool = False
+    max_tokens: int = Field(default=2048, ge=16)
     features: TurnFeatures = USUAL_FEATURES
     head: EmbeddingHead = "ridge"
     heads: dict[str, EmbeddingHead] = Field(default_factory=dict)
@@ -100,6 +118,7 @@ class EmbeddingConfig(Config):
     ridge: RidgeGrid = Field(default_factory=RidgeGrid)
     mlp: MlpGrid = Field(default_factory=MlpGrid)
     folds: int = Field(default=5, ge=2)
+    fold_by: Literal["conversation", "chatbot"] = "conversation"
 
     def head_of(self, dimension: str) -> EmbeddingHead:
         """Returns the head of one dimension."""
@@ -120,11 +139,17 @@ class SentenceEncoder:
         # sentence-transformers 5 has the longer name
         width: Callable[[], int] | None = getattr(model, "get_embedding_dimension", None)
         self.width = int((width or model.get_sentence_embedding_dimension)() or 0)
+        network: Any = model[0]
+        named = network.auto_model.config.architectures or ()
+        self.causal = any("CausalLM" in name for name in named)  # no state depends on later turns
 
     @classmethod
-    def create(cls, base: str, revision: str | None, device: str | None = None) -> SentenceEncoder:
-        """Loads the model of a hub id, a folder or ``embedded:minilm``. Raises JudgeLoadError."""
-        return cls(_load(resolve(base), base, revision=revision, device=device))
+    def create(
+        cls, base: str, revision: str | None, device: str | None = None, layers: int | None = None
+    ) -> SentenceEncoder:
+        """Loads the model (its first ``layers``) of a hub id, a folder or an ``embedded:`` name.
+        Raises JudgeLoadError."""
+        return cls(_load(model_path(base), base, revision=revision, device=device, layers=layers))
 
     @classmethod
     def load(cls, folder: Path, device: str | None = None) -> SentenceEncoder:
@@ -188,6 +213,24 @@ class SentenceEncoder:
             weights[row] += tokens
         return vectors / weights[:, None]
 
+    @torch.inference_mode()
+    def in_context(self, text: str, spans: Sequence[tuple[int, int]], window: int) -> Floats:
+        """Returns the mean token state [len(spans), width] of each span (start, end) of characters
+        in the last ``window`` tokens of ``text``; 0 for a span without tokens."""
+        network: Any = self.model[0]
+        inputs = self.model.tokenizer(
+            text, return_offsets_mapping=True, return_tensors="pt", verbose=False
+        )
+        # Only a last turn that is longer than the window is cut.
+        given = {key: value[:, -window:].to(self.model.device) for key, value in inputs.items()}
+        first, last = given.pop("offset_mapping")[0].cpu().T
+        states = network.auto_model(**given).last_hidden_state[0]
+        inside = [(first < end) & (last > start) & (last > first) for start, end in spans]
+        shares = torch.stack(inside).double()
+        shares = shares / shares.sum(dim=1, keepdim=True).clamp_min(1)
+        means: Floats = (shares @ states.cpu().double()).numpy()
+        return means
+
     def _tokenize(self, texts: list[str], offsets: bool = False) -> Any:
         return self.model.tokenizer(
             texts,
@@ -205,9 +248,12 @@ def _load(
     device: str | None,
     revision: str | None = None,
     local_files_only: bool = False,
+    layers: int | None = None,
 ) -> SentenceTransformer:
     from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging
 
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # of a model cut to ``layers`` it lists the other layers' weights
     try:
         return SentenceTransformer(
             source,
@@ -216,12 +262,13 @@ def _load(
             local_files_only=local_files_only,
             trust_remote_code=False,
             model_kwargs={"use_safetensors": True},
+            config_kwargs={} if layers is None else {"num_hidden_layers": layers},
         )
     except (OSError, ValueError) as error:
         raise JudgeLoadError(
             f"cannot load the sentence encoder {name}: {str(error).splitlines()[0]}",
             hint="give a sentence-transformers model by hub id (with a network, or cached), a "
-            "folder, or embedded:minilm",
+            "folder, or embedded:minilm (with reading: answers also a language model)",
         ) from error
 
 
@@ -315,26 +362,31 @@ def on_levels(probabilities: Floats, levels: int) -> Floats:
     return shares
 
 
+_MARK = 6  # at most as many tokens are "Assistant:" and a line break
 GRID_NAME = "grid.csv"
 ENCODER_FOLDER = "encoder"
 
 
 class DialogueVector(NamedTuple):
-    """``vector`` [W] of the dialogue; ``turns`` [T, W / 2], the summand of each turn in its side's
-    mean (None unless ``reading: turns``); ``tokens``, the number of tokens of all turns."""
+    """``vector`` [W] of the dialogue, the sum over turns of ``weights`` [T] times ``turns`` [T, W]
+    (None with ``reading: dialogue``, which does not tell turns apart); ``tokens``, the number of
+    tokens of all turns; ``dropped``, the number of oldest turns that do not fit."""
 
     vector: Floats
     turns: Floats | None
+    weights: Floats
     tokens: int
+    dropped: int = 0
 
 
 class EmbeddingJudge(LearnedJudge):
     """Scores dialogues by their sentence embeddings and surface features.
 
     Distributions are an MLP classifier's class probabilities on the dimension's levels, for other
-    heads a normal with the calibrated spread. A ridge with ``reading: turns`` has contributions, in
-    units of the raw score, relative to the mean training dialogue. ``search`` is the table of
-    settings that training has tried.
+    heads a normal with the calibrated spread; of a binary dimension they are the calibrated
+    probability, whose interval is the range of the calibrations without one fold. A ridge that
+    tells turns apart has contributions, in units of the raw score, relative to the mean training
+    dialogue. ``search`` is the table of settings that training has tried.
     """
 
     family = "embedding"
@@ -363,13 +415,18 @@ class EmbeddingJudge(LearnedJudge):
         features, embedding = [True] * len(self.columns), [False] * self.encoder.width
         if self.config.reading == "dialogue":
             return np.array(embedding + features * 2)
-        return np.array((features + embedding) * 2)
+        return np.array((features + embedding) * (1 if self.config.reading == "answers" else 2))
 
     def _save(self, folder: Path) -> None:
         state = {k: v for name, net in self.nets.items() for k, v in net.tensors(name).items()}
         write_weights({k: torch.from_numpy(v) for k, v in state.items()}, folder / WEIGHTS_NAME)
-        self.encoder.save(folder / ENCODER_FOLDER)
-        self.write_state(folder, nets={name: net.record() for name, net in self.nets.items()})
+        hashed = None
+        if self.config.save_encoder:
+            self.encoder.save(folder / ENCODER_FOLDER)
+        else:
+            hashed = base_hash(self.config.base, self.config.base_revision)
+        records = {name: net.record() for name, net in self.nets.items()}
+        self.write_state(folder, nets=records, body_hash=hashed)
         if self.search:
             pd.DataFrame(self.search).to_csv(folder / GRID_NAME, index=False)
 
@@ -387,7 +444,13 @@ class EmbeddingJudge(LearnedJudge):
         known = {key for name, net in nets.items() for key in net.tensors(name)}
         require_no_differences(path, {"unexpected": set(tensors) - known})
         config = EmbeddingConfig(**saved["embedding"])
-        encoder = SentenceEncoder.load(folder / ENCODER_FOLDER, device)
+        if config.save_encoder:
+            encoder = SentenceEncoder.load(folder / ENCODER_FOLDER, device)
+        else:
+            require_base(folder, saved["body_hash"], config.base, config.base_revision)
+            encoder = SentenceEncoder.create(
+                config.base, config.base_revision, device, config.layers
+            )
         judge = cls(config, encoder, nets=nets, **learned_state(saved))
         width = len(judge.is_feature)
         wrong = [
@@ -405,16 +468,18 @@ class EmbeddingJudge(LearnedJudge):
     ) -> list[DialogueVector]:
         """Returns the vector of each dialogue. ``reading: turns``: the mean assistant turn, then
         the mean user turn (features, then embedding). ``reading: dialogue``: the whole text's
-        embedding, then the mean features of both sides. Each distinct text is encoded once;
-        ``known`` has the vectors of earlier texts and receives the new ones."""
+        embedding, then the mean features of both sides. ``reading: answers``: features, then
+        states, of the last answers. Each distinct text is encoded once; ``known`` has the vectors
+        of earlier texts and receives the new ones."""
+        config = self.config
         texts = list(dict.fromkeys(turn.content for d in dialogues for turn in d.turns))
         lengths = dict(zip(texts, self.encoder.lengths(texts), strict=True))
-        whole = self.config.reading == "dialogue"
         table: dict[str, Floats] = {}
-        if not whole or set(self.config.features) & set(SIMILARITY_NAMES):
+        if config.reading == "turns" or set(config.features) & set(SIMILARITY_NAMES):
             table = self._embedded(texts, known)
-        joined = [_text(dialogue) for dialogue in dialogues] if whole else []
+        joined = [_text(d) for d in dialogues] if config.reading == "dialogue" else []
         wholes = self._embedded(list(dict.fromkeys(joined)), known)
+        states = self._states(dialogues, lengths) if config.reading == "answers" else []
         found = []
         for number, dialogue in enumerate(dialogues):
             surface = turn_features(dialogue).astype(np.float64)
@@ -426,15 +491,62 @@ class EmbeddingJudge(LearnedJudge):
                 mask = torch.ones_like(roles).bool()
                 similar = turn_similarities(vectors, roles, mask)[0].numpy()
             rows: Floats = np.concatenate([surface, similar], axis=1)[:, self.columns]
-            if not whole:
+            tokens, weights = sum(lengths[t.content] for t in dialogue.turns), np.zeros(len(rows))
+            if config.reading == "answers":
+                own, dropped = states[number]
+                rows = np.concatenate([rows, own], axis=1)
+                answers = [i for i in dialogue.assistant_turns if i >= dropped][-config.answers :]
+                weights[answers] = config.decay ** np.arange(len(answers))[::-1]
+                weights /= weights.sum()
+                found.append(DialogueVector(weights @ rows, rows, weights, tokens, dropped))
+                continue
+            if config.reading == "turns":
                 rows = np.concatenate([rows, embedded], axis=1)
-            zero = np.zeros(rows.shape[1])
-            means = [rows[side].mean(axis=0) if side else zero for side in _sides(dialogue)]
+            means = []
+            for side in _sides(dialogue):
+                means.append(rows[side].mean(axis=0) if side else np.zeros(rows.shape[1]))
+                weights[side] = 1 / max(1, len(side))
+            whole = config.reading == "dialogue"
             if whole:
                 means.insert(0, wholes[joined[number]])
-            tokens = sum(lengths[turn.content] for turn in dialogue.turns)
-            found.append(DialogueVector(np.concatenate(means), None if whole else rows, tokens))
+            vector = np.concatenate(means)
+            found.append(DialogueVector(vector, None if whole else rows, weights, tokens))
         return found
+
+    def _states(
+        self, dialogues: Sequence[Dialogue], lengths: Mapping[str, int]
+    ) -> list[tuple[Floats, int]]:
+        """Returns for each dialogue the states of its turns [T, width] (0 for turns that do not
+        fit) and the number of oldest turns that do not fit. A causal model reads a dialogue and the
+        dialogues that are its beginnings, as at level turn, once."""
+        config, found = self.config, dict[int, tuple[Floats, int]]()
+        window = min(config.max_tokens, int(self.encoder.model.max_seq_length or config.max_tokens))
+        read: dict[Turn, tuple[Dialogue, Floats]] = {}  # by first turn: the longest so far
+        for place in sorted(range(len(dialogues)), key=lambda i: -len(dialogues[i].turns)):
+            dialogue = dialogues[place]
+            turns, count = dialogue.turns, len(dialogue.turns)
+            if (longer := read.get(turns[0])) and longer[0].turns[:count] == turns:
+                follows = longer[0].turns[count:][:1]
+                if not config.next_turn or all(turn.role == "user" for turn in follows):
+                    found[place] = longer[1][:count], 0
+                    continue
+            start, room = count, window - 2 * _MARK
+            while start and (room := room - lengths[turns[start - 1].content] - _MARK) >= 0:
+                start -= 1
+            start = min(start, dialogue.assistant_turns[-1])
+            names = [turn.role.capitalize() for turn in turns[start:]] + ["User"]
+            text, spans = "", []
+            for turn, name, after in zip(turns[start:], names, names[1:], strict=False):
+                begin = len(text) + len(name) + 1
+                text += f"{name}: {self.encoder.marks.broken_up(turn.content)}\n"
+                colon = len(text) + len(after)
+                spans.append((colon, colon + 1) if config.next_turn else (begin, len(text) - 1))
+            states = np.zeros((count, self.encoder.width))
+            states[start:] = self.encoder.in_context(f"{text}User:", spans, window)
+            found[place] = states, start
+            if self.encoder.causal and not start and not longer:
+                read[turns[0]] = dialogue, states
+        return [found[i] for i in range(len(dialogues))]
 
     def _embedded(self, texts: Sequence[str], known: dict[str, Floats] | None) -> dict[str, Floats]:
         known = {} if known is None else known
@@ -448,32 +560,55 @@ class EmbeddingJudge(LearnedJudge):
         vectors = self.read([request.dialogue for request in requests])
         for request, vector in zip(requests, vectors, strict=True):
             request.payload, request.tokens = vector, vector.tokens
+            request.truncated_turns = vector.dropped
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        vectors = np.stack([request.payload.vector for request in requests])
         details: list[dict[str, dict[str, Any]]] = [{} for _ in requests]
         rows: list[tuple[dict[str, float | None], dict[str, list[float]], dict[str, Contributions]]]
         rows = [({}, {}, {}) for _ in requests]
         for name in dimensions:
             fitted, dimension, net = self.fitted(name), self.dimension(name), self.nets[name]
+            pooled = [self._pooled(request, dimension) for request in requests]
+            vectors = np.stack([vector for vector, _ in pooled])
             if net.head != "mlp_classifier":
                 for own, value in zip(details, net.raw(vectors)[:, 0].tolist(), strict=True):
                     own[name] = {"raw": dimension.from_unit(value / net.top)}
-            units = [fitted.map_unit(unit) for unit in self.units(name, vectors).tolist()]
-            chances = self._distributions(dimension, vectors, np.array(units))
+            given = self.units(name, vectors).tolist()
+            units = [fitted.map_unit(unit) for unit in given]
+            if fitted.others:
+                for own, unit in zip(details, given, strict=True):
+                    reach = [float(isotonic_map(unit, knots)) for knots in fitted.others]
+                    own[name]["interval"] = [min(reach), max(reach)]
+            chances = self._distributions(
+                dimension, vectors, np.array([fitted.chance(unit) for unit in given])
+            )
             for k, (request, unit, chance) in enumerate(zip(requests, units, chances, strict=True)):
                 rows[k][0][name] = dimension.from_unit(unit)
                 if len(chance):
                     rows[k][1][name] = chance.tolist()
                 if net.head == "ridge" and request.payload.turns is not None:
                     raw = details[k][name]["raw"]
-                    rows[k][2][name] = self._contributions(dimension, request, raw)
+                    weights = pooled[k][1]
+                    rows[k][2][name] = self._contributions(dimension, request, weights, raw)
         return [
             Judgement(scores=s, distributions=d, contributions=c, details=own)
             for (s, d, c), own in zip(rows, details, strict=True)
         ]
+
+    def _pooled(self, request: ScoreRequest, dimension: Dimension) -> tuple[Floats, Floats]:
+        """Returns the vector that the dimension's net reads, and the weight of each turn in it."""
+        payload: DialogueVector = request.payload
+        if not self.config.each_answer or request.turn is not None or payload.turns is None:
+            return payload.vector, payload.weights
+        answers = [i for i in request.dialogue.assistant_turns if i >= payload.dropped]
+        if dimension.good == "low":
+            units = self.units(dimension.name, payload.turns[answers])
+            answers = [answers[int(np.argmax(units))]]
+        weights = np.zeros(len(payload.turns))
+        weights[answers] = 1 / len(answers)
+        return weights @ payload.turns, weights
 
     def units(self, name: str, vectors: Floats) -> Floats:
         """Returns scores [n] of dialogue ``vectors`` on [0, 1], before calibration."""
@@ -493,19 +628,15 @@ class EmbeddingJudge(LearnedJudge):
         return bins
 
     def _contributions(
-        self, dimension: Dimension, request: ScoreRequest, raw: float
+        self, dimension: Dimension, request: ScoreRequest, pooling: Floats, raw: float
     ) -> Contributions:
         """Returns contributions relative to the mean training dialogue, which the net subtracts."""
         net, turns = self.nets[dimension.name], request.payload.turns
         half, width = turns.shape[1], dimension.high - dimension.low
-        weights = net.layers[0][0][:, 0] * net.scale
-        shares, pooling, means = np.zeros((3, len(turns)))
-        for number, side in enumerate(_sides(request.dialogue)):
-            if side:
-                part = slice(number * half, (number + 1) * half)
-                shares[side] = turns[side] @ weights[part] / len(side)
-                pooling[side] = 1 / len(side)
-                means[side] = weights[part] @ net.mean[part]
+        weights = (net.layers[0][0][:, 0] * net.scale).reshape(-1, half)
+        sides = [int(turn.role == "user") * (len(weights) - 1) for turn in request.dialogue.turns]
+        shares = pooling * (turns * weights[sides]).sum(axis=1)
+        means = (weights * net.mean.reshape(-1, half)).sum(axis=1)[sides]
         mapped = self.fitted(dimension.name).isotonic is not None
         return centred(
             (width * shares).tolist(),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import Calibration, HeadKind
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.learned import NetworkJudge, centred, learned_state, unit_of
@@ -40,7 +39,7 @@ from medal_judges.models.encoder.net import (
     collate,
     collate_sequences,
 )
-from medal_judges.models.model_files import files_hash, resolve, weights_folder
+from medal_judges.models.model_files import base_hash, require_base
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Contributions, Judgement, Unit
 
@@ -117,9 +116,7 @@ class EncoderJudge(NetworkJudge):
             self.write_state(folder, body=settings_of(self.net.body), turn_means=self.turn_means)
         else:
             state = {k: v for k, v in state.items() if not k.startswith(BODY)}
-            hashed = files_hash(
-                weights_folder(resolve(self.config.base), self.config.base_revision)
-            )
+            hashed = base_hash(self.config.base, self.config.base_revision)
             self.write_state(folder, body_hash=hashed, turn_means=self.turn_means)
         write_weights(state, folder / WEIGHTS_NAME)
 
@@ -145,13 +142,7 @@ class EncoderJudge(NetworkJudge):
             body, tokenizer = body_of(saved["body"]), load_tokenizer(str(folder / TOKENIZER))
         else:
             body, tokenizer = load_body(config.base, config.base_revision)
-            now = files_hash(weights_folder(resolve(config.base), config.base_revision))
-            if now != saved["body_hash"]:
-                raise JudgeLoadError(
-                    f"{folder}: the judge was trained on other weights of {config.base} than are "
-                    f"here (hash {saved['body_hash']} then, {now} now)",
-                    hint="install the package version of its training, or name the revision",
-                )
+            require_base(folder, saved["body_hash"], config.base, config.base_revision)
             require_enough_weights(lambda: around(body), weights, besides=BODY)
         net = around(body)
         load_weights(net, weights, besides="" if config.save_body else BODY)

@@ -15,21 +15,22 @@ from medal_judges.errors import ConfigError, did_you_mean
 
 CONFIGS = Path(str(files("medal_judges.configs")))
 JUDGES = "judges"
-BOXED = "boxed"  # the judge whose weights are in the package, and the default
+BOXED = "boxed"  # the default judge
+PACKAGED = (BOXED, "repetitive", "empathetic")  # judges with weights in the package
 logger = logging.getLogger(__name__)
 
 
 def judge_names() -> list[str]:
-    """Returns the names of all shipped judges, first the judge with weights."""
-    return [BOXED, *shipped_names(JUDGES)]
+    """Returns the names of all shipped judges, first those with weights."""
+    return [*PACKAGED, *shipped_names(JUDGES)]
 
 
 def boxed_folder(name: str | Path = BOXED) -> Path | None:
-    """Returns the folder of the judge in the package if ``name`` is its name, else None; also None
-    if a judge is saved in a folder of that name here."""
-    if str(name) != BOXED or _is_saved_here(BOXED, "the package's"):
+    """Returns the folder of the judge in the package that has this ``name``, or None; also None if
+    a judge is saved in a folder of that name here."""
+    if str(name) not in PACKAGED or _is_saved_here(str(name), "the package's"):
         return None
-    return Path(str(files("medal_judges.models") / BOXED))
+    return Path(str(files("medal_judges.models") / str(name)))
 
 
 def _is_saved_here(name: str, other: str) -> bool:

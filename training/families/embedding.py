@@ -11,9 +11,10 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from sklearn.metrics import f1_score
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.heads import Calibration
+from medal_judges.models.base.heads import Calibration, isotonic_map
 from medal_judges.models.embedding.judge import (
     EmbeddingConfig,
     EmbeddingHead,
@@ -61,7 +62,7 @@ def fit_embedding_judge(
         examples=examples,
         table=np.stack(vectors),
         is_feature=judge.is_feature,
-        folds=folds_of(examples, len(rows.train), model.folds, config.seed),
+        folds=folds_of(examples, len(rows.train), model, config.seed),
         seed=config.seed,
         tried=[],
     )
@@ -69,7 +70,9 @@ def fit_embedding_judge(
     train = np.arange(len(rows.train))
     judge.nets = {name: search.fit(train, name, s) for name, s in settings.items()}
     judge.search = search.tried
-    calibration = {n: search.calibration(n, s, config.calibration) for n, s in settings.items()}
+    calibration = {
+        d.name: search.calibration(d, settings[d.name], config.calibration) for d in dimensions
+    }
     judge.calibration = {name: fitted for name, fitted in calibration.items() if fitted is not None}
     judge.facts = {"seed": config.seed, "data": content_hash(rows.facts)}
     if not rows.validation:
@@ -80,18 +83,22 @@ def fit_embedding_judge(
 
 
 def folds_of(
-    examples: Sequence[TrainingExample], train: int, parts: int, seed: int
+    examples: Sequence[TrainingExample], train: int, model: EmbeddingConfig, seed: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Folds (rows to fit on, rows to choose on). One if there are rows after the first ``train``,
-    which are the validation rows; else ``parts`` folds of the training rows, whole groups together.
-    """
+    which are the validation rows; else ``folds`` folds of the training rows, whole groups together,
+    or one for each chatbot."""
     if len(examples) > train:
         return [(np.arange(train), np.arange(train, len(examples)))]
-    groups = [example.group or example.dialogue.id for example in examples]
+    groups, parts = [example.group or example.dialogue.id for example in examples], model.folds
+    if model.fold_by == "chatbot":
+        groups = [example.dialogue.chatbot or "" for example in examples]
+        parts = len(set(groups))
     names = sorted(set(groups))
     if len(names) < 2:
         raise ConfigError(
-            "an embedding judge chooses its settings on held-out rows: one conversation is too few"
+            "an embedding judge chooses its settings on held-out rows: one "
+            f"{model.fold_by} is too few"
         )
     # Not GroupKFold, which deals groups by their size and not by the seed: judges would change.
     order = np.random.default_rng(seed).permutation(len(names))
@@ -249,21 +256,45 @@ class Search:
             setting.head, mean, scale, layers, setting.top, known if classifier else ()
         )
 
-    def calibration(self, name: str, setting: FitSetting, method: str) -> Calibration | None:
+    def calibration(
+        self, dimension: Dimension, setting: FitSetting, method: str
+    ) -> Calibration | None:
         """Spread of the residuals on held-out rows (a classifier has its own distribution), and
-        with ``isotonic`` a monotone map of the score; None if there is nothing to fit."""
-        with_spread = setting.head != "mlp_classifier"
+        with ``isotonic`` a monotone map of the score, for a binary dimension also its threshold;
+        None if there is nothing to fit."""
+        with_spread, name = setting.head != "mlp_classifier", dimension.name
         if method == "none" or not (with_spread or method == "isotonic"):
             return None
         units: list[float] = []
         targets: list[float] = []
-        for train, held_out in self.folds:
+        folds: list[int] = []
+        for number, (train, held_out) in enumerate(self.folds):
             rows = [i for i in held_out if name in self.examples[i].targets]
             net = self.fit(train, name, setting)
             units += net.units(self.table[rows], self.config.decode).tolist()
             targets += [float(self.examples[i].targets[name]) for i in rows]
+            folds += [number] * len(rows)
         if len(targets) < MIN_ROWS:
             return None
-        isotonic = fit_isotonic(units, targets) if method == "isotonic" else None
-        spread = float((np.array(targets) - np.array(units)).std()) if with_spread else None
-        return Calibration(spread=spread, isotonic=isotonic, rows=len(targets))
+        scores, labels, fold = np.array(units), np.array(targets), np.array(folds)
+        spread = float((labels - scores).std()) if with_spread else None
+        if method != "isotonic":
+            return Calibration(spread=spread, rows=len(labels))
+        isotonic, threshold, others = fit_isotonic(scores, labels), None, []
+        if dimension.kind == "binary":
+            present = labels >= 0.5
+            isotonic = fit_isotonic(scores, present)
+            chances = isotonic_map(scores, isotonic)
+            tried = np.unique(chances)[1:-1]
+            figures = [f1_score(present, chances >= value) for value in tried]
+            threshold = float(tried[int(np.argmax(figures))])
+            parts = np.unique(fold)
+            if len(parts) > 1:
+                others = [fit_isotonic(scores[fold != k], present[fold != k]) for k in parts]
+        return Calibration(
+            spread=spread,
+            isotonic=isotonic,
+            threshold=threshold,
+            others=tuple(others),
+            rows=len(labels),
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from scipy.optimize import minimize_scalar
 from sklearn.isotonic import IsotonicRegression
@@ -93,7 +94,7 @@ def _best_temperature(loss: Callable[[float], float]) -> float:
 
 
 def fit_isotonic(
-    units: Sequence[float], targets: Sequence[float]
+    units: npt.ArrayLike, targets: npt.ArrayLike
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Knots (x, y) of the isotonic regression of ``targets`` on ``units``, both on [0, 1]."""
     fitted = IsotonicRegression(out_of_bounds="clip").fit(np.asarray(units), np.asarray(targets))

@@ -30,7 +30,8 @@ def model_path(model: str) -> str:
     if not model.startswith(PREFIX):
         return model
     name = model.removeprefix(PREFIX)
-    return str(converted(embedded_files(name), SHA256.get(name)))
+    files = embedded_files(name)
+    return str(files[0] if files[0].is_dir() else converted(files, SHA256.get(name)))
 
 
 def model_name(model: str) -> str:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
-from medal_judges.config import BOXED, JUDGES, about, read_yaml, shipped_names
+from medal_judges.config import JUDGES, PACKAGED, about, read_yaml, shipped_names
 from medal_judges.models.base.saving import judge_folder, read_config
 from medal_judges.report.console import wide_console
 
 
 def judges() -> None:
     """List the shipped judges. --judge accepts a name, a folder, a YAML file, or OWNER/NAME."""
-    rows = [(BOXED, str(read_config(judge_folder(BOXED))["family"]), about("train", BOXED))]
+    rows = [(n, str(read_config(judge_folder(n))["family"]), about("train", n)) for n in PACKAGED]
     for name in shipped_names(JUDGES):
         family = read_yaml(f"{JUDGES}/{name}").get("family", "")
         rows.append((name, str(family), about(JUDGES, name)))

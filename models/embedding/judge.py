@@ -362,7 +362,6 @@ def on_levels(probabilities: Floats, levels: int) -> Floats:
     return shares
 
 
-_MARK = 6  # at most as many tokens are "Assistant:" and a line break
 GRID_NAME = "grid.csv"
 ENCODER_FOLDER = "encoder"
 
@@ -520,18 +519,17 @@ class EmbeddingJudge(LearnedJudge):
         fit) and the number of oldest turns that do not fit. A causal model reads a dialogue and the
         dialogues that are its beginnings, as at level turn, once."""
         config, found = self.config, dict[int, tuple[Floats, int]]()
+        (mark,) = self.encoder.lengths(["\nAssistant: "])
         window = min(config.max_tokens, int(self.encoder.model.max_seq_length or config.max_tokens))
-        read: dict[Turn, tuple[Dialogue, Floats]] = {}  # by first turn: the longest so far
+        read: dict[tuple[Turn, ...], Floats] = {}
         for place in sorted(range(len(dialogues)), key=lambda i: -len(dialogues[i].turns)):
             dialogue = dialogues[place]
             turns, count = dialogue.turns, len(dialogue.turns)
-            if (longer := read.get(turns[0])) and longer[0].turns[:count] == turns:
-                follows = longer[0].turns[count:][:1]
-                if not config.next_turn or all(turn.role == "user" for turn in follows):
-                    found[place] = longer[1][:count], 0
-                    continue
-            start, room = count, window - 2 * _MARK
-            while start and (room := room - lengths[turns[start - 1].content] - _MARK) >= 0:
+            if turns in read:
+                found[place] = read[turns], 0
+                continue
+            start, room = count, window - 2 * mark
+            while start and (room := room - lengths[turns[start - 1].content] - mark) >= 0:
                 start -= 1
             start = min(start, dialogue.assistant_turns[-1])
             names = [turn.role.capitalize() for turn in turns[start:]] + ["User"]
@@ -544,8 +542,9 @@ class EmbeddingJudge(LearnedJudge):
             states = np.zeros((count, self.encoder.width))
             states[start:] = self.encoder.in_context(f"{text}User:", spans, window)
             found[place] = states, start
-            if self.encoder.causal and not start and not longer:
-                read[turns[0]] = dialogue, states
+            for end in range(1, count + 1) if self.encoder.causal and not start else ():
+                if end == count or not config.next_turn or turns[end].role == "user":
+                    read[turns[:end]] = states[:end]
         return [found[i] for i in range(len(dialogues))]
 
     def _embedded(self, texts: Sequence[str], known: dict[str, Floats] | None) -> dict[str, Floats]:
@@ -580,7 +579,7 @@ class EmbeddingJudge(LearnedJudge):
             if fitted.others:
                 for own, unit in zip(details, given, strict=True):
                     reach = [float(isotonic_map(unit, knots)) for knots in fitted.others]
-                    own[name]["interval"] = [min(reach), max(reach)]
+                    own.setdefault(name, {})["interval"] = [min(reach), max(reach)]
             chances = self._distributions(
                 dimension, vectors, np.array([fitted.chance(unit) for unit in given])
             )

@@ -1,6 +1,8 @@
 """Embedding judges: scikit-learn's answers from plain arrays, a folder that comes back the same."""
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +121,94 @@ def test_a_ridge_s_turns_add_up_to_its_score(encoder: SentenceEncoder) -> None:
             assert told.baseline == pytest.approx(1 + 4 * bias, abs=1e-6)
     whole = next(iter(judge_of(encoder, reading="dialogue").score(dialogues())))
     assert not whole.contributions
+
+
+@pytest.fixture(scope="module")
+def llama(tiny_llama: Path) -> SentenceEncoder:
+    return SentenceEncoder.create(str(tiny_llama), None, layers=1)
+
+
+def raws(judge: Judge, given: list[Dialogue], level: Any = "dialogue") -> list[float]:
+    return [j.details["overall"]["raw"] for j in judge.score(given, level=level)]
+
+
+@pytest.mark.parametrize("next_turn", [True, False])
+@pytest.mark.parametrize("name", ["llama", "encoder"])
+def test_answers_are_read_in_the_conversation(
+    name: str, next_turn: bool, request: pytest.FixtureRequest
+) -> None:
+    judge = judge_of(request.getfixturevalue(name), reading="answers", next_turn=next_turn)
+    talks = [talk for talk in dialogues() if talk.assistant_turns]
+    alone = [
+        raw
+        for talk in talks
+        for end in talk.assistant_turns
+        for raw in raws(judge, [replace(talk, turns=talk.turns[: end + 1])])
+    ]
+    assert raws(judge, talks, "turn") == pytest.approx(alone, abs=1e-5)
+    # An earlier turn matters, and what comes after an answer does not, if the model is causal.
+    turns = talks[-1].turns
+    asked = replace(turns[-2 - (turns[-1].role == "user")], content="bread garden river")
+    other = replace(talks[-1], turns=(*turns[:-3], asked, *turns[-2:]))
+    assert raws(judge, [other]) != pytest.approx(raws(judge, [talks[-1]]), abs=1e-4)
+    wide = judge_of(judge.encoder, reading="answers", next_turn=next_turn, answers=2, decay=0.5)
+    if judge.encoder.causal:
+        (whole,), parts = raws(wide, talks[-1:]), raws(judge, talks[-1:], "turn")[-2:]
+        assert whole == pytest.approx((parts[0] * 0.5 + parts[1]) / 1.5, abs=1e-5)
+    (found,) = wide.score(talks[-1:])
+    told = found.contributions["overall"]
+    assert told.value == found.details["overall"]["raw"]
+    assert {i for i, value in enumerate(told.turns) if value} == set(talks[-1].assistant_turns[-2:])
+
+
+def test_a_conversation_has_an_issue_if_one_answer_has_it(llama: SentenceEncoder) -> None:
+    judge = judge_of(llama, reading="answers", each_answer=True)
+    talk = dialogues()[-1]
+    (whole,), each = judge.score([talk]), list(judge.score([talk], level="turn"))
+    chances = [one.scores["repetitive"] for one in each]
+    assert whole.scores["repetitive"] == pytest.approx(max(chances)) and len(set(chances)) > 2
+    assert raws(judge, [talk]) == pytest.approx([np.mean(raws(judge, [talk], "turn"))], abs=1e-5)
+
+
+def test_the_oldest_turns_beyond_the_window_are_dropped(llama: SentenceEncoder) -> None:
+    judge = judge_of(llama, reading="answers", max_tokens=60)
+    long = Dialogue("x", tuple(Turn(("user", "assistant")[i % 2], "film " * 4) for i in range(40)))  # type: ignore[arg-type]
+    (cut,) = judge.score([long])
+    assert cut.truncated_turns == 39  # 21 bytes a turn and 12 a mark
+    huge = Dialogue("y", (Turn("user", "music"), Turn("assistant", "film " * 400)))
+    assert all(one.scored for one in judge.score([huge, long]))
+
+
+def test_an_encoder_that_is_not_saved_must_be_the_same(
+    llama: SentenceEncoder, tiny_llama: Path, tmp_path: Path
+) -> None:
+    base = shutil.copytree(tiny_llama, tmp_path / "base")
+    settings = {"base": str(base), "layers": 1, "save_encoder": False}
+    judge = judge_of(llama, reading="answers", **settings)
+    folder = judge.save_pretrained(tmp_path / "judge")
+    assert not (folder / "encoder").exists()
+    back = Judge.from_pretrained(folder)
+    assert scores(back)[1:] == pytest.approx(scores(judge)[1:], abs=1e-6)
+    config = json.loads((base / "config.json").read_text())
+    (base / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
+    with pytest.raises(JudgeLoadError, match="was trained on other weights"):
+        Judge.from_pretrained(folder)
+
+
+def test_a_binary_score_is_moved_to_its_threshold(llama: SentenceEncoder) -> None:
+    judge = judge_of(llama, reading="answers")
+    line, lower = ((0.0, 1.0), (0.0, 1.0)), ((0.0, 1.0), (0.0, 0.5))
+    plain = [one.scores["repetitive"] for one in judge.score(dialogues())]
+    judge.calibration["repetitive"] = Calibration(
+        isotonic=line, threshold=0.2, others=(line, lower)
+    )
+    for before, one in zip(plain, judge.score(dialogues()), strict=True):
+        chance = one.distributions["repetitive"][1]
+        assert chance == pytest.approx(before)
+        wanted = chance / 0.4 if chance < 0.2 else 0.5 + (chance - 0.2) / 1.6
+        assert one.scores["repetitive"] == pytest.approx(wanted)
+        low, high = one.details["repetitive"]["interval"]
+        assert (low, high) == pytest.approx((0.505 * chance, chance))
 
 
 def test_distributions_are_of_the_levels(encoder: SentenceEncoder) -> None:

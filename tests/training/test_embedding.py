@@ -108,11 +108,11 @@ def test_a_regressor_and_a_ridge_are_scikit_learn_s() -> None:
 
 def test_folds_keep_groups_together_and_hold_every_row_out_once() -> None:
     examples = [example(i, 0.5) for i in range(20)]
-    folds = folds_of(examples, 20, 4, seed=0)
+    folds = folds_of(examples, 20, EmbeddingConfig(folds=4), seed=0)
     assert sorted(i for _, held in folds for i in held) == list(range(20))
     for train, held in folds:
         assert not {examples[i].group for i in train} & {examples[i].group for i in held}
-    ((train, held),) = folds_of(examples, 15, 4, seed=0)
+    ((train, held),) = folds_of(examples, 15, EmbeddingConfig(folds=4), seed=0)
     assert train.tolist() == list(range(15)) and held.tolist() == list(range(15, 20))
 
 
@@ -179,3 +179,38 @@ def test_without_validation_rows_it_is_cross_validated(tiny_bert: Path) -> None:
     assert figures == {} and judge.calibration["overall"].rows == 60
     (row,) = [r for r in judge.search if r["dimension"] == "overall"]
     assert row["value"] > 0.9
+
+
+def test_leaving_chatbots_out_gives_calibration_and_threshold(tiny_bert: Path) -> None:
+    rng, rows = np.random.default_rng(0), []
+    for number in range(90):
+        said = int(rng.integers(0, 2))
+        turns = (Turn("user", "music"), Turn("assistant", ("film bread", "garden")[said]))
+        bot = ("a", "b", "c")[number % 3]
+        talk = Dialogue(str(number), turns, models={"assistant": bot})
+        present = float(rng.random() < (0.05 + 0.4 * said))
+        rows.append(TrainingExample(talk, "s", {"repetitive": present}, group=str(number)))
+    settings = {
+        "name": "n", "output_dir": "o", "rubric": "medal", "calibration": "isotonic",
+        "stop": {"keep": "last"}, "train": [{"source": "s"}],
+        "model": {"family": "embedding", "base": str(tiny_bert), "reading": "answers",
+                  "features": [], "fold_by": "chatbot"},
+    }  # fmt: skip
+    config = build_config(TrainConfig, settings, where="test")
+    folds = folds_of(rows, len(rows), config.model, 0)
+    assert sorted(len(held) for _, held in folds) == [30, 30, 30]
+    assert all(len({rows[i].dialogue.chatbot for i in held}) == 1 for _, held in folds)
+    judge, _ = fit_embedding_judge(config, RunRows(rows, [], []), [REPETITIVE])
+    fitted = judge.calibration["repetitive"]
+    assert fitted.threshold and len(fitted.others) == 3
+    judged = list(judge.score([row.dialogue for row in rows]))
+    for text in ("film bread", "garden"):
+        mine = [i for i, row in enumerate(rows) if row.dialogue.turns[1].content == text]
+        share = np.mean([rows[i].targets["repetitive"] for i in mine])
+        chance = judged[mine[0]].distributions["repetitive"][1]
+        low, high = judged[mine[0]].details["repetitive"]["interval"]
+        assert chance == pytest.approx(share, abs=0.03) and low <= chance <= high < low + 0.3
+        # Below half of the rows have it, and the score says yes where that is the best guess.
+        assert chance < 0.5 and (judged[mine[0]].scores["repetitive"] >= 0.5) == (text == "garden")
+    with pytest.raises(ConfigError, match="one chatbot is too few"):
+        folds_of(rows[::3], 30, config.model, 0)

@@ -133,13 +133,15 @@ class SentenceEncoder:
     split into pieces; its vector is the mean of theirs, weighted by tokens (the paper's SBERT reads
     only the first 256 tokens)."""
 
-    def __init__(self, model: SentenceTransformer) -> None:
+    def __init__(self, model: SentenceTransformer, layers: int | None = None) -> None:
         self.model = model.eval()
         self.marks = SpecialTokens(model.tokenizer)
         # sentence-transformers 5 has the longer name
         width: Callable[[], int] | None = getattr(model, "get_embedding_dimension", None)
         self.width = int((width or model.get_sentence_embedding_dimension)() or 0)
         network: Any = model[0]
+        if layers is not None and hasattr(network.auto_model, "norm"):
+            network.auto_model.norm.forward = lambda states: states  # it is for the last layer
         named = network.auto_model.config.architectures or ()
         self.causal = any("CausalLM" in name for name in named)  # no state depends on later turns
 
@@ -149,10 +151,13 @@ class SentenceEncoder:
     ) -> SentenceEncoder:
         """Loads the model (its first ``layers``) of a hub id, a folder or an ``embedded:`` name.
         Raises JudgeLoadError."""
-        return cls(_load(model_path(base), base, revision=revision, device=device, layers=layers))
+        path = model_path(base)
+        return cls(_load(path, base, revision=revision, device=device, layers=layers), layers)
 
     @classmethod
-    def load(cls, folder: Path, device: str | None = None) -> SentenceEncoder:
+    def load(
+        cls, folder: Path, device: str | None = None, layers: int | None = None
+    ) -> SentenceEncoder:
         """Loads the model saved in ``folder``; needs no network. Raises JudgeLoadError."""
         if not (folder / "modules.json").is_file():
             raise JudgeLoadError(
@@ -170,7 +175,7 @@ class SentenceEncoder:
         stored = {state[name].data_ptr() for name in saved & state.keys()}
         missing = [n for n in state.keys() - saved if state[n].data_ptr() not in stored]
         require_no_differences(folder, {"missing": missing, "unexpected": saved - state.keys()})
-        return cls(model)
+        return cls(model, layers)
 
     def save(self, folder: Path) -> None:
         """Writes the model into ``folder``, as safetensors."""
@@ -444,7 +449,7 @@ class EmbeddingJudge(LearnedJudge):
         require_no_differences(path, {"unexpected": set(tensors) - known})
         config = EmbeddingConfig(**saved["embedding"])
         if config.save_encoder:
-            encoder = SentenceEncoder.load(folder / ENCODER_FOLDER, device)
+            encoder = SentenceEncoder.load(folder / ENCODER_FOLDER, device, config.layers)
         else:
             require_base(folder, saved["body_hash"], config.base, config.base_revision)
             encoder = SentenceEncoder.create(

@@ -183,8 +183,11 @@ def test_an_encoder_that_is_not_saved_must_be_the_same(
     llama: SentenceEncoder, tiny_llama: Path, tmp_path: Path
 ) -> None:
     base = shutil.copytree(tiny_llama, tmp_path / "base")
-    settings = {"base": str(base), "layers": 1, "save_encoder": False}
-    judge = judge_of(llama, reading="answers", **settings)
+    settings = {"base": str(base), "layers": 1, "reading": "answers"}
+    judge = judge_of(llama, **settings)
+    whole = Judge.from_pretrained(judge.save_pretrained(tmp_path / "whole"))
+    assert scores(whole)[1:] == pytest.approx(scores(judge)[1:], abs=1e-6)
+    judge = judge_of(llama, **settings, save_encoder=False)
     folder = judge.save_pretrained(tmp_path / "judge")
     assert not (folder / "encoder").exists()
     back = Judge.from_pretrained(folder)

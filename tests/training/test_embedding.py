@@ -189,7 +189,9 @@ def test_leaving_chatbots_out_gives_calibration_and_threshold(tiny_bert: Path) -
         bot = ("a", "b", "c")[number % 3]
         talk = Dialogue(str(number), turns, models={"assistant": bot})
         present = float(rng.random() < (0.05 + 0.4 * said))
-        rows.append(TrainingExample(talk, "s", {"repetitive": present}, group=str(number)))
+        rows.append(
+            TrainingExample(talk, "s", {"repetitive": present}, human={"repetitive": present})
+        )
     settings = {
         "name": "n", "output_dir": "o", "rubric": "medal", "calibration": "isotonic",
         "stop": {"keep": "last"}, "train": [{"source": "s"}],

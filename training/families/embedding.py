@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ def fit_embedding_judge(
     """
     model = config.model
     assert isinstance(model, EmbeddingConfig)
-    encoder = SentenceEncoder.create(model.base, model.base_revision)
+    encoder = SentenceEncoder.create(model.base, model.base_revision, layers=model.layers)
     judge = EmbeddingJudge(model, encoder, dimensions, {}, name=config.name)
     examples: list[TrainingExample] = [*rows.train, *rows.validation]
     vectors: list[Floats] = []
@@ -263,6 +264,10 @@ class Search:
         with ``isotonic`` a monotone map of the score, for a binary dimension also its threshold;
         None if there is nothing to fit."""
         with_spread, name = setting.head != "mlp_classifier", dimension.name
+
+        def share(rows: Iterable[int]) -> float:
+            return fmean(t[name] for i in rows if name in (t := self.examples[i].targets))
+
         if method == "none" or not (with_spread or method == "isotonic"):
             return None
         units: list[float] = []
@@ -271,7 +276,10 @@ class Search:
         for number, (train, held_out) in enumerate(self.folds):
             rows = [i for i in held_out if name in self.examples[i].targets]
             net = self.fit(train, name, setting)
-            units += net.units(self.table[rows], self.config.decode).tolist()
+            shift = 0.0
+            if dimension.kind == "binary":  # the rate of the fold's own rows is not the judge's
+                shift = share(range(len(self.examples))) - share(train)
+            units += (net.units(self.table[rows], self.config.decode) + shift).tolist()
             targets += [float(self.examples[i].targets[name]) for i in rows]
             folds += [number] * len(rows)
         if len(targets) < MIN_ROWS:
@@ -285,7 +293,8 @@ class Search:
             present = labels >= 0.5
             isotonic = fit_isotonic(scores, present)
             chances = isotonic_map(scores, isotonic)
-            tried = np.unique(chances)[1:-1]
+            levels = np.unique([0.0, *chances])
+            tried = (levels[1:] + levels[:-1]) / 2
             figures = [f1_score(present, chances >= value) for value in tried]
             threshold = float(tried[int(np.argmax(figures))])
             parts = np.unique(fold)

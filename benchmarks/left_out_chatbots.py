@@ -40,7 +40,7 @@ def measure(path: str) -> None:
     rows = load_rows(config, dimensions)
     (dimension,) = learnable(dimensions, rows, config.only)
     name, examples = dimension.name, rows.train
-    encoder = SentenceEncoder.create(model.base, model.base_revision, layers=model.layers)
+    encoder = SentenceEncoder.create(model.base, model.base_revision, depth=model.depth)
     judge = EmbeddingJudge(model, encoder, [dimension], {}, name=config.name)
     read: list[np.ndarray] = []
     for start in range(0, len(examples), judge.window):

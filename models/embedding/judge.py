@@ -17,9 +17,10 @@ import pandas as pd
 import torch
 from pydantic import Field
 from scipy.special import expit, softmax
+from transformers import AutoConfig
 
 from medal_judges.config import Config
-from medal_judges.errors import JudgeLoadError
+from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.heads import Calibration, isotonic_map, normal_bins, on_scale
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.learned import LearnedJudge, centred, learned_state, unit_of
@@ -86,7 +87,7 @@ class EmbeddingConfig(Config):
     each with ``decay`` times the weight of the one after it, and ``features`` are those of the same
     answers. With ``each_answer`` the score of a conversation has the mean of all answers, and of an
     issue (a dimension whose good end is low) the worst answer alone; a turn has its own answer.
-    ``layers``: only the first of the base. ``save_encoder: false`` saves the fitted nets only: the
+    ``depth``: only so many of the base's first layers. ``save_encoder: false`` saves the fitted nets only: the
     encoder is loaded from ``base``, and refused if its weights have changed.
 
     ``head`` (``heads`` for single dimensions) is ``ridge``, or an MLP over the classes 0 to k, to
@@ -101,7 +102,7 @@ class EmbeddingConfig(Config):
     base: str = "embedded:minilm"
     base_revision: str | None = None
     save_encoder: bool = True
-    layers: int | None = Field(default=None, ge=1)
+    depth: int | None = Field(default=None, ge=1)
     reading: Literal["turns", "dialogue", "answers"] = "turns"
     answers: int = Field(default=1, ge=1)
     each_answer: bool = False
@@ -133,30 +134,34 @@ class SentenceEncoder:
     split into pieces; its vector is the mean of theirs, weighted by tokens (the paper's SBERT reads
     only the first 256 tokens)."""
 
-    def __init__(self, model: SentenceTransformer, layers: int | None = None) -> None:
+    def __init__(self, model: SentenceTransformer, depth: int | None = None) -> None:
         self.model = model.eval()
         self.marks = SpecialTokens(model.tokenizer)
         # sentence-transformers 5 has the longer name
         width: Callable[[], int] | None = getattr(model, "get_embedding_dimension", None)
         self.width = int((width or model.get_sentence_embedding_dimension)() or 0)
         network: Any = model[0]
-        if layers is not None and hasattr(network.auto_model, "norm"):
+        if depth is not None and hasattr(network.auto_model, "norm"):
             network.auto_model.norm.forward = lambda states: states  # it is for the last layer
         named = network.auto_model.config.architectures or ()
         self.causal = any("CausalLM" in name for name in named)  # no state depends on later turns
 
     @classmethod
     def create(
-        cls, base: str, revision: str | None, device: str | None = None, layers: int | None = None
+        cls, base: str, revision: str | None, device: str | None = None, depth: int | None = None
     ) -> SentenceEncoder:
-        """Loads the model (its first ``layers``) of a hub id, a folder or an ``embedded:`` name.
+        """Loads the model (its first ``depth`` layers) of a hub id, a folder or an ``embedded:`` name.
         Raises JudgeLoadError."""
         path = model_path(base)
-        return cls(_load(path, base, revision=revision, device=device, layers=layers), layers)
+        if depth is not None:
+            known = AutoConfig.from_pretrained(path, revision=revision, trust_remote_code=False)
+            if depth > known.num_hidden_layers:  # the library would draw the others at random
+                raise ConfigError(f"depth {depth}: {base} has {known.num_hidden_layers} layers")
+        return cls(_load(path, base, revision=revision, device=device, depth=depth), depth)
 
     @classmethod
     def load(
-        cls, folder: Path, device: str | None = None, layers: int | None = None
+        cls, folder: Path, device: str | None = None, depth: int | None = None
     ) -> SentenceEncoder:
         """Loads the model saved in ``folder``; needs no network. Raises JudgeLoadError."""
         if not (folder / "modules.json").is_file():
@@ -175,7 +180,7 @@ class SentenceEncoder:
         stored = {state[name].data_ptr() for name in saved & state.keys()}
         missing = [n for n in state.keys() - saved if state[n].data_ptr() not in stored]
         require_no_differences(folder, {"missing": missing, "unexpected": saved - state.keys()})
-        return cls(model, layers)
+        return cls(model, depth)
 
     def save(self, folder: Path) -> None:
         """Writes the model into ``folder``, as safetensors."""
@@ -253,12 +258,12 @@ def _load(
     device: str | None,
     revision: str | None = None,
     local_files_only: bool = False,
-    layers: int | None = None,
+    depth: int | None = None,
 ) -> SentenceTransformer:
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging
 
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # of a model cut to ``layers`` it lists the other layers' weights
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # of a model cut to ``depth`` it lists the other layers' weights
     try:
         return SentenceTransformer(
             source,
@@ -267,7 +272,7 @@ def _load(
             local_files_only=local_files_only,
             trust_remote_code=False,
             model_kwargs={"use_safetensors": True},
-            config_kwargs={} if layers is None else {"num_hidden_layers": layers},
+            config_kwargs={} if depth is None else {"num_hidden_layers": depth},
         )
     except (OSError, ValueError) as error:
         raise JudgeLoadError(
@@ -449,11 +454,11 @@ class EmbeddingJudge(LearnedJudge):
         require_no_differences(path, {"unexpected": set(tensors) - known})
         config = EmbeddingConfig(**saved["embedding"])
         if config.save_encoder:
-            encoder = SentenceEncoder.load(folder / ENCODER_FOLDER, device, config.layers)
+            encoder = SentenceEncoder.load(folder / ENCODER_FOLDER, device, config.depth)
         else:
             require_base(folder, saved["body_hash"], config.base, config.base_revision)
             encoder = SentenceEncoder.create(
-                config.base, config.base_revision, device, config.layers
+                config.base, config.base_revision, device, config.depth
             )
         judge = cls(config, encoder, nets=nets, **learned_state(saved))
         width = len(judge.is_feature)

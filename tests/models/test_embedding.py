@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from medal_judges.errors import JudgeLoadError
+from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.heads import Calibration, on_scale
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.embedding.judge import (
@@ -125,7 +125,7 @@ def test_a_ridge_s_turns_add_up_to_its_score(encoder: SentenceEncoder) -> None:
 
 @pytest.fixture(scope="module")
 def llama(tiny_llama: Path) -> SentenceEncoder:
-    return SentenceEncoder.create(str(tiny_llama), None, layers=1)
+    return SentenceEncoder.create(str(tiny_llama), None, depth=1)
 
 
 def raws(judge: Judge, given: list[Dialogue], level: Any = "dialogue") -> list[float]:
@@ -183,7 +183,7 @@ def test_an_encoder_that_is_not_saved_must_be_the_same(
     llama: SentenceEncoder, tiny_llama: Path, tmp_path: Path
 ) -> None:
     base = shutil.copytree(tiny_llama, tmp_path / "base")
-    settings = {"base": str(base), "layers": 1, "reading": "answers"}
+    settings = {"base": str(base), "depth": 1, "reading": "answers"}
     judge = judge_of(llama, **settings)
     whole = Judge.from_pretrained(judge.save_pretrained(tmp_path / "whole"))
     assert scores(whole)[1:] == pytest.approx(scores(judge)[1:], abs=1e-6)
@@ -194,6 +194,8 @@ def test_an_encoder_that_is_not_saved_must_be_the_same(
     assert scores(back)[1:] == pytest.approx(scores(judge)[1:], abs=1e-6)
     config = json.loads((base / "config.json").read_text())
     (base / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
+    with pytest.raises(ConfigError, match="depth 9: .* has 2 layers"):
+        SentenceEncoder.create(str(base), None, depth=9)
     with pytest.raises(JudgeLoadError, match="was trained on other weights"):
         Judge.from_pretrained(folder)
 

@@ -47,7 +47,7 @@ def fit_embedding_judge(
     """
     model = config.model
     assert isinstance(model, EmbeddingConfig)
-    encoder = SentenceEncoder.create(model.base, model.base_revision, layers=model.layers)
+    encoder = SentenceEncoder.create(model.base, model.base_revision, depth=model.depth)
     judge = EmbeddingJudge(model, encoder, dimensions, {}, name=config.name)
     examples: list[TrainingExample] = [*rows.train, *rows.validation]
     vectors: list[Floats] = []

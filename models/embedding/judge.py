@@ -87,8 +87,8 @@ class EmbeddingConfig(Config):
     each with ``decay`` times the weight of the one after it, and ``features`` are those of the same
     answers. With ``each_answer`` the score of a conversation has the mean of all answers, and of an
     issue (a dimension whose good end is low) the worst answer alone; a turn has its own answer.
-    ``depth``: only so many of the base's first layers. ``save_encoder: false`` saves the fitted nets only: the
-    encoder is loaded from ``base``, and refused if its weights have changed.
+    ``depth``: only so many of the base's first layers. ``save_encoder: false`` saves the fitted
+    nets only: the encoder is loaded from ``base``, and refused if its weights have changed.
 
     ``head`` (``heads`` for single dimensions) is ``ridge``, or an MLP over the classes 0 to k, to
     which Equation 1 maps the scale. The k are searched in ``class_ranges``, for all dimensions
@@ -150,8 +150,8 @@ class SentenceEncoder:
     def create(
         cls, base: str, revision: str | None, device: str | None = None, depth: int | None = None
     ) -> SentenceEncoder:
-        """Loads the model (its first ``depth`` layers) of a hub id, a folder or an ``embedded:`` name.
-        Raises JudgeLoadError."""
+        """Loads the model (its first ``depth`` layers) of a hub id, a folder or an ``embedded:``
+        name. Raises JudgeLoadError."""
         path = model_path(base)
         if depth is not None:
             known = AutoConfig.from_pretrained(path, revision=revision, trust_remote_code=False)
@@ -263,7 +263,8 @@ def _load(
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging
 
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # of a model cut to ``depth`` it lists the other layers' weights
+    # Of a cut model the library lists the weights of the other layers.
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
         return SentenceTransformer(
             source,

@@ -194,7 +194,7 @@ def test_an_encoder_that_is_not_saved_must_be_the_same(
     assert scores(back)[1:] == pytest.approx(scores(judge)[1:], abs=1e-6)
     config = json.loads((base / "config.json").read_text())
     (base / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
-    with pytest.raises(ConfigError, match="depth 9: .* has 2 layers"):
+    with pytest.raises(ConfigError, match=r"depth 9: .* has 2 layers"):
         SentenceEncoder.create(str(base), None, depth=9)
     with pytest.raises(JudgeLoadError, match="was trained on other weights"):
         Judge.from_pretrained(folder)

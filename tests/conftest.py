@@ -11,6 +11,9 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
+from typer.testing import CliRunner
+
+from medal_judges.cli import app
 
 from .forked import Forked
 from .hub_stub import Hub
@@ -57,6 +60,11 @@ SIZE = {
     "num_attention_heads": 2,
     "intermediate_size": 64,
 }
+
+
+def medal(*arguments: object, stdin: str | None = None) -> Any:
+    """Runs a command in this process."""
+    return CliRunner().invoke(app, list(map(str, arguments)), input=stdin)
 
 
 @pytest.fixture(scope="session")

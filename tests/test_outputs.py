@@ -5,14 +5,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from medal_judges.cli import app
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.storage.files import only_run
+
+from .conftest import medal
 
 LINE = {
     "id": "a",
@@ -24,10 +23,6 @@ LINE = {
     "labels": {"overall": [3]},
     "scales": {"overall": [1, 5]},
 }
-
-
-def medal(*arguments: object, stdin: str | None = None) -> Any:
-    return CliRunner().invoke(app, list(map(str, arguments)), input=stdin)
 
 
 def dialogues(folder: Path, name: str) -> Path:
@@ -66,6 +61,8 @@ def test_no_command_writes_onto_what_it_reads(tmp_path: Path, link: str) -> None
 HOLD = """
 import sys
 from medal_judges.storage.files import only_run
+
+from .conftest import medal
 with only_run(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()

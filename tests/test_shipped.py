@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from medal_judges import Judge
-from medal_judges.cli import app
 from medal_judges.config import config_text, load_config
 from medal_judges.data_prep.generation.protocol import GenerateConfig
 from medal_judges.data_prep.sources.registry import load_spec
@@ -18,6 +16,8 @@ from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import TrainConfig
+
+from .conftest import medal
 
 LINE = {"id": "a", "dialogue": [{"role": "user", "content": "x"}]}
 LINE["dialogue"] = [*LINE["dialogue"], {"role": "assistant", "content": "so so so"}]  # type: ignore
@@ -33,10 +33,6 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-
-
-def medal(*arguments: object, stdin: str | None = None) -> Any:
-    return CliRunner().invoke(app, list(map(str, arguments)), input=stdin)
 
 
 NAMES = ["repetition", "repetition.yaml", "judges/repetition", "configs/judges/repetition.yaml"]
@@ -117,7 +113,7 @@ def test_a_shipped_config_is_shown_and_copied(tmp_path: Path, monkeypatch: pytes
 
 def test_what_is_written_belongs_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert CliRunner().invoke(app, ["init", "new/mine"]).exit_code == 0
+    assert medal("init", "new/mine").exit_code == 0
     monkeypatch.chdir(tmp_path / "new" / "mine")
     train = load_config(TrainConfig, "train.yaml")
     benchmark = load_config(BenchmarkConfig, "benchmark.yaml")
@@ -141,10 +137,10 @@ def test_nothing_that_is_there_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "train.yaml").write_text("mine")
     for taken in (tmp_path / "file", tmp_path / "full"):
-        done = CliRunner().invoke(app, ["init", str(taken)])
+        done = medal("init", taken)
         assert "already exists" in str(done.exception)
     assert (tmp_path / "file").read_text() == "mine"
     assert [each.name for each in (tmp_path / "full").iterdir()] == ["train.yaml"]
     (tmp_path / "empty").mkdir()
-    assert CliRunner().invoke(app, ["init", str(tmp_path / "empty")]).exit_code == 0
+    assert medal("init", tmp_path / "empty").exit_code == 0
     assert (tmp_path / "empty" / "train.yaml").is_file()

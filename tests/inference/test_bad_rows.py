@@ -5,13 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from medal_judges.cli import app
 from medal_judges.errors import CoverageError
+
+from ..conftest import medal
 
 JUDGE = "configs/judges/repetition.yaml"
 BAD = '{"id": "broken", "dialogue": [{"role": "bot", "content": "x"}]}'
@@ -22,10 +21,6 @@ def lines(count: int, bad: int) -> str:
     turns = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello you"}]
     good = [json.dumps({"id": f"d{n}", "dialogue": turns}) for n in range(count - bad)]
     return "\n".join([*good, *[BAD] * bad]) + "\n"
-
-
-def medal(*arguments: object, stdin: str | None = None) -> Any:
-    return CliRunner().invoke(app, list(map(str, arguments)), input=stdin)
 
 
 def written(folder: Path, name: str, text: str) -> Path:

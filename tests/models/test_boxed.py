@@ -5,20 +5,19 @@ import os
 import random
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from safetensors import safe_open
-from typer.testing import CliRunner
 
 from medal_judges import Dialogue, Judge, Turn, write_judgements
-from medal_judges.cli import app
 from medal_judges.config import BOXED, boxed_folder
 from medal_judges.data_prep.sources.public import read_chitchat
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.golden import compare
 from medal_judges.models.base.saving import judge_folder
+
+from ..conftest import medal
 
 FOLDER = judge_folder(BOXED)
 
@@ -26,10 +25,6 @@ FOLDER = judge_folder(BOXED)
 @pytest.fixture(scope="module")
 def boxed() -> Judge:
     return Judge.from_pretrained(BOXED)
-
-
-def medal(*arguments: object) -> Any:
-    return CliRunner().invoke(app, list(map(str, arguments)))
 
 
 def talk(*contents: str) -> Dialogue:

@@ -61,8 +61,6 @@ def test_no_command_writes_onto_what_it_reads(tmp_path: Path, link: str) -> None
 HOLD = """
 import sys
 from medal_judges.storage.files import only_run
-
-from .conftest import medal
 with only_run(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()

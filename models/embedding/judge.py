@@ -418,6 +418,8 @@ class EmbeddingJudge(LearnedJudge):
         self.config, self.encoder, self.nets = config, encoder, dict(nets)
         self.search = [dict(row) for row in search]
         self.columns = [ALL_FEATURES.index(name) for name in config.features]
+        if config.reading == "answers":
+            self.window = 32  # half a minute of work, which a kill can lose
 
     @property
     def is_feature(self) -> np.ndarray:

@@ -530,8 +530,11 @@ class EmbeddingJudge(LearnedJudge):
     ) -> list[tuple[Floats, int]]:
         """Returns for each dialogue the states of its turns [T, width] (0 for turns that do not
         fit) and the number of oldest turns that do not fit. A causal model reads a dialogue and the
-        dialogues that are its beginnings, as at level turn, once."""
+        dialogues that are its beginnings, as at level turn, once. A judge of features alone reads
+        nothing."""
         config, found = self.config, dict[int, tuple[Floats, int]]()
+        if config.ridge.shares == (0.0,) and config.head == "ridge" and not config.heads:
+            return [(np.zeros((len(d.turns), self.encoder.width)), 0) for d in dialogues]
         (mark,) = self.encoder.lengths(["\nAssistant: "])
         window = min(config.max_tokens, int(self.encoder.model.max_seq_length or config.max_tokens))
         read: dict[tuple[Turn, ...], Floats] = {}

@@ -18,16 +18,16 @@ BUDGETS = {
     f"{PACKAGE}/cli": 2150,
     f"{PACKAGE}/integrations": 749,
     "eval": 7936,
-    "training": 4167,
+    "training": 4208,
     "data_prep": 7348,
     "inference": 2363,
-    "models": 6506,
+    "models": 6681,
     "models/prompted": 2135,
-    "models/llm": 3540,
+    "models/llm": 3541,
     f"{PACKAGE}/report": 1215,
     f"{PACKAGE}/stats": 1964,
     f"{PACKAGE}/reading": 2557,
-    PACKAGE: 2096,  # records/, storage/ and the modules at the root
+    PACKAGE: 2102,  # records/, storage/ and the modules at the root
 }
 HOUSE = 45_000
 TESTS = 34_000

@@ -280,11 +280,9 @@ class HybridJudge(Judge):
             if fits:
                 fits[""] = np.mean(list(fits.values()), axis=0)  # for any other language
                 blends = {
-                    f"{name}{lang}": Blend(
-                        named, center, spread, shares * own / (shares @ own) * DEVIATION, 0.5
-                    )
+                    f"{name}{lang}": Blend(named, center, spread, shares * DEVIATION, 0.5)
                     for name in names
-                    for lang, (center, spread, own) in fits.items()
+                    for lang, (center, spread) in fits.items()
                 }
             combination = Stack(blends)
         members = {name: open_member(name, member) for name, member in given.members.items()}

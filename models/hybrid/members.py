@@ -68,22 +68,17 @@ class HybridConfig(_Members):
     nonnegative: bool = True
 
 
-_Positive = Annotated[float, Field(gt=0)]
-_Scale = tuple[float, _Positive, _Positive]  # mean, standard deviation, weight
-
-
 class HybridSettings(_Members):
     """A hybrid judge as a YAML file of configs/judges/, with nothing fitted.
 
     ``select`` needs ``choices`` (dimension: member); ``stack`` needs ``weights`` (member: number),
     with which the members' scores, scaled to [0, 1], are averaged in every dimension.
 
-    ``scales`` (language: {member: [mean, standard deviation, weight]}): the first two are those of
-    the members' scores, scaled to [0, 1], of ordinary conversations in a language; the last
-    multiplies the member's weight there. With them, standardised scores are averaged: an ordinary
-    conversation has the middle of the scale in every language, and one with all members a standard
-    deviation higher is a quarter of the scale above. A language without its own numbers has the
-    means of the others', and is not among the judge's languages.
+    ``scales`` (language: {member: [mean, standard deviation]}) are those of the members' scores,
+    scaled to [0, 1], of ordinary conversations in a language. With them, standardised scores are
+    averaged: an ordinary conversation has the middle of the scale in every language, and one with
+    all members a standard deviation higher is a quarter of the scale above. A language without its
+    own numbers has the means of the others', and is not among the judge's languages.
     """
 
     name: str
@@ -91,7 +86,7 @@ class HybridSettings(_Members):
     dimensions: tuple[str, ...] = ()
     choices: Mapping[str, str] | None = None
     weights: Mapping[str, float] | None = None
-    scales: Mapping[str, Mapping[str, _Scale]] = {}
+    scales: Mapping[str, Mapping[str, tuple[float, Annotated[float, Field(gt=0)]]]] = {}
 
     @model_validator(mode="after")
     def _settings_fit(self) -> HybridSettings:
@@ -107,7 +102,7 @@ class HybridSettings(_Members):
             raise ValueError("weights of a mean must be 0 or more, and one above 0")
         for lang, own in self.scales.items():
             if not re.fullmatch("[a-z]{2,3}", lang) or set(own) != set(self.weights or {}):
-                each = ", ".join(f"{name}: [MEAN, DEVIATION, WEIGHT]" for name in self.members)
+                each = ", ".join(f"{member}: [MEAN, DEVIATION]" for member in self.weights or {})
                 raise ValueError(f"scales: {lang}: expected an ISO 639-1 code with {{{each}}}")
         return self
 

@@ -632,7 +632,7 @@ class EmbeddingJudge(LearnedJudge):
     def _distributions(self, dimension: Dimension, vectors: Floats, units: Floats) -> Floats:
         """Returns the probability per level [n, levels]; no columns if there is none."""
         net, levels = self.nets[dimension.name], len(dimension.levels)
-        if dimension.kind == "binary":  # the score is the probability of label 1
+        if dimension.kind == "binary":  # the calibrated probability of label 1
             return np.stack([1 - units, units], axis=1)
         if net.head == "mlp_classifier" and levels > 1:
             return on_levels(net.probabilities(vectors), levels)

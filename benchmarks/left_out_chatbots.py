@@ -1,13 +1,15 @@
 """How well a judge of issues tells those of a chatbot that it has not learnt from.
 
-    python benchmarks/left_out_chatbots.py repetitive empathetic  # configs in configs/train/
+    python benchmarks/left_out_chatbots.py empathetic repetitive  # configs in configs/train/
 
 For each chatbot the whole training (settings, weights, calibration, threshold) runs on the others.
-F1 is of the score at 0.5; an interval is from 2,000 draws of whole conversations.
+F1 is of the score at 0.5; an interval is from 2,000 draws of whole conversations. Writes
+docs/results/data/left_out_chatbots.csv; `make tables` puts it into docs/results/index.md.
 """
 
 from __future__ import annotations
 
+import csv
 import sys
 
 import numpy as np
@@ -22,7 +24,8 @@ from medal_judges.training.rows import load_rows
 from medal_judges.training.run import learnable
 
 DRAWS = 2000
-HEADS = ("mean AUC of the chatbots", "AUC", "F1", "F1 of always yes", "F1 less always yes")
+HEADS = ("AUC, mean of the chatbots", "AUC of all", "F1", "F1 of always yes", "the difference")
+TABLE = "docs/results/data/left_out_chatbots.csv"
 
 
 def figures(present: np.ndarray, scores: np.ndarray, bots: np.ndarray) -> list[float]:
@@ -32,7 +35,7 @@ def figures(present: np.ndarray, scores: np.ndarray, bots: np.ndarray) -> list[f
     return [float(np.mean(own)), roc_auc_score(present, scores), f1, always, f1 - always]
 
 
-def measure(path: str) -> None:
+def measure(path: str) -> list[str]:
     config = load_config(TrainConfig, path)
     model = config.model
     assert isinstance(model, EmbeddingConfig)
@@ -68,9 +71,12 @@ def measure(path: str) -> None:
         drawn = np.concatenate([places[g] for g in rng.choice(list(places), len(places))])
         draws.append(figures(present[drawn], scores[drawn], bots[drawn]))
     low, high = np.quantile(draws, (0.025, 0.975), axis=0)
-    for head, value, a, b in zip(HEADS, figures(present, scores, bots), low, high, strict=True):
-        print(f"{name}, all left out: {head} {value:.2f} [{a:.2f}, {b:.2f}]")
+    found = zip(figures(present, scores, bots), low, high, strict=True)
+    cells = [f"{value:.2f} [{a:.2f}, {b:.2f}]" for value, a, b in found]
+    print(name, *map(": ".join, zip(HEADS, cells, strict=True)), sep="\n  ")
+    return [f"`{name}`", f"{present.sum()} of {len(present)}", *cells]
 
 
-for path in sys.argv[1:]:
-    measure(f"train/{path}" if "/" not in path else path)
+made = [measure(f"train/{path}") for path in sys.argv[1:]]
+with open(TABLE, "w", encoding="utf-8", newline="") as stream:
+    csv.writer(stream).writerows([["judge", "answers with it", *HEADS], *made])

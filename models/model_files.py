@@ -99,8 +99,11 @@ def files_hash(
             continue
         name = path.relative_to(folder).as_posix()
         if path.suffix != ".json":
+            digest = hashlib.sha256()  # hashlib.file_digest needs Python 3.11
             with path.open("rb") as stream:
-                hashes[name] = hashlib.file_digest(stream, "sha256").hexdigest()
+                while chunk := stream.read(1 << 20):
+                    digest.update(chunk)
+            hashes[name] = digest.hexdigest()
             continue
         data = path.read_bytes()
         with suppress(ValueError, RecursionError):  # not JSON: its bytes unchanged

@@ -85,7 +85,7 @@ class EmbeddingConfig(Config):
     without the oldest turns beyond ``max_tokens``; the input is the mean state over the tokens of
     each of the last ``answers`` answers (with ``next_turn`` where the user would speak after it),
     each with ``decay`` times the weight of the one after it, and ``features`` are those of the same
-    answers. With ``each_answer`` the score of a conversation has the mean of all answers, and of an
+    answers. What follows the last answer is not read. With ``each_answer`` the score of a conversation has the mean of all answers, and of an
     issue (a dimension whose good end is low) the worst answer alone; a turn has its own answer.
     ``depth``: only so many of the base's first layers. ``save_encoder: false`` saves the fitted
     nets only: the encoder is loaded from ``base``, and refused if its weights have changed.
@@ -528,8 +528,8 @@ class EmbeddingJudge(LearnedJudge):
     def _states(
         self, dialogues: Sequence[Dialogue], lengths: Mapping[str, int]
     ) -> list[tuple[Floats, int]]:
-        """Returns for each dialogue the states of its turns [T, width] (0 for turns that do not
-        fit) and the number of oldest turns that do not fit. A causal model reads a dialogue and the
+        """Returns for each dialogue the states of its turns up to the last answer [T, width] (0 for
+        others) and the number of oldest turns that do not fit. A causal model reads a dialogue and the
         dialogues that are its beginnings, as at level turn, once. A judge of features alone reads
         nothing."""
         config, found = self.config, dict[int, tuple[Floats, int]]()
@@ -540,14 +540,15 @@ class EmbeddingJudge(LearnedJudge):
         read: dict[tuple[Turn, ...], Floats] = {}
         for place in sorted(range(len(dialogues)), key=lambda i: -len(dialogues[i].turns)):
             dialogue = dialogues[place]
-            turns, count = dialogue.turns, len(dialogue.turns)
+            turns = dialogue.turns[: dialogue.assistant_turns[-1] + 1]
+            rest = ((0, len(dialogue.turns) - len(turns)), (0, 0))
             if turns in read:
-                found[place] = read[turns], 0
+                found[place] = np.pad(read[turns], rest), 0
                 continue
-            start, room = count, window - 2 * mark
+            start, room = len(turns), window - 2 * mark
             while start and (room := room - lengths[turns[start - 1].content] - mark) >= 0:
                 start -= 1
-            start = min(start, dialogue.assistant_turns[-1])
+            start = min(start, len(turns) - 1)
             names = [turn.role.capitalize() for turn in turns[start:]] + ["User"]
             text, spans = "", []
             for turn, name, after in zip(turns[start:], names, names[1:], strict=False):
@@ -555,11 +556,11 @@ class EmbeddingJudge(LearnedJudge):
                 text += f"{name}: {self.encoder.marks.broken_up(turn.content)}\n"
                 colon = len(text) + len(after)
                 spans.append((colon, colon + 1) if config.next_turn else (begin, len(text) - 1))
-            states = np.zeros((count, self.encoder.width))
+            states = np.zeros((len(turns), self.encoder.width))
             states[start:] = self.encoder.in_context(f"{text}User:", spans, window)
-            found[place] = states, start
-            for end in range(1, count + 1) if self.encoder.causal and not start else ():
-                if end == count or not config.next_turn or turns[end].role == "user":
+            found[place] = np.pad(states, rest), start
+            for end in range(1, len(turns) + 1) if self.encoder.causal and not start else ():
+                if end == len(turns) or not config.next_turn or turns[end].role == "user":
                     read[turns[:end]] = states[:end]
         return [found[i] for i in range(len(dialogues))]
 

@@ -85,10 +85,10 @@ class EmbeddingConfig(Config):
     without the oldest turns beyond ``max_tokens``; the input is the mean state over the tokens of
     each of the last ``answers`` answers (with ``next_turn`` where the user would speak after it),
     each with ``decay`` times the weight of the one after it, and ``features`` are those of the same
-    answers. What follows the last answer is not read. With ``each_answer`` the score of a conversation has the mean of all answers, and of an
-    issue (a dimension whose good end is low) the worst answer alone; a turn has its own answer.
-    ``depth``: only so many of the base's first layers. ``save_encoder: false`` saves the fitted
-    nets only: the encoder is loaded from ``base``, and refused if its weights have changed.
+    answers. What follows the last answer is not read. With ``each_answer`` a conversation has the
+    score of its mean answer, or for an issue (a dimension whose good end is low) of its worst
+    answer. ``depth``: only so many of the base's first layers. ``save_encoder: false`` saves the
+    fitted nets only: the encoder is loaded from ``base``, and refused if its weights have changed.
 
     ``head`` (``heads`` for single dimensions) is ``ridge``, or an MLP over the classes 0 to k, to
     which Equation 1 maps the scale. The k are searched in ``class_ranges``, for all dimensions
@@ -529,9 +529,9 @@ class EmbeddingJudge(LearnedJudge):
         self, dialogues: Sequence[Dialogue], lengths: Mapping[str, int]
     ) -> list[tuple[Floats, int]]:
         """Returns for each dialogue the states of its turns up to the last answer [T, width] (0 for
-        others) and the number of oldest turns that do not fit. A causal model reads a dialogue and the
-        dialogues that are its beginnings, as at level turn, once. A judge of features alone reads
-        nothing."""
+        others) and the number of oldest turns that do not fit. A causal model reads a dialogue and
+        the dialogues that are its beginnings, as at level turn, once. A judge of features alone
+        reads nothing."""
         config, found = self.config, dict[int, tuple[Floats, int]]()
         if config.ridge.shares == (0.0,) and config.head == "ridge" and not config.heads:
             return [(np.zeros((len(d.turns), self.encoder.width)), 0) for d in dialogues]

@@ -92,7 +92,11 @@ class Calibration(Config):
 
     def map_unit(self, unit: float) -> float:
         """Returns a score on [0, 1] after the isotonic map and the threshold, if there are such."""
-        return float(np.interp(self.chance(unit), (0, self.threshold or 0.5, 1), (0, 0.5, 1)))
+        return self.moved(self.chance(unit))
+
+    def moved(self, chance: float) -> float:
+        """Returns the score of a probability: 0.5 at the threshold."""
+        return float(np.interp(chance, (0, self.threshold or 0.5, 1), (0, 0.5, 1)))
 
     def chance(self, unit: float) -> float:
         """Returns a score on [0, 1] after the isotonic map, if there is one."""

@@ -394,9 +394,9 @@ class EmbeddingJudge(LearnedJudge):
 
     Distributions are an MLP classifier's class probabilities on the dimension's levels, for other
     heads a normal with the calibrated spread; of a binary dimension they are the calibrated
-    probability, whose interval is the range of the calibrations without one fold. A ridge that
-    tells turns apart has contributions, in units of the raw score, relative to the mean training
-    dialogue. ``search`` is the table of settings that training has tried.
+    probability. The interval of its score is the range of the calibrations without one fold. A
+    ridge that tells turns apart has contributions, in units of the raw score, relative to the mean
+    training dialogue. ``search`` is the table of settings that training has tried.
     """
 
     family = "embedding"
@@ -595,7 +595,8 @@ class EmbeddingJudge(LearnedJudge):
             units = [fitted.map_unit(unit) for unit in given]
             if fitted.others:
                 for own, unit in zip(details, given, strict=True):
-                    reach = [float(isotonic_map(unit, knots)) for knots in fitted.others]
+                    others = (float(isotonic_map(unit, knots)) for knots in fitted.others)
+                    reach = [fitted.moved(chance) for chance in others]
                     own.setdefault(name, {})["interval"] = [min(reach), max(reach)]
             chances = self._distributions(
                 dimension, vectors, np.array([fitted.chance(unit) for unit in given])

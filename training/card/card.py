@@ -31,6 +31,7 @@ _CHANCE = {"roc_auc": 0.5, "spearmanr": 0.0}
 _EMBEDDED = {
     "minilm": ("sentence-transformers/all-MiniLM-L6-v2", "apache-2.0"),
     "smollm2": ("HuggingFaceTB/SmolLM2-135M-Instruct", "apache-2.0"),
+    "gemma3": ("google/gemma-3-270m", "gemma (ai.google.dev/gemma/terms)"),
 }
 _UNKNOWN = "not stated here: see the model's page"
 

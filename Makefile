@@ -30,7 +30,7 @@ PINNED := $(BIN)/python -m pip install -q --require-hashes --no-deps
 # Sets that are not on this machine are passed over, not fetched, unless asked for with WITH=.
 OFFLINE := HF_HUB_OFFLINE=1
 
-.PHONY: quickstart quickstart-full boxed figures tables picture walks docs pipeline test test-slow test-nightly test-ray test-browser test-integrations attacks gpu-check \
+.PHONY: quickstart quickstart-full boxed turn-judges figures tables picture walks docs pipeline test test-slow test-nightly test-ray test-browser test-integrations attacks gpu-check \
     lint audit llm gemma clean
 
 # Each of the three stages prints its seconds.
@@ -74,6 +74,13 @@ quickstart-full: .venv/.quickstart
 boxed: .venv/.dev
 	$(OFFLINE) $(BIN)/medal train --config configs/train/boxed.yaml
 	$(OFFLINE) $(BIN)/python tests/boxed_package.py runs/boxed models/boxed
+
+# The judges of single answers in the package, from ABC-Eval; empathetic needs `make gemma`.
+turn-judges: .venv/.dev
+	for name in repetitive empathetic; do \
+	    $(OFFLINE) $(BIN)/medal train --config $$name && \
+	    cp runs/$$name/*.json runs/$$name/README.md runs/$$name/model.safetensors models/$$name || exit 1; \
+	done
 
 # The figures of the documents, written from the run of this machine.
 figures: quickstart-full

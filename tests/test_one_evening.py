@@ -13,8 +13,9 @@ import yaml
 from medal_judges.config import read_yaml
 from medal_judges.records.dimension import load_rubric
 
+from .conftest import WORDS
 from .hub_stub import TOKEN, Hub, Repo
-from .training.test_shipped_configs import write_rows
+from .talks import write_rated
 
 ROOT = Path(__file__).parent.parent
 SERVER = ROOT / "tests/models/llm/server.py"
@@ -93,8 +94,11 @@ def test_one_evening_at_tiny_scale(
     for name in ("medal_gpt41", "malformed"):
         judge = read_yaml(f"judges/{name}")
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(judge | {"llm": judge["llm"] | paid}))
-    overall = {d.name: d for d in load_rubric("overall")}
-    write_rows(folder / "soda.jsonl", 24, overall, np.random.default_rng(0))
+    (overall,), rng = load_rubric("overall"), np.random.default_rng(0)
+    words = [[" ".join(rng.choice(WORDS, 5)) for _ in range(8)] for _ in range(24)]
+    scale = overall.low, overall.high
+    rated = [(texts, {"overall": float(rng.integers(scale[0], scale[1] + 1))}) for texts in words]
+    write_rated(folder / "soda.jsonl", rated, scales={"overall": scale})
     hub.repos["org/tiny"] = Repo()
     files = {path.name: path.read_bytes() for path in tiny_llama.iterdir()}
     hub.repos["org/tiny"].commit(files, "base")

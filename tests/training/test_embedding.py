@@ -181,6 +181,25 @@ def test_without_validation_rows_it_is_cross_validated(tiny_bert: Path) -> None:
     assert row["value"] > 0.9
 
 
+def test_labels_of_the_last_answer_are_learnt_from_it(tiny_bert: Path) -> None:
+    rows, judges = [], []
+    for number in range(24):
+        turns = [Turn(("user", "assistant")[k % 2], WORDS[(number + k) % 12]) for k in range(6)]
+        told = {"overall": number / 23}
+        rows.append(TrainingExample(Dialogue(str(number), tuple(turns)), "s", told, human=told))
+    for more in ({}, {"learn_last": True, "answers": 3}):
+        model = {"family": "embedding", "base": str(tiny_bert), "reading": "answers"} | more
+        settings = {"name": "n", "output_dir": "o", "rubric": "medal", "stop": {"keep": "last"}}
+        settings |= {"train": [{"source": "s"}], "model": model}
+        config = build_config(TrainConfig, settings, where="test")
+        judges.append(fit_embedding_judge(config, RunRows(rows, [], []), [OVERALL])[0])
+    last, three = judges
+    assert (three.nets["overall"].mean == last.nets["overall"].mean).all()
+    talk = [rows[0].dialogue]
+    each = [j.details["overall"]["raw"] for j in last.score(talk, level="turn")]
+    assert next(iter(three.score(talk))).details["overall"]["raw"] == pytest.approx(np.mean(each))
+
+
 def test_leaving_chatbots_out_gives_calibration_and_threshold(tiny_bert: Path) -> None:
     rng, rows = np.random.default_rng(0), []
     for number in range(90):

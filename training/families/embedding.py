@@ -49,6 +49,8 @@ def fit_embedding_judge(
     assert isinstance(model, EmbeddingConfig)
     encoder = SentenceEncoder.create(model.base, model.base_revision, depth=model.depth)
     judge = EmbeddingJudge(model, encoder, dimensions, {}, name=config.name)
+    if model.learn_last:
+        judge.config = model.model_copy(update={"answers": 1})
     examples: list[TrainingExample] = [*rows.train, *rows.validation]
     vectors: list[Floats] = []
     known: dict[str, Floats] = {}
@@ -67,6 +69,7 @@ def fit_embedding_judge(
         seed=config.seed,
         tried=[],
     )
+    judge.config = model
     settings = search.run(dimensions)
     train = np.arange(len(rows.train))
     judge.nets = {name: search.fit(train, name, s) for name, s in settings.items()}

@@ -21,7 +21,7 @@ BUDGETS = {
     "training": 4212,
     "data_prep": 7348,
     "inference": 2363,
-    "models": 6685,
+    "models": 6688,
     "models/prompted": 2135,
     "models/llm": 3541,
     f"{PACKAGE}/report": 1215,

@@ -61,13 +61,13 @@ def trust_section(
             for row in (read_agreement(Path(str(folder))) if measured else ())
             if row.value is not None and row.lang in ("all", "en")
         ]
-        if not rows:
-            blocks.append(_UNKNOWN.format(judge))
-            continue
-        config = json.loads((folder / "train_config.json").read_text(encoding="utf-8"))
         heads = ("Rated chats", "Dimension", "Spearman's ρ", BESIDE["these"], "n")
         note = f"1: the order of people; 0: chance. 95% intervals are for {WHOM['these']}."
-        blocks.append(Table(f"{judge}: agreement with people", heads, rows, note))
-        if notes := list(config.get("card_notes", [])):
-            blocks.append(Fold("What these figures hide", notes))
+        table = Table(f"{judge}: agreement with people", heads, rows, note)
+        blocks.append(table if rows else _UNKNOWN.format(judge))
+        if measured:
+            config = json.loads((folder / "train_config.json").read_text(encoding="utf-8"))
+            if notes := list(config.get("card_notes", [])):
+                title = "What these figures hide" if rows else f"What the card of {judge} says"
+                blocks.append(Fold(title, notes))
     return Section("trust", "How far to trust these scores", blocks, lead="", link="Trust")

@@ -265,8 +265,9 @@ def _load(
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging
 
-    # Of a cut model the library lists the weights of the other layers.
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    level = logging.get_verbosity()
+    if depth is not None:  # the library lists the weights of the other layers
+        logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
         return SentenceTransformer(
             source,
@@ -283,6 +284,8 @@ def _load(
             hint="give a sentence-transformers model by hub id (with a network, or cached), a "
             "folder, or embedded:minilm (with reading: answers also a language model)",
         ) from error
+    finally:
+        logging.set_verbosity(level)
 
 
 @dataclass(frozen=True, slots=True)

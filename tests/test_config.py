@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import pkgutil
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from pydantic import Field
 
+import medal_judges
 from medal_judges.config import Config, load_config, read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.records.dimension import load_rubric
@@ -97,3 +100,22 @@ def test_a_wrong_file(read: Callable[[Path], object], content: str, words: str, 
     path.write_text(content, encoding="latin-1")
     with pytest.raises(ConfigError, match=words):
         read(path)
+
+
+def _kinds(kind: type[Config]) -> Iterator[type[Config]]:
+    for inner in kind.__subclasses__():
+        yield inner
+        yield from _kinds(inner)
+
+
+def test_checking_a_config_twice_changes_nothing() -> None:
+    """Pydantic runs the validators of a config again if it is a part of another one. A frozen
+    config without private attributes cannot keep what the first run leaves behind."""
+    for module in pkgutil.walk_packages(medal_judges.__path__, "medal_judges."):
+        if ".integrations." not in module.name and not module.name.endswith("__main__"):
+            import_module(module.name)
+    kinds = [kind for kind in _kinds(Config) if kind.__module__.startswith("medal_judges.")]
+    assert len(kinds) > 80
+    for kind in kinds:
+        assert not kind.__private_attributes__, kind
+        assert kind.model_config["frozen"], kind

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,48 @@ def test_a_map_of_yaml_and_options_of_a_command(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, list(map(str, asked)))
     assert done.exit_code == 0, done.output
     assert "overall" in done.output
+
+
+@pytest.mark.parametrize("format", ["csv", "turns", "csv+turns", "TURNS+csv", "messages"])
+def test_a_format_typed_for_a_file_that_does_not_show_it(format: str, tmp_path: Path) -> None:
+    path = save(tmp_path, "tickets.txt", CONTAINERS["csv"](TICKETS))
+    asked = ["score", path, "--judge", "length", "--format", format, "--column", "id=Ticket"]
+    asked += ["--column", "role=Wer", "--column", "content=Was"]
+    asked += ["--role", "Kunde=user", "--role", "Bot=assistant"]
+    done = CliRunner().invoke(app, list(map(str, asked)))
+    is_fit = format != "messages"
+    assert done.exit_code == (0 if is_fit else 3), done.output
+    ids = [json.loads(line)["id"] for line in done.stdout.splitlines() if line.startswith("{")]
+    assert ids == (["7", "8"] if is_fit else [])
+
+
+@pytest.mark.parametrize(
+    ("format", "words"),
+    [
+        ("csv+jsonl", "at most one kind of file and one of rows"),
+        ("turns+csv+messages", "at most one kind of file and one of rows"),
+        ("turn", "no format 'turn'\n  did you mean 'turns'?"),
+        ("csv+tunrs", "no format 'tunrs'\n  did you mean 'turns'?"),
+    ],
+)
+def test_a_format_that_is_none(format: str, words: str, tmp_path: Path) -> None:
+    path = save(tmp_path, "tickets.csv", CONTAINERS["csv"](TICKETS))
+    with pytest.raises(ConfigError) as caught:
+        list(read_dialogues(path, format=format))
+    assert words in str(caught.value)
+
+
+def test_a_column_map_is_read_once(tmp_path: Path) -> None:
+    """As from ``--columns <(jq ...)``: a pipe is empty when it is read again."""
+    path = save(tmp_path, "tickets.csv", CONTAINERS["csv"](TICKETS))
+    reader, writer = os.pipe()
+    os.write(writer, b"{id: Ticket, role: Wer, content: Was, roles: {Kunde: user, Bot: assistant}}")
+    os.close(writer)
+    asked = ["score", path, "--judge", "length", "--columns", f"/dev/fd/{reader}"]
+    done = CliRunner().invoke(app, list(map(str, asked)))
+    os.close(reader)
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert '"id": "7"' in done.stdout and '"id": "8"' in done.stdout
 
 
 def test_labels_of_several_annotators(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def align(options: AlignOptions) -> None:
     choice = choose_judge(options.judge, options.settings, device=options.device)
     if options.max_cost is not None:  # a fifth is for the judge as it is
         choice = choice.spending(options.max_cost / 5)
-    named = dict.fromkeys(dimension for dimension, _ in options.reading._map.labels.values())
+    named = dict.fromkeys(dimension for dimension, _ in options.reading.column_map.labels.values())
     same = ("keep_anyway", "max_calls", "max_cost", "reflect_with")
     given = {key: getattr(options, key) for key in same} | choice.options
     result = run(choice.source, rows, out, dimensions=tuple(named), **given)

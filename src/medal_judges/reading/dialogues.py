@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, model_validator
 
 from medal_judges.config import Config, option
 from medal_judges.errors import (
@@ -83,7 +83,7 @@ class ReadOptions(Config):
     """
 
     format: str | None = _option(
-        None, help="Kind of the file if its content does not say: csv, messages, csv+turns."
+        None, help="File format, if it cannot be detected: csv, messages, csv+turns."
     )
     column: tuple[str, ...] = _option(
         (),
@@ -106,27 +106,39 @@ class ReadOptions(Config):
     strict: bool = _option(
         False, help="Stop at the first bad row instead of skipping, counting and listing it."
     )
-    _container: str | None = None  # both from ``format``
-    _form: str | None = None
-    _map: ColumnMap = PrivateAttr(default_factory=ColumnMap)
 
     @model_validator(mode="after")
-    def _parse(self) -> ReadOptions:
-        for word in self.format.lower().split("+") if self.format else ():
-            if word not in CONTAINERS and word not in FORMS:
+    def _check(self) -> ReadOptions:
+        # Pydantic calls this again for every config that contains these options.
+        _ = self.container_and_form, self.column_map
+        return self
+
+    @cached_property
+    def container_and_form(self) -> tuple[str | None, str | None]:
+        """The container and the form of the rows that ``format`` names; None for the one that the
+        content decides."""
+        container: str | None = None
+        form: str | None = None
+        words = self.format.lower().split("+") if self.format else []
+        for word in words:
+            if word in CONTAINERS and container is None:
+                container = word
+            elif word in FORMS and form is None:
+                form = word
+            elif word in CONTAINERS or word in FORMS:
+                problem = f"format {self.format!r}: at most one kind of file and one of rows"
+                raise ConfigError(problem)
+            else:
                 hint = f"{did_you_mean(word, [*CONTAINERS, *FORMS])}files: {', '.join(CONTAINERS)};"
                 hint += f" rows: {', '.join(FORMS)}; or both: csv+turns"
                 raise ConfigError(f"no format {word!r}", hint=hint)
-            if (self._container if word in CONTAINERS else self._form) is not None:
-                problem = f"format {self.format!r}: at most one kind of file and one of rows"
-                raise ConfigError(problem)
-            if word in CONTAINERS:
-                self._container = word
-            else:
-                self._form = word
-        if self.columns or self.column or self.label or self.role:
-            self._map = make_column_map(self.columns or {}, self.column, self.label, self.role)
-        return self
+        return container, form
+
+    @cached_property
+    def column_map(self) -> ColumnMap:
+        """The columns, roles and labels that the options name. A file of them is read once, because
+        it may be a pipe."""
+        return make_column_map(self.columns or {}, self.column, self.label, self.role)
 
 
 class ReadOptionsWithoutLabels(ReadOptions):
@@ -319,14 +331,14 @@ def dialogues_of(
     source: Source, options: ReadOptions = DEFAULT_READING, reading: ReadingReport | None = None
 ) -> Iterator[Dialogue]:
     """Like ``read_dialogues``, with the options as one object. Label columns may be missing."""
-    return _read(source, options, replace(options._map, labels={}), reading, labelled=False)
+    return _read(source, options, replace(options.column_map, labels={}), reading, labelled=False)
 
 
 def labelled_of(
     source: Source, options: ReadOptions = DEFAULT_READING, reading: ReadingReport | None = None
 ) -> Iterator[LabelledDialogue]:
     """Like ``read_labelled``, with the options as one object."""
-    return _read(source, options, options._map, reading, labelled=True)
+    return _read(source, options, options.column_map, reading, labelled=True)
 
 
 def _read(
@@ -339,7 +351,8 @@ def _read(
 ) -> Iterator[Any]:
     report, is_file = reading or ReadingReport(), isinstance(source, str | Path)
     path = str(source) if is_file else "(list)"
-    kind, form = "jsonl", options._form  # ``form``: of the row before
+    container, stated_form = options.container_and_form
+    kind, form = "jsonl", stated_form  # ``form``: of the row before
 
     def bad(number: int, error: RecordError) -> None:
         if reading is None and not is_file:
@@ -366,7 +379,7 @@ def _read(
                 bad(number, record)
                 before.append(record.row)
                 continue
-            found = options._form or ("transcript" if kind == "text" else None)
+            found = stated_form or ("transcript" if kind == "text" else None)
             found = found or form_of(record, columns)
             if isinstance(record, Mapping):
                 found = found or form
@@ -386,7 +399,7 @@ def _read(
                 fields |= {"time": "time"} if "time" in fields else {}
                 own = replace(columns, fields=fields) if form == "turns" else ColumnMap()
                 rest = chain([(number, record)], rows)
-                stated = options._form is not None
+                stated = stated_form is not None
                 for number, make in grouped_chats(rest, form, columns, bad, before, stated):
                     yield number, make, own
                 return
@@ -394,7 +407,7 @@ def _read(
 
     listed: Iterator[NumberedRow]
     if isinstance(source, str | Path):
-        kind, listed = open_rows(path, options._container, columns.roles)
+        kind, listed = open_rows(path, container, columns.roles)
     else:
         listed = enumerate(source, 1)
     if kind not in TABLES:

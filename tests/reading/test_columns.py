@@ -65,7 +65,7 @@ def test_a_format_typed_for_a_file_that_does_not_show_it(format: str, tmp_path: 
     asked += ["--role", "Kunde=user", "--role", "Bot=assistant"]
     done = CliRunner().invoke(app, list(map(str, asked)))
     is_fit = format != "messages"
-    assert done.exit_code == (0 if is_fit else 3), done.output
+    assert bool(done.exception) == (not is_fit), done.output
     ids = [json.loads(line)["id"] for line in done.stdout.splitlines() if line.startswith("{")]
     assert ids == (["7", "8"] if is_fit else [])
 

@@ -9,13 +9,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
 from medal_judges.config import parse_yaml
 from medal_judges.errors import ConfigError, RecordError, did_you_mean
 from medal_judges.reading.messages import ROLE_WORDS, role_of
+from medal_judges.reading.names import (
+    CHATBOTS,
+    CONTENTS,
+    CONVERSATIONS,
+    IDS,
+    LANGUAGES,
+    MESSAGES,
+    PROMPTS,
+    RESPONSES,
+    ROLES,
+    SYSTEMS,
+    find_key,
+    plain_names,
+)
 from medal_judges.records.labelled import Scale
 from medal_judges.records.validation import number, text
 from medal_judges.storage.jsonl import load_json
@@ -35,29 +48,10 @@ FORMS: Mapping[str, str] = {
 }
 GROUPED = ("turns", "otel", "langfuse", "langsmith")  # several rows are one chat
 
-# Names of columns, in any spelling; the first that a row has is used.
-CONVERSATIONS = (
-    *("conversation_id", "dialogue_id", "dialog_id", "chat_id", "session_id", "thread_id"),
-    *("ticket_id", "conversation_hash", "conversation", "session", "thread", "chat", "ticket"),
-)
-ROLES = ("role", "speaker", "sender", "from", "author", "participant", "sender_type", "who")
-CONTENTS = ("content", "text", "message", "body", "utterance", "value", "msg")
-_IDS = ("id", *CONVERSATIONS[:8], "uuid")
-_MESSAGES = (
-    *("messages", "conversations", "conversation", "dialogue", "dialog", "turns", "chat"),
-    *("transcript", "history", "chat_history"),
-)
-PROMPTS = ("prompt", "question", "user_message", "instruction", "query", "input", "user")
-RESPONSES = (
-    *("response", "answer", "assistant_message", "completion", "reply", "output", "assistant"),
-)
-SYSTEMS = ("system", "system_prompt", "system_message", "instructions")
 _LANGFUSE = (
     {"session_id", "input", "output", "release", "public"},  # a trace
     {"trace_id", "parent_observation_id"},  # an observation
 )
-_LANGUAGES = ("lang", "language")
-_CHATBOTS = ("chatbot", "model", "model_name", "assistant_model")
 _JSON_FIELDS = ("dialogue", "turns", "models", "context", "meta", "labels", "scales")
 
 _SPEAKERS = ("user", "assistant", "system", "tool")
@@ -133,15 +127,6 @@ def lookup(record: object, path: str, missing: Any = None) -> Any:
     return missing
 
 
-def find_key(record: Mapping[str, object], names: Iterable[str]) -> str | None:
-    """Returns the key of ``record`` for the first of ``names``, in any spelling; keys with a value
-    come before keys without one."""
-    plain = plain_names(tuple(record))
-    there = [plain[name] for name in names if name in plain]
-    filled = (key for key in there if record[key] is not None)
-    return next(filled, there[0] if there else None)
-
-
 def parsed_cell(value: Any, *begins: str) -> Any:
     """Returns the JSON value of a text that begins with one of ``begins``, and any other value
     unchanged. Raises RecordError."""
@@ -153,18 +138,6 @@ def parsed_cell(value: Any, *begins: str) -> Any:
         raise RecordError("(cell)", error.expected, value) from error
     except RecursionError as error:
         raise RecordError("(cell)", "JSON that is not nested too deep", value) from error
-
-
-@lru_cache(maxsize=512)
-def plain_names(keys: tuple[str, ...]) -> Mapping[str, str]:
-    """Returns plain name -> key: ``conversation_id`` for the key ``conversationId``,
-    ``Conversation ID`` or ``conversation-id``."""
-    plain: dict[str, str] = {}
-    for key in keys:
-        if isinstance(key, str):
-            words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key.strip())
-            plain.setdefault(re.sub(r"[\s\-]+", "_", words).lower(), key)
-    return plain | {key: key for key in keys if isinstance(key, str)}
 
 
 def make_column_map(
@@ -353,7 +326,7 @@ def form_of(record: object, columns: ColumnMap) -> str | None:
             return "langfuse"
     if is_released(record):
         return "medal"
-    for key in (keys[name] for name in _MESSAGES if name in keys):
+    for key in (keys[name] for name in MESSAGES if name in keys):
         value = record[key]
         if isinstance(value, str):
             first = SPOKEN.match(value.lstrip().partition("\n")[0])
@@ -439,8 +412,8 @@ def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
         return value
 
     row = {
-        "id": take("id", _IDS),
-        "lang": take("lang", _LANGUAGES),
+        "id": take("id", IDS),
+        "lang": take("lang", LANGUAGES),
         "source": take("source", ("source",) * isinstance(record.get("source"), str)),
     }
     system: Any = parsed_cell(take("system", SYSTEMS), "[{")  # Anthropic's blocks, in a cell
@@ -455,13 +428,13 @@ def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
             elif value is not None:
                 row["messages"].append({"role": role, "content": value})
     else:
-        row["messages"] += _messages(take("messages", _MESSAGES), form, columns)
+        row["messages"] += _messages(take("messages", MESSAGES), form, columns)
         choices = record.get("choices")  # a logged request with its answer
         if isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
             used.add("choices")
             row["messages"].append(choices[0].get("message"))
     row["models"] = models = dict(taken_object("models"))
-    chatbot = take("chatbot", _CHATBOTS) or (record.get("system") if named else None)
+    chatbot = take("chatbot", CHATBOTS) or (record.get("system") if named else None)
     user = take("user")
     for role, model in (("assistant", chatbot), ("user", user)):
         if isinstance(model, str) and model:

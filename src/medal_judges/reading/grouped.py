@@ -15,34 +15,25 @@ from typing import Any
 
 from medal_judges.errors import MedalError, RecordError
 from medal_judges.reading.forms import (
-    CONTENTS,
-    CONVERSATIONS,
     FORMS,
-    PROMPTS,
-    RESPONSES,
-    ROLES,
-    SYSTEMS,
     ColumnMap,
     Fields,
-    find_key,
     form_of,
     lookup,
     parsed_cell,
+)
+from medal_judges.reading.messages import role_of
+from medal_judges.reading.names import (
+    CONTENTS,
+    CONVERSATIONS,
+    ORDERS,
+    ROLES,
+    TIMES,
+    find_key,
     plain_names,
 )
-from medal_judges.reading.messages import (
-    ROLE_WORDS,
-    kind_of_part,
-    parse_message,
-    role_of,
-    shown_text,
-)
+from medal_judges.reading.talks import EMPTY, Talk, talk_of
 
-_TIMES = (
-    *("time", "timestamp", "created_at", "created", "datetime", "date", "sent_at"),
-    *("create_time", "ts"),
-)
-_ORDERS = ("turn_index", "turn_number", "message_index", "order", "position", "sequence", "turn_id")
 _BY = "\x1fannotator "
 Group = list[tuple[int, Fields]]  # (number, record) of its rows in the order of the file
 
@@ -139,8 +130,8 @@ def _chat_of_turns(key: str, rows: Group, columns: ColumnMap) -> Fields:
     names = {
         field: columns.fields.get(field) or find_key(rows[0][1], known) or ""
         for field, known in (
-            *(("id", CONVERSATIONS), ("role", ROLES), ("content", CONTENTS), ("time", _TIMES)),
-            ("order", _ORDERS),
+            *(("id", CONVERSATIONS), ("role", ROLES), ("content", CONTENTS), ("time", TIMES)),
+            ("order", ORDERS),
         )
     }
     for field in ("order", "time"):
@@ -271,14 +262,6 @@ _STEP: Mapping[str, tuple[str, ...]] = {
     ),
 }
 _KEPT = ("name", "trace_name", "user_id", "release", "version", "environment", "tags")
-_EMPTY: tuple[object, ...] = (None, "", [], {})
-# In a request to a model or its answer; in the arguments of a function or its result.
-_TALKS = ("messages", "choices", "generations", "message")
-_TEXTS = {
-    "user": (*PROMPTS, "user_input", "content", "text", "args", "kwargs"),
-    "assistant": (*RESPONSES, "result", "content", "text"),
-}
-Talk = list[tuple[Any, tuple[str, str] | None]]  # (message, its role and text if it is a turn)
 
 
 def _steps(record: Mapping[str, Any], form: str) -> Iterator[Fields]:
@@ -287,10 +270,10 @@ def _steps(record: Mapping[str, Any], form: str) -> Iterator[Fields]:
         plain = {name: each[key] for name, key in plain_names(tuple(each)).items()}
         if form == "langsmith":
             plain.pop("session_id", None)  # the project
-        step: Fields = {"meta": {key: plain[key] for key in _KEPT if plain.get(key) not in _EMPTY}}
+        step: Fields = {"meta": {key: plain[key] for key in _KEPT if plain.get(key) not in EMPTY}}
         for field, columns in _STEP.items():
             values = (lookup(plain, column) for column in columns)
-            step[field] = _json(next((value for value in values if value not in _EMPTY), None))
+            step[field] = _json(next((value for value in values if value not in EMPTY), None))
         for field in ("trace", "session"):
             step[field] = step[field] and str(step[field])
         yield step
@@ -342,7 +325,7 @@ def _exchange(steps: Group) -> tuple[int, Fields, dict[str, Talk]] | None:
         try:
             for name, role in (("input", "user"), ("output", "assistant")):
                 if (is_root or is_call) and step[name] is not None:
-                    talks[name] = _talk(f"row {number}: {name}", step[name], role)
+                    talks[name] = talk_of(f"row {number}: {name}", step[name], role)
         except RecordError as error:
             problem = problem or error
             missing = missing or (is_root and is_call)  # turns that no other step has
@@ -392,46 +375,3 @@ def _continued(chat: Talk, talk: Talk, field: str) -> Talk:
     if size == len(old) and (end, cut) > (size, len(chat)):
         chat = talk[:cut]
     return chat + [one for one in talk[cut:] if one[1] or one not in chat]
-
-
-def _talk(field: str, value: Any, role: str) -> Talk:
-    """Returns the messages of an input (``role`` user) or of an output (assistant)."""
-    talk: Talk = []
-    for message in _said(field, value, role):
-        read = parse_message(field, message)
-        text = " ".join(shown_text(read.parts).split())
-        is_turn = text and read.role in ("user", "assistant")
-        talk.append((message, (read.role, text) if is_turn else None))
-    return talk
-
-
-def _said(field: str, value: Any, role: str) -> list[Any]:
-    """Returns messages of a text, of content parts, of messages (also as LangChain serialises
-    them), or of an object with one of them. Raises RecordError."""
-    if isinstance(value, str | int | float):
-        return [{"role": role, "content": str(value)}]
-    items = value if isinstance(value, list) else [value]
-    if isinstance(value, list) and len(items) == 1:
-        return _said(field, items[0], role)
-    packed = [isinstance(item, Mapping) and {"lc", "kwargs"} <= item.keys() for item in items]
-    items = [item["kwargs"] if lc else item for item, lc in zip(items, packed, strict=True)]
-    if items and all(isinstance(item, Mapping) for item in items):
-        if all("role" not in item and kind_of_part(item.get("type")) for item in items):
-            return [{"role": role, "content": items}]
-        one, contents = items[0], {"content", "parts", "tool_calls"}
-        known = "role" in one or str(one.get("type")).lower() in ROLE_WORDS
-        if len(items) > 1 or (known and one.keys() & contents):
-            return items
-        talks = [name for name in _TALKS if one.get(name) not in _EMPTY][:1]
-        names = talks or [name for name in _TEXTS[role] if one.get(name) not in _EMPTY]
-        inner = one[names[0]] if len(names) == 1 else None
-        if isinstance(inner, list | Mapping) or (inner and names[0] not in _TALKS[:3]):
-            if names[0] in ("choices", "generations") and isinstance(inner, list):
-                inner = inner[:1]
-            said = _said(field, inner, role)
-            system = one.get(find_key(one, SYSTEMS) or "") if role == "user" else None
-            has_system = any(str(each.get("role")) in ("system", "developer") for each in said)
-            before = {"role": "system", "content": system}
-            return [before, *said] if system and not has_system else said
-    expected = "a text, messages, or an object with one of them (messages, input, output, ...)"
-    raise RecordError(field, expected, value)

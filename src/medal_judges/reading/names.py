@@ -1,0 +1,52 @@
+"""Names of columns and fields, in any spelling; the first that a row has is used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+CONVERSATIONS = (
+    *("conversation_id", "dialogue_id", "dialog_id", "chat_id", "session_id", "thread_id"),
+    *("ticket_id", "conversation_hash", "conversation", "session", "thread", "chat", "ticket"),
+)
+ROLES = ("role", "speaker", "sender", "from", "author", "participant", "sender_type", "who")
+CONTENTS = ("content", "text", "message", "body", "utterance", "value", "msg")
+IDS = ("id", *CONVERSATIONS[:8], "uuid")
+MESSAGES = (
+    *("messages", "conversations", "conversation", "dialogue", "dialog", "turns", "chat"),
+    *("transcript", "history", "chat_history"),
+)
+PROMPTS = ("prompt", "question", "user_message", "instruction", "query", "input", "user")
+RESPONSES = (
+    *("response", "answer", "assistant_message", "completion", "reply", "output", "assistant"),
+)
+SYSTEMS = ("system", "system_prompt", "system_message", "instructions")
+LANGUAGES = ("lang", "language")
+CHATBOTS = ("chatbot", "model", "model_name", "assistant_model")
+TIMES = (
+    *("time", "timestamp", "created_at", "created", "datetime", "date", "sent_at"),
+    *("create_time", "ts"),
+)
+ORDERS = ("turn_index", "turn_number", "message_index", "order", "position", "sequence", "turn_id")
+
+
+def find_key(record: Mapping[str, object], names: Iterable[str]) -> str | None:
+    """Returns the key of ``record`` for the first of ``names``, in any spelling; keys with a value
+    come before keys without one."""
+    plain = plain_names(tuple(record))
+    there = [plain[name] for name in names if name in plain]
+    filled = (key for key in there if record[key] is not None)
+    return next(filled, there[0] if there else None)
+
+
+@lru_cache(maxsize=512)
+def plain_names(keys: tuple[str, ...]) -> Mapping[str, str]:
+    """Returns plain name -> key: ``conversation_id`` for the key ``conversationId``,
+    ``Conversation ID`` or ``conversation-id``."""
+    plain: dict[str, str] = {}
+    for key in keys:
+        if isinstance(key, str):
+            words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key.strip())
+            plain.setdefault(re.sub(r"[\s\-]+", "_", words).lower(), key)
+    return plain | {key: key for key in keys if isinstance(key, str)}

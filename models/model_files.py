@@ -92,7 +92,7 @@ def files_hash(
 ) -> str:
     """Returns a hash of 12 hex digits of the files in ``folder`` that match ``patterns``: without
     the fields of JSON files that differ between copies, and without the fields ``leave_out`` of the
-    folder's own config.json. Raises OSError."""
+    folder's own judge.json. Raises OSError."""
     hashes = {}
     for path in sorted({path for pattern in patterns for path in folder.glob(pattern)}):
         if not path.is_file():
@@ -110,7 +110,7 @@ def files_hash(
             # 32 and 32.0 are one setting, written by a user and read back.
             content = json.loads(data, parse_float=_number)
             if isinstance(content, dict):
-                own = leave_out if name == "config.json" else _OWN.get(path.name, ())
+                own = leave_out if name == "judge.json" else _OWN.get(path.name, ())
                 rest = {k: v for k, v in content.items() if k not in (*_WHO_WROTE, *own)}
                 data = json.dumps(rest, sort_keys=True, ensure_ascii=True).encode()
         hashes[name] = hashlib.sha256(data).hexdigest()

@@ -22,7 +22,7 @@ AS_THEY_ARE = ("train_config.json", "data.json")
 
 def package(folder: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config = json.loads((folder / "judge.json").read_text(encoding="utf-8"))
     names = [dimension["name"] for dimension in config["dimensions"]]
     place = names.index(LEFT_OUT)
     weights = load_file(folder / "model.safetensors")
@@ -33,7 +33,7 @@ def package(folder: Path, target: Path) -> None:
     config["dimensions"].pop(place)
     for fitted in ("calibration", "turn_means"):
         config[fitted].pop(LEFT_OUT, None)
-    _write(target / "config.json", config)
+    _write(target / "judge.json", config)
     for name in AS_THEY_ARE:
         (target / name).write_bytes((folder / name).read_bytes())
     figures = json.loads((folder / "validation.json").read_text(encoding="utf-8"))

@@ -101,7 +101,7 @@ def align(
       label more chats; labels in the file: overall
     """
     folder = None if out is None else Path(out)
-    if folder is not None and (folder / "config.json").is_file():
+    if folder is not None and (folder / "judge.json").is_file():
         raise ConfigError(f"{folder} holds a judge already", hint="give another folder")
     rows = load_spec(rows) if isinstance(rows, str) else rows
     labelled = [row for row in rows if any(rating.given for rating in row.ratings())]

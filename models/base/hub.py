@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from medal_judges.config import judge_names
 from medal_judges.errors import HubError, NoSuchJudgeError, did_you_mean
@@ -18,7 +19,8 @@ _FOLDERS = {"configs", "judges", "runs"}  # of this project, so never the owner 
 # The subfolders and files of a judge's folder. Nothing else is published.
 PARTS = ("adapter", "encoder", "members", "model", "tokenizer")
 _OWN_FILES = (
-    *("config.json", "golden.json", "*.safetensors", "rubric.yaml", "prompt.yaml", "grid.csv"),
+    *("judge.json", "config.json", "golden.json", "*.safetensors", "rubric.yaml", "prompt.yaml"),
+    "grid.csv",
     *("README.md", "train_config.json", "validation.json", "agreement.json", "data.json"),
     *("trial.json", "align.json", "members/*/*.yaml"),
     *(f"{part}/**/{kind}" for part in PARTS for kind in MODEL_FILES),
@@ -29,13 +31,10 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
     """Downloads a judge from the Hub at ``revision`` (branch, tag or commit; None: main), and
     returns its folder.
 
-    Downloads config.json first, so that a repository that is not a judge costs one small file.
+    Downloads judge.json first, so that a repository that is not a judge costs one small file.
     Without a network the judge comes from the cache. Raises HubError; for a name that is not
     OWNER/NAME without a request to the Hub.
     """
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-
     owner = repo_id.partition("/")[0]
     if not _ID.match(repo_id) or Path(owner).is_dir() or owner in _FOLDERS:
         if "/" in repo_id or "\\" in repo_id or repo_id.startswith((".", "~")):
@@ -50,27 +49,39 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
             hint=f"{did_you_mean(repo_id, known)}shipped (medal judges describes them): "
             f"{', '.join(known)}; a hub id is OWNER/NAME",
         )
-    config: object = None
-    why = "it names no family"
+    why = "it has no judge.json"
     with _explained(repo_id, revision):
-        try:
-            path = Path(hf_hub_download(repo_id, "config.json", revision=revision))
-            config = json.loads(path.read_text(encoding="utf-8"))
-        except LocalEntryNotFoundError:
-            raise
-        except EntryNotFoundError:
-            why = "it has no config.json"
-        except (ValueError, RecursionError):
-            why = "its config.json is not valid JSON"
-    if isinstance(config, dict) and "family" in config:
-        return download(repo_id, path.parent.name)  # the commit whose config was read
-    if isinstance(config, dict) and "model_type" in config:
-        why = f"it is a plain model ({config['model_type']})"
+        settings = _hub_json(repo_id, "judge.json", revision)
+        if settings is not None:
+            path, content = settings
+            if "family" in content:
+                return download(repo_id, path.parent.name)  # the commit whose settings were read
+            why = "its judge.json names no family"
+        elif (plain := _hub_json(repo_id, "config.json", revision)) is not None:
+            why = f"it is a plain model ({plain[1].get('model_type', 'of no known type')})"
     raise HubError(
         f"{repo_id} is on the Hub and is not a judge: {why}",
         hint="a plain model becomes a judge by training (medal train) or behind a YAML judge "
         "(configs/judges/, llm=...)",
     )
+
+
+def _hub_json(repo_id: str, name: str, revision: str | None) -> tuple[Path, dict[str, Any]] | None:
+    """Downloads a JSON file of a repository: its path and content, which is empty if it is not a
+    JSON mapping. None if the repository has no such file."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    try:
+        path = Path(hf_hub_download(repo_id, name, revision=revision))
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except LocalEntryNotFoundError:
+        raise
+    except EntryNotFoundError:
+        return None
+    except (ValueError, RecursionError):
+        content = {}
+    return path, content if isinstance(content, dict) else {}
 
 
 def download(repo_id: str, revision: str | None, *, patterns: Sequence[str] | None = None) -> Path:
@@ -91,7 +102,7 @@ def is_hub_id(name: str) -> bool:
 def judge_files(folder: Path) -> list[Path]:
     """Returns the files of a judge to push: only files that this package writes."""
     own = {path for pattern in _OWN_FILES for path in folder.glob(pattern) if path.is_file()}
-    members = [path for path in folder.glob("members/*") if (path / "config.json").is_file()]
+    members = [path for path in folder.glob("members/*") if (path / "judge.json").is_file()]
     return sorted(own.union(*map(judge_files, members)))
 
 

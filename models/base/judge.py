@@ -145,7 +145,7 @@ class Judge(ABC):
         return Signature(judge=self.name, rubric=rubric, version=__version__, **fields)
 
     def _save(self, folder: Path) -> None:
-        """Writes config.json and the other files that ``from_pretrained`` needs."""
+        """Writes judge.json and the other files that ``from_pretrained`` needs."""
         raise ConfigError(f"a judge of family {self.family!r} has nothing to save")
 
     # -- scoring ---------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ class Judge(ABC):
         return judge
 
     def save_pretrained(self, path: str | Path, *, golden: bool | None = None) -> Path:
-        """Writes the judge as a folder (config.json, safetensors, tokenizer) and returns it.
+        """Writes the judge as a folder (judge.json, safetensors, tokenizer) and returns it.
 
         ``medal doctor`` compares its scores of sixteen dialogues with those that are saved here
         (golden.json). ``golden`` says whether to score them; by default a hybrid whose members ask

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def learned_state(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the constructor arguments, in ``saved`` (config.json), of every trained judge. Raises
+    """Returns the constructor arguments, in ``saved`` (judge.json), of every trained judge. Raises
     KeyError and ValueError."""
     return {
         "dimensions": [Dimension(**d) for d in saved["dimensions"]],
@@ -55,7 +55,7 @@ def centred(
 
 
 class LearnedJudge(Judge):
-    """A judge with settings (``config``; in config.json under the family's name), ``calibration``
+    """A judge with settings (``config``; in judge.json under the family's name), ``calibration``
     by dimension, and the ``facts`` of its training run: seed, data."""
 
     config: Any  # each family has its own class
@@ -90,7 +90,7 @@ class LearnedJudge(Judge):
         return known_details(interval=interval, raw=raw)
 
     def write_state(self, folder: Path, **settings: object) -> None:
-        """Writes config.json; ``settings`` are the family's own fields."""
+        """Writes judge.json; ``settings`` are the family's own fields."""
         state = {
             "name": self.name,
             self.family: self.config.model_dump(),

@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -45,14 +46,15 @@ FAMILIES = {
     "endex": "medal_judges.models.trained_metrics.turn_metric:EnDexJudge",
 }
 GROUP = "medal_judges.families"
-CONFIG_NAME = "config.json"
+CONFIG_NAME = "judge.json"  # config.json belongs to transformers
+MODEL_CONFIG = "config.json"
 WEIGHTS_NAME = "model.safetensors"
 GOLDEN_NAME = "golden.json"
 # Files in a judge's folder, beside the subfolders PARTS, on which its scores depend.
-_TOP = (CONFIG_NAME, "*.safetensors", "prompt.yaml", "rubric.yaml")
-# Fields of config.json on which no score depends.
+_TOP = (CONFIG_NAME, MODEL_CONFIG, "*.safetensors", "prompt.yaml", "rubric.yaml")
+# Fields of judge.json on which no score depends.
 _NO_NUMBERS = ("name", "facts", "languages", "medal_judges_version")
-FORMAT = 2  # raise it if an older package would load a saved judge wrongly
+FORMAT = 3  # raise it if an older package would load a saved judge wrongly
 _SHOWN = 6  # names in a message; a body has hundreds
 # Settings that name code: classes of a file in the folder, and kernels of the Hub.
 _CODE_KEYS = ("auto_map", "custom_pipelines", "trust_remote_code")
@@ -99,7 +101,7 @@ def _link(source: str, target: str) -> None:
 
 
 def write_config(folder: Path, judge: Any, settings: Mapping[str, object]) -> None:
-    """Writes config.json: family, package version, dimensions and the family's settings."""
+    """Writes judge.json: family, package version, dimensions and the family's settings."""
     from medal_judges import __version__
 
     head: dict[str, object] = {
@@ -157,10 +159,14 @@ def _local_judge(source: str | Path, revision: str) -> JudgeLoadError:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Returns the config.json of a judge folder. Raises JudgeLoadError if it is not of a judge."""
+    """Returns the judge.json of a judge folder. Raises JudgeLoadError if it is not of a judge."""
     path = folder / CONFIG_NAME
-    if not path.is_file() or path.stat().st_size > _LARGEST_SETTINGS:
-        raise JudgeLoadError(f"{folder}: not a judge, it has no {CONFIG_NAME}, or a huge one")
+    if not path.is_file():
+        raise JudgeLoadError(
+            f"{folder}: not a judge, it has no {CONFIG_NAME}", hint=_without_settings(folder)
+        )
+    if path.stat().st_size > _LARGEST_SETTINGS:
+        raise JudgeLoadError(f"{path}: above {_LARGEST_SETTINGS:,} bytes, which no judge needs")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # not JSON, nested too deep, or not even UTF-8
@@ -179,6 +185,19 @@ def read_config(folder: Path) -> dict[str, Any]:
             hint=f"train it again, or pip install 'medal-judges=={written}'",
         )
     return config
+
+
+def _without_settings(folder: Path) -> str | None:
+    """Returns what to do with a folder that has no judge.json: a judge of an earlier format and a
+    plain model have a config.json instead."""
+    path = folder / MODEL_CONFIG
+    if not path.is_file() or path.stat().st_size > _LARGEST_SETTINGS:
+        return None
+    with suppress(ValueError, RecursionError):
+        config = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(config, dict) and "family" in config:
+            return f"it was saved before format {FORMAT}: train it again with this package"
+    return "a plain model becomes a judge by training: medal train --config ..."
 
 
 def _family(name: object, where: str) -> Any:
@@ -300,7 +319,9 @@ def require_data_only(folder: Path) -> None:
         for what in () if is_vocabulary else _code_in(content, path, folder):
             raise refuse(path, what, "a judge folder must not contain code")
         most = sum(_header(each.resolve()) for each in path.parent.glob("*.safetensors"))
-        for each in _objects_in(content if most and path.name == CONFIG_NAME else None):
+        for each in _objects_in(
+            content if most and path.name in (CONFIG_NAME, MODEL_CONFIG) else None
+        ):
             for key in (k for k in each if k.endswith(_REPEATED)):
                 if isinstance(each[key], int) and each[key] > most // _LONGEST_NAME:
                     why = "the weights beside it have fewer names"

@@ -74,7 +74,7 @@ class MlpGrid(Config):
 
 
 class EmbeddingConfig(Config):
-    """The settings of an embedding judge, stored whole in its config.json.
+    """The settings of an embedding judge, stored whole in its judge.json.
 
     ``base`` is a sentence-transformers model by hub id or folder, or ``embedded:minilm``. With
     ``reading: turns`` the input is the mean vector of the assistant's turns and that of the user's
@@ -337,7 +337,7 @@ class FittedNet:
         return units
 
     def record(self) -> dict[str, Any]:
-        """Returns the net's part of config.json."""
+        """Returns the net's part of judge.json."""
         shape = {"head": self.head, "top": self.top, "classes": list(self.classes)}
         return shape | {"layers": len(self.layers)}
 

@@ -51,7 +51,7 @@ class FeatureGroup(Config):
 
 
 class EncoderConfig(Config):
-    """The settings of an encoder judge, stored whole in its config.json.
+    """The settings of an encoder judge, stored whole in its judge.json.
 
     ``base`` is a hub id or ``embedded:minilm``. ``shape: flat`` encodes the dialogue as one
     sequence with role marks and drops the oldest whole turns beyond ``max_tokens``. ``shape:

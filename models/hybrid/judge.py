@@ -167,7 +167,7 @@ class Stack:
 
 
 # How members are combined. ``asked``: key -> (member, its dimension) that a dimension needs.
-# ``record``: its part of config.json; ``tensors``: its weights. ``answer``: the judgement of one
+# ``record``: its part of judge.json; ``tensors``: its weights. ``answer``: the judgement of one
 # request on a dimension.
 Combination = MemberSelection | Stack
 

@@ -151,7 +151,7 @@ class Member:
         return None if value is None else self.judge.dimension(own).to_unit(value)
 
     def record(self) -> dict[str, Any]:
-        """Returns the member's part of the hybrid's config.json."""
+        """Returns the member's part of the hybrid's judge.json."""
         record: dict[str, Any] = {
             "dimensions": dict(self.dimensions),
             "settings": None,
@@ -224,7 +224,7 @@ def load_member(
 def to_saved(
     settings: Mapping[str, Any], name: str, folder: Path | None = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Returns (settings for config.json, settings that the user must give: name -> value now).
+    """Returns (settings for judge.json, settings that the user must give: name -> value now).
 
     With ``folder``, copies the files that do not ship with the package into it.
     """
@@ -256,7 +256,7 @@ def to_saved(
 def _from_saved(
     saved: Mapping[str, Any], name: str, folder: Path, own: Mapping[str, object]
 ) -> dict[str, Any]:
-    """Returns the settings in ``saved`` (of config.json), with files as paths in ``folder``.
+    """Returns the settings in ``saved`` (of judge.json), with files as paths in ``folder``.
 
     ``own`` are the user's options. Raises JudgeLoadError that names a setting which a folder must
     not have, or which the user must give.
@@ -293,7 +293,7 @@ def _from_saved(
             f"{where} sets {key} to {wrong!r:.80}: a judge folder must not set servers, "
             "keys, caches or paths outside itself",
             hint="do not use this folder unless you know who made it; to use the member with your "
-            "own settings, remove this one from config.json and give yours when you load the judge",
+            "own settings, remove this one from judge.json and give yours when you load the judge",
         )
     return settings
 

@@ -31,7 +31,7 @@ RUBRIC, PROMPT = "rubric.yaml", "prompt.yaml"  # of a generative judge
 
 
 class LoraConfig(Config):
-    """A causal language model with low-rank adapters (PEFT); stored whole in config.json.
+    """A causal language model with low-rank adapters (PEFT); stored whole in judge.json.
 
     ``base`` is a hub id or ``embedded:smollm2``. With ``head: scoring`` the judge reads the
     dialogue as a chat up to the point where the speaker ``speaks`` would begin the next turn, and

@@ -35,7 +35,7 @@ def boxed_folder(name: str | Path = BOXED) -> Path | None:
 
 def _is_saved_here(name: str, other: str) -> bool:
     """Whether a judge is saved in the folder ``name``; if so, logs that ``other`` is not used."""
-    if not (Path(name) / "config.json").is_file():
+    if not (Path(name) / "judge.json").is_file():
         return False
     if other:
         logger.warning("%s: using the judge saved in the folder %s/, not %s", name, name, other)

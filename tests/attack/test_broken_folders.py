@@ -155,7 +155,7 @@ SIZES = (
 def test_a_network_of_another_size_than_its_weights(family: str, value: Any, copy_of: Copy) -> None:
     folder = copy_of(family)
     wanted = outcome(family, folder)
-    for path in folder.rglob("config.json"):
+    for path in folder.rglob("*.json"):
         before = path.read_text()
         whole = json.loads(before)
         config = whole.get("body", whole)

@@ -44,8 +44,8 @@ def hybrid(tmp_path: Path) -> Path:
 
 
 def changed(folder: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    """``folder`` after somebody wrote into its config.json."""
-    path = folder / "config.json"
+    """``folder`` after somebody wrote into its judge.json."""
+    path = folder / "judge.json"
     config = json.loads(path.read_text())
     change(config)
     path.write_text(json.dumps(config))
@@ -144,7 +144,7 @@ def test_saving_leaves_out_the_server_and_loading_asks_for_it(tmp_path: Path) ->
     member = open_member("strong", MemberConfig(path=str(judge)))
     made = HybridJudge({"strong": member}, MemberSelection({"overall": "strong"}), [OVERALL])
     folder = made.save_pretrained(tmp_path / "hybrid")
-    config = (folder / "config.json").read_text()
+    config = (folder / "judge.json").read_text()
     for secret in ("127.0.0.1", "MY_KEY", str(tmp_path)):
         assert secret not in config
     rubric.unlink()  # the folder has a copy of its own
@@ -180,7 +180,7 @@ def encoder(tiny_bert: Path, tmp_path: Path) -> Path:
     return EncoderJudge.create(config, load_rubric("medal")).save_pretrained(tmp_path / "encoder")
 
 
-@pytest.mark.parametrize("place", ["tokenizer/tokenizer_config.json", "config.json"])
+@pytest.mark.parametrize("place", ["tokenizer/tokenizer_config.json", "judge.json"])
 def test_auto_map_never_runs_code(
     encoder: Path, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,7 +192,7 @@ def test_auto_map_never_runs_code(
     (encoder / "tokenizer" / "evil.py").write_text(EVIL.format(str(witness)))
     path = encoder / place
     config = json.loads(path.read_text())
-    target = config["body"] if place == "config.json" else config
+    target = config["body"] if place == "judge.json" else config
     target["auto_map"] = {"AutoTokenizer": ["evil.Evil", None], "AutoModel": "evil.Evil"}
     target["tokenizer_class"] = "Evil"
     path.write_text(json.dumps(config))
@@ -213,7 +213,7 @@ def test_auto_map_never_runs_code(
             "encoder/modules.json",
             [{"path": "../../..", "type": "sentence_transformers.models.Pooling"}],
         ),
-        ("config.json", {"attn_implementation": "somebody/kernel"}),
+        ("judge.json", {"attn_implementation": "somebody/kernel"}),
         ("encoder/sentence_bert_config.json", {"model_args": {"trust_remote_code": True}}),
     ],
 )
@@ -222,7 +222,7 @@ def test_what_a_library_would_run_is_refused_by_name(
 ) -> None:
     path = encoder / file
     path.parent.mkdir(exist_ok=True)
-    if file == "config.json":
+    if file == "judge.json":
         content = json.loads(path.read_text()) | content
     path.write_text(json.dumps(content))
     with pytest.raises(JudgeLoadError, match=f"{file} (names|sets)"):
@@ -295,20 +295,20 @@ def _loads(function: ast.expr) -> bool:
 A_TO_AA = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
 HUGE: dict[str, tuple[str, Callable[[dict[str, Any]], object], str]] = {
     "levels": (
-        "config.json",
+        "judge.json",
         lambda c: c["dimensions"][0].update(high=10**12, kind="ordinal"),
         "at most 1001 levels",
     ),
     "a scale": (
-        "config.json",
+        "judge.json",
         lambda c: c["dimensions"][0].update(high=1e300, kind="continuous"),
         r"numbers below 1e\+30",
     ),
-    "layers": ("config.json", lambda c: c["body"].update(num_hidden_layers=10**9), "sets num_hid"),
-    "more layers": ("config.json", lambda c: c["body"].update(num_hidden_layers=40), "asks for"),
-    "width": ("config.json", lambda c: c["encoder"].update(width=16_384), "asks for 2,"),
-    "members": ("config.json", lambda c: c["encoder"].update(members=10**9), "sets members to"),
-    "words": ("config.json", lambda c: c["body"].update(vocab_size=10**8), "asks for 3,"),
+    "layers": ("judge.json", lambda c: c["body"].update(num_hidden_layers=10**9), "sets num_hid"),
+    "more layers": ("judge.json", lambda c: c["body"].update(num_hidden_layers=40), "asks for"),
+    "width": ("judge.json", lambda c: c["encoder"].update(width=16_384), "asks for 2,"),
+    "members": ("judge.json", lambda c: c["encoder"].update(members=10**9), "sets members to"),
+    "words": ("judge.json", lambda c: c["body"].update(vocab_size=10**8), "asks for 3,"),
     "a normalizer": (
         "tokenizer/tokenizer.json",
         lambda c: c.update(normalizer={"type": "Sequence", "normalizers": [A_TO_AA] * 34}),

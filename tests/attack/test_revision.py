@@ -95,10 +95,10 @@ def test_who_wrote_a_folder_when_and_where_is_not(
     (folder / "golden.json").write_text("{}")
     (folder / "checkpoints").mkdir()
     save_file({"a": torch.ones(3)}, folder / "checkpoints" / "model.safetensors")
-    for path in folder.rglob("config.json"):
+    for path in folder.rglob("*.json"):
         if "transformers_version" in path.read_text():
             changed_field(path, lambda c: c.update(transformers_version="4.0.0"))
-    changed_field(folder / "config.json", lambda c: c["facts"].update(seconds=3))
+    changed_field(folder / "judge.json", lambda c: c["facts"].update(seconds=3))
     for path in folder.rglob("tokenizer.json"):  # as it is left behind by a call
         changed_field(path, lambda c: c.update(truncation=None, padding=None))
     assert revision(folder) == first
@@ -107,7 +107,7 @@ def test_who_wrote_a_folder_when_and_where_is_not(
 def test_a_setting_that_the_numbers_depend_on_is_in_the_revision(judge_folder: Copy) -> None:
     folder = judge_folder("encoder")
     first = revision(folder)
-    changed_field(folder / "config.json", lambda c: c["encoder"].update(max_turns=3))
+    changed_field(folder / "judge.json", lambda c: c["encoder"].update(max_turns=3))
     assert revision(folder) != first
 
 
@@ -116,7 +116,7 @@ def test_the_base_under_an_adapter_is_in_the_revision(
 ) -> None:
     folder, base = judge_folder("lora"), tmp_path / "base"
     shutil.copytree(tiny_llama, base)
-    changed_field(folder / "config.json", lambda c: c["lora"].update(base=str(base)))
+    changed_field(folder / "judge.json", lambda c: c["lora"].update(base=str(base)))
     first = revision(folder)
     flipped(base / "model.safetensors")
     second = revision(folder)

@@ -210,12 +210,12 @@ def test_labels_that_are_chance_write_no_judge_and_exit_with_6(tmp_path: Path) -
     out = tmp_path / "out"
     words = ["length", "--labels", data, "--label", "overall=novel:1..5", "--out", out]
     done = medal(*words, "--json")
-    assert done.exit_code == 6 and not (out / "config.json").exists()
+    assert done.exit_code == 6 and not (out / "judge.json").exists()
     record = json.loads(done.output)
     assert not record["judge_written"] and not record["dimensions"]["novel"]["kept"]
     rows = list(read_labelled(data, columns={"labels": {"overall": "novel:1..5"}}))
     assert align("length", rows, keep_anyway=True).judge is not None
-    (out / "config.json").touch()
+    (out / "judge.json").touch()
     assert "holds a judge already" in refused(*words)
 
 
@@ -313,7 +313,7 @@ def test_rewritten_instructions_are_found_within_the_limits(
     words[0].write_text(yaml.safe_dump(priced))
     refused = medal(*words, "--out", tmp_path / "dear", "--max-cost", 0.0001).exception
     assert isinstance(refused, CostLimitError) and refused.exit_code == 4
-    assert not server.told("requests") and not (tmp_path / "dear/config.json").exists()
+    assert not server.told("requests") and not (tmp_path / "dear/judge.json").exists()
     some = medal(*words, "--out", tmp_path / "some", "--max-cost", 0.02)
     assert "few-shot prompt not tried: it needs a higher limit" in some.output
     words[0] = tmp_path / "judge.yaml"

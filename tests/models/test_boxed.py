@@ -123,9 +123,9 @@ def test_without_the_encoder_the_error_names_its_package(monkeypatch: pytest.Mon
 
 def test_another_body_is_refused(tmp_path: Path) -> None:
     folder = shutil.copytree(FOLDER, tmp_path / "judge")
-    config = json.loads((folder / "config.json").read_text())
+    config = json.loads((folder / "judge.json").read_text())
     config["body_hash"] = "0" * 16
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "judge.json").write_text(json.dumps(config))
     with pytest.raises(JudgeLoadError, match="other weights of embedded:minilm than are here"):
         Judge.from_pretrained(folder)
 
@@ -136,6 +136,6 @@ def test_a_judge_of_that_name_here_comes_first(
     assert boxed_folder(BOXED) is not None and boxed_folder("other") is None
     monkeypatch.chdir(tmp_path)
     (tmp_path / BOXED).mkdir()
-    (tmp_path / BOXED / "config.json").write_text("{}")
+    (tmp_path / BOXED / "judge.json").write_text("{}")
     assert boxed_folder(BOXED) is None
     assert "saved in the folder boxed/, not the package's" in caplog.text

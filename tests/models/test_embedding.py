@@ -262,9 +262,9 @@ def test_a_folder_that_is_not_whole_says_so(encoder: SentenceEncoder, tmp_path: 
     save_file(weights, folder / "model.safetensors")
     with pytest.raises(JudgeLoadError, match="fp32"):
         Judge.from_pretrained(folder, dtype="bf16")
-    config = json.loads((folder / "config.json").read_text())
+    config = json.loads((folder / "judge.json").read_text())
     config["nets"]["fun"]["layers"] = 1
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "judge.json").write_text(json.dumps(config))
     with pytest.raises(JudgeLoadError, match="unexpected"):
         Judge.from_pretrained(folder)
 

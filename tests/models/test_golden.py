@@ -57,9 +57,9 @@ def test_another_answer_is_found_and_placed(tmp_path: Path, value: float | None)
 
 def test_another_weight_is_found(tmp_path: Path) -> None:
     folder = saved(tmp_path)
-    config = json.loads((folder / "config.json").read_text())
+    config = json.loads((folder / "judge.json").read_text())
     config["models"]["overall"]["intercept"] += 0.01
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "judge.json").write_text(json.dumps(config))
     found = compare(folder)
     assert not found.holds and 1e-5 < found.deviation < 0.01
     assert found.golden["signature"] != found.signature

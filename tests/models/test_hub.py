@@ -70,7 +70,7 @@ print(judge.push_to_hub("org/judge", revision="v1", message="mine"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == f"{hub.address}/{ID}/commit/{repo.tags['v1']}"
     assert repo.private and repo.messages == ["mine"]
-    assert set(repo.files) == {"config.json", "golden.json"}
+    assert set(repo.files) == {"judge.json", "golden.json"}
     hub.close()
     for env in ({}, {"HF_HUB_OFFLINE": "1"}):
         done = hub.run(tmp_path / "home", code, **env)
@@ -94,7 +94,7 @@ def test_each_trouble_has_its_message(hub: Hub, tmp_path: Path) -> None:
     assert "your account has no access" in told[2]
     assert "org/plain is on the Hub and is not a judge: it is a plain model (bert)" in told[3]
     assert not any("model.safetensors" in path for path in hub.asked)  # its weights stay there
-    assert "is not a judge: it has no config.json" in told[4]
+    assert "is not a judge: it has no judge.json" in told[4]
     assert told[5].startswith("length|")
     assert "nor is it a hub id" in told[6]
     nobody = {"HF_TOKEN": "", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
@@ -121,8 +121,8 @@ def test_a_full_disk_and_a_broken_hub_are_told(hub: Hub, tmp_path: Path) -> None
 
 def test_a_judge_of_a_newer_package_says_which(hub: Hub, tmp_path: Path) -> None:
     folder = judge_folder(tmp_path, "length")
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(
+    config = json.loads((folder / "judge.json").read_text())
+    (folder / "judge.json").write_text(
         json.dumps(config | {"format": 9, "medal_judges_version": "3.1"})
     )
     repo = hub.repos[ID] = Repo()

@@ -243,11 +243,11 @@ def test_saved_with_its_members_and_the_same_when_loaded(tiny_bert: Path, tmp_pa
     line = Blend(("deep", "plain"), *np.full((2, 2), 0.5), np.array([0.3, 0.2]), 0.4, 0.1)
     judge = opened(Stack({"overall": line}), deep=str(folder), plain=LENGTH)
     saved = judge.save_pretrained(tmp_path / "hybrid")
-    (folder / "config.json").unlink()  # nothing outside the folder is needed
-    config = json.loads((saved / "config.json").read_text(encoding="utf-8"))
+    (folder / "judge.json").unlink()  # nothing outside the folder is needed
+    config = json.loads((saved / "judge.json").read_text(encoding="utf-8"))
     assert config["members"]["plain"]["settings"]["family"] == "feature"
     assert (saved / "members" / "deep" / "model.safetensors").is_file()
-    assert str(tmp_path) not in (saved / "config.json").read_text(encoding="utf-8")
+    assert str(tmp_path) not in (saved / "judge.json").read_text(encoding="utf-8")
     fresh = Judge.from_pretrained(saved)
     signature, scores = str(fresh.signature()), [j.scores for j in fresh.score(golden_dialogues())]
     assert signature == str(judge.signature())

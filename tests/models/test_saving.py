@@ -38,7 +38,7 @@ def test_a_round_trip_keeps_scores_and_signature(tmp_path: Path) -> None:
     assert str(loaded.signature()) == str(made.signature())
     assert loaded.dimensions == made.dimensions
     again = loaded.save_pretrained(tmp_path / "again")
-    assert (again / "config.json").read_bytes() == (folder / "config.json").read_bytes()
+    assert (again / "judge.json").read_bytes() == (folder / "judge.json").read_bytes()
 
 
 def test_saving_over_a_judge_keeps_what_else_stands_there(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ class FullDisk(FeatureJudge):
 
     def _save(self, folder: Path) -> None:
         super()._save(folder)
-        path = folder / "config.json"
+        path = folder / "judge.json"
         path.write_bytes(path.read_bytes()[:100])
         raise OSError("no space left on device")
 
@@ -126,7 +126,7 @@ def test_two_processes_that_save_one_folder_leave_one_judge_whole(tmp_path: Path
     processes = [_saving([numbered(n)], path) for n in (1, 2)]
     while len(seen) < 2 and all(process.is_alive() for process in processes):
         if path.is_dir():  # there is always a whole config to be read
-            seen.add((path / "config.json").read_bytes())
+            seen.add((path / "judge.json").read_bytes())
     assert all(process.is_alive() for process in processes)
     for process in processes:
         process.kill()
@@ -136,7 +136,7 @@ def test_two_processes_that_save_one_folder_leave_one_judge_whole(tmp_path: Path
 
 def test_a_half_written_config_is_told(tmp_path: Path) -> None:
     folder = Judge.from_pretrained(YAML).save_pretrained(tmp_path / "judge")
-    path = folder / "config.json"
+    path = folder / "judge.json"
     whole = path.read_text(encoding="utf-8")
     for half in (whole[: len(whole) // 2].encode(), b"", b'{"family": "\xff'):
         path.write_bytes(half)
@@ -144,24 +144,41 @@ def test_a_half_written_config_is_told(tmp_path: Path) -> None:
             Judge.from_pretrained(folder)
     kept = {k: v for k, v in json.loads(whole).items() if k != "models"}
     path.write_text(json.dumps(kept), encoding="utf-8")
-    with pytest.raises(JudgeLoadError, match=r"no 'models' in config\.json") as caught:
+    with pytest.raises(JudgeLoadError, match=r"no 'models' in judge\.json") as caught:
         Judge.from_pretrained(folder)
     assert "saved by medal-judges" in str(caught.value)
 
 
 @pytest.mark.parametrize("content", ['{"model_type": "bert"}', "[]", "7"])
 def test_a_folder_that_is_no_judge_is_told(tmp_path: Path, content: str) -> None:
-    with pytest.raises(JudgeLoadError, match=r"no config\.json"):
+    with pytest.raises(JudgeLoadError, match=r"no judge\.json"):
         Judge.from_pretrained(tmp_path)
-    (tmp_path / "config.json").write_text(content)
+    (tmp_path / "judge.json").write_text(content)
     with pytest.raises(JudgeLoadError, match="names no 'family'"):
         Judge.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("config", "hint"),
+    [
+        ({"model_type": "bert"}, "a plain model becomes a judge by training"),
+        ({"family": "encoder", "format": 2}, "saved before format"),
+        ([7], "a plain model"),
+    ],
+)
+def test_a_config_json_alone_is_a_plain_model_or_an_old_judge(
+    tmp_path: Path, config: object, hint: str
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(JudgeLoadError, match=r"no judge\.json") as caught:
+        Judge.from_pretrained(tmp_path)
+    assert hint in str(caught.value)
 
 
 @pytest.mark.parametrize("family", ["oracle", "", None, 3, ["feature"]])
 def test_an_unknown_family_names_the_known_ones(tmp_path: Path, family: object) -> None:
     config = {"family": family, "format": FORMAT}
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "judge.json").write_text(json.dumps(config))
     path = tmp_path / "judge.yaml"
     path.write_text(json.dumps({"family": family, "name": "x"}))
     for source in (tmp_path, path):
@@ -190,7 +207,7 @@ def test_a_judge_of_another_package_says_which_reads_it(
     tmp_path: Path, changes: dict[str, object], told: str, typed: str
 ) -> None:
     folder = Judge.from_pretrained(YAML).save_pretrained(tmp_path / "judge")
-    path = folder / "config.json"
+    path = folder / "judge.json"
     config = json.loads(path.read_text())
     assert config["format"] == FORMAT
     path.write_text(json.dumps(config | {"medal_judges_version": "9.1"} | changes))

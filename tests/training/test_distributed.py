@@ -140,7 +140,7 @@ def alone(workshop: Workshop) -> dict[str, list[float]]:
 
 
 def facts(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "config.json").read_text())["facts"]
+    found: dict[str, Any] = json.loads((folder / "judge.json").read_text())["facts"]
     return found
 
 
@@ -213,7 +213,7 @@ def test_processes_that_do_not_know_each_other_are_refused(workshop: Workshop) -
     done = workshop.run("strangers", workshop.folder / "strangers", [])
     assert done.returncode != 0
     assert "2 processes were launched" in done.stdout + done.stderr
-    assert not (workshop.folder / "strangers" / "config.json").exists()
+    assert not (workshop.folder / "strangers" / "judge.json").exists()
 
 
 @pytest.fixture(scope="module")

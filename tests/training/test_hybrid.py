@@ -155,7 +155,7 @@ def test_a_stack_from_its_rows_to_a_saved_judge(tmp_path: Path) -> None:
     assert isinstance(judge.combination, Stack)
     found = Judge.from_pretrained(judge.save_pretrained(tmp_path / "j"))
     names = {p.name for p in judge_files(tmp_path / "j")}
-    assert names == {"config.json", "model.safetensors", "golden.json"}
+    assert names == {"judge.json", "model.safetensors", "golden.json"}
     given = [e.dialogue for e in examples()]
     assert [j.scores for j in found.score(given)] == [j.scores for j in judge.score(given)]
 

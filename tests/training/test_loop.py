@@ -221,9 +221,9 @@ def test_a_judge_without_its_body_is_small_and_the_same(tiny_bert: Path, tmp_pat
         next(judge.net.body.parameters()).add_(0.01)
     judge.net.body.save_pretrained(tmp_path / "other")
     AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path / "other")
-    config = json.loads((folder / "config.json").read_text())
+    config = json.loads((folder / "judge.json").read_text())
     config["encoder"]["base"] = str(tmp_path / "other")
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "judge.json").write_text(json.dumps(config))
     with pytest.raises(JudgeLoadError, match="trained on other weights"):
         EncoderJudge.load(folder)
 

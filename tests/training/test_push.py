@@ -77,7 +77,7 @@ def test_a_run_is_pushed_described_and_loaded_again(hub: Hub, config: Path, tmp_
     assert done.returncode == 0, done.stderr
     repo = hub.repos[ID]
     assert repo.private and repo.tags == {"v1": repo.branches["main"]}
-    files = {"config.json", "golden.json", "data.json", "agreement.json", "README.md"}
+    files = {"judge.json", "golden.json", "data.json", "agreement.json", "README.md"}
     assert files | {"train_config.json", "validation.json"} == set(repo.files)
     assert all(repo.files[n] == (run / n).read_bytes() for n in files - {"README.md"})
 
@@ -109,7 +109,7 @@ def test_what_is_refused_leaves_the_hub_as_it_was(hub: Hub, tmp_path: Path) -> N
     dry = hub.medal(home, "push", str(folder), ID, "--no-trial", "--dry-run")
     assert dry.returncode == 0 and set(hub.repos) == {"org/public"}
     assert {line.split()[-1] for line in dry.stdout.splitlines()[1:]} == {
-        *("README.md", "config.json", "golden.json")
+        *("README.md", "judge.json", "golden.json")
     }
     nobody = {"HF_TOKEN": "", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
 
@@ -184,7 +184,7 @@ def test_a_base_in_a_local_folder_is_refused_or_named_on_the_hub(
     shutil.rmtree(base)
     other = hub.medal(tmp_path / "empty", "doctor", ID)  # another machine
     assert other.returncode == 0 and "gives its golden scores" in other.stdout, other.stderr
-    assert json.loads((folder / "config.json").read_text())["lora"]["base"] == str(base)
+    assert json.loads((folder / "judge.json").read_text())["lora"]["base"] == str(base)
 
 
 def test_a_card_has_the_benchmarks_figures_of_this_judge_only(tmp_path: Path) -> None:

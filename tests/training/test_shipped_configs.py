@@ -140,7 +140,7 @@ def test_a_training_config_runs(name: str, processes: int, bases: dict[str, Path
         tmp_path,
         **CPU,
     )
-    facts = json.loads((tmp_path / "judge" / "config.json").read_text()).get("facts", {})
+    facts = json.loads((tmp_path / "judge" / "judge.json").read_text()).get("facts", {})
     by_steps = settings["model"]["family"] in ("encoder", "lora")
     assert facts.get("processes") == (2 if by_steps else None)
 
@@ -183,7 +183,7 @@ def test_a_launchers_file_runs(
     settings = small("mmbert_medal", bases, tmp_path)
     command = [*LAUNCH, "--config_file", str(CONFIGS / "accelerate" / f"{name}.yaml"), *options]
     run(command, settings, tmp_path, **environment)
-    facts = json.loads((tmp_path / "judge" / "config.json").read_text())["facts"]
+    facts = json.loads((tmp_path / "judge" / "judge.json").read_text())["facts"]
     assert facts["processes"] == processes
     parted = "--deepspeed_config_file" in options
     assert facts["strategy"] == ("zero2" if parted else {"gpu1": "single"}.get(name, "ddp"))

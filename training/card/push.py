@@ -75,11 +75,11 @@ def name_base(copy: Path, base: str | None, results: Path | None) -> None:
     """Names ``base``, a model of the Hub, instead of a folder of this machine, in the files of the
     judge in ``copy`` and in ``results``. Raises ConfigError if it is missing."""
     from medal_judges.models.base.golden import compare, read_golden
-    from medal_judges.models.base.saving import GOLDEN_NAME
+    from medal_judges.models.base.saving import CONFIG_NAME, GOLDEN_NAME
     from medal_judges.training.card.card import TRIAL_NAME
 
     local = set()
-    for path in copy.rglob("config.json"):
+    for path in copy.rglob(CONFIG_NAME):
         config = json.loads(path.read_text(encoding="utf-8"))
         model = config.get(config.get("family"))
         if isinstance(model, dict) and not model.get("save_body", config["family"] != "lora"):

@@ -18,7 +18,14 @@ from medal_judges.errors import CoverageError, DataError, MedalError
 from medal_judges.inference.judge_choice import JudgeChoice
 from medal_judges.inference.metadata import with_metadata
 from medal_judges.inference.resuming import Expected, put_in_place, resume
-from medal_judges.models.base.judge import Judge, ScoreLevel, UnknownLanguage, is_detecting
+from medal_judges.models.base.judge import (
+    Judge,
+    ScoreLevel,
+    UnknownLanguage,
+    is_detecting,
+    is_truncated,
+    truncation_text,
+)
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement, parse_judgement
@@ -105,6 +112,7 @@ class ScoreReport:
     left_out: int = 0
     truncated: int = 0
     truncated_turns: int = 0
+    cut_turns: int = 0
     tokens: float = 0
     seconds: float = 0
     languages: Counter[str] = field(default_factory=Counter)  # that the judge does not support
@@ -125,8 +133,9 @@ class ScoreReport:
         self.scored += judgement.scored
         self.transient += judgement.transient
         self.lasting += not (judgement.scored or judgement.transient)
-        self.truncated += judgement.truncated_turns > 0
+        self.truncated += is_truncated(judgement)
         self.truncated_turns += judgement.truncated_turns
+        self.cut_turns += judgement.cut_turns
         self.tokens += judgement.usage.get("tokens", 0)
         if judgement.unknown_language is not None:
             self.languages[judgement.unknown_language] += 1
@@ -168,7 +177,7 @@ class ScoreReport:
         if absent := [name for name, count in self.copied.items() if not count]:
             yield f"  --keep: no chat has {', '.join(map(repr, absent))}"
         if self.truncated:
-            yield f"  {self.truncated} truncated by {self.truncated_turns} whole turns"
+            yield f"  {truncation_text(self.truncated, self.truncated_turns, self.cut_turns)}"
         if self.dialogues and self.seconds:
             rate = self.dialogues / self.seconds
             yield f"{self.dialogues} dialogues in {self.seconds:.1f} s: {rate:.1f} dialogues/s"

@@ -48,6 +48,8 @@ class ScoreRequest:
 
     ``row`` is the dialogue's place in its window. A family's ``_prepare`` sets ``tokens``, the
     length by which requests are batched, and ``payload``, the request in the family's own form.
+    It counts the turns that do not fit in ``truncated_turns``, and the turns of which only a part
+    fits in ``cut_turns``.
     """
 
     dialogue: Dialogue
@@ -56,6 +58,7 @@ class ScoreRequest:
     tokens: int = 0
     payload: Any = None
     truncated_turns: int = 0
+    cut_turns: int = 0
 
 
 class Judge(ABC):
@@ -102,7 +105,7 @@ class Judge(ABC):
 
     @abstractmethod
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
-        """Sets ``tokens``, ``payload`` and ``truncated_turns`` of each request."""
+        """Sets ``tokens``, ``payload``, ``truncated_turns`` and ``cut_turns`` of each request."""
 
     @abstractmethod
     def _score_batch(
@@ -110,8 +113,8 @@ class Judge(ABC):
     ) -> list[Judgement]:
         """Returns one Judgement per request, in order. A score must not depend on the batch.
 
-        ``score`` sets ``id``, ``judge``, ``turn`` and ``truncated_turns``, and the ``tokens`` of
-        ``usage`` to those of the request if they are absent.
+        ``score`` sets ``id``, ``judge``, ``turn``, ``truncated_turns`` and ``cut_turns``, and the
+        ``tokens`` of ``usage`` to those of the request if they are absent.
         """
 
     def _units(self, requests: Sequence[ScoreRequest]) -> list[list[int]]:
@@ -329,6 +332,7 @@ def _completed(answer: Judgement, request: ScoreRequest, signature: str) -> Judg
         judge=signature,
         turn=request.turn,
         truncated_turns=request.truncated_turns,
+        cut_turns=request.cut_turns,
         scores={n: None if n in lost else v for n, v in scores.items()},
         distributions={n: p for n, p in answer.distributions.items() if all(map(math.isfinite, p))},
         failure="; ".join(filter(None, (answer.failure, reason))) or None,
@@ -419,21 +423,38 @@ def is_refusal(judgement: Judgement) -> bool:
     return lang is not None and failure is not None and failure.startswith(_refusal(lang))
 
 
+def is_truncated(judgement: Judgement) -> bool:
+    """Returns whether the judge did not read the whole dialogue because its window is too
+    small."""
+    return judgement.truncated_turns > 0 or judgement.cut_turns > 0
+
+
+def truncation_text(judgements: int, truncated_turns: int, cut_turns: int) -> str:
+    """Returns the words for ``judgements`` of dialogues that do not fit, and for their turns."""
+    counts = []
+    if truncated_turns:
+        counts.append(f"{truncated_turns} whole turns are left out")
+    if cut_turns:
+        counts.append(f"of {cut_turns} turns a part is cut off")
+    return f"{judgements} judgements beyond the judge's window: {', '.join(counts)}"
+
+
 def with_warnings(
     judgements: Iterator[Judgement], known: Sequence[str] | None, *, outside: bool
 ) -> Iterator[Judgement]:
     """Yields ``judgements``, then warns of truncated turns and, with ``outside``, of languages that
     the judge does not support."""
-    cut = turns = 0
+    truncated = truncated_turns = cut_turns = 0
     others: Counter[str] = Counter()
     for judgement in judgements:
-        cut += judgement.truncated_turns > 0
-        turns += judgement.truncated_turns
+        truncated += is_truncated(judgement)
+        truncated_turns += judgement.truncated_turns
+        cut_turns += judgement.cut_turns
         if outside and judgement.unknown_language is not None:
             others[judgement.unknown_language] += 1
         yield judgement
-    if cut:
-        logger.warning("%d judgements: %d whole turns beyond the judge's window", cut, turns)
+    if truncated:
+        logger.warning(truncation_text(truncated, truncated_turns, cut_turns))
     if others:
         logger.warning(
             "judgements in languages that the judge does not support: %s; it supports %s",

@@ -226,14 +226,18 @@ class SentenceEncoder:
         return vectors / weights[:, None]
 
     @torch.inference_mode()
-    def in_context(self, text: str, spans: Sequence[tuple[int, int]], window: int) -> Floats:
+    def in_context(
+        self, text: str, spans: Sequence[tuple[int, int]], window: int
+    ) -> tuple[Floats, bool]:
         """Returns the mean token state [len(spans), width] of each span (start, end) of characters
-        in the last ``window`` tokens of ``text``; 0 for a span without tokens."""
+        in the last ``window`` tokens of ``text``, 0 for a span without tokens; and whether ``text``
+        has more tokens."""
         network: Any = self.model[0]
         inputs = self.model.tokenizer(
             text, return_offsets_mapping=True, return_tensors="pt", verbose=False
         )
         # Only a last turn that is longer than the window is cut.
+        is_cut = inputs["input_ids"].shape[1] > window
         given = {key: value[:, -window:].to(self.model.device) for key, value in inputs.items()}
         first, last = given.pop("offset_mapping")[0].cpu().T
         states = network.auto_model(**given).last_hidden_state[0]
@@ -241,7 +245,7 @@ class SentenceEncoder:
         shares = torch.stack(inside).double()
         shares = shares / shares.sum(dim=1, keepdim=True).clamp_min(1)
         means: Floats = (shares @ states.cpu().double()).numpy()
-        return means
+        return means, is_cut
 
     def _tokenize(self, texts: list[str], offsets: bool = False) -> Any:
         return self.model.tokenizer(
@@ -385,13 +389,24 @@ ENCODER_FOLDER = "encoder"
 class DialogueVector(NamedTuple):
     """``vector`` [W] of the dialogue, the sum over turns of ``weights`` [T] times ``turns`` [T, W]
     (None with ``reading: dialogue``, which does not tell turns apart); ``tokens``, the number of
-    tokens of all turns; ``dropped``, the number of oldest turns that do not fit."""
+    tokens of all turns; ``dropped``, the number of oldest turns that do not fit; ``cut``, the
+    number of turns of which a part does not fit."""
 
     vector: Floats
     turns: Floats | None
     weights: Floats
     tokens: int
     dropped: int = 0
+    cut: int = 0
+
+
+class TurnStates(NamedTuple):
+    """The ``states`` [T, W] of a dialogue's turns up to the last answer (0 for others), and the
+    numbers of oldest turns that are ``dropped`` and of turns that are ``cut``."""
+
+    states: Floats
+    dropped: int = 0
+    cut: int = 0
 
 
 class EmbeddingJudge(LearnedJudge):
@@ -510,12 +525,13 @@ class EmbeddingJudge(LearnedJudge):
             rows: Floats = np.concatenate([surface, similar], axis=1)[:, self.columns]
             tokens, weights = sum(lengths[t.content] for t in dialogue.turns), np.zeros(len(rows))
             if config.reading == "answers":
-                own, dropped = states[number]
-                rows = np.concatenate([rows, own], axis=1)
+                vectors_in_context, dropped, cut = states[number]
+                rows = np.concatenate([rows, vectors_in_context], axis=1)
                 answers = [i for i in dialogue.assistant_turns if i >= dropped][-config.answers :]
                 weights[answers] = config.decay ** np.arange(len(answers))[::-1]
                 weights /= weights.sum()
-                found.append(DialogueVector(weights @ rows, rows, weights, tokens, dropped))
+                vector = weights @ rows
+                found.append(DialogueVector(vector, rows, weights, tokens, dropped, cut))
                 continue
             if config.reading == "turns":
                 rows = np.concatenate([rows, embedded], axis=1)
@@ -532,14 +548,12 @@ class EmbeddingJudge(LearnedJudge):
 
     def _states(
         self, dialogues: Sequence[Dialogue], lengths: Mapping[str, int]
-    ) -> list[tuple[Floats, int]]:
-        """Returns for each dialogue the states of its turns up to the last answer [T, width] (0 for
-        others) and the number of oldest turns that do not fit. A causal model reads a dialogue and
-        the dialogues that are its beginnings, as at level turn, once. A judge of features alone
-        reads nothing."""
-        config, found = self.config, dict[int, tuple[Floats, int]]()
+    ) -> list[TurnStates]:
+        """Returns the states of each dialogue. A causal model reads a dialogue and the dialogues
+        that are its beginnings, as at level turn, once. A judge of features alone reads nothing."""
+        config, found = self.config, dict[int, TurnStates]()
         if config.ridge.shares == (0.0,) and config.head == "ridge" and not config.heads:
-            return [(np.zeros((len(d.turns), self.encoder.width)), 0) for d in dialogues]
+            return [TurnStates(np.zeros((len(d.turns), self.encoder.width))) for d in dialogues]
         (mark,) = self.encoder.lengths(["\nAssistant: "])
         window = min(config.max_tokens, int(self.encoder.model.max_seq_length or config.max_tokens))
         read: dict[tuple[Turn, ...], Floats] = {}
@@ -548,7 +562,7 @@ class EmbeddingJudge(LearnedJudge):
             turns = dialogue.turns[: dialogue.assistant_turns[-1] + 1]
             rest = ((0, len(dialogue.turns) - len(turns)), (0, 0))
             if turns in read:
-                found[place] = np.pad(read[turns], rest), 0
+                found[place] = TurnStates(np.pad(read[turns], rest))
                 continue
             start, room = len(turns), window - 2 * mark
             while start and (room := room - lengths[turns[start - 1].content] - mark) >= 0:
@@ -562,9 +576,10 @@ class EmbeddingJudge(LearnedJudge):
                 colon = len(text) + len(after)
                 spans.append((colon, colon + 1) if config.next_turn else (begin, len(text) - 1))
             states = np.zeros((len(turns), self.encoder.width))
-            states[start:] = self.encoder.in_context(f"{text}User:", spans, window)
-            found[place] = np.pad(states, rest), start
-            for end in range(1, len(turns) + 1) if self.encoder.causal and not start else ():
+            states[start:], is_cut = self.encoder.in_context(f"{text}User:", spans, window)
+            found[place] = TurnStates(np.pad(states, rest), start, int(is_cut))
+            reusable = self.encoder.causal and not start and not is_cut
+            for end in range(1, len(turns) + 1) if reusable else ():
                 if end == len(turns) or not config.next_turn or turns[end].role == "user":
                     read[turns[:end]] = states[:end]
         return [found[i] for i in range(len(dialogues))]
@@ -581,7 +596,7 @@ class EmbeddingJudge(LearnedJudge):
         vectors = self.read([request.dialogue for request in requests])
         for request, vector in zip(requests, vectors, strict=True):
             request.payload, request.tokens = vector, vector.tokens
-            request.truncated_turns = vector.dropped
+            request.truncated_turns, request.cut_turns = vector.dropped, vector.cut
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]

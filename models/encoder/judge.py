@@ -163,7 +163,7 @@ class EncoderJudge(NetworkJudge):
             # Rows of the one table: a dialogue's turns are in many requests at level turn.
             own = (table, [rows[text] for text in one.texts]) if lengths else None
             request.payload = (one, own)
-            request.truncated_turns = one.dropped
+            request.truncated_turns, request.cut_turns = one.dropped, one.cut
             request.tokens = len(one.ids) if one.ids else sum(lengths[t] for t in one.texts)
 
     def embed_texts(self, texts: Sequence[str]) -> Tensor:

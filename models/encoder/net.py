@@ -36,7 +36,8 @@ MARK = -1  # segment of the tokenizer's own marks and of padding
 @dataclass(slots=True)
 class EncodedDialogue:
     """A dialogue as input of the net: ``texts``, ``roles`` [turns] and ``features`` [turns,
-    features] (float32) of the turns that fit, and the number of older turns ``dropped``.
+    features] (float32) of the turns that fit, the number of older turns ``dropped``, and the
+    number of turns that are ``cut``.
 
     Of a flat dialogue also ``ids``, the token ids of the whole sequence, and ``segments``, the
     index of each token's turn (MARK: no turn).
@@ -46,6 +47,7 @@ class EncodedDialogue:
     roles: np.ndarray
     features: np.ndarray
     dropped: int = 0
+    cut: int = 0
     ids: list[int] = field(default_factory=list)
     segments: list[int] = field(default_factory=list)
 
@@ -81,15 +83,17 @@ class TurnTokenizer:
     def encode(self, dialogue: Dialogue) -> EncodedDialogue:
         """Returns the newest turns of the dialogue that fit."""
         fitting: list[list[int]] = []  # role-marked token ids by turn, the newest turn first
+        cut = 0
         if self.config.shape == "flat":
             marked = [f"{t.role}: {self.marks.broken_up(t.content)}" for t in dialogue.turns]
             ids = self.tokenizer(marked, add_special_tokens=False, verbose=False)["input_ids"]
             separator, room = self.tokenizer.sep_token_id, self.limit
-            for line in reversed(ids):
-                line = line if separator is None else [*line, separator]
+            for words in reversed(ids):
+                line = words if separator is None else [*words, separator]
                 if fitting and len(line) > room:
                     break
                 fitting.append(line[: self.limit])  # a newest turn beyond the window is cut
+                cut += len(words) > self.limit
                 room -= len(line)
         lines = fitting[::-1]
         seen = len(lines) or min(len(dialogue.turns), self.config.max_turns)
@@ -103,6 +107,7 @@ class TurnTokenizer:
             roles=np.array([ROLE_INDEX[t.role] for t in turns], dtype=np.int64),
             features=features[dropped:],
             dropped=dropped,
+            cut=cut,
         )
         if lines:
             begin, end = [MARK] * len(self.prefix), [MARK] * len(self.suffix)

@@ -381,8 +381,11 @@ class HybridJudge(Judge):
                     )
                     for i, judgement in zip(mine, judged, strict=True):
                         rows[i][name] = judgement
-                        cut = max(requests[i].truncated_turns, judgement.truncated_turns)
-                        requests[i].truncated_turns = cut
+                        request = requests[i]
+                        request.truncated_turns = max(
+                            request.truncated_turns, judgement.truncated_turns
+                        )
+                        request.cut_turns = max(request.cut_turns, judgement.cut_turns)
         for request, answers in zip(requests, rows, strict=True):
             lang = request.dialogue.lang
             own = [

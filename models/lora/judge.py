@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -74,6 +74,15 @@ class LoraNet(nn.Module):
     def combine(self, members: Sequence[Mapping[str, Tensor]], name: str) -> Tensor:
         """Returns the logits of the one member."""
         return members[0][name].float()
+
+
+class TokenisedDialogue(NamedTuple):
+    """The token ``ids`` that the network reads, and the numbers of turns that are ``dropped`` and
+    of turns that are ``cut``."""
+
+    ids: list[int]
+    dropped: int
+    cut: int
 
 
 class LoraJudge(NetworkJudge):
@@ -161,9 +170,9 @@ class LoraJudge(NetworkJudge):
 
     # -- the hooks of Judge ----------------------------------------------------------------------
 
-    def encode(self, dialogue: Dialogue) -> tuple[list[int], int]:
-        """Returns (token ids, number of whole oldest turns dropped). A last turn that is too long
-        loses its beginning."""
+    def encode(self, dialogue: Dialogue) -> TokenisedDialogue:
+        """Returns the tokens of the newest turns that fit. A last turn that is too long loses its
+        beginning."""
         messages = [Message(t.role, t.content) for t in dialogue.turns]
         limit = self.config.max_tokens
 
@@ -171,12 +180,14 @@ class LoraJudge(NetworkJudge):
             return self.template.prefix(messages[start:], self.config.speaks)
 
         start = oldest_kept(len(messages) - 1, lambda k: len(ids(k)) <= limit)
-        return ids(start)[-limit:], start
+        fitting = ids(start)
+        return TokenisedDialogue(fitting[-limit:], start, int(len(fitting) > limit))
 
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
         for request in requests:
-            request.payload, request.truncated_turns = self.encode(request.dialogue)
-            request.tokens = len(request.payload)
+            encoded = self.encode(request.dialogue)
+            request.payload, request.tokens = encoded.ids, len(encoded.ids)
+            request.truncated_turns, request.cut_turns = encoded.dropped, encoded.cut
 
     @torch.inference_mode()
     def _score_batch(

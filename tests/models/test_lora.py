@@ -62,7 +62,7 @@ def assert_same(
 def test_fresh_adapters_change_nothing(tiny_llama: Path) -> None:
     torch.manual_seed(0)
     judge = LoraJudge.create(LoraConfig(base=str(tiny_llama)), DIMENSIONS)
-    ids = torch.tensor([judge.encode(DIALOGUES[3])[0]])
+    ids = torch.tensor([judge.encode(DIALOGUES[3]).ids])
     with torch.no_grad():
         ours = judge.net.last_vectors(ids, torch.ones_like(ids))
         with judge.net.body.disable_adapter():
@@ -79,7 +79,7 @@ def test_scores_do_not_depend_on_batch_order_or_padding_side(tiny_llama: Path) -
     alone = scores(judge, DIALOGUES, token_budget=1)
     assert_same(alone, scores(judge, DIALOGUES[::-1], token_budget=100_000))
     assert len({row["overall"] for row in alone.values()}) == len(DIALOGUES)
-    ids = torch.tensor([judge.encode(DIALOGUES[3])[0]])
+    ids = torch.tensor([judge.encode(DIALOGUES[3]).ids])
     mask = torch.ones_like(ids)
     for before, after in ((0, 7), (7, 0)):  # the last token is found by the mask, on either side
         padded = torch.nn.functional.pad(ids, (before, after), value=judge.pad)

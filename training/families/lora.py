@@ -70,7 +70,7 @@ class TokenDataset(TrainingData):
 
     def __init__(self, judge: LoraJudge, examples: Sequence[TrainingExample]) -> None:
         super().__init__(examples)
-        self.ids = [judge.encode(example.dialogue)[0] for example in examples]
+        self.ids = [judge.encode(example.dialogue).ids for example in examples]
         self.lengths = [len(each) for each in self.ids]
         self.pad = judge.pad
 

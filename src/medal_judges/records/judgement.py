@@ -115,7 +115,8 @@ class Judgement:
     unscored; ``failure`` then gives the reason. ``distributions``: the probability of each level of
     an ordinal or binary dimension. ``details``: see _Details. ``contributions``: how much each turn
     added to a score. ``truncated_turns`` counts turns that did not fit into the judge's window,
-    ``left_out_turns`` turns that its settings leave out, ``shortened_turns`` turns that were cut.
+    ``cut_turns`` turns of which only a part fitted, ``left_out_turns`` turns that the judge's
+    settings leave out, ``shortened_turns`` turns of which the judge read a summary.
     ``usage``: see USAGE.
     ``transient``: the reason of the failure may pass (a server is down, a rate or cost limit), so
     the same command asks again. ``unknown_language``: the dialogue's language, if the judge does
@@ -136,6 +137,7 @@ class Judgement:
     explanation: str | None = None
     failure: str | None = None
     truncated_turns: Count = 0
+    cut_turns: Count = 0
     usage: Mapping[str, Number] = field(default_factory=dict)
     contributions: Mapping[str, Contributions] = field(default_factory=dict)
     transient: Flag = False
@@ -190,8 +192,9 @@ class Judgement:
             "contributions": {k: v.to_record() for k, v in self.contributions.items()},
             "details": {name: dict(each) for name, each in self.details.items() if each},
         }
-        plain = ("left_out_turns", "shortened_turns", "unknown_language", "detected_language")
-        optional |= {name: getattr(self, name) for name in (*plain, "transient", "chat")}
+        counts = ("cut_turns", "left_out_turns", "shortened_turns")
+        others = ("unknown_language", "detected_language", "transient", "chat")
+        optional |= {name: getattr(self, name) for name in (*counts, *others)}
         optional["meta"] = dict(self.meta)
         return record | {k: v for k, v in optional.items() if v or isinstance(v, str)}
 

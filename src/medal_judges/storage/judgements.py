@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _LINE = "judgement"  # the column of a parquet file that holds the JSON lines
 _ATTRIBUTES = b"medal_judges"  # the key in a parquet file's metadata
 _ROWS = 4096  # of a batch
-_COUNTS = ("truncated_turns", "left_out_turns", "shortened_turns")
+_COUNTS = ("truncated_turns", "cut_turns", "left_out_turns", "shortened_turns")
 # Columns that are left out of a table if they are empty in all rows.
 _OPTIONAL = ("explanation", "transient", "unknown_language", "detected_language", *_COUNTS)
 _OWN = ("id", "turn", "judge", "failure", *_OPTIONAL)

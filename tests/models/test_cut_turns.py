@@ -1,0 +1,132 @@
+"""A turn of which a judge reads a part is counted, by every family that can cut one."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from medal_judges import Dialogue, Judge, ScoreOptions, Turn
+from medal_judges.inference.scoring import score_to_file
+from medal_judges.models.embedding.judge import (
+    EmbeddingConfig,
+    EmbeddingJudge,
+    FittedNet,
+    SentenceEncoder,
+)
+from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
+from medal_judges.models.hybrid.members import Member
+from medal_judges.models.lora.adapters import LoraConfig
+from medal_judges.models.lora.judge import LoraJudge
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import parse_judgement
+from medal_judges.storage.jsonl import Journal
+from medal_judges.storage.judgements import to_frame
+
+from ..talks import talk
+
+WINDOW = 90  # tokens, of all judges here
+DIMENSIONS = (Dimension("overall", "ordinal", 1, 5),)
+MANY_WORDS = "music film garden " * 60
+SHORT_WORDS = "music film"
+
+
+def lora(base: Path, bert: Path, max_tokens: int = WINDOW) -> LoraJudge:
+    return LoraJudge.create(LoraConfig(base=str(base), rank=4, max_tokens=max_tokens), DIMENSIONS)
+
+
+def flat(base: Path, bert: Path, max_tokens: int = WINDOW, **settings: Any) -> EncoderJudge:
+    shape = {"shape": "flat", "width": 16, "max_tokens": max_tokens}
+    return EncoderJudge.create(EncoderConfig(base=str(bert), **shape, **settings), DIMENSIONS)
+
+
+def sequence(base: Path, bert: Path) -> Judge:
+    return flat(base, bert, net="sequence", pooling="cls", features=())
+
+
+def answers(base: Path, bert: Path) -> Judge:
+    encoder = SentenceEncoder.create(str(base), None, depth=1)
+    config = EmbeddingConfig(reading="answers", max_tokens=WINDOW)
+    width = len(EmbeddingJudge(config, encoder, DIMENSIONS, {}).is_feature)
+    zeros, ones = torch.zeros(width).numpy(), torch.ones(width).numpy()
+    layers = ((torch.ones(width, 1).numpy(), torch.zeros(1).numpy()),)
+    nets = {"overall": FittedNet("ridge", zeros, ones, layers)}
+    return EmbeddingJudge(config, encoder, DIMENSIONS, nets)
+
+
+def hybrid(base: Path, bert: Path) -> Judge:
+    member = Member("adapted", lora(base, bert), {})
+    selection = MemberSelection({"overall": "adapted"})
+    return HybridJudge({"adapted": member}, selection, DIMENSIONS)
+
+
+FAMILIES: tuple[Callable[[Path, Path], Judge], ...] = (lora, flat, sequence, answers, hybrid)
+
+
+@pytest.fixture(scope="module", params=FAMILIES, ids=lambda family: family.__name__)
+def judge(request: pytest.FixtureRequest, tiny_llama: Path, tiny_bert: Path) -> Judge:
+    torch.manual_seed(0)
+    built: Judge = request.param(tiny_llama, tiny_bert)
+    return built
+
+
+def counts(judge: Judge, dialogue: Dialogue, level: Any = "dialogue") -> list[tuple[int, int]]:
+    judgements = judge.score([dialogue], level=level)
+    return [(one.truncated_turns, one.cut_turns) for one in judgements if one.scored]
+
+
+def test_a_last_turn_longer_than_the_window_is_counted(judge: Judge) -> None:
+    assert counts(judge, talk(SHORT_WORDS, SHORT_WORDS)) == [(0, 0)]
+    assert counts(judge, talk(SHORT_WORDS, MANY_WORDS)) == [(1, 1)]
+    # Dropped as a whole, it is not also cut.
+    assert counts(judge, talk(SHORT_WORDS, MANY_WORDS, SHORT_WORDS, SHORT_WORDS)) == [(2, 0)]
+
+
+def test_an_only_turn_longer_than_the_window_is_counted(judge: Judge) -> None:
+    assert counts(judge, Dialogue("only", (Turn("assistant", MANY_WORDS),))) == [(0, 1)]
+
+
+def test_a_turn_that_just_fits_is_not_cut(tiny_llama: Path, tiny_bert: Path) -> None:
+    only = Dialogue("only", (Turn("assistant", "music film garden " * 20),))
+    tokens = len(lora(tiny_llama, tiny_bert, 500).encode(only).ids)
+    assert counts(lora(tiny_llama, tiny_bert, tokens), only) == [(0, 0)]
+    assert counts(lora(tiny_llama, tiny_bert, tokens - 1), only) == [(0, 1)]
+    tokens = len(flat(tiny_llama, tiny_bert, 128).turns.encode(only).ids)
+    assert counts(flat(tiny_llama, tiny_bert, tokens), only) == [(0, 0)]
+    # The first token to go is the mark after the turn, and not one of its own.
+    assert counts(flat(tiny_llama, tiny_bert, tokens - 1), only) == [(0, 0)]
+    assert counts(flat(tiny_llama, tiny_bert, tokens - 2), only) == [(0, 1)]
+
+
+def test_a_cut_turn_is_counted_at_the_levels_that_judge_it(judge: Judge) -> None:
+    first_is_long = talk(MANY_WORDS, SHORT_WORDS, SHORT_WORDS, MANY_WORDS)
+    assert counts(judge, first_is_long, "turn") == [(1, 0), (3, 1)]
+    assert counts(judge, first_is_long, "last") == [(3, 1)]
+
+
+def test_two_beginnings_of_a_dialogue_do_not_share_a_count(judge: Judge) -> None:
+    long_answer = talk(SHORT_WORDS, MANY_WORDS)
+    only_answer = Dialogue("only", long_answer.turns[1:])
+    together = judge.score([only_answer, long_answer, only_answer])
+    assert [(one.truncated_turns, one.cut_turns) for one in together] == [(0, 1), (1, 1), (0, 1)]
+
+
+def test_the_warning_the_report_and_the_files_name_it(
+    judge: Judge, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    long = [talk(SHORT_WORDS, MANY_WORDS, id="a"), talk(SHORT_WORDS, SHORT_WORDS, id="b")]
+    with caplog.at_level(logging.WARNING):
+        report = score_to_file(long, judge, tmp_path / "scores.jsonl", ScoreOptions())
+    text = (
+        "1 judgements beyond the judge's window: "
+        "1 whole turns are left out, of 1 turns a part is cut off"
+    )
+    assert text in caplog.text
+    assert f"  {text}" in list(report.lines(None))
+    rows = list(Journal(tmp_path / "scores.jsonl").records(parse_judgement))
+    assert [row.cut_turns for row in rows] == [1, 0]
+    assert to_frame(rows)["cut_turns"].tolist() == [1, 0]

@@ -20,7 +20,7 @@ from medal_judges.data_prep.annotation.questions import (
     Answer,
     Asks,
 )
-from medal_judges.errors import DataError
+from medal_judges.errors import DataError, visible
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.page import fragment
 
@@ -31,7 +31,8 @@ _EXPORT = "in Label Studio: Export, JSON"
 def config_xml(asked: Sequence[AnnotationQuestion], asks: Asks) -> str:
     """The labelling interface. Each dimension is a required single choice under its name (``yes``
     and ``no``, or the numbers of its scale); the free texts are ``other_text`` and ``comment``."""
-    root = ET.fromstring(fragment(TEMPLATES, "label_studio.xml", asked=asked, asks=asks))
+    template = fragment(TEMPLATES, "label_studio.xml", asked=asked, asks=asks)
+    root = ET.fromstring(visible(template))
     ET.indent(root)
     return ET.tostring(root, encoding="unicode") + "\n"
 

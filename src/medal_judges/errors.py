@@ -12,15 +12,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-# Line breaks and tabs stay; the rest of C0, DEL and C1 would control the terminal.
-_CONTROLS = {
-    code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10)
-}
+# Line breaks and tabs stay; the rest of C0, DEL and C1 would control the terminal. XML forbids
+# half a surrogate pair and the last two codes, and no encoding can write the first.
+_UNSHOWN = (*range(9), *range(11, 32), *range(127, 160), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF)
+_CONTROLS = {code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code in _UNSHOWN}
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs text that begins so
 
 
 def visible(text: str) -> str:
-    """Returns ``text`` with control characters spelled out: a terminal obeys escape sequences."""
+    """Returns ``text`` with control characters and characters that XML forbids spelled out: a
+    terminal obeys escape sequences, and a file that holds the others cannot be parsed."""
     return text.translate(_CONTROLS)
 
 

@@ -127,7 +127,7 @@ def cell_text(cell: object, brief: bool = False) -> str:
         return cell.shown
     if isinstance(cell, float):
         return f"{cell:.2f}"
-    return cell.striptags() if isinstance(cell, Markup) else str(cell)
+    return visible(cell.striptags() if isinstance(cell, Markup) else str(cell))
 
 
 class ProgressBar:

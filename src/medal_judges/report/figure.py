@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from markupsafe import Markup, escape
 
-from medal_judges.errors import MissingExtraError
+from medal_judges.errors import MissingExtraError, visible
 from medal_judges.report.console import cell_text
 from medal_judges.report.table import DASH, Heat, IntervalBar, Table, number
 from medal_judges.stats.estimate import Estimate
@@ -374,7 +374,7 @@ def _drawn(figure: Figure) -> Canvas:
     size = (max(width * across, 5.4), height * down + 0.4 + 0.3 * bool(figure.legend))
     canvas = Canvas(figsize=size, layout="constrained")
     FigureCanvasAgg(canvas)
-    canvas.suptitle(figure.title, fontsize=11)
+    canvas.suptitle(visible(figure.title), fontsize=11)
     shared = isinstance(first, Table) and "heat" not in first.style
     axes = list(canvas.subplots(down, across, squeeze=False, sharex=shared).flat)
     for spare in axes[len(panels) :]:
@@ -400,7 +400,7 @@ def _drawn(figure: Figure) -> Canvas:
                     each.text(max(left, (bar.interval or (0, 0))[1]), y, f" {bar.text}", **_AFTER)
                 if bar.interval is not None:
                     each.plot(bar.interval, [y, y], **_LINES["whisker"])
-            each.set_yticks(range(len(panel.bars)), [bar.name for bar in panel.bars])
+            each.set_yticks(range(len(panel.bars)), [visible(bar.name) for bar in panel.bars])
             each.invert_yaxis()
             each.set_xlim(0, panel.end)
         elif "heat" in panel.style:
@@ -409,7 +409,7 @@ def _drawn(figure: Figure) -> Canvas:
             _draw_intervals(each, panel)
         each.tick_params(labelbottom=True)  # where a shared axis would leave them out
         if len(panels) > 1 or not isinstance(panel, Table):
-            each.set_title(title, fontsize=8)
+            each.set_title(visible(title), fontsize=8)
     if figure.legend:
         marks = [
             Line2D([], [], marker="o", ls="", color=colour_of(colour))
@@ -456,7 +456,7 @@ def _draw_heat(axes: Axes, table: Table) -> None:
         for x, cell in enumerate(row[1:]):
             axes.text(x, y, cell_text(cell, brief=True), ha="center", va="center", fontsize=7)
     axes.imshow(colours, aspect="auto")
-    names = table.columns[1:]
+    names = [visible(name) for name in table.columns[1:]]
     is_long = max(map(len, names), default=0) > 6
     turned: dict[str, Any] = {"rotation": 30, "ha": "right"} if is_long else {}
     axes.set_xticks(range(len(names)), names, **turned)

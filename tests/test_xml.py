@@ -1,0 +1,53 @@
+"""XML that this package writes can be parsed, whatever characters a name has."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from medal_judges.data_prep.annotation.label_studio import config_xml
+from medal_judges.data_prep.annotation.questions import AnnotationQuestion, Asks
+from medal_judges.records.dimension import Dimension
+from medal_judges.report.figure import Bar, Bars, Figure, write_figures
+from medal_judges.report.junit import write_junit
+from medal_judges.report.table import IntervalBar, Table
+from medal_judges.stats.estimate import Estimate
+
+SPELLED = {
+    "\x00": "\\x00",
+    "\x0b": "\\x0b",
+    "\x1b": "\\x1b",
+    "\ud800": "\\ud800",
+    "\ufffe": "\\ufffe",
+    "\uffff": "\\uffff",
+}
+KEPT = {character: character for character in ("\t", "日", "\U0001f600", "<&>\"'", "\ufdd0")}
+
+
+@pytest.mark.parametrize(("character", "written"), (SPELLED | KEPT).items(), ids=ascii)
+def test_a_gate_with_any_name_is_a_junit_case(tmp_path: Path, character: str, written: str) -> None:
+    name = f"v{character}2"
+    path = write_junit(tmp_path / "gates.xml", "medal compare", [(name, "failed", name)])
+    case = ElementTree.parse(path).getroot()[0]
+    assert case.attrib["name"] == case[0].attrib["message"] == f"v{written}2"
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+@pytest.mark.parametrize("character", ["\x1b", "\ud800", "\uffff"], ids=ascii)
+def test_a_chart_with_any_name_is_xml(tmp_path: Path, character: str) -> None:
+    name, estimate = f"v{character}2", Estimate(3.0, 2.0, 4.0)
+    row = (name, estimate, IntervalBar(estimate, (1.0, 5.0)))
+    table = Table(f"By {name}", ["System", "Mean", ""], [row])
+    bars = Bars(name, [Bar(name, [])], 1.0, name)
+    write_figures({"table": Figure(name, [table]), "bars": Figure(name, [bars])}, tmp_path)
+    for chart in ("table", "bars"):
+        assert ElementTree.parse(tmp_path / f"{chart}.svg").getroot().tag.endswith("svg")
+
+
+def test_a_definition_with_any_character_is_a_label_studio_interface() -> None:
+    dimension = Dimension("overall", "ordinal", 1, 5, definition="How good\x0b it is\uffff")
+    question = AnnotationQuestion(dimension, "Overall", "How good?", "", "", ())
+    asks = Asks(binary="", ordinal="", comment="", other_text="")
+    text = config_xml([question], asks)
+    ElementTree.fromstring(text)
+    assert "How good\\x0b it is\\uffff" in text

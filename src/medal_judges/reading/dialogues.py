@@ -400,7 +400,9 @@ def _read(
                 own = replace(columns, fields=fields) if form == "turns" else ColumnMap()
                 rest = chain([(number, record)], rows)
                 stated = stated_form is not None
-                for number, make in grouped_chats(rest, form, columns, bad, before, stated):
+                for number, make in grouped_chats(
+                    rest, form, columns, bad, report.folded, before, stated
+                ):
                     yield number, make, own
                 return
             yield number, record, columns

@@ -14,7 +14,6 @@ from typing import IO, Any
 
 from medal_judges.config import parse_yaml
 from medal_judges.errors import ConfigError, RecordError, did_you_mean
-from medal_judges.reading.messages import ROLE_WORDS, role_of
 from medal_judges.reading.names import (
     CHATBOTS,
     CONTENTS,
@@ -29,6 +28,7 @@ from medal_judges.reading.names import (
     find_key,
     plain_names,
 )
+from medal_judges.reading.roles import ROLE_WORDS, role_of
 from medal_judges.records.labelled import Scale
 from medal_judges.records.validation import number, text
 from medal_judges.storage.jsonl import load_json

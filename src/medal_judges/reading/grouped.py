@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
-from datetime import datetime, timezone
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -22,7 +22,14 @@ from medal_judges.reading.forms import (
     lookup,
     parsed_cell,
 )
-from medal_judges.reading.messages import role_of
+from medal_judges.reading.instants import (
+    Clock,
+    instant,
+    iso_time,
+    nanoseconds,
+    oldest_first,
+    position,
+)
 from medal_judges.reading.names import (
     CONTENTS,
     CONVERSATIONS,
@@ -32,8 +39,16 @@ from medal_judges.reading.names import (
     find_key,
     plain_names,
 )
+from medal_judges.reading.roles import role_of, stated_role
 from medal_judges.reading.talks import EMPTY, Talk, talk_of
 
+_TURN_COLUMNS = {
+    "id": CONVERSATIONS,
+    "role": ROLES,
+    "content": CONTENTS,
+    "time": TIMES,
+    "order": ORDERS,
+}
 _BY = "\x1fannotator "
 Group = list[tuple[int, Fields]]  # (number, record) of its rows in the order of the file
 
@@ -48,6 +63,7 @@ def grouped_chats(
     form: str,
     columns: ColumnMap,
     bad: Callable[[int, RecordError], None],
+    counts: Counter[str],
     before: Iterable[object] = (),
     stated: bool = False,
 ) -> Iterator[tuple[int, Callable[[], Fields]]]:
@@ -55,6 +71,7 @@ def grouped_chats(
     that returns the chat as a row of messages. Calls ``bad`` for bad rows before that (rows of
     another form are, unless ``form`` is ``stated``), and for a chat that lacks the turn of a bad
     row, one of ``before`` or later.
+    ``counts`` counts chats whose order is not sure.
 
     One chat is in memory; the rest is in a temporary SQLite file.
     """
@@ -96,7 +113,9 @@ def grouped_chats(
                 bad(number, error)
                 torn.add(id_of(error.row))
 
-    make = partial(_chat_of_turns, columns=columns) if form == "turns" else _chat_of_traces
+    make = _chat_of_traces
+    if form == "turns":
+        make = partial(_chat_of_turns, columns=columns, counts=counts)
     with closing(sqlite3.connect("")) as base:  # "": private, on disk, deleted when closed
         try:
             base.execute("PRAGMA cache_size = -65536")  # KiB; small files never touch the disk
@@ -120,62 +139,68 @@ def grouped_chats(
 # -- one turn a row --------------------------------------------------------------------------------
 
 
-def _chat_of_turns(key: str, rows: Group, columns: ColumnMap) -> Fields:
+def _chat_of_turns(key: str, rows: Group, columns: ColumnMap, counts: Counter[str]) -> Fields:
     """Returns a chat with its messages in order, and the columns that are equal in all rows.
 
-    The order of turns is that of the column ``order``, else that of the times if every row has one,
-    else that of the file. Columns that differ between turns are dropped, except the time of the
-    first turn.
+    Columns that differ between turns are dropped, except the time of the first turn.
     """
-    names = {
-        field: columns.fields.get(field) or find_key(rows[0][1], known) or ""
-        for field, known in (
-            *(("id", CONVERSATIONS), ("role", ROLES), ("content", CONTENTS), ("time", TIMES)),
-            ("order", ORDERS),
-        )
-    }
-    for field in ("order", "time"):
-        places = [_moment(lookup(record, names[field])) for _, record in rows]
-        if None not in places:
-            ordered = sorted(zip(places, rows, strict=True), key=lambda pair: pair[0] or 0.0)
-            rows = [row for _, row in ordered]
-            break
+    rows = _in_order(rows, columns, counts)
     messages: list[Fields] = []
     chat: Fields = {}
-    differ = set(names.values())
+    differ: set[str] = set()
     for number, record in rows:
-        role = lookup(record, names["role"])
-        try:
-            message: Fields = {"role": role_of(role, columns.roles)}
-        except RecordError as error:
-            raise RecordError(f"row {number}: {names['role']}", error.expected, role) from error
-        message["content"] = lookup(record, names["content"])
-        messages.append(message)
-        for each, value in record.items():
-            filled = each not in differ and value not in (None, "")
-            if filled and chat.setdefault(each, value) != value:
-                differ.add(each)
+        differ.update(_column(record, field, columns) for field in _TURN_COLUMNS)
+        messages.append(
+            {
+                "role": _role(number, record, columns),
+                "content": lookup(record, _column(record, "content", columns)),
+            }
+        )
+        for name, value in record.items():
+            if value not in (None, "") and chat.setdefault(name, value) != value:
+                differ.add(name)
     chat = {name: value for name, value in chat.items() if name not in differ}
-    if (time := lookup(rows[0][1], names["time"])) is not None:
-        chat["time" if "time" in columns.fields else names["time"]] = time
+    time_column = _column(rows[0][1], "time", columns)
+    if (time := lookup(rows[0][1], time_column)) is not None:
+        chat["time" if "time" in columns.fields else time_column] = time
     return chat | {"id": key.partition(_BY)[0], "messages": messages}
 
 
-def _moment(value: object) -> float | None:
-    """Returns a number, or the seconds since 1970 of an ISO time; all times without a zone count
-    as times of one zone."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return None
+def _column(record: Fields, field: str, columns: ColumnMap) -> str:
+    """Returns the column of ``field`` in a row; rows of several services can have other ones."""
+    return columns.fields.get(field) or find_key(record, _TURN_COLUMNS[field]) or ""
+
+
+def _role(number: int, record: Fields, columns: ColumnMap) -> object:
+    column = _column(record, "role", columns)
+    word = lookup(record, column)
     try:
-        return float(value)
-    except OverflowError:
-        return None
-    except ValueError:
-        try:
-            moment = datetime.fromisoformat(str(value).strip().replace("Z", "+00:00"))
-        except ValueError:
-            return None
-    return (moment - datetime(1970, 1, 1, tzinfo=moment.tzinfo)).total_seconds()
+        return role_of(word, columns.roles)
+    except RecordError as error:
+        raise RecordError(f"row {number}: {column}", error.expected, word) from error
+
+
+def _in_order(rows: Group, columns: ColumnMap, counts: Counter[str]) -> Group:
+    """Returns the turns of a chat in the order of the column ``order``, else of the times if every
+    row has one, else of the file. Raises RecordError for times that cannot be compared."""
+    for field, parse in (("order", position), ("time", instant)):
+        values = [lookup(record, _column(record, field, columns)) for _, record in rows]
+        parsed = [parse(value) for value in values]
+        places = [place for place in parsed if place is not None]
+        if len(places) < len(rows):
+            continue
+        for (number, record), place, value in zip(rows, places, values, strict=True):
+            if place.clock is not places[0].clock:
+                column = f"row {number}: {_column(record, field, columns)}"
+                raise RecordError(column, f"a time {places[0].clock.value}, like the first", value)
+        roles = [stated_role({"role": _role(number, record, columns)}) for number, record in rows]
+        ordered = oldest_first(rows, places, roles)
+        if ordered != rows and places[0].clock is Clock.LOCAL:
+            counts["chats sorted by times without a time zone"] += 1
+        return ordered
+    if any(value not in (None, "") for value in values):
+        counts["chats in the order of the file: some times are missing or not readable"] += 1
+    return rows
 
 
 # -- spans -----------------------------------------------------------------------------------------
@@ -203,9 +228,7 @@ def _spans(record: Mapping[str, object]) -> Iterator[Fields]:
         if _INPUT not in found and _OUTPUT not in found:
             continue
         trace = span.get("traceId") or span.get("trace_id") or lookup(span, "context.trace_id")
-        start = _whole(next((span[name] for name in _STARTS if span.get(name) is not None), None))
-        if isinstance(start, int) and 10**17 < start < 10**19:  # OTLP's nanoseconds since 1970
-            start = datetime.fromtimestamp(start / 1e9, timezone.utc).isoformat()
+        start = next((span[name] for name in _STARTS if span.get(name) is not None), None)
         chat = found.get(_CONVERSATION) or found.get("session.id") or trace
         asked, answered = _json(found.get(_INPUT)), _json(found.get(_OUTPUT))
         known = {_INPUT, _OUTPUT, _SYSTEM, _CONVERSATION, *_MODELS}
@@ -291,18 +314,23 @@ def _chat_of_traces(key: str, group: Group) -> Fields:
     for number, step in group:
         traces.setdefault(step["trace"], []).append((number, step))
     used = [found for steps in traces.values() if (found := _exchange(steps))]
-    if not used or (len(used) > 1 and any(_moment(one[1]["start"]) is None for one in used)):
-        where, expected = ("start time", "a time of each trace") if used else ("input", "a text")
-        raise RecordError(where, f"{expected} of the session", None)
+    if not used:
+        raise RecordError("input", "a text of the session", None)
+    starts = [instant(step["start"]) for _, step, _ in used]
+    if len(used) > 1 and None in starts:
+        raise RecordError("start time", "a time of each trace of the session", None)
+    if len({start.clock for start in starts if start}) > 1:
+        values = [step["start"] for _, step, _ in used]
+        raise RecordError("start time", "times with a time zone in all traces or in none", values)
     chat: Talk = []
-    used.sort(key=lambda one: _moment(one[1]["start"]) or 0.0)
+    used.sort(key=lambda exchange: nanoseconds(exchange[1]["start"]))
     for number, _, talks in used:
         for name, talk in talks.items():
             chat = _continued(chat, talk, f"row {number}: {name}")
-    steps = sorted((step for _, step in group), key=lambda step: _moment(step["start"]) or 0.0)
+    steps = sorted((step for _, step in group), key=lambda step: nanoseconds(step["start"]))
     last = used[-1][1]
     model = next((step["model"] for step in reversed(steps) if step["model"]), None)
-    meta = last["meta"] | {"metadata": last["metadata"], "time": steps[0]["start"]}
+    meta = last["meta"] | {"metadata": last["metadata"], "time": iso_time(steps[0]["start"])}
     return {
         "id": key if last["session"] or last["trace"] else None,
         "messages": [message for message, _ in chat],
@@ -330,7 +358,7 @@ def _exchange(steps: Group) -> tuple[int, Fields, dict[str, Talk]] | None:
             problem = problem or error
             missing = missing or (is_root and is_call)  # turns that no other step has
             continue
-        history, start = len(talks.get("input", ())), _moment(step["start"]) or 0.0
+        history, start = len(talks.get("input", ())), nanoseconds(step["start"])
         rank: tuple[float, ...] = (len(talks), is_root, is_call, history, start)
         found += [(rank, (number, step, talks))] if talks else []
     best = max(reversed(found), key=lambda one: one[0], default=None)

@@ -19,10 +19,11 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from shlex import quote
 from typing import Any, Literal, NamedTuple
 
 from medal_judges.errors import RecordError
+from medal_judges.reading.instants import messages_in_order
+from medal_judges.reading.roles import ROLE_WORDS, MessageRole, stated_role
 from medal_judges.records.dialogue import (
     SYSTEM_PROMPT,
     Dialogue,
@@ -34,17 +35,6 @@ from medal_judges.records.dialogue import (
 from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import text
 
-MessageRole = Literal["user", "assistant", "system", "tool", "call"]
-# Names of roles in loaders and logs, in lower case. ``call``: ShareGPT's tool calls.
-ROLE_WORDS: Mapping[str, MessageRole] = {
-    **dict.fromkeys(("user", "human", "customer", "client", "visitor", "prompter"), "user"),
-    **dict.fromkeys(("assistant", "gpt", "model", "bot", "ai", "chatbot", "chatgpt"), "assistant"),
-    **dict.fromkeys(("agent", "aimessage", "aimessagechunk"), "assistant"),
-    "humanmessage": "user",
-    **dict.fromkeys(("system", "developer"), "system"),
-    **dict.fromkeys(("tool", "function", "observation", "ipython", "tool_response"), "tool"),
-    **dict.fromkeys(("function_call", "tool_call"), "call"),
-}
 _ROLES = "user, assistant, system, developer, tool or function (human, gpt, bot, ... too)"
 _COUNTED = {"call": "tool calls", "result": "tool results", "thinking": "thoughts left out"}
 _TOOLS = ("call", "result")
@@ -74,21 +64,6 @@ class _Message(NamedTuple):
     role: MessageRole
     parts: Sequence[_Part]
     name: str | None = None  # of the speaker
-
-
-def role_of(word: object, roles: Mapping[str, str]) -> object:
-    """Returns the role that ``roles`` has for ``word``, else ``word`` if it is a known name of a
-    role. Raises RecordError for other texts."""
-    if not isinstance(word, str):
-        return word
-    name = word.strip()
-    lower = {own.lower(): role for own, role in roles.items()}
-    known = roles.get(name) or lower.get(name.lower())
-    if known is None and name.lower() not in ROLE_WORDS:
-        user, other = (quote(f"{name}={role}") for role in ("user", "assistant"))
-        hint = f"a word that --role explains (--role {user} or --role {other})"
-        raise RecordError("role", f"user, assistant, system, tool, or {hint}", word)
-    return known or name
 
 
 def read_messages(
@@ -123,6 +98,8 @@ def read_messages(
     """
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
         raise RecordError("messages", "a non-empty list of {role, content}", messages)
+    counts: Counter[str] = Counter()
+    messages = messages_in_order(messages, counts)
     read = [parse_message(f"messages[{i}]", each) for i, each in enumerate(messages)]
     models, context = dict(models or {}), dict(context or {})
     names: dict[str, int] = {}  # of assistants, with the first message of each
@@ -135,7 +112,6 @@ def read_messages(
         raise RecordError(f"messages[{names[other]}].name", expected, other)
     if names:
         models["assistant"] = models.get("assistant") or next(iter(names))
-    counts: Counter[str] = Counter()
     turns: list[tuple[Role, str]] = []
     prompts: list[str] = []
     notes: list[dict[str, object]] = []  # of tools
@@ -196,10 +172,9 @@ def parse_message(field: str, message: object) -> _Message:
     if "role" not in message and kind_of_part(kind) is not None:
         parts = list(_parts(field, message))  # an item of OpenAI's Responses, which has no role
         return _Message("assistant" if parts[0].kind == "gap" else "call", parts)
-    stated = message.get("role", kind)  # LangChain: type is human, ai, tool
-    role = ROLE_WORDS.get(stated.strip().lower()) if isinstance(stated, str) else None
+    role = stated_role(message)
     if role is None:
-        raise RecordError(f"{field}.role", _ROLES, stated)
+        raise RecordError(f"{field}.role", _ROLES, message.get("role", kind))
     place = "content" if message.get("content") is not None or "parts" not in message else "parts"
     parts = list(_parts(f"{field}.{place}", message.get(place)))
     if role == "tool":

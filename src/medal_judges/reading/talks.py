@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from medal_judges.errors import RecordError
-from medal_judges.reading.messages import ROLE_WORDS, kind_of_part, parse_message, shown_text
+from medal_judges.reading.messages import kind_of_part, parse_message, shown_text
 from medal_judges.reading.names import PROMPTS, RESPONSES, SYSTEMS, find_key
+from medal_judges.reading.roles import ROLE_WORDS
 
 EMPTY: tuple[object, ...] = (None, "", [], {})
 # In a request to a model or its answer; in the arguments of a function or its result.

@@ -1,0 +1,152 @@
+"""Times of turns, compared as instants, and the order that they give."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from enum import Enum
+from itertools import groupby
+from typing import Any, NamedTuple, TypeVar
+
+from medal_judges.reading.names import TIMES, find_key
+from medal_judges.reading.roles import stated_role
+
+Item = TypeVar("Item")
+_ISO = re.compile(
+    r"(\d{4})[-/]?(\d\d)[-/]?(\d\d)(?:[T ]+(\d{1,2}):?(\d\d)(?::?(\d\d)(?:[.,](\d+))?)?)?"
+    r"\s*(?:(Z|UTC|GMT)|([+-])(\d\d):?(\d\d)?)?",
+    re.IGNORECASE,
+)
+_EPOCH = datetime(1970, 1, 1)
+_SECOND = 10**9  # nanoseconds
+# Least number -> nanoseconds of its unit: nano-, micro- and milliseconds since 1970.
+_UNITS = ((10**17, 1), (10**14, 10**3), (10**11, 10**6))
+_FIRST_DATE = 10**8  # seconds since 1970, in 1973; a smaller number counts from elsewhere
+_MOST = 10**20
+
+
+class Clock(Enum):
+    """What a time counts from. Times of two clocks cannot be compared."""
+
+    ZONED = "with a time zone"
+    LOCAL = "without a time zone"
+    COUNT = "a number that is no date"
+
+
+class Instant(NamedTuple):
+    """``nanoseconds`` since 1970, or since the zero of a ``COUNT``."""
+
+    clock: Clock
+    nanoseconds: int
+
+
+def position(value: object) -> Instant | None:
+    """Returns the place of a turn by its number, or by its time."""
+    number = _number(value)
+    return instant(value) if number is None else Instant(Clock.COUNT, int(number * _SECOND))
+
+
+def instant(value: object) -> Instant | None:
+    """Returns the instant of an ISO time, or of a number: seconds, milliseconds, microseconds or
+    nanoseconds since 1970 by its size, and a small number is a count of seconds. None for any other
+    value."""
+    number = _number(value)
+    if number is None:
+        return _iso_instant(value.strip()) if isinstance(value, str) else None
+    size = abs(number)
+    unit = next((unit for least, unit in _UNITS if size >= least), _SECOND)
+    return Instant(Clock.ZONED if size >= _FIRST_DATE else Clock.COUNT, int(number * unit))
+
+
+def _number(value: object) -> Decimal | None:
+    """Returns a number, also in a text; None for others and for those that are too large."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    try:
+        number = Decimal(str(value).strip())
+        return number if abs(number) < _MOST else None
+    except ArithmeticError:  # no number, or not a number (NaN)
+        return None
+
+
+def _iso_instant(value: str) -> Instant | None:
+    match = _ISO.fullmatch(value)
+    if match is None:
+        return None
+    *numbers, fraction, utc, sign, hours, minutes = match.groups()
+    try:
+        year, month, day, hour, minute, second = [int(number or 0) for number in numbers]
+        moment = datetime(year, month, day, hour, minute, second)
+    except ValueError:
+        return None
+    if sign:
+        offset = timedelta(hours=int(hours), minutes=int(minutes or 0))
+        moment = moment + offset if sign == "-" else moment - offset
+    seconds = (moment - _EPOCH) // timedelta(seconds=1)
+    nanoseconds = seconds * _SECOND + int((fraction or "").ljust(9, "0")[:9])
+    return Instant(Clock.ZONED if utc or sign else Clock.LOCAL, nanoseconds)
+
+
+def nanoseconds(value: object) -> int:
+    """Returns the nanoseconds of a time; 0 for a value that is none."""
+    found = instant(value)
+    return 0 if found is None else found.nanoseconds
+
+
+def iso_time(value: Any) -> Any:
+    """Returns a number since 1970 as an ISO time, and any other value unchanged."""
+    found = instant(value)
+    if found is None or found.clock is not Clock.ZONED or _number(value) is None:
+        return value
+    return datetime.fromtimestamp(found.nanoseconds / _SECOND, timezone.utc).isoformat()
+
+
+def oldest_first(
+    items: Sequence[Item], instants: Sequence[Instant], roles: Sequence[object]
+) -> list[Item]:
+    """Returns ``items`` in the order of their ``instants``.
+
+    Items of one instant keep their order. In a list that is newest first they are turned round if
+    an answer stands before its question.
+    """
+    times = [instant.nanoseconds for instant in instants]
+    newest_first = is_newest_first(instants)
+    places = sorted(range(len(items)), key=times.__getitem__)
+    ordered: list[Item] = []
+    for _, group in groupby(places, key=times.__getitem__):
+        simultaneous = list(group)
+        if newest_first and roles[simultaneous[0]] != "user":
+            simultaneous.reverse()
+        ordered += [items[place] for place in simultaneous]
+    return ordered
+
+
+def is_newest_first(instants: Sequence[Instant]) -> bool:
+    times = [instant.nanoseconds for instant in instants]
+    return times == sorted(times, reverse=True) and times[0] > times[-1]
+
+
+def messages_in_order(messages: Sequence[Any], counts: Counter[str]) -> Sequence[Any]:
+    """Returns the messages of a chat oldest first, if they are newest first and each of them but
+    the system prompts has a time. ``counts`` counts such a chat, and one whose times are in no
+    order, which is returned as it is."""
+    if not all(isinstance(message, Mapping) for message in messages):
+        return messages
+    prompts = [message for message in messages if stated_role(message) == "system"]
+    spoken = [message for message in messages if stated_role(message) != "system"]
+    times = [instant(message.get(find_key(message, TIMES) or "")) for message in spoken]
+    instants = [time for time in times if time is not None and time.clock is not Clock.COUNT]
+    if len(instants) < max(2, len(spoken)):  # a COUNT can be the seconds that an answer took
+        return messages
+    clocks = {time.clock for time in instants}
+    if len(clocks) == 1 and is_newest_first(instants):
+        counts["newest-first chats sorted by time"] += 1
+        return prompts + oldest_first(
+            spoken, instants, [stated_role(message) for message in spoken]
+        )
+    if len(clocks) > 1 or instants != sorted(instants):
+        counts["chats whose times are not in the order of their messages (not sorted)"] += 1
+    return messages

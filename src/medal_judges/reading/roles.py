@@ -1,0 +1,43 @@
+"""Names of roles in loaders and logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from shlex import quote
+from typing import Literal
+
+from medal_judges.errors import RecordError
+
+MessageRole = Literal["user", "assistant", "system", "tool", "call"]
+# In lower case. ``call``: ShareGPT's tool calls.
+ROLE_WORDS: Mapping[str, MessageRole] = {
+    **dict.fromkeys(("user", "human", "customer", "client", "visitor", "prompter"), "user"),
+    **dict.fromkeys(("assistant", "gpt", "model", "bot", "ai", "chatbot", "chatgpt"), "assistant"),
+    **dict.fromkeys(("agent", "aimessage", "aimessagechunk"), "assistant"),
+    "humanmessage": "user",
+    **dict.fromkeys(("system", "developer"), "system"),
+    **dict.fromkeys(("tool", "function", "observation", "ipython", "tool_response"), "tool"),
+    **dict.fromkeys(("function_call", "tool_call"), "call"),
+}
+
+
+def role_of(word: object, roles: Mapping[str, str]) -> object:
+    """Returns the role that ``roles`` has for ``word``, else ``word`` if it is a known name of a
+    role. Raises RecordError for other texts."""
+    if not isinstance(word, str):
+        return word
+    name = word.strip()
+    in_lower_case = {spelling.lower(): role for spelling, role in roles.items()}
+    role = roles.get(name) or in_lower_case.get(name.lower())
+    if role is None and name.lower() not in ROLE_WORDS:
+        user, other = quote(f"{name}=user"), quote(f"{name}=assistant")
+        hint = f"a word that --role explains (--role {user} or --role {other})"
+        raise RecordError("role", f"user, assistant, system, tool, or {hint}", word)
+    return role or name
+
+
+def stated_role(message: Mapping[str, object]) -> MessageRole | None:
+    """Returns the role that a message states under ``role``, or under ``type`` as in LangChain;
+    None for an unknown word."""
+    word = message.get("role", message.get("type"))
+    return ROLE_WORDS.get(word.strip().lower()) if isinstance(word, str) else None

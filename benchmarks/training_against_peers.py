@@ -29,8 +29,8 @@ from medal_judges.models.model_files import embedded_files
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
+from medal_judges.training.families.steps import start_loop
 from medal_judges.training.loop.loop import epoch_batches
-from medal_judges.training.run import start_loop
 
 LONGEST = 256
 Row = dict[str, str]

@@ -27,9 +27,9 @@ from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
+from medal_judges.training.families.steps import start_loop
 from medal_judges.training.loop.loop import TrainingLoop, epoch_batches
 from medal_judges.training.rows import TrainingExample
-from medal_judges.training.run import start_loop
 
 BATCH = {"encoder": 8, "lora": 4}
 ROWS_SHARE = {"encoder": 1.0, "lora": 0.5}  # a body six times as large

@@ -34,6 +34,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("data_prep",),
     ("training.config",),
     ("training.rows",),
+    ("training.agreement",),
+    ("training.fitted",),
     ("training.loop",),
     ("training.families",),
     ("training",),  # the run itself, from rows to the saved judge

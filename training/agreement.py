@@ -12,6 +12,7 @@ import numpy as np
 
 from medal_judges.config import read_yaml
 from medal_judges.records.dimension import Dimension
+from medal_judges.report.console import ProgressBar
 from medal_judges.report.table import Figured, Table
 from medal_judges.stats.correlation import undefined_reason, weighted_auc, weighted_spearman
 from medal_judges.stats.estimate import Estimate
@@ -20,6 +21,7 @@ from medal_judges.stats.intervals import BESIDE, WHOM, choose_clusters, with_int
 if TYPE_CHECKING:  # the card imports this module, and needs no torch for it
     from medal_judges.models.base.heads import Calibration, Head
     from medal_judges.models.base.judge import Judge
+    from medal_judges.training.config import TrainConfig
     from medal_judges.training.rows import TrainingExample
 
 Scores = dict[str, np.ndarray]
@@ -209,3 +211,18 @@ def baseline_scores(
 
     judges = [FeatureJudge.from_settings(read_yaml(f"judges/{n}"), dimensions) for n in BASELINES]
     return {judge.name: judge_scores(judge, examples) for judge in judges}
+
+
+def score_examples(
+    judge: Judge, examples: Sequence[TrainingExample], config: TrainConfig
+) -> ScoredExamples:
+    """The judge's scores of ``examples``; of ``answered_rows`` of them, drawn, if it is generative,
+    which takes seconds a dialogue."""
+    from medal_judges.models.prompted.judge import PromptedJudge
+
+    chosen, writes = examples, isinstance(judge, PromptedJudge)
+    if writes and len(examples) > config.answered_rows:
+        order = np.random.default_rng(config.seed).permutation(len(examples))
+        chosen = [examples[i] for i in sorted(order[: config.answered_rows])]
+    with ProgressBar("answering held-out rows", len(chosen), visible=writes) as bar:
+        return ScoredExamples(chosen, judge_scores(judge, chosen, bar.advance))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from medal_judges.config import Config
-from medal_judges.models.embedding.judge import EmbeddingConfig
-from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.feature.judge import FeatureConfig
-from medal_judges.models.hybrid.members import HybridConfig
-from medal_judges.models.lora.adapters import LoraConfig
+from medal_judges.models.base.trained import TrainedConfig
 from medal_judges.reading.dialogues import ChatFileConfig
 from medal_judges.records.labelled import hash_split
 
@@ -23,6 +21,60 @@ def _no_is_text(value: object) -> object:
 
 def _one_is_a_list(value: object) -> object:
     return () if value in (None, "none") else [value] if isinstance(value, str) else value
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedFamily:
+    """A family that a run can train: its ``settings`` ("module:class"), the ``module`` that checks
+    and fits it (see training/fitted.py), and whether it is trained by steps, in which every process
+    takes part."""
+
+    settings: str
+    module: str
+    by_steps: bool = False
+
+    def settings_class(self) -> type[TrainedConfig]:
+        """Returns the class of the family's settings."""
+        module, _, name = self.settings.partition(":")
+        settings: type[TrainedConfig] = getattr(import_module(module), name)
+        return settings
+
+
+_MODELS, _FITS = "medal_judges.models", "medal_judges.training.families"
+FAMILIES = {
+    "embedding": TrainedFamily(f"{_MODELS}.embedding.judge:EmbeddingConfig", f"{_FITS}.embedding"),
+    "encoder": TrainedFamily(f"{_MODELS}.encoder.config:EncoderConfig", f"{_FITS}.encoder", True),
+    "feature": TrainedFamily(f"{_MODELS}.feature.judge:FeatureConfig", f"{_FITS}.feature"),
+    "hybrid": TrainedFamily(f"{_MODELS}.hybrid.members:HybridConfig", f"{_FITS}.hybrid"),
+    "lora": TrainedFamily(f"{_MODELS}.lora.adapters:LoraConfig", f"{_FITS}.lora", True),
+}
+
+
+def family_module(family: str) -> Any:
+    """Returns the module that checks and fits ``family``."""
+    return import_module(FAMILIES[family].module)
+
+
+if TYPE_CHECKING:
+    ModelConfig = Any  # one of the settings of FAMILIES
+else:
+    _settings = tuple(family.settings_class() for family in FAMILIES.values())
+    ModelConfig = Annotated[Union[_settings], Field(discriminator="family")]  # noqa: UP007
+
+
+def refuse_steps(config: TrainConfig) -> None:
+    """Raises ValueError for settings of training by steps, for a family that is fitted at once."""
+    by_steps = {
+        "log_with": config.log_with,
+        "start": config.start,
+        "per_dimension": config.per_dimension,
+    }
+    for name, value in by_steps.items():
+        if value:
+            raise ValueError(
+                f"{name} is for judges trained by steps; one of family {config.model.family} is "
+                "fitted at once, each dimension by itself: leave it out"
+            )
 
 
 Precision = Annotated[Literal["auto", "no", "bf16", "fp16"], BeforeValidator(_no_is_text)]
@@ -147,9 +199,7 @@ class TrainConfig(Config):
     seed: int = 0
     only: tuple[str, ...] | None = None
     per_dimension: bool = False
-    model: EmbeddingConfig | EncoderConfig | FeatureConfig | HybridConfig | LoraConfig = Field(
-        discriminator="family"
-    )
+    model: ModelConfig
     trainable_layers: int | None = Field(default=None, ge=0)
     start: str | None = None
     train: tuple[DataEntry, ...]
@@ -170,11 +220,11 @@ class TrainConfig(Config):
     @property
     def by_steps(self) -> bool:
         """Whether the judge is trained by steps; other families are fitted at once."""
-        return isinstance(self.model, EncoderConfig | LoraConfig)
+        return FAMILIES[self.model.family].by_steps
 
     @model_validator(mode="after")
     def _settings_fit(self) -> TrainConfig:
-        model, family, split = self.model, self.model.family, self.split or SplitConfig()
+        model, split = self.model, self.split or SplitConfig()
         twice = (split.validation and self.validation) or (split.test and self.test)
         if twice or split.validation + split.test >= 1:
             raise ValueError("split: shares add up to less than 1; no part has entries and a share")
@@ -187,31 +237,5 @@ class TrainConfig(Config):
                 "stop.patience and stop.keep=best (the default) need validation rows; "
                 "give validation entries or a split, or set stop.keep=last and stop.patience=null"
             )
-        if self.log_with and not self.by_steps:
-            raise ValueError(
-                f"log_with is for judges trained by steps; one of family {family} is fitted at "
-                "once: leave it out"
-            )
-        if self.start and not self.by_steps:
-            raise ValueError(f"start is for judges trained by steps, not for family {family}")
-        if self.per_dimension and not self.by_steps:
-            raise ValueError(
-                f"per_dimension is for judges trained by steps; a judge of family {family} fits "
-                "each dimension by itself: leave it out"
-            )
-        if isinstance(model, EncoderConfig):
-            ridge, unfrozen = self.optim.solver == "ridge", self.trainable_layers != 0
-            if not model.save_body and unfrozen:
-                raise ValueError("model.save_body: false needs a frozen body: trainable_layers: 0")
-            if (ridge or model.reply) and (model.shape != "hierarchical" or unfrozen):
-                raise ValueError(
-                    f"{'optim.solver: ridge' if ridge else 'model.reply'} reads each turn's "
-                    "embedding once: set model.shape: hierarchical and trainable_layers: 0"
-                )
-            if ridge and model.pooling != "role":
-                raise ValueError(
-                    "optim.solver: ridge solves for the mean over a role's turns, so that "
-                    f"model.pooling: {model.pooling} would score with other numbers: "
-                    "set model.pooling: role, or optim.solver: gradient"
-                )
+        family_module(model.family).check(self)
         return self

@@ -17,8 +17,6 @@ from medal_judges.data_prep.sources.leaks import check_leaks, find_leaks
 from medal_judges.data_prep.sources.registry import source_of, stream_spec
 from medal_judges.errors import ConfigError, SourceError
 from medal_judges.inference.metadata import chat_hash
-from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension, dimensions_of
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean, rescale
@@ -229,11 +227,8 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
     check_leaks(train, [row for part, _, rows in loaded if part != "train" for row in rows])
     judged = [d.name for d in dimensions]
     # Dimensions whose head has a probability per level.
-    levels = {}
-    if isinstance(config.model, EncoderConfig | LoraConfig):
-        kinds = {name: head.kind for name, head in config.model.heads.items()}
-        by_level = [d for d in dimensions if kinds.get(d.name) in ("ordinal", "classification")]
-        levels = {d.name: len(d.levels) for d in by_level}
+    by_level = config.model.level_dimensions()
+    levels = {d.name: len(d.levels) for d in dimensions if d.name in by_level}
     maps: dict[str, dict[str, UnitMap]] = {}
     facts: list[dict[str, object]] = []
     examples: dict[str, list[TrainingExample]] = {part: [] for part in PARTS}

@@ -11,8 +11,8 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.records.dimension import load_rubric
+from medal_judges.training.families.steps import train_one
 from medal_judges.training.loop.accelerator import make_accelerator
-from medal_judges.training.run import train_one
 
 from .encoder import largest, run_config, run_rows, scores
 from .measure import (

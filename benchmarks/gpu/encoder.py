@@ -22,9 +22,10 @@ from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
+from medal_judges.training.families.steps import train_one
 from medal_judges.training.loop.accelerator import make_accelerator
 from medal_judges.training.rows import RunRows, TrainingExample
-from medal_judges.training.run import train_judge, train_one
+from medal_judges.training.run import train_judge
 
 from .measure import (
     Agreement,

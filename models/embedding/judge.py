@@ -32,6 +32,7 @@ from medal_judges.models.base.saving import (
     require_no_differences,
     write_weights,
 )
+from medal_judges.models.base.trained import TrainedConfig
 from medal_judges.models.base.turn_features import (
     ALL_FEATURES,
     ROLE_INDEX,
@@ -73,7 +74,7 @@ class MlpGrid(Config):
     learning_rate: tuple[float, ...] = Field(default=(1e-3,), min_length=1)
 
 
-class EmbeddingConfig(Config):
+class EmbeddingConfig(TrainedConfig):
     """The settings of an embedding judge, stored whole in its judge.json.
 
     ``base`` is a sentence-transformers model by hub id or folder, or ``embedded:minilm``. With

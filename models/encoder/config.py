@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from medal_judges.config import Config
 from medal_judges.models.base.heads import HeadConfig
+from medal_judges.models.base.trained import TrainedConfig
 from medal_judges.models.base.turn_features import USUAL_FEATURES, TurnFeatures
 from medal_judges.models.device import Attention
 
@@ -50,7 +51,7 @@ class FeatureGroup(Config):
     prior_weights: dict[str, dict[str, float]] = Field(default_factory=dict)
 
 
-class EncoderConfig(Config):
+class EncoderConfig(TrainedConfig):
     """The settings of an encoder judge, stored whole in its judge.json.
 
     ``base`` is a hub id or ``embedded:minilm``. ``shape: flat`` encodes the dialogue as one
@@ -95,6 +96,10 @@ class EncoderConfig(Config):
     turn_dropout: float = Field(default=0.0, ge=0, lt=1)
     skip: bool = True
     heads: dict[str, HeadConfig] = Field(default_factory=dict)
+
+    def level_dimensions(self) -> set[str]:
+        by_level = ("ordinal", "classification")
+        return {name for name, head in self.heads.items() if head.kind in by_level}
 
     @model_validator(mode="after")
     def _settings_fit(self) -> EncoderConfig:

@@ -16,6 +16,7 @@ from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.heads import on_scale
 from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.base.saving import read_config, write_config
+from medal_judges.models.base.trained import TrainedConfig
 from medal_judges.models.base.turn_features import FEATURE_NAMES, SurfaceFeatures, turn_features
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension, load_rubric
@@ -23,7 +24,7 @@ from medal_judges.records.judgement import Contributions, Judgement
 from medal_judges.records.signature import Signature, content_hash
 
 
-class FeatureConfig(Config):
+class FeatureConfig(TrainedConfig):
     """``features``: surface measures; their means over the assistant's turns are used."""
 
     family: Literal["feature"] = "feature"

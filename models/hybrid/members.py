@@ -20,6 +20,7 @@ from medal_judges.config import Config, judge_file, read_yaml
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import OPTIONS, judge_of_settings, placed, save_judge
+from medal_judges.models.base.trained import TrainedConfig
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.models.llm.settings import llm_config
 from medal_judges.records.judgement import Judgement
@@ -53,7 +54,7 @@ class _Members(Config):
         return self
 
 
-class HybridConfig(_Members):
+class HybridConfig(_Members, TrainedConfig):
     """How training combines ``members`` into one judge.
 
     ``select``: each dimension is scored by the member that agrees best with people on the fitting

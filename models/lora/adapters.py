@@ -11,13 +11,13 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from medal_judges.config import Config
 from medal_judges.errors import ConfigError, JudgeLoadError, MissingExtraError
 from medal_judges.models.base.heads import HeadConfig
 from medal_judges.models.base.saving import (
     read_weights,
     require_same_keys,
 )
+from medal_judges.models.base.trained import TrainedConfig
 from medal_judges.models.device import Attention, torch_device
 from medal_judges.models.llm.local.weights import model_path
 from medal_judges.models.model_files import files_hash, weights_folder
@@ -30,7 +30,7 @@ ADAPTER, TOKENIZER = "adapter", "tokenizer"
 RUBRIC, PROMPT = "rubric.yaml", "prompt.yaml"  # of a generative judge
 
 
-class LoraConfig(Config):
+class LoraConfig(TrainedConfig):
     """A causal language model with low-rank adapters (PEFT); stored whole in judge.json.
 
     ``base`` is a hub id or ``embedded:smollm2``. With ``head: scoring`` the judge reads the
@@ -64,6 +64,10 @@ class LoraConfig(Config):
     layout: str | None = None
     answer_tokens: int = Field(default=512, ge=8)
     comment_chars: int = Field(default=200, ge=0)
+
+    def level_dimensions(self) -> set[str]:
+        by_level = ("ordinal", "classification")
+        return {name for name, head in self.heads.items() if head.kind in by_level}
 
     @model_validator(mode="after")
     def _settings_apply(self) -> LoraConfig:

@@ -13,7 +13,7 @@ from medal_judges.models.base.heads import Calibration, Head, HeadConfig, on_sca
 from medal_judges.models.encoder.config import EncoderConfig, FeatureGroup, ReplyConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.records.dimension import load_rubric
-from medal_judges.training.families.encoder import fit_turn_means
+from medal_judges.training.families.steps_encoder import fit_turn_means
 
 from ..conftest import WORDS
 from ..talks import talk

@@ -15,7 +15,7 @@ from medal_judges.models.lora.judge import HEADS_NAME, LoraJudge
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.families.lora import SFTDataset, SFTObjective, answer_losses
+from medal_judges.training.families.steps_lora import SFTDataset, SFTObjective, answer_losses
 from medal_judges.training.loop.body import narrow_base, reset_body
 from medal_judges.training.rows import TrainingExample
 

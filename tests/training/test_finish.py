@@ -20,7 +20,7 @@ from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import OptimConfig
-from medal_judges.training.families.encoder import reads_in_bf16
+from medal_judges.training.families.steps_encoder import reads_in_bf16
 
 from ..talks import write_rated
 

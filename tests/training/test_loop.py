@@ -20,14 +20,14 @@ from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.families import encoder as task_module
-from medal_judges.training.families.encoder import EncoderDataset
+from medal_judges.training.families import steps_encoder as task_module
 from medal_judges.training.families.reply import half_of
+from medal_judges.training.families.steps import start_loop
+from medal_judges.training.families.steps_encoder import EncoderDataset
 from medal_judges.training.loop.accelerator import make_accelerator
 from medal_judges.training.loop.loop import TrainingLoop
 from medal_judges.training.loop.task import TrainingData
 from medal_judges.training.rows import TrainingExample
-from medal_judges.training.run import start_loop
 
 from ..conftest import WORDS
 from ..talks import talk

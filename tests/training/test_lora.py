@@ -16,8 +16,9 @@ from medal_judges.models.base.golden import setting_for, write_golden
 from medal_judges.models.base.judge import Judge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import TrainConfig
+from medal_judges.training.families.steps import copy_start, new_judge, start_loop
 from medal_judges.training.rows import load_rows
-from medal_judges.training.run import copy_start, learnable, new_judge, start_loop, train_judge
+from medal_judges.training.run import learnable, train_judge
 
 from .test_resume import write_rows
 

@@ -17,8 +17,8 @@ from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.training.config import DataEntry, OptimConfig, TrainConfig
-from medal_judges.training.families.encoder import balance_heads
 from medal_judges.training.families.ridge import RidgeProblem, named_columns
+from medal_judges.training.families.steps_encoder import balance_heads
 from medal_judges.training.loop.body import body_layers, build_optimizer, build_schedule, freeze
 from medal_judges.training.loop.loop import epoch_batches
 from medal_judges.training.loop.task import validation_figures, watched

@@ -18,9 +18,10 @@ from medal_judges.storage.jsonl import write_records
 from medal_judges.training import rows as rows_module
 from medal_judges.training import run
 from medal_judges.training.config import TrainConfig
+from medal_judges.training.families.steps import dimension_config
 from medal_judges.training.loop.loop import TrainingLoop
 from medal_judges.training.rows import RunRows, TrainingExample
-from medal_judges.training.run import dimension_config, learnable, train_judge
+from medal_judges.training.run import learnable, train_judge
 
 from ..conftest import WORDS
 from ..talks import talk

@@ -26,7 +26,8 @@ from medal_judges.models.embedding.judge import (
 )
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
-from medal_judges.training.config import TrainConfig
+from medal_judges.training.config import TrainConfig, refuse_steps
+from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.loop.calibration import MIN_ROWS, fit_isotonic
 from medal_judges.training.loop.task import validation_figures
 from medal_judges.training.rows import RunRows, TrainingExample
@@ -35,6 +36,17 @@ _FLOOR = 1e-9
 _MOST_TEXTS = 100_000
 
 logger = logging.getLogger(__name__)
+
+
+def check(config: TrainConfig) -> None:
+    """Raises ValueError for settings of training by steps."""
+    refuse_steps(config)
+
+
+def fit(run: TrainingRun) -> FittedJudge:
+    """Fits the judge of ``run``."""
+    judge, figures = fit_embedding_judge(run.config, run.rows, run.dimensions)
+    return FittedJudge(judge, figures)
 
 
 def fit_embedding_judge(

@@ -30,7 +30,8 @@ from medal_judges.models.hybrid.members import HybridConfig, Member, open_member
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import content_hash
-from medal_judges.training.config import TrainConfig
+from medal_judges.training.config import TrainConfig, refuse_steps
+from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.rows import TrainingExample
 
 FOLDS = 5
@@ -38,6 +39,17 @@ FOLDS = 5
 ALPHAS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
 logger = logging.getLogger(__name__)
+
+
+def check(config: TrainConfig) -> None:
+    """Raises ValueError for settings of training by steps."""
+    refuse_steps(config)
+
+
+def fit(run: TrainingRun) -> FittedJudge:
+    """Fits the judge of ``run``."""
+    judge, figures = fit_hybrid(run.config, run.rows.train, run.dimensions)
+    return FittedJudge(judge, figures)
 
 
 def fit_hybrid(

@@ -1,0 +1,50 @@
+"""The contract between a run and the families that it can train.
+
+A module of training/families has two entries: ``check(config)`` raises ValueError for settings that
+the family cannot follow, and ``fit(run)`` returns the trained judge. A run knows nothing else of a
+family; FAMILIES in training/config.py names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from medal_judges.models.base.golden import GoldenSetting
+from medal_judges.records.dimension import Dimension
+from medal_judges.training.agreement import ScoredExamples
+from medal_judges.training.config import TrainConfig
+from medal_judges.training.rows import RunRows
+
+if TYPE_CHECKING:
+    from medal_judges.models.base.judge import Judge
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRun:
+    """What a family fits: the run's ``config``, the ``dimensions`` that have labels, the ``rows``.
+
+    ``resume`` continues from the newest checkpoint, ``overwrite`` removes an earlier run's.
+    """
+
+    config: TrainConfig
+    dimensions: list[Dimension]
+    rows: RunRows
+    resume: bool = False
+    overwrite: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FittedJudge:
+    """A trained judge, not saved yet.
+
+    ``figures`` are its figures on validation rows. ``scored`` has scores that are known already, by
+    part of the data (``validation``, ``test``); the run computes the others. ``golden`` is the
+    device and precision of its golden scores (None: fp32 on a CPU).
+    """
+
+    judge: Judge
+    figures: Mapping[str, float] = field(default_factory=dict)
+    scored: Mapping[str, ScoredExamples] = field(default_factory=dict)
+    golden: GoldenSetting | None = None

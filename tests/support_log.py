@@ -65,7 +65,7 @@ BROKEN: dict[str, Callable[[Message], bytes]] = {
     "no number": lambda row: json.dumps(row | {"cost": float("nan")}).encode(),
     "unknown role": lambda row: _with(row, {"role": "narrator", "content": "Later that day"}),
     "unknown part": lambda row: _with(row, {"role": "user", "content": [{"type": "hologram"}]}),
-    "content a number": lambda row: _with(row, {"role": "user", "content": 7}),
+    "part a list": lambda row: _with(row, {"role": "user", "content": [["7"]]}),
     "content an object": lambda row: _with(row, {"role": "user", "content": {"type": "hologram"}}),
     "no messages": lambda row: json.dumps(row | {"messages": []}).encode(),
     "messages a text": lambda row: json.dumps(row | {"messages": "gone"}).encode(),

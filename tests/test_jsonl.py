@@ -80,7 +80,7 @@ BROKEN = {
     ],
     line(dialogue=[{"role": ["user"], "content": "b"}]): ["'dialogue[0].role'", "['user']"],
     line(dialogue=[{"role": "user"}]): ["'dialogue[0].content'", "a value", "None"],
-    line(dialogue=[{"role": "user", "content": 3}]): ["'dialogue[0].content'", "a text", "3"],
+    line(dialogue=[{"role": "user", "content": ["b"]}]): ["'dialogue[0].content'", "a text", "b"],
     line(lang=5): ["'lang'", "ISO 639-1", "5"],
     line(source=5): ["'source'", "a text", "5"],
     line(models="gpt"): ["'models'", "an object", "'gpt'"],

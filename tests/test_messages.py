@@ -180,15 +180,14 @@ BAD: dict[str, tuple[Any, str]] = {
     "no role": ([{"content": "x"}], "messages[0].role"),
     "unknown role": ([*HELLO, say("narrator", "x")], "messages[2].role"),
     "role a number": ([{"role": 1, "content": "x"}], "messages[0].role"),
-    "content a number": ([say("user", 3)], "messages[0].content"),
     "unknown part": ([say("user", ["a", part("hologram")])], "messages[0].content[1].type"),
     "part without type": ([say("user", [{}])], "messages[0].content[0].type"),
-    "part a number": ([say("user", [3])], "messages[0].content[0]"),
-    "text a number": ([say("user", [part("text", text=3)])], "messages[0].content[0].text"),
+    "part a list": ([say("user", [["x"]])], "messages[0].content[0]"),
+    "text an object": ([say("user", [part("text", text={})])], "messages[0].content[0].text"),
     "half a surrogate pair": ([say("user", "\ud800")], "messages[0].content"),
     "calls no list": ([say("assistant", None, tool_calls="x")], "messages[0].tool_calls"),
     "a call no object": ([say("assistant", None, tool_calls=[1])], "messages[0].tool_calls[0]"),
-    "name a number": ([say("assistant", "x", name=3)], "messages[0].name"),
+    "name a list": ([say("assistant", "x", name=["y"])], "messages[0].name"),
 }
 
 

@@ -17,6 +17,7 @@ from medal_judges.data_prep.sources.leaks import check_leaks, find_leaks
 from medal_judges.data_prep.sources.registry import source_of, stream_spec
 from medal_judges.errors import ConfigError, SourceError
 from medal_judges.inference.metadata import chat_hash
+from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension, dimensions_of
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean, rescale
@@ -300,7 +301,10 @@ def load_entry(
         )
 
     try:
-        read = [*filter(wanted, stream_spec(entry.source, options=entry.read_options))]
+        reading = ReadingReport(strict=True)
+        stream = stream_spec(entry.source, reading=reading, options=entry.read_options)
+        read = [*filter(wanted, stream)]
+        reading.show()
         rows = entry.in_langs(read)
     except SourceError:
         if entry.optional:

@@ -48,7 +48,7 @@ from medal_judges.eval.metaeval.alignment import label
 from medal_judges.eval.metaeval.comparison import ANNOTATORS, CEILING, GRADED, ISSUES, MEANS
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.scoring import ScoreOptions, judge_once, opened
-from medal_judges.reading.dialogues import DEFAULT_READING
+from medal_judges.reading.dialogues import DEFAULT_READING, ReadingReport
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean
 from medal_judges.records.signature import content_hash
@@ -191,12 +191,14 @@ def load_set(
     from medal_judges.data_prep.sources.registry import load_spec
 
     options = config.read_options if isinstance(config, SetConfig) else DEFAULT_READING
+    reading = ReadingReport(strict=True)
     try:
-        rows = load_spec(config.source, offline=offline, options=options)
+        rows = load_spec(config.source, offline=offline, reading=reading, options=options)
     except (SourceError, DataError) as error:
         if config.optional:
             return error.message
         raise
+    reading.show()
     if isinstance(config, InjectedConfig):
         if not any("planted" in row.extra for row in rows):
             raise ConfigError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -171,10 +172,10 @@ def test_a_wrong_map_is_refused(columns: Any, problem: str) -> None:
         make_column_map(columns)
 
 
-@pytest.mark.parametrize("value", ["five", "1;x", [True, {}], {"a": 1}, "nan"])
+@pytest.mark.parametrize("value", ["five", "1;x", [True, {}], {"a": 1}, "inf", 1e31])
 def test_a_label_that_is_no_number(value: object) -> None:
     with pytest.raises(RecordError):
-        labels_of({"c": value}, make_column_map({"labels": {"c": "overall"}}))
+        labels_of({"c": value}, make_column_map({"labels": {"c": "overall"}}), Counter())
 
 
 def test_fields_of_a_line_that_the_format_does_not_know(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def align(options: AlignOptions) -> None:
             f"{reading.count} rows are no labelled chats; the first: {reading.messages[0]}",
             hint=f"correct or delete them; {out}/skipped.jsonl lists all",
         )
+    reading.show()
     choice = choose_judge(options.judge, options.settings, device=options.device)
     if options.max_cost is not None:  # a fifth is for the judge as it is
         choice = choice.spending(options.max_cost / 5)

@@ -425,6 +425,13 @@ def rows_of(path: str, sheet: Any) -> Iterator[tuple[int, list[Any]]]:
             blank = cells
 
 
+def _sheet_value(cell: object) -> Any:
+    """Returns the JSON value of a cell. A workbook stores a date as a moment at midnight."""
+    if isinstance(cell, datetime) and cell.time() == time():
+        cell = cell.date()
+    return None if cell == "" else _plain(cell)
+
+
 def _sheet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
     """Yields the rows of the sheets with the header of the first one that is not empty, numbered
     as a spreadsheet program numbers them. Any other sheet is a bad row."""
@@ -447,6 +454,6 @@ def _sheet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
                     yield number, RecordError("(row)", expected, "more than those")
                 else:
                     pairs = zip(header, cells, strict=False)
-                    yield number, {k: None if v == "" else _plain(v) for k, v in pairs}
+                    yield number, {name: _sheet_value(cell) for name, cell in pairs}
     if not header:
         raise ConfigError("a table without a header: it is empty")

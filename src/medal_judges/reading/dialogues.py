@@ -428,7 +428,9 @@ def _read(
     for number, record, own in chats(listed):
         try:
             chat = record() if callable(record) else record
-            row = normal_row(chat, "messages" if form in GROUPED else form or "line", own)
+            row = normal_row(
+                chat, "messages" if form in GROUPED else form or "line", own, report.folded
+            )
             parsed = _record(row, report, labelled)
             if isinstance(chat, Mapping) and form != "line" and names_system(chat, own):
                 note = "the column system names the chatbot; --column system=system reads it as "
@@ -512,11 +514,7 @@ def _record(row: Fields, report: ReadingReport, labelled: bool) -> Dialogue | La
         return replace(dialogue, meta={**extra, **dialogue.meta}) if extra else dialogue
     require_valid_text(row.get("meta"), "meta")
     id, lang, source = row.get("id"), row.get("lang"), row.get("source")
-    if isinstance(id, float) and id.is_integer():  # whole numbers of a table
-        id = int(id)
-    if isinstance(id, int | float) and not isinstance(id, bool):
-        id = str(id)
-    elif isinstance(id, str) and not id.strip():
+    if isinstance(id, str) and not id.strip():
         id = None
     try:
         lang = language_code(lang)

@@ -7,6 +7,7 @@ A ColumnMap maps fields to the columns of a user's file.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +31,7 @@ from medal_judges.reading.names import (
 )
 from medal_judges.reading.roles import ROLE_WORDS, role_of
 from medal_judges.records.labelled import Scale
-from medal_judges.records.validation import number, text
+from medal_judges.records.validation import as_text, number, text
 from medal_judges.storage.jsonl import load_json
 
 Fields = dict[str, Any]  # of one row, values as in JSON
@@ -64,6 +65,10 @@ _FIELDS = (
 )
 _ANNOTATORS = [f"{name}{id}" for name in ("annotator", "rater", "worker") for id in ("", "_id")]
 _LABEL = re.compile(r"([^:@]+?)(?::(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?))?(?:@(.+))?\Z")
+# What spreadsheets, pandas, R and people write if there is no rating.
+_NO_RATING = {"na", "n/a", "n.a.", "#n/a", "<na>", "nan", "none", "null", "nil", "missing"}
+_NO_RATING |= {"-", "--", "–", "—", ".", "..", "?"}
+_FLAGS = {"true": 1.0, "false": 0.0}
 _MISSING = object()
 
 CONTEXT_NUMBER = re.compile(r"-(\d+)\s*\Z")  # at the end of a released row's ``source``
@@ -203,29 +208,41 @@ def make_column_map(
     return ColumnMap(fields, {str(word): value for word, value in roles.items()}, rated, raters)
 
 
-def labels_of(record: Mapping[str, object], columns: ColumnMap) -> Fields:
+def _rating(column: str, value: object, folded: Counter[str]) -> float | None:
+    """Returns the number of a cell, None if nobody gave a rating; ``folded`` counts what stands for
+    a missing one. Raises RecordError for anything else."""
+    expected = "a number, or several with ; between"
+    cell = as_text("" if value is None else value)
+    word = text(column, cell, expected).strip()
+    if not word:
+        return None
+    if word.lower() in _NO_RATING:
+        folded[f"missing ratings ({word})"] += 1
+        return None
+    try:
+        rating = float(_FLAGS.get(word.lower(), word.replace(",", ".")))
+    except ValueError as error:
+        raise RecordError(column, expected, word) from error
+    return number(column, rating, expected)
+
+
+def labels_of(record: Mapping[str, object], columns: ColumnMap, folded: Counter[str]) -> Fields:
     """Returns labels (dimension -> ratings), scales and annotators of the label columns, as in the
-    line format. A cell holds a number, a list, or text with ; between numbers; an empty cell is no
-    rating. Raises RecordError, and ConfigError for a rating outside of the stated scale."""
+    line format. A cell holds a number, a list, or text with ; between numbers; an empty cell, or a
+    word such as NA, is no rating. Raises RecordError, and ConfigError for a rating outside of the
+    stated scale."""
     labels: dict[str, list[float | None]] = {}
     scales: dict[str, list[float] | None] = {}
-    expected = "a number, or several with ; between"
     people = [*dict.fromkeys(columns.raters.values())]
     for column, (dimension, bounds) in columns.labels.items():
         cell = lookup(record, column, lookup(record, f"labels.{column}"))
         cells = cell.split(";") if isinstance(cell, str) else cell
-        ratings: list[float | None] = []
-        for each in cells if isinstance(cells, list) else [cell]:
-            if each is None or (isinstance(each, str) and not each.strip()):
-                ratings.append(None)
+        cells = cells if isinstance(cells, list) else [cell]
+        ratings = [_rating(column, value, folded) for value in cells]
+        for value in ratings:
+            if value is None or bounds is None:
                 continue
-            try:
-                value = float(each.replace(",", ".")) if isinstance(each, str) else each
-            except ValueError as error:
-                raise RecordError(column, expected, text(column, each)) from error
-            is_flag = isinstance(value, bool)
-            ratings.append(float(value) if is_flag else number(column, value, expected))
-            low, high = bounds or (value, value)
+            low, high = bounds
             if not low <= value <= high:
                 wide = f"{min(low, value):g}..{max(high, value):g}"
                 raise ConfigError(
@@ -249,8 +266,8 @@ def labels_of(record: Mapping[str, object], columns: ColumnMap) -> Fields:
         scales[dimension] = scale or other
     if not people and labels:
         column = columns.fields.get("annotator") or find_key(record, _ANNOTATORS) or ""
-        cell = lookup(record, column)
-        people = str(cell).split(";") if isinstance(cell, str | int) else cell or []
+        cell = as_text(lookup(record, column))
+        people = cell.split(";") if isinstance(cell, str) else cell or []
         count = max(map(len, labels.values()))
         if "annotator" in columns.fields and len(people) != count:
             raise RecordError(column, f"names of {count} annotators, with ; between", cell)
@@ -378,15 +395,15 @@ def is_released(record: Mapping[str, object]) -> bool:
     return is_row and CONTEXT_NUMBER.search(str(source)) is not None
 
 
-def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
+def normal_row(record: object, form: str, columns: ColumnMap, folded: Counter[str]) -> Fields:
     """Returns ``record`` with the fields of the line format, and ``messages`` in place of
-    ``dialogue`` unless it has turns already. Unknown fields become metadata (``meta``). Raises
-    RecordError."""
+    ``dialogue`` unless it has turns already. Unknown fields become metadata (``meta``); ``folded``
+    counts missing ratings. Raises RecordError."""
     if isinstance(record, list):
         record = {"messages": record}
     if not isinstance(record, Mapping):
         raise RecordError("(line)", "a JSON object", record)
-    rated = labels_of(record, columns) if columns.labels else {}
+    rated = labels_of(record, columns, folded) if columns.labels else {}
     row: Fields
     if form in ("line", "medal"):
         row = dict(record)
@@ -394,7 +411,7 @@ def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
             if isinstance(row.get(name), str):
                 row[name] = parsed_cell(row[name], "{", "[")
         for name in {"id", "lang", "source", "split", "group"} & columns.fields.keys():
-            row[name] = columns.get(record, name)
+            row[name] = as_text(columns.get(record, name))
         for name, own in rated.items() if rated.get("labels") else ():
             there = row.get(name)
             row[name] = {**there, **own} if isinstance(there, dict) else own
@@ -402,7 +419,8 @@ def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
     used: set[str] = set(columns.labels)  # keys whose values are not metadata
 
     def take(field: str, names: tuple[str, ...] = ()) -> Any:
-        return _taken(record, columns, field, names, used)
+        value = _taken(record, columns, field, names, used)
+        return value if field == "id" else as_text(value)  # a flag is no id
 
     def taken_object(name: str) -> Fields:
         value = parsed_cell(record.get(name), "{")
@@ -414,7 +432,7 @@ def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
     row = {
         "id": take("id", IDS),
         "lang": take("lang", LANGUAGES),
-        "source": take("source", ("source",) * isinstance(record.get("source"), str)),
+        "source": take("source", ("source",) * isinstance(as_text(record.get("source")), str)),
     }
     system: Any = parsed_cell(take("system", SYSTEMS), "[{")  # Anthropic's blocks, in a cell
     named = names_system(record, columns)
@@ -434,7 +452,7 @@ def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
             used.add("choices")
             row["messages"].append(choices[0].get("message"))
     row["models"] = models = dict(taken_object("models"))
-    chatbot = take("chatbot", CHATBOTS) or (record.get("system") if named else None)
+    chatbot = take("chatbot", CHATBOTS) or (system if named else None)
     user = take("user")
     for role, model in (("assistant", chatbot), ("user", user)):
         if isinstance(model, str) and model:
@@ -445,8 +463,9 @@ def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
     row |= rated
     for name in ("split", "group"):  # of another kind, it is metadata of the user's own
         value = columns.get(record, name) if name in columns.fields else record.get(name)
-        if isinstance(value, str | int) and not isinstance(value, bool):
-            row[name] = str(value)
+        value = value if isinstance(value, bool) else as_text(value)
+        if isinstance(value, str):
+            row[name] = value
             used.add(columns.fields.get(name, name))
     meta = taken_object("meta")
     for message in row["messages"] if form == "transcript" else ():
@@ -462,7 +481,7 @@ def normal_row(record: object, form: str, columns: ColumnMap) -> Fields:
 
 def names_system(record: Mapping[str, object], columns: ColumnMap) -> bool:
     """Whether the column ``system`` holds the name of a chatbot, one word, and not a prompt."""
-    system = None if "system" in columns.fields else record.get("system")
+    system = None if "system" in columns.fields else as_text(record.get("system"))
     return isinstance(system, str) and _NAMED.fullmatch(system.strip()) is not None
 
 

@@ -41,6 +41,7 @@ from medal_judges.reading.names import (
 )
 from medal_judges.reading.roles import role_of, stated_role
 from medal_judges.reading.talks import EMPTY, Talk, talk_of
+from medal_judges.records.validation import as_text
 
 _TURN_COLUMNS = {
     "id": CONVERSATIONS,
@@ -80,10 +81,8 @@ def grouped_chats(
         """Returns the id of the row's chat; the empty text if it has none."""
         if form != "turns" or not isinstance(row, Mapping):
             return ""
-        id: Any = lookup(row, columns.fields.get("id") or find_key(row, CONVERSATIONS) or "")
-        if isinstance(id, float) and id.is_integer():
-            id = int(id)  # tables have no whole numbers if a cell is empty
-        return str(id) if type(id) in (str, int) and str(id).strip() else ""
+        id = as_text(lookup(row, columns.fields.get("id") or find_key(row, CONVERSATIONS) or ""))
+        return id if isinstance(id, str) and id.strip() else ""
 
     torn = {id_of(row) for row in before}  # ids of chats that lack a turn
 

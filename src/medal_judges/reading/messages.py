@@ -33,7 +33,7 @@ from medal_judges.records.dialogue import (
     parse_id,
 )
 from medal_judges.records.signature import content_hash
-from medal_judges.records.validation import text
+from medal_judges.records.validation import as_text, text
 
 _ROLES = "user, assistant, system, developer, tool or function (human, gpt, bot, ... too)"
 _COUNTED = {"call": "tool calls", "result": "tool results", "thinking": "thoughts left out"}
@@ -202,7 +202,7 @@ def parse_message(field: str, message: object) -> _Message:
         if message.get("function_call") is not None:
             parts.append(_call(f"{field}.function_call", message["function_call"]))
     for name in ("name", "model"):
-        value = message.get(name)
+        value = as_text(message.get(name))
         if value is not None and text(f"{field}.{name}", value).strip():
             return _Message(role, parts, None if str(value).lower() in ROLE_WORDS else str(value))
     return _Message(role, parts)
@@ -211,10 +211,11 @@ def parse_message(field: str, message: object) -> _Message:
 def _parts(field: str, content: object) -> Iterator[_Part]:
     """Yields the parts of ``content``: a text, one part, a list of parts, or None. Raises
     RecordError for an unknown type of part, because it may be text that the user read."""
+    content = as_text(content)
     if content is None:
         return
     if isinstance(content, list | tuple):
-        for index, part in enumerate(content):
+        for index, part in enumerate(map(as_text, content)):
             if not isinstance(part, str | Mapping):
                 expected = "a part: a text, or an object with a type"
                 raise RecordError(f"{field}[{index}]", expected, part)
@@ -232,7 +233,7 @@ def _parts(field: str, content: object) -> Iterator[_Part]:
     if kind == "text":
         names = ("text", "content", "refusal")
         name = next((k for k in names if content.get(k) is not None), "text")
-        yield _Part("text", text(f"{field}.{name}", content.get(name)))
+        yield _Part("text", text(f"{field}.{name}", as_text(content.get(name))))
     elif kind == "thinking":
         yield _Part("thinking", "")
     elif kind == "call":

@@ -7,6 +7,7 @@ from shlex import quote
 from typing import Literal
 
 from medal_judges.errors import RecordError
+from medal_judges.records.validation import as_text
 
 MessageRole = Literal["user", "assistant", "system", "tool", "call"]
 # In lower case. ``call``: ShareGPT's tool calls.
@@ -24,6 +25,7 @@ ROLE_WORDS: Mapping[str, MessageRole] = {
 def role_of(word: object, roles: Mapping[str, str]) -> object:
     """Returns the role that ``roles`` has for ``word``, else ``word`` if it is a known name of a
     role. Raises RecordError for other texts."""
+    word = as_text(word)
     if not isinstance(word, str):
         return word
     name = word.strip()

@@ -10,6 +10,7 @@ from medal_judges.errors import RecordError
 from medal_judges.reading.messages import kind_of_part, parse_message, shown_text
 from medal_judges.reading.names import PROMPTS, RESPONSES, SYSTEMS, find_key
 from medal_judges.reading.roles import ROLE_WORDS
+from medal_judges.records.validation import as_text
 
 EMPTY: tuple[object, ...] = (None, "", [], {})
 # In a request to a model or its answer; in the arguments of a function or its result.
@@ -35,8 +36,9 @@ def talk_of(field: str, value: Any, role: str) -> Talk:
 def messages_within(field: str, value: Any, role: str) -> list[Any]:
     """Returns messages of a text, of content parts, of messages (also as LangChain serialises
     them), or of an object with one of them. Raises RecordError."""
-    if isinstance(value, str | int | float):
-        return [{"role": role, "content": str(value)}]
+    value = as_text(value)
+    if isinstance(value, str):
+        return [{"role": role, "content": value}]
     items = value if isinstance(value, list) else [value]
     if isinstance(value, list) and len(items) == 1:
         return messages_within(field, items[0], role)
@@ -51,7 +53,7 @@ def messages_within(field: str, value: Any, role: str) -> list[Any]:
             return items
         talks = [name for name in _TALKS if one.get(name) not in EMPTY][:1]
         names = talks or [name for name in _TEXTS[role] if one.get(name) not in EMPTY]
-        inner = one[names[0]] if len(names) == 1 else None
+        inner = as_text(one[names[0]]) if len(names) == 1 else None
         if isinstance(inner, list | Mapping) or (inner and names[0] not in _TALKS[:3]):
             if names[0] in ("choices", "generations") and isinstance(inner, list):
                 inner = inner[:1]

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from medal_judges.config import read_yaml
 from medal_judges.errors import ConfigError, RecordError
 from medal_judges.records.signature import content_hash
-from medal_judges.records.validation import parse, text
+from medal_judges.records.validation import as_text, parse, text
 
 UNKNOWN_LANGUAGE = "und"  # ISO 639-2 for undetermined
 _CODE = re.compile(r"[a-z]{2,3}(?:[-_][a-z0-9]{1,8})*\Z")  # zh, yue, zh-hant, pt_br
@@ -88,9 +88,8 @@ Lang = Annotated[str, BeforeValidator(lambda lang: sys.intern(language_code(lang
 
 
 def parse_id(value: object) -> str:
-    """Returns a text or whole number as text. Raises RecordError for others and blank text."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
+    """Returns a text or a number as text. Raises RecordError for others and blank text."""
+    value = value if isinstance(value, bool) else as_text(value)
     if not isinstance(value, str) or not value.strip():
         raise RecordError("id", "a non-empty text", value)
     return text("id", value)
@@ -98,7 +97,8 @@ def parse_id(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One message. ``content`` may be empty: some chatbots answer with nothing.
+    """One message. ``content`` may be empty: some chatbots answer with nothing. A line may hold it
+    as a number.
 
     >>> Turn("user", "Hi!")
     Turn(role='user', content='Hi!')
@@ -106,7 +106,7 @@ class Turn:
 
     __pydantic_config__ = ConfigDict(extra="ignore", str_max_length=1 << 40)
     role: Role
-    content: str
+    content: Annotated[str, BeforeValidator(as_text)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,16 @@ def text(field: str, value: object, expected: str = "a text") -> str:
     return value
 
 
+def as_text(value: object) -> Any:
+    """Returns a number or a flag as the text that a CSV file has for it (``2`` for 2.0, ``true``),
+    and any other value unchanged."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value) if isinstance(value, int | float) else value
+
+
 def optional_text(record: Mapping[str, object], key: str) -> str | None:
     """Returns the text under ``key``, None if it is absent or null. Raises RecordError."""
     value = record.get(key)

@@ -72,6 +72,7 @@ def score(options: ScoreCommand) -> None:
     lock = nullcontext() if beside is None else only_run(beside)
     with lock, opened(choice, workers, device, address) as judge:
         reading = reading_report(options.reading, None, [file], beside=beside)
+        reading.copied = options.scoring.keep
         dialogues = dialogues_of(file, options.reading, reading)
         if options.dry_run:
             typer.echo(dry_run(dialogues, judge, options.scoring))

@@ -44,6 +44,7 @@ from medal_judges.reading.forms import (
 from medal_judges.reading.grouped import grouped_chats
 from medal_judges.reading.messages import read_messages
 from medal_judges.reading.released import line_of_released
+from medal_judges.reading.unread import count_unread, unread_note
 from medal_judges.records.dialogue import (
     UNKNOWN_LANGUAGE,
     Dialogue,
@@ -192,12 +193,13 @@ class ReadingReport:
     content, or ``numbered`` because an earlier row has them; and ``folded`` parts of messages,
     which are not text of the user or the assistant. ``messages`` holds the first ``keep`` problems
     (None: all). The file ``listed`` gets all of them, as JSON lines of file, line (a table's row)
-    and problem. With ``strict`` a bad row is an error.
+    and problem. With ``strict`` a bad row is an error. ``copied``: columns that the scores get.
     """
 
     listed: Path | None = None
     keep: int | None = 20
     strict: bool = False
+    copied: Sequence[str] = ()
     read: int = 0
     made: int = 0
     numbered: int = 0
@@ -353,6 +355,7 @@ def _read(
     path = str(source) if is_file else "(list)"
     container, stated_form = options.container_and_form
     kind, form = "jsonl", stated_form  # ``form``: of the row before
+    unread: Counter[str] = Counter()  # fields with text -> rows
 
     def bad(number: int, error: RecordError) -> None:
         if reading is None and not is_file:
@@ -401,7 +404,7 @@ def _read(
                 rest = chain([(number, record)], rows)
                 stated = stated_form is not None
                 for number, make in grouped_chats(
-                    rest, form, columns, bad, report.folded, before, stated
+                    rest, form, columns, bad, report.folded, unread, before, stated
                 ):
                     yield number, make, own
                 return
@@ -456,6 +459,8 @@ def _read(
             repeated[parsed.id] = repeated.get(parsed.id, 1) + 1
             id = f"{parsed.id}#{repeated[parsed.id]}"
         found = parsed.dialogue if isinstance(parsed, LabelledDialogue) else parsed
+        extra = parsed.extra if isinstance(parsed, LabelledDialogue) else {}
+        count_unread(unread, chat, {**found.meta, **extra}, own)
         ids[hash(id)], turns = hash(found.turns), len(found.turns)
         if id != parsed.id:
             report.numbered += 1
@@ -470,6 +475,10 @@ def _read(
         else:
             yield parsed
     yield from held.values()
+    for name in report.copied:
+        unread.pop(name, None)
+    if unread:
+        report.notes[unread_note(unread, path)] = None
     if form == "transcript" and report.read == 1 and turns > _LONG:
         report.notes[
             f"one chat of {turns} turns: a line of --- or a heading (=== Chat 2) separates chats"

@@ -41,6 +41,7 @@ from medal_judges.reading.names import (
 )
 from medal_judges.reading.roles import role_of, stated_role
 from medal_judges.reading.talks import EMPTY, Talk, talk_of
+from medal_judges.reading.unread import count_unread
 from medal_judges.records.validation import as_text
 
 _TURN_COLUMNS = {
@@ -65,6 +66,7 @@ def grouped_chats(
     columns: ColumnMap,
     bad: Callable[[int, RecordError], None],
     counts: Counter[str],
+    unread: Counter[str],
     before: Iterable[object] = (),
     stated: bool = False,
 ) -> Iterator[tuple[int, Callable[[], Fields]]]:
@@ -72,7 +74,8 @@ def grouped_chats(
     that returns the chat as a row of messages. Calls ``bad`` for bad rows before that (rows of
     another form are, unless ``form`` is ``stated``), and for a chat that lacks the turn of a bad
     row, one of ``before`` or later.
-    ``counts`` counts chats whose order is not sure.
+    ``counts`` counts chats whose order is not sure, ``unread`` rows by field with text that no
+    reader uses.
 
     One chat is in memory; the rest is in a temporary SQLite file.
     """
@@ -114,7 +117,7 @@ def grouped_chats(
 
     make = _chat_of_traces
     if form == "turns":
-        make = partial(_chat_of_turns, columns=columns, counts=counts)
+        make = partial(_chat_of_turns, columns=columns, counts=counts, unread=unread)
     with closing(sqlite3.connect("")) as base:  # "": private, on disk, deleted when closed
         try:
             base.execute("PRAGMA cache_size = -65536")  # KiB; small files never touch the disk
@@ -138,7 +141,9 @@ def grouped_chats(
 # -- one turn a row --------------------------------------------------------------------------------
 
 
-def _chat_of_turns(key: str, rows: Group, columns: ColumnMap, counts: Counter[str]) -> Fields:
+def _chat_of_turns(
+    key: str, rows: Group, columns: ColumnMap, counts: Counter[str], unread: Counter[str]
+) -> Fields:
     """Returns a chat with its messages in order, and the columns that are equal in all rows.
 
     Columns that differ between turns are dropped, except the time of the first turn.
@@ -146,9 +151,10 @@ def _chat_of_turns(key: str, rows: Group, columns: ColumnMap, counts: Counter[st
     rows = _in_order(rows, columns, counts)
     messages: list[Fields] = []
     chat: Fields = {}
+    used: set[str] = set()
     differ: set[str] = set()
     for number, record in rows:
-        differ.update(_column(record, field, columns) for field in _TURN_COLUMNS)
+        used.update(_column(record, field, columns) for field in _TURN_COLUMNS)
         messages.append(
             {
                 "role": _role(number, record, columns),
@@ -158,7 +164,9 @@ def _chat_of_turns(key: str, rows: Group, columns: ColumnMap, counts: Counter[st
         for name, value in record.items():
             if value not in (None, "") and chat.setdefault(name, value) != value:
                 differ.add(name)
-    chat = {name: value for name, value in chat.items() if name not in differ}
+    for _, record in rows:
+        count_unread(unread, record, dict.fromkeys(differ - used), columns)
+    chat = {name: value for name, value in chat.items() if name not in differ | used}
     time_column = _column(rows[0][1], "time", columns)
     if (time := lookup(rows[0][1], time_column)) is not None:
         chat["time" if "time" in columns.fields else time_column] = time

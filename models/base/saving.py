@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from medal_judges.config import boxed_folder, judge_file, read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
 from medal_judges.models.base.hub import PARTS, pull
-from medal_judges.models.llm.settings import TransformersLLM, llm_config
+from medal_judges.models.llm.settings import TransformersLLM, VllmLLM, llm_config
 from medal_judges.models.model_files import MODEL_FILES, files_hash
 from medal_judges.storage.files import atomic_path
 
@@ -488,11 +488,12 @@ def placed(
         problem = f"its language model is loaded already, --{first} comes too late"
         if isinstance(llm, str | Mapping):
             config = llm_config(llm)
-            if isinstance(config, TransformersLLM):
+            takes_dtype = isinstance(config, VllmLLM) and first == "dtype"
+            if isinstance(config, TransformersLLM) or takes_dtype:
                 return rest | {
                     "llm": {**({"model": llm} if isinstance(llm, str) else llm), **given}
                 }
-            problem = f"openai:{config.model} cannot use --{first}: its server has its own"
+            problem = f"{config.backend}:{config.model} chooses its own {first}"
     if strict:
         raise ConfigError(f"{name}: {problem}", hint=f"leave --{first} out")
     return rest

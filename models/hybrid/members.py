@@ -115,7 +115,10 @@ _MODELS = ("model", "tokenizer")
 # Settings of an ``llm`` that its numbers depend on and a folder may have.
 _LLM = ("backend", "model", "dtype", "revision", "context", "thinking")
 # Settings of the machine, left out: the numbers do not depend on them.
-_MACHINE = ("device", "token_budget", "cache")
+_MACHINE = (
+    *("device", "token_budget", "cache"),
+    *("tensor_parallel_size", "gpu_memory_utilization", "enforce_eager"),
+)
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _SHIPPED = re.compile(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*")
 _FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")

@@ -42,7 +42,13 @@ from medal_judges.models.llm.protocol import (
     Wrapper,
     failed,
 )
-from medal_judges.models.llm.settings import LLMConfig, OpenAILLM, llm_config
+from medal_judges.models.llm.settings import (
+    LLMConfig,
+    OpenAILLM,
+    TransformersLLM,
+    VllmLLM,
+    llm_config,
+)
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import ProcessLock, cache_folder
 from medal_judges.storage.jsonl import Journal
@@ -238,11 +244,12 @@ class CountingModel(Wrapper):
 
 
 def counting_model(setting: object, *, likelihoods: bool = True) -> CountingModel:
-    """Returns the counter of a dry run. Without the model's package or weights, it counts an upper
-    bound of tokens."""
+    """Returns the counter of a dry run. Without the model's package or weights, and for vLLM, whose
+    engine takes long to start, it counts an upper bound of tokens."""
     config = llm_config(setting)
-    with suppress(MissingExtraError, NotAvailableError):
-        return CountingModel(load_llm(config), likelihoods=likelihoods)
+    if not isinstance(config, VllmLLM):
+        with suppress(MissingExtraError, NotAvailableError):
+            return CountingModel(load_llm(config), likelihoods=likelihoods)
     from medal_judges.models.llm.server.model import RemoteModel
 
     bound = RemoteModel(config if isinstance(config, OpenAILLM) else OpenAILLM(model=config.model))
@@ -279,10 +286,19 @@ def load_llm(setting: str | Mapping[str, object] | LLMConfig | LanguageModel) ->
     with _LOADING:
         model = _IN_USE.get(key)
         if model is None:
-            from medal_judges.models.llm.local.model import load_local
-
-            model = _IN_USE[key] = _cached(load_local(config), config.cache)
+            model = _IN_USE[key] = _cached(_load_here(config), config.cache)
     return model
+
+
+def _load_here(config: TransformersLLM | VllmLLM) -> LanguageModel:
+    """Loads a model into this process."""
+    if isinstance(config, VllmLLM):
+        from medal_judges.models.llm.vllm.model import load_vllm
+
+        return load_vllm(config)
+    from medal_judges.models.llm.local.model import load_local
+
+    return load_local(config)
 
 
 def _cached(

@@ -27,6 +27,11 @@ Finish = Literal["stop", "length", "failed"]
 Logprob = Annotated[float, Field(le=1e-3)]
 
 
+# How llguidance's grammars write an object: with free white space a small model may write blanks
+# without end.
+JSON_LAYOUT: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message of a chat."""

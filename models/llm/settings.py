@@ -39,6 +39,30 @@ class TransformersLLM(Config):
     cache: str | bool = False
 
 
+class VllmLLM(Config):
+    """A model in vLLM's engine, in this process (extra ``vllm``): hub id, folder or
+    ``embedded:smollm2``.
+
+    ``dtype``, ``revision``, ``context``, ``thinking``, ``cache``: see TransformersLLM. ``adapter``:
+    folder or hub id of a LoRA adapter. ``tensor_parallel_size``: GPUs that share the model.
+    ``gpu_memory_utilization``: share of each GPU's memory for weights and keys and values.
+    ``enforce_eager``: no compiled graphs, which start slowly.
+    """
+
+    api: ClassVar[bool] = False
+    backend: Literal["vllm"] = "vllm"
+    model: str
+    adapter: str | None = None
+    dtype: Dtype | None = None
+    revision: str | None = None
+    context: int | None = Field(default=None, ge=2)
+    thinking: int | None = Field(default=None, ge=0)
+    tensor_parallel_size: int = Field(default=1, ge=1)
+    gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
+    enforce_eager: bool = False
+    cache: str | bool = False
+
+
 class OpenAILLM(Config):
     """A model behind an OpenAI-compatible server.
 
@@ -84,8 +108,9 @@ class OpenAILLM(Config):
             return host == "localhost"
 
 
-BACKENDS: dict[str, type[TransformersLLM | OpenAILLM]] = {
+BACKENDS: dict[str, type[TransformersLLM | VllmLLM | OpenAILLM]] = {
     "transformers": TransformersLLM,
+    "vllm": VllmLLM,
     "openai": OpenAILLM,
 }
 
@@ -94,11 +119,11 @@ def llm_config(setting: object) -> LLMConfig:
     """Returns ``setting`` as the config of its backend.
 
     A text is ``[BACKEND:]MODEL``: ``embedded:smollm2``, a hub id or folder (both transformers),
-    ``openai:MODEL``. A mapping has ``model`` in the same form, or with
+    ``vllm:ORG/NAME``, ``openai:MODEL``. A mapping has ``model`` in the same form, or with
     ``backend``, and the backend's settings. Raises ConfigError that names a wrong key, with the
     nearest one or the backend that has it.
     """
-    if isinstance(setting, TransformersLLM | OpenAILLM):
+    if isinstance(setting, TransformersLLM | VllmLLM | OpenAILLM):
         return setting
     given = dict(setting) if isinstance(setting, Mapping) else {"model": setting}
     name = given.get("model")
@@ -106,12 +131,6 @@ def llm_config(setting: object) -> LLMConfig:
         raise ConfigError("llm: no model named", hint="llm: {backend: openai, model: NAME}")
     if given.get("backend") is None:
         backend, colon, model = name.partition(":")
-        if colon and backend == "vllm":
-            raise ConfigError(
-                f"llm: {name}: vLLM runs as a server",
-                hint=f"vllm serve {model}, then llm=openai:{model} "
-                "llm.base_url=http://localhost:8000/v1 (docs/howto/servers.md)",
-            )
         split = colon and backend in BACKENDS
         given |= {"backend": backend, "model": model} if split else {"backend": "transformers"}
     kind = BACKENDS.get(str(given["backend"]))
@@ -123,7 +142,7 @@ def llm_config(setting: object) -> LLMConfig:
 
 # The type of a config field that names a language model: a text or mapping, see llm_config.
 LLMConfig = Annotated[
-    TransformersLLM | OpenAILLM,
+    TransformersLLM | VllmLLM | OpenAILLM,
     Field(discriminator="backend"),
     BeforeValidator(lambda v: v if v is None or isinstance(v, LanguageModel) else llm_config(v)),
 ]

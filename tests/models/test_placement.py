@@ -44,7 +44,7 @@ def test_a_judge_with_a_model_of_its_own_obeys() -> None:
     ("options", "told"),
     [
         ({"llm": "openai:gpt-4.1-mini", "device": "cuda"}, "gpt-4.1-mini cannot use --device"),
-        ({"llm": "openai:gpt-4.1-mini", "dtype": "bf16"}, "its server has its own"),
+        ({"llm": "openai:gpt-4.1-mini", "dtype": "bf16"}, "chooses its own dtype"),
     ],
 )
 def test_a_model_elsewhere_refuses(options: dict[str, Any], told: str) -> None:

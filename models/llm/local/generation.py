@@ -22,7 +22,12 @@ from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.llm.chat_template import Prompts
 from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.local.likelihood import cache_name, takes
-from medal_judges.models.llm.protocol import ChatRequest, Completion, TokenChoice
+from medal_judges.models.llm.protocol import (
+    JSON_LAYOUT,
+    ChatRequest,
+    Completion,
+    TokenChoice,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -299,8 +304,6 @@ def _padded(
 # -- logits processors: each shapes a row by its own request, whatever its batch -------------------
 
 FEW = 256  # words in which the nucleus is searched first
-# One way to write an object: with free white space a small model may write blanks without end.
-_LAYOUT: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 # tokenizer -> {vocabulary size: llguidance's view of it}, which takes about a second to build
 _WRAPPED: WeakKeyDictionary[Any, dict[int, Any]] = WeakKeyDictionary()
 
@@ -415,7 +418,7 @@ class GrammarMask(LogitsProcessor):
             if text is None or text in grammars:
                 continue
             try:
-                grammars[text] = LLMatcher.grammar_from_json_schema(text, defaults=_LAYOUT)
+                grammars[text] = LLMatcher.grammar_from_json_schema(text, defaults=JSON_LAYOUT)
                 problem = LLMatcher.validate_grammar(grammars[text])
             except ValueError as error:
                 problem = str(error)

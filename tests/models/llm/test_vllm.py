@@ -1,0 +1,196 @@
+"""vLLM's real engine against transformers: the same judge, the same dialogues, both in fp32.
+
+`make test-vllm` makes the environment and runs these: the engine pins its own torch and
+transformers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from medal_judges.models.base.judge import Judge
+from medal_judges.models.llm.loading import load_llm
+from medal_judges.models.llm.protocol import ChatRequest, Continuation, LanguageModel, Message
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.judgement import Judgement
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.skipif(
+        not os.environ.get("MEDAL_JUDGES_DATA"), reason="MEDAL_JUDGES_DATA names no folder of sets"
+    ),
+]
+
+MODEL = "embedded:smollm2"
+ENGINE = {
+    "model": f"vllm:{MODEL}",
+    "dtype": "fp32",
+    "context": 4096,
+    "enforce_eager": True,
+}
+NATS = 1e-3  # a token, between the two backends in fp32
+SAME_ANSWERS = 0.95
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 12}, "score": {"enum": [1, 2, 3]}},
+    "required": ["name", "score"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module")
+def dialogues() -> list[Dialogue]:
+    """The 20 shortest dialogues of FED."""
+    from medal_judges.data_prep.sources.registry import stream_spec
+
+    rows = [row.dialogue for row in stream_spec("fed:dialogue")]
+    rows.sort(key=lambda dialogue: sum(len(turn.content) for turn in dialogue.turns))
+    return rows[:20]
+
+
+@pytest.fixture(scope="module")
+def local() -> LanguageModel:
+    return load_llm({"model": MODEL, "dtype": "fp32", "context": 4095})
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[LanguageModel]:
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
+    model = load_llm(ENGINE)
+    yield model
+    model.close()
+
+
+def follow_ups(dialogue: Dialogue) -> list[Continuation]:
+    messages = tuple(Message(turn.role, turn.content) for turn in dialogue.turns)
+    texts = ("That is great!", "You are not making sense.", "Stop repeating yourself.")
+    return [Continuation(messages, text, role="user") for text in texts]
+
+
+def flat(likelihoods: Sequence[Sequence[Any]]) -> np.ndarray:
+    return np.concatenate([item.logprobs for group in likelihoods for item in group])
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_likelihoods_are_those_of_transformers(
+    local: LanguageModel, engine: LanguageModel, dialogues: list[Dialogue], joint: bool
+) -> None:
+    groups = [follow_ups(dialogue) for dialogue in dialogues]
+    expected = local.loglikelihood(groups, joint=joint)
+    scored = engine.loglikelihood(groups, joint=joint)
+    assert np.abs(flat(scored) - flat(expected)).max() < NATS
+    # The same again: now all of their tokens are in the engine's cache.
+    again = engine.loglikelihood(groups, joint=joint)
+    assert np.abs(flat(again) - flat(expected)).max() < NATS
+    if joint:
+        for group, expected_group in zip(scored, expected, strict=True):
+            for likelihood, other in zip(group, expected_group, strict=True):
+                assert likelihood.prefix_tokens == other.prefix_tokens
+                difference = abs(likelihood.prefix_logprob - other.prefix_logprob)
+                assert difference < NATS * likelihood.prefix_tokens
+
+
+def test_answers_hold_a_schema_and_are_those_of_transformers(
+    local: LanguageModel, engine: LanguageModel, dialogues: list[Dialogue]
+) -> None:
+    requests = []
+    for dialogue in dialogues:
+        question = f"Name the topic and give a score: {dialogue.turns[0].content}"
+        requests.append(
+            ChatRequest((Message("user", question),), max_tokens=48, schema=SCHEMA, top_logprobs=5)
+        )
+    answers, expected = engine.chat(requests), local.chat(requests)
+    for answer in answers:
+        assert json.loads(answer.text)["score"] in (1, 2, 3) and answer.enforced
+    same = [a.text == b.text for a, b in zip(answers, expected, strict=True)]
+    assert np.mean(same) >= SAME_ANSWERS
+    for answer, other in zip(answers, expected, strict=True):
+        if answer.text == other.text:
+            own = [token.logprob for token in answer.tokens]
+            assert own == pytest.approx([token.logprob for token in other.tokens], abs=NATS)
+
+
+def test_a_sampled_answer_depends_on_its_seed_alone(engine: LanguageModel) -> None:
+    def request(seed: int) -> ChatRequest:
+        message = Message("user", "Tell me a story.")
+        return ChatRequest((message,), max_tokens=16, temperature=1.0, seed=seed)
+
+    first, second, third = engine.chat([request(1), request(1), request(2)])
+    assert first.text == second.text != third.text
+
+
+def scores(judge: str, llm: LanguageModel, dialogues: list[Dialogue], **options: Any) -> Any:
+    loaded = Judge.from_pretrained(judge, llm=llm, **options)
+    judgements: list[Judgement] = list(loaded.score(dialogues))
+    return judgements
+
+
+@pytest.mark.parametrize(
+    ("judge", "count", "options"),
+    [
+        ("medal", 8, {"max_tokens": 200}),
+        ("geval", 20, {}),
+        ("contrast", 20, {}),
+        ("diet", 20, {}),
+    ],
+)
+def test_a_judge_gives_the_scores_of_transformers(
+    judge: str,
+    count: int,
+    options: dict[str, Any],
+    local: LanguageModel,
+    engine: LanguageModel,
+    dialogues: list[Dialogue],
+) -> None:
+    chosen = dialogues[:count]
+    by_engine = scores(judge, engine, chosen, **options)
+    expected = scores(judge, local, chosen, **options)
+    same, total = 0, 0
+    for judgement, other in zip(by_engine, expected, strict=True):
+        assert set(judgement.scores) == set(other.scores)
+        for name, score in judgement.scores.items():
+            total += 1
+            same += score == pytest.approx(other.scores[name], abs=0.01)
+    assert total and same / total >= SAME_ANSWERS
+    scored = [j for j in by_engine if j.scored]
+    assert len(scored) >= len(chosen) * SAME_ANSWERS
+
+
+def test_an_adapter_changes_the_answers_as_in_peft(
+    dialogues: list[Dialogue], tmp_path: Path
+) -> None:
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    from medal_judges.models.llm.local.model import LocalModel
+    from medal_judges.models.llm.local.weights import model_path
+
+    folder = model_path(MODEL)
+    torch.manual_seed(0)
+    network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    settings = LoraConfig(r=8, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    adapted = get_peft_model(network, settings)
+    with torch.no_grad():
+        for name, weight in adapted.named_parameters():
+            if "lora_B" in name:
+                weight.normal_(std=0.05)
+    adapted.save_pretrained(tmp_path / "adapter")
+    groups = [follow_ups(dialogue) for dialogue in islice(dialogues, 5)]
+    plain = load_llm({"model": MODEL, "dtype": "fp32", "context": 4095})
+    merged = LocalModel(adapted.merge_and_unload(), plain.tokenizer, name="merged")  # type: ignore[attr-defined]
+    expected = flat(merged.loglikelihood(groups))
+    assert np.abs(expected - flat(plain.loglikelihood(groups))).max() > 0.1
+    engine = load_llm(ENGINE | {"adapter": str(tmp_path / "adapter")})
+    assert "adapter" in engine.fingerprint()
+    scored = flat(engine.loglikelihood(groups))
+    engine.close()
+    assert np.abs(scored - expected).max() < NATS

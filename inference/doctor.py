@@ -14,7 +14,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from medal_judges.errors import MedalError
+from medal_judges.errors import MedalError, install_command
 from medal_judges.models.base.golden import GoldenCheck, versions
 from medal_judges.models.model_files import embedded_files
 
@@ -100,7 +100,7 @@ def _extras() -> Iterator[Fact]:
                 wrong.append(
                     f"{wanted.name} {installed} is installed, {wanted.specifier} is needed"
                 )
-        missing = f"no: {', '.join(wrong)} (pip install 'medal-judges[{extra}]')"
+        missing = f"no: {', '.join(wrong)} ({install_command(extra)})"
         yield f"extra {extra}", missing if wrong else "yes"
 
 

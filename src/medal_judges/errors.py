@@ -116,13 +116,18 @@ class CoverageError(MedalError):
     exit_code = 3
 
 
+def install_command(extra: str) -> str:
+    """Returns what to type to install an extra. The package is on no index yet."""
+    return f"pip install '.[{extra}]' in a checkout"
+
+
 class MissingExtraError(MedalError):
     """An optional dependency is missing; ``hint`` names the extra to install."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(
             f"{purpose} needs the package {package!r}, which is not installed",
-            hint=f"pip install 'medal-judges[{extra}]'",
+            hint=install_command(extra),
         )
 
 

@@ -278,7 +278,7 @@ def test_rewritten_instructions_are_found_within_the_limits(
 ) -> None:
     """The stand-in for a language model agrees with people if it is asked to add up numbers, which
     no other way can learn."""
-    pytest.importorskip("gepa", reason="needs the extra: pip install 'medal-judges[align]'")
+    pytest.importorskip("gepa", reason="needs the extra: pip install '.[align]'")
     monkeypatch.setattr(prompts, "_LEAST", 40)  # dialogues of a rewriting: enough for one answer
     monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("OPENAI_API_KEY", "none")

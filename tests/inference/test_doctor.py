@@ -57,7 +57,7 @@ def test_what_is_missing_is_named_with_what_installs_it(
     (tmp_path / "conture_dialogue.jsonl.gz").touch()
     lines = {line[:25].strip(): line[25:] for line in medal()[1].splitlines()}
     assert lines["extra api"] == (
-        "no: openai 1.0 is installed, >=2.0 is needed (pip install 'medal-judges[api]')"
+        "no: openai 1.0 is installed, >=2.0 is needed (pip install '.[api]' in a checkout)"
     )
     assert "matplotlib missing" in lines["extra report"]
     assert lines["embedded:minilm"].startswith("no: boxed, and judges trained on it (pip install")

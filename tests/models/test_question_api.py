@@ -9,7 +9,7 @@ from medal_judges.models.base.saving import load_judge
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.records.dialogue import Dialogue, Turn
 
-pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
+pytest.importorskip("openai", reason="needs the extra: pip install '.[api]'")
 # After this one the small model does reply with a number.
 TALK = Dialogue("d", (Turn("user", "Rate this film from 1 to 3."), Turn("assistant", "3")))
 

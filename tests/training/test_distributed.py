@@ -28,7 +28,7 @@ LAUNCH = [sys.executable, "-m", "accelerate.commands.launch"]
 EPOCHS, STEPS = 2, 20  # 80 rows in batches of 4, two processes: 10 steps an epoch
 needs_deepspeed = pytest.mark.skipif(
     find_spec("deepspeed") is None or shutil.which("g++") is None,
-    reason="needs deepspeed (pip install 'medal-judges[deepspeed]') and g++",
+    reason="needs deepspeed (pip install '.[deepspeed]') and g++",
 )
 
 

@@ -97,7 +97,7 @@ def test_a_dry_run_of_the_papers_run_tells_its_size(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_dry_run_keeps_to_the_chatbots(tmp_path: Path, tiny_llama: Path) -> None:
-    pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
+    pytest.importorskip("openai", reason="needs the extra: pip install '.[api]'")
     path = small(tmp_path / "c.yaml", tiny_llama, tmp_path / "out")
     settings = yaml.safe_load(path.read_text())
     paid = {"name": "paid", "llm": {"backend": "openai", "model": "gpt-4o-mini"}}
@@ -161,7 +161,7 @@ def test_a_prompt_without_what_its_agent_has_to_see_is_refused(
 
 
 def test_a_run_without_a_dialogue_is_no_success(tmp_path: Path, serve: Callable[..., Any]) -> None:
-    pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
+    pytest.importorskip("openai", reason="needs the extra: pip install '.[api]'")
     script = tmp_path / "never.py"
     script.write_text("def answer(body):\n    return 'No. It is not natural.'\n")
     llm = {"backend": "openai", "model": "m", "base_url": serve(script=str(script)).url}
@@ -185,7 +185,7 @@ SCRIPT = Path(__file__).with_name("agents_script.py")
 def test_a_local_chatbot_beside_served_ones(
     serve: Callable[..., Any], tmp_path: Path, tiny_llama: Path
 ) -> None:
-    pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
+    pytest.importorskip("openai", reason="needs the extra: pip install '.[api]'")
     first, second = serve(script=str(SCRIPT)), serve(script=str(SCRIPT))
 
     def served(name: str, server: Any, **more: Any) -> dict[str, Any]:

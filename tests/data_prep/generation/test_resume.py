@@ -38,7 +38,7 @@ def answers(journal: Path) -> list[str]:
 
 def test_killed_at_random_moments_no_turn_is_lost_and_none_made_twice(serve: Serve, tmp_path: Path):
     """MEDAL_KILLS moments (3 unless set), over a real server: the files of an unbroken run."""
-    pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
+    pytest.importorskip("openai", reason="needs the extra: pip install '.[api]'")
     whole, _ = generate(tmp_path / "whole")
     total = whole.requests
     server = serve(script=str(SCRIPT), delay=0.02)
@@ -199,7 +199,7 @@ def test_half_a_surrogate_pair_stops_nothing(tmp_path: Path) -> None:
 
 def test_limits_of_cost(serve: Serve, tmp_path: Path) -> None:
     """One for all models, one of a model, and one that cannot be guaranteed."""
-    pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
+    pytest.importorskip("openai", reason="needs the extra: pip install '.[api]'")
     prices, out = tmp_path / "prices.yaml", tmp_path / "out"
     names = ("user-1", "judge", "bot-0", "bot-1")
     models = {name: {"input": 100, "output": 100} for name in names}
@@ -236,7 +236,7 @@ def test_limits_of_cost(serve: Serve, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_asks_nothing_more_and_keeps_what_was_answered(serve: Serve, tmp_path: Path) -> None:
-    pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
+    pytest.importorskip("openai", reason="needs the extra: pip install '.[api]'")
     server = serve(script=str(SCRIPT), delay=0.2)
     out = tmp_path / "out"
     given = settings(out, url=server.url, contexts={"n": 40})

@@ -264,5 +264,5 @@ def test_the_command_says_if_it_cannot_check(
     command = ["data", "translate", str(source), f"llm={json.dumps(llm)}", "--to", "de"]
     result = CliRunner().invoke(app, [*command, "--out", str(out)])
     assert result.exit_code == 0, result.output
-    assert "NOT checked" in result.output and "medal-judges[lang]" in result.output
+    assert "NOT checked" in result.output and "'.[lang]'" in result.output
     assert [r.extra["language_checked"] for r in read_labelled(out)] == [False]

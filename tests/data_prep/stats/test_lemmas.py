@@ -83,4 +83,4 @@ def test_a_missing_package_is_named(lang: str, package: str, monkeypatch: pytest
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=package) as caught:
         lemmatiser(lang)
-    assert "medal-judges[lang]" in str(caught.value) and "--no-lemmas" in str(caught.value)
+    assert "'.[lang]'" in str(caught.value) and "--no-lemmas" in str(caught.value)

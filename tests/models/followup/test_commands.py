@@ -20,7 +20,7 @@ RUNNER = CliRunner()
 def test_proposed_follow_ups_are_a_file_that_loads(
     serve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    pytest.importorskip("openai", reason="needs the extra: pip install 'medal-judges[api]'")
+    pytest.importorskip("openai", reason="needs the extra: pip install '.[api]'")
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     listed = serve(change={"choices.0.message.content": "Here:\n1. What?\n2. I see."})
     out = tmp_path / "pool.yaml"

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from medal_judges.inference.serving.client import Client
-from medal_judges.records.dialogue import Dialogue, parse_dialogue
+from medal_judges.records.dialogue import Dialogue, parse_dialogue_line
 from medal_judges.records.judgement import parse_judgement
 from medal_judges.storage.jsonl import read_records, to_line, write_records
 
@@ -179,7 +179,7 @@ def main() -> None:
     parser.add_argument("--library", action="store_true", help="ask through Client")
     parser.add_argument("--kill", action="store_true", help="and kill the server meanwhile")
     given = parser.parse_args()
-    found = [chat for file in given.chats for chat in read_records(file, parse_dialogue)]
+    found = [chat for file in given.chats for chat in read_records(file, parse_dialogue_line)]
     chats = [
         replace(found[n % len(found)], id=f"{n}", meta={}, context={})
         for n in range(given.requests)

@@ -24,7 +24,7 @@ from medal_judges.config import about, shipped_names
 # Title of a page -> the names on it, by what they are for; every public name stands on one.
 PYTHON = {
     "Dialogues and labels": ["Dialogue", "Turn", "Dimension", "Rating", "LabelledDialogue"],
-    "Reading files": ["read_dialogues", "read_messages", "read_judgements"],
+    "Reading files": ["read_dialogues", "parse_dialogue", "read_messages", "read_judgements"],
     "Judges": ["Judge"],
     "Judgements": ["Judgement", "write_judgements", "read_frame", "to_frame", "Signature"],
     "Scoring files": ["score_file", "ScoreOptions"],

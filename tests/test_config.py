@@ -6,6 +6,7 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Annotated, Literal
 
 import pytest
 from pydantic import Field
@@ -54,6 +55,44 @@ def test_file_then_overrides(file: Path) -> None:
     given = ["optimizer.warmup=0", "heads.0.weight=3", "last.name=c"]
     config = load_config(Run, file, given)
     assert (*config.heads, config.last) == (Head(name="a", weight=3), Head(name="c", weight=2))
+
+
+class Round(Config):
+    shape: Literal["round"] = "round"
+    radius: float = 1.0
+
+
+class Square(Config):
+    shape: Literal["square"] = "square"
+    side: float | Literal["auto"] = 1.0
+
+
+class Drawing(Config):
+    name: str = ""
+    form: Annotated[Round | Square, Field(discriminator="shape")] = Round()
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("form={shape: round, radus: 2}", "unknown key 'form.radus'; did you mean 'radius'?"),
+        ("form={shape: square, side: wide}", "form.side: Input should be a valid number"),
+        ("form={shape: square, side: wide}", "form.side: Input should be 'auto'"),
+    ],
+)
+def test_a_key_is_named_as_it_is_typed(override: str, words: str, tmp_path: Path) -> None:
+    """Pydantic calls them form.round.radus, form.square.side.float, ..."""
+    (tmp_path / "drawing.yaml").write_text("name: 2026-11-27\n")
+    with pytest.raises(ConfigError) as caught:
+        load_config(Drawing, tmp_path / "drawing.yaml", [override])
+    assert words in str(caught.value)
+
+
+def test_a_date_is_text(tmp_path: Path) -> None:
+    (tmp_path / "drawing.yaml").write_text("name: 2026-11-27\n")
+    assert load_config(Drawing, tmp_path / "drawing.yaml").name == "2026-11-27"
+    dated = load_config(Drawing, tmp_path / "drawing.yaml", ["name=2026-11-27T10:00:00Z"])
+    assert dated.name == "2026-11-27T10:00:00Z"
 
 
 # override -> words of the message

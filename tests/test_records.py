@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from medal_judges.errors import ConfigError, MedalError, RecordError
-from medal_judges.records.dialogue import Dialogue, Turn, parse_dialogue
+from medal_judges.records.dialogue import Dialogue, Turn, parse_dialogue_line
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Contributions, Judgement, known_details, parse_judgement
 from medal_judges.records.labelled import Rating, mean, parse_labelled, rescale
@@ -156,7 +156,7 @@ def test_rescale_maps_ends_to_ends() -> None:
 
 
 def test_dialogue_views() -> None:
-    dialogue = parse_dialogue({"id": "a", "dialogue": [*TURNS, *TURNS]})
+    dialogue = parse_dialogue_line({"id": "a", "dialogue": [*TURNS, *TURNS]})
     assert dialogue.assistant_turns == (1, 3)
     assert dialogue.upto(1).turns == dialogue.turns[:2] and dialogue.upto(1).id == "a"
     assert dialogue.chatbot is None

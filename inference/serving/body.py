@@ -13,10 +13,9 @@ from medal_judges.errors import DataError, RecordError, did_you_mean
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.inference.serving.limits import RefusedError, ServeLimits
 from medal_judges.models.base.judge import POLICIES, ScoreLevel
-from medal_judges.reading.messages import read_messages
-from medal_judges.records.dialogue import Dialogue, parse_dialogue, parse_id
+from medal_judges.reading.dialogues import parse_dialogue
+from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.validation import mapping, optional_text
 from medal_judges.storage.jsonl import parse_line
 
 OPTIONS = ("level", "dimensions", "unknown_language")
@@ -98,32 +97,18 @@ def _options(record: Mapping[str, Any], known: list[str], options: ScoreOptions)
 
 def _checked(row: object, place: str, limits: ServeLimits) -> Dialogue:
     turns = row.get("messages", row.get("dialogue")) if isinstance(row, Mapping) else None
-    if isinstance(turns, list) and len(turns) > limits.max_turns:
-        message = f"a dialogue of {len(turns)} turns; at most {limits.max_turns} are taken"
-        raise RefusedError(413, message, field=place or "messages")
+    if isinstance(turns, list):
+        _require_few_turns(len(turns), place, limits)  # before they are parsed
     try:
-        return parse_row(row)
+        dialogue = parse_dialogue(row)
     except RecordError as error:
-        field = place if error.field == "(line)" else f"{place}.{error.field}".lstrip(".")
-        raise RefusedError(422, error.message, field=field or "(body)") from None
+        field = place if error.field in ("(line)", "(record)") else f"{place}.{error.field}"
+        raise RefusedError(422, error.message, field=field.lstrip(".") or "(body)") from None
+    _require_few_turns(len(dialogue.turns), place, limits)
+    return dialogue
 
 
-def parse_row(row: object) -> Dialogue:
-    """Returns the dialogue of a row: OpenAI's ``messages`` (the default id is a hash of them) or
-    the line format. Raises RecordError that names the field."""
-    if not isinstance(row, Mapping) or "messages" not in row:
-        return parse_dialogue(row)
-    if "dialogue" in row:
-        raise RecordError("dialogue", "messages or dialogue, not both", row["dialogue"])
-    messages = row["messages"]
-    if not isinstance(messages, list) or not messages:
-        raise RecordError("messages", "a non-empty list of {role, content}", messages)
-    return read_messages(
-        messages,
-        id=None if row.get("id") is None else parse_id(row["id"]),
-        lang=row.get("lang"),
-        source=optional_text(row, "source"),
-        models=mapping(row, "models"),
-        context=mapping(row, "context"),
-        meta=mapping(row, "meta"),
-    )
+def _require_few_turns(count: int, place: str, limits: ServeLimits) -> None:
+    if count > limits.max_turns:
+        message = f"a dialogue of {count} turns; at most {limits.max_turns} are taken"
+        raise RefusedError(413, message, field=place or "messages")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from medal_judges.config import read_yaml
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.saving import GOLDEN_NAME, load_judge
-from medal_judges.records.dialogue import Dialogue, parse_dialogue
+from medal_judges.records.dialogue import Dialogue, parse_dialogue_line
 from medal_judges.report.console import ProgressBar
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class GoldenCheck:
 def golden_dialogues(setting: GoldenSetting | None = None) -> list[Dialogue]:
     """Returns the sixteen dialogues of configs/golden.yaml, in six languages; with ``setting`` as
     many of them, and as many turns of each, as it states."""
-    dialogues = [parse_dialogue(record) for record in read_yaml("golden")["dialogues"]]
+    dialogues = [parse_dialogue_line(record) for record in read_yaml("golden")["dialogues"]]
     if setting is None or setting.dialogues is None:
         return dialogues
     # Evenly spaced, because neighbours in the file share a language.
@@ -173,7 +173,7 @@ def compare(
     own = golden.get("device", "cpu") if torch.cuda.is_available() else "cpu"
     judge = load_judge(folder, device=device or own, **given)
     worst, where = 0.0, ""
-    dialogues = [parse_dialogue(d) for d in golden["dialogues"]]
+    dialogues = [parse_dialogue_line(d) for d in golden["dialogues"]]
     judgements = judge.score(dialogues, unknown_language="allow")
     for judgement, scores in zip(judgements, golden["scores"], strict=True):
         for name in {**scores, **judgement.scores}:

@@ -26,7 +26,7 @@ from medal_judges.models.base.hub import push_folder
 from medal_judges.models.base.saving import load_judge, save_judge
 from medal_judges.models.batching import budget_batches, retry_on_oom, windows
 from medal_judges.models.llm.protocol import LanguageModel
-from medal_judges.reading.dialogues import read_dialogues
+from medal_judges.reading.dialogues import parse_dialogue
 from medal_judges.reading.language_detection import PURPOSE, detected_language
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue, base_language
 from medal_judges.records.dimension import Dimension
@@ -184,7 +184,9 @@ class Judge(ABC):
         if level not in get_args(ScoreLevel):
             raise ConfigError(f"level must be 'dialogue', 'turn' or 'last', not {level!r}")
         if unknown_language not in POLICIES:
-            raise ConfigError(f"unknown_language must be warn or refuse, not {unknown_language!r}")
+            policies = ", ".join(POLICIES)
+            problem = f"unknown_language must be one of {policies}, not {unknown_language!r}"
+            raise ConfigError(problem)
         names = self._check_dimensions(dimensions)
         judge = self
         if token_budget is not None:  # in a copy, which shares the weights, for the hooks
@@ -365,10 +367,10 @@ def checked_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
                 yield item
             elif isinstance(item, Mapping | list):
                 try:
-                    (read,) = read_dialogues([item])
+                    dialogue = parse_dialogue(item)
                 except RecordError as error:
                     raise ConfigError(f"dialogues[{index}]: {error.message}") from error
-                yield read
+                yield dialogue
             else:
                 raise ConfigError(
                     f"dialogues[{index}] is an object of type {type(item).__name__!r}, not a "

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, InstanceOf
 
 from medal_judges.config import Config, build_config
-from medal_judges.errors import ConfigError
+from medal_judges.errors import ConfigError, did_you_mean
 from medal_judges.models.device import Dtype
 from medal_judges.models.llm.protocol import LanguageModel
 
@@ -128,6 +128,9 @@ def llm_config(setting: object) -> LLMConfig:
     given = dict(setting) if isinstance(setting, Mapping) else {"model": setting}
     name = given.get("model")
     if not isinstance(name, str) or not name:
+        for key in given.keys() - BACKENDS["openai"].model_fields.keys():
+            if guess := did_you_mean(str(key), ["model"]):
+                raise ConfigError(f"llm: unknown key {key!r}; {guess}".rstrip())
         raise ConfigError("llm: no model named", hint="llm: {backend: openai, model: NAME}")
     if given.get("backend") is None:
         backend, colon, model = name.partition(":")
@@ -137,7 +140,22 @@ def llm_config(setting: object) -> LLMConfig:
     if kind is None:
         known = ", ".join(sorted(BACKENDS))
         raise ConfigError(f"llm: unknown backend {given['backend']!r}", hint=f"known: {known}")
+    for key in given.keys() - kind.model_fields.keys():
+        _require_no_key_of_another_backend(str(key), kind)
     return build_config(kind, given, where="llm")
+
+
+def _require_no_key_of_another_backend(key: str, kind: type[TransformersLLM | OpenAILLM]) -> None:
+    """Raises ConfigError if ``key``, which ``kind`` lacks, may be a key of another backend."""
+    if did_you_mean(key, kind.model_fields):
+        return
+    for backend, other in BACKENDS.items():
+        is_exact = key in other.model_fields
+        guess = "" if is_exact else did_you_mean(key, other.model_fields)
+        if is_exact or guess:
+            own = kind.model_fields["backend"].default
+            hint = f"{guess}it is a setting of backend {backend}: llm={backend}:MODEL"
+            raise ConfigError(f"llm: unknown key {key!r} of backend {own}", hint=hint)
 
 
 # The type of a config field that names a language model: a text or mapping, see llm_config.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from medal_judges.inference.scoring import ScoreOptions as ScoreOptions
     from medal_judges.inference.scoring import score_file as score_file
     from medal_judges.models.base.judge import Judge as Judge
+    from medal_judges.reading.dialogues import parse_dialogue as parse_dialogue
     from medal_judges.reading.dialogues import read_dialogues as read_dialogues
     from medal_judges.reading.messages import read_messages as read_messages
     from medal_judges.records.dialogue import Dialogue as Dialogue
@@ -57,7 +58,7 @@ _MODULES = {
     "storage.judgements": ["read_frame", "read_judgements", "to_frame", "write_judgements"],
     "models.base.judge": ["Judge"],
     "records.labelled": ["LabelledDialogue", "Rating"],
-    "reading.dialogues": ["read_dialogues"],
+    "reading.dialogues": ["parse_dialogue", "read_dialogues"],
     "reading.messages": ["read_messages"],
     "records.signature": ["Signature"],
     "training.run": ["train"],

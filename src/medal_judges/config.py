@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
@@ -174,7 +174,7 @@ def build_config(kind: type[C], data: object, *, where: str) -> C:
         known = {name for group in groups for name in group.get("properties", ())}
         problems = [f"{where}:"]
         for problem in error.errors():
-            name, got = ".".join(map(str, problem["loc"])), problem.get("input")
+            name, got = _typed_key(problem["loc"], data), problem.get("input")
             message = problem["msg"].removeprefix("Value error, ")
             if problem["type"] == "extra_forbidden":
                 guess = did_you_mean(str(problem["loc"][-1]), sorted(known))
@@ -187,6 +187,21 @@ def build_config(kind: type[C], data: object, *, where: str) -> C:
             unquoted = problem["type"] == "string_type" and isinstance(got, bool | int | float)
             problems.append(f"{message}; write it in quotes" if unquoted else message)
         raise ConfigError("\n  ".join(problems)) from error
+
+
+def _typed_key(location: Sequence[str | int], data: object) -> str:
+    """Returns the key at ``location`` in ``data`` as a user types it: ``model.width``. Pydantic
+    also puts the names of alternatives into a location: ``model.encoder.width``."""
+    parts: list[str] = []
+    for place, part in enumerate(location):
+        is_last = place + 1 == len(location)
+        if isinstance(data, Mapping) and (part in data or is_last):
+            parts.append(str(part))
+            data = data.get(part)
+        elif isinstance(data, list | tuple) and isinstance(part, int) and part < len(data):
+            parts.append(str(part))
+            data = data[part]
+    return ".".join(parts)
 
 
 def read_yaml(path: str | Path, folder: str | None = None) -> dict[str, Any]:
@@ -212,7 +227,8 @@ def parse_yaml(text: str, where: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses an anchor that contains itself or another anchor: a few lines could fill memory."""
+    """Reads a date as text, because no setting is a date and names may look like one. Refuses an
+    anchor that contains itself or another anchor: a few lines could fill memory."""
 
     inside = 0  # anchors around the current node
 
@@ -226,6 +242,13 @@ class _Loader(yaml.SafeLoader):
         node = super().compose_node(parent, index)
         self.inside -= anchored
         return node
+
+
+_Loader.yaml_implicit_resolvers = {}
+for _first_letter, _resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items():
+    _Loader.yaml_implicit_resolvers[_first_letter] = [
+        resolver for resolver in _resolvers if resolver[0] != "tag:yaml.org,2002:timestamp"
+    ]
 
 
 def config_text(path: str | Path, folder: str | None = None) -> str:

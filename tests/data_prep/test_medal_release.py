@@ -17,7 +17,7 @@ from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import DataError, RecordError
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.reading.released import line_of_released
-from medal_judges.records.dialogue import parse_dialogue
+from medal_judges.records.dialogue import parse_dialogue_line
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 
 from .medal_release import CHATBOT, USER, WORDS, released_row
@@ -106,10 +106,10 @@ def test_the_flag_says_no_more_than_it_knows(turns: int, flag: bool, said: str) 
 
 
 def test_missing_names_and_one_turn_rows() -> None:
-    assert parse_dialogue(line_of_released(released_row("en", models=[USER, None, ""]))).models == {
-        "user": USER
-    }
-    assert parse_dialogue(line_of_released(released_row("en", models=[None] * 3))).models == {}
+    assert parse_dialogue_line(
+        line_of_released(released_row("en", models=[USER, None, ""]))
+    ).models == {"user": USER}
+    assert parse_dialogue_line(line_of_released(released_row("en", models=[None] * 3))).models == {}
     one = labelled_of_released(released_row("pt", turns=1))
     assert one.dialogue.models == {"user": USER} and one.dialogue.assistant_turns == ()
     assert "no assistant turn" in audit([one])[1]
@@ -134,7 +134,7 @@ def test_missing_names_and_one_turn_rows() -> None:
 def test_a_damaged_row_is_told_by_its_field(fields: dict[str, Any], problem: str) -> None:
     bad = released_row("en") | fields
     with pytest.raises(RecordError, match=problem):
-        parse_dialogue(line_of_released(bad))
+        parse_dialogue_line(line_of_released(bad))
     with pytest.raises(DataError, match=f"Johndfm/medal: field '{problem}"):
         list(medal_rows([released_row("en"), bad]))
     reading = ReadingReport()

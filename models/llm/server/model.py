@@ -303,8 +303,9 @@ class RemoteModel(LanguageModel):
                     free = Usage(money=self.cost(Usage()))
                     done = failed(str(failure), free, transient=failure.transient)
                     break
-                self.dropped |= {refused}
-                if self.dropped != dropped:
+                # Other requests, sent at the same time, may have been refused for the same reason.
+                if refused not in self.dropped:
+                    self.dropped |= {refused}
                     logger.warning("%s refuses %s, left out from now on", self.name, refused)
         if done.finish == "length" and highest.output > SHORT and not request.accept_truncated:
             reason = f"the answer was truncated at its limit of {highest.output} tokens"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import Literal
 
 import typer
 
@@ -13,6 +12,7 @@ from medal_judges.errors import MissingExtraError
 from medal_judges.inference.judge_choice import JudgeOptions
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.inference.serving.limits import ServeLimits
+from medal_judges.models.base.judge import UnknownLanguage
 
 
 class _ServedJudge(JudgeOptions):
@@ -30,7 +30,7 @@ class ServeOptions(Config):
     )
     port: int = option(8000, ge=0, le=65535, help="Port; 0 is any free one.")
     token_budget: int | None = option(None, ge=1, help="Maximum number of padded tokens per batch.")
-    unknown_language: Literal["warn", "refuse"] = option(
+    unknown_language: UnknownLanguage = option(
         "warn", help="What to do with dialogues in languages that the judge does not support."
     )
     limits: ServeLimits = ServeLimits()

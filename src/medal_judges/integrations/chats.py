@@ -13,8 +13,8 @@ from medal_judges.eval.report.figures import compute_figures
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.scores import Scores, load_scores
 from medal_judges.inference.judge_choice import choose_judge
-from medal_judges.inference.serving.body import parse_row
 from medal_judges.models.base.judge import Judge, ScoreLevel, requests_at
+from medal_judges.reading.dialogues import parse_dialogue
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
@@ -92,7 +92,7 @@ def as_dialogue(chat: Chat, place: str = "chat", **known: object) -> Dialogue:
         listed = isinstance(chat, Sequence) and not isinstance(chat, str)
         row = {"messages": list(chat) if listed else chat}
     try:
-        return parse_row({**given, **row})
+        return parse_dialogue({**given, **row})
     except RecordError as error:
         raise DataError(place, None, error.message) from error
 

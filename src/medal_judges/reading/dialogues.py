@@ -50,7 +50,7 @@ from medal_judges.records.dialogue import (
     Dialogue,
     base_language,
     language_code,
-    parse_dialogue,
+    parse_dialogue_line,
 )
 from medal_judges.records.labelled import (
     KNOWN_FIELDS,
@@ -321,6 +321,36 @@ def read_dialogues(
     return dialogues_of(source, ReadOptions(format=format, columns=columns), reading)
 
 
+def parse_dialogue(record: object) -> Dialogue:
+    """Returns the dialogue of one record, in any form that a row of a file may have: ``messages``
+    as in OpenAI's or Anthropic's API, a list of such messages, the line format, a prompt with its
+    response, a trace, ...
+
+    The id is made from the content if there is none. Raises RecordError that names the field, also
+    for an unknown language and for a record of several dialogues.
+
+    >>> from medal_judges import parse_dialogue
+    >>> parse_dialogue({"id": "a", "prompt": "Hi!", "response": "Hello!"}).turns[1].content
+    'Hello!'
+    """
+    if isinstance(record, Mapping):
+        if "messages" in record and "dialogue" in record:
+            raise RecordError("dialogue", "messages or dialogue, not both", record["dialogue"])
+        language_code(record.get("lang"))
+    try:
+        dialogues = list(dialogues_of([record]))
+    except RecordError as error:
+        if error.field not in ("(row)", "(line)") or not isinstance(record, Mapping):
+            raise
+        # The error is for a file, whose columns an option can name.
+        name = "dialogue" if "dialogue" in record else "messages"
+        expected = "a list of {role, content}, under messages or dialogue"
+        raise RecordError(name, expected, record.get(name)) from error
+    if len(dialogues) != 1:
+        raise RecordError("(record)", "one dialogue", f"{len(dialogues)} dialogues")
+    return dialogues[0]
+
+
 def read_labelled(
     source: Source, *, reading: ReadingReport | None = None, **options: Any
 ) -> Iterator[LabelledDialogue]:
@@ -512,13 +542,13 @@ def _record(row: Fields, report: ReadingReport, labelled: bool) -> Dialogue | La
         line = line_of_released(row) if is_released(row) else row
         if (id := line.get("id")) is None or not str(id).strip():
             report.made += 1
-            line = line | {"id": parse_dialogue(line | {"id": "none"}).text_hash}
+            line = line | {"id": parse_dialogue_line(line | {"id": "none"}).text_hash}
         if labelled:
             found = parse_labelled(line)
             if line is row or found.split:
                 return found
             return replace(found, split=hash_split(found.group, seed=0))  # as medal:SPLIT has it
-        dialogue = parse_dialogue(line)
+        dialogue = parse_dialogue_line(line)
         extra = {k: v for k, v in line.items() if k not in KNOWN_FIELDS and v is not None}
         return replace(dialogue, meta={**extra, **dialogue.meta}) if extra else dialogue
     require_valid_text(row.get("meta"), "meta")

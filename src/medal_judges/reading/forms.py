@@ -514,14 +514,14 @@ def _messages(value: Any, form: str, columns: ColumnMap) -> list[Any]:
     if not isinstance(value, list) or not value:
         raise RecordError("messages", "a non-empty list of {role, content}", value)
     messages: list[Any] = []
-    for message in value:
+    for index, message in enumerate(value):
         if not isinstance(message, Mapping):
             messages.append(message)  # read_messages refuses it
             continue
         found = dict(message)
         role = _taken(message, columns, "role", ROLES, set())
         if role is not None:
-            found["role"] = role_of(role, columns.roles)
+            found["role"] = role_of(role, columns.roles, f"messages[{index}].role")
         named = "content" in message or "parts" in message
         if "content" in columns.fields or not (named or role is None):
             found["content"] = _taken(message, columns, "content", CONTENTS, set())

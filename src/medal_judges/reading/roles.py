@@ -22,9 +22,9 @@ ROLE_WORDS: Mapping[str, MessageRole] = {
 }
 
 
-def role_of(word: object, roles: Mapping[str, str]) -> object:
+def role_of(word: object, roles: Mapping[str, str], field: str = "role") -> object:
     """Returns the role that ``roles`` has for ``word``, else ``word`` if it is a known name of a
-    role. Raises RecordError for other texts."""
+    role. Raises RecordError for other texts; ``field`` is the place of ``word``."""
     word = as_text(word)
     if not isinstance(word, str):
         return word
@@ -34,7 +34,7 @@ def role_of(word: object, roles: Mapping[str, str]) -> object:
     if role is None and name.lower() not in ROLE_WORDS:
         user, other = quote(f"{name}=user"), quote(f"{name}=assistant")
         hint = f"a word that --role explains (--role {user} or --role {other})"
-        raise RecordError("role", f"user, assistant, system, tool, or {hint}", word)
+        raise RecordError(field, f"user, assistant, system, tool, or {hint}", word)
     return role or name
 
 

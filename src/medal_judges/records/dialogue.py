@@ -165,10 +165,10 @@ class Dialogue:
         return record | {key: dict(value) for key, value in optional.items() if value}
 
 
-def parse_dialogue(record: object) -> Dialogue:
+def parse_dialogue_line(record: object) -> Dialogue:
     """Returns the dialogue of a JSON object in the line format, with its turns under ``dialogue``
-    or ``turns``. Raises RecordError that names the field. ``medal_judges.reading`` reads other
-    forms of chats."""
+    or ``turns``. Raises RecordError that names the field. ``medal_judges.parse_dialogue`` reads
+    other forms too."""
     if not isinstance(record, dict):
         raise RecordError("(line)", "a JSON object", record)
     turns = record.get("dialogue", record.get("turns"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from medal_judges.errors import RecordError
-from medal_judges.records.dialogue import Dialogue, parse_dialogue
+from medal_judges.records.dialogue import Dialogue, parse_dialogue_line
 from medal_judges.records.validation import mapping, number, optional_text
 
 Scale = tuple[float, float]
@@ -134,8 +134,8 @@ class LabelledDialogue:
 def parse_labelled(record: object) -> LabelledDialogue:
     """Returns the labelled dialogue of a JSON object in the line format. Raises RecordError that
     names the field, also for a label outside of its scale."""
-    dialogue = parse_dialogue(record)
-    assert isinstance(record, dict)  # parse_dialogue raises for anything else
+    dialogue = parse_dialogue_line(record)
+    assert isinstance(record, dict)  # parse_dialogue_line raises for anything else
     level = record.get("level", "dialogue")
     if level not in ("dialogue", "turn"):
         raise RecordError("level", "'dialogue' or 'turn'", level)

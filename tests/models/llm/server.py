@@ -5,7 +5,7 @@ SETTINGS is a JSON object. ``mode``: "scripted" answers at once, by the content 
 file whose ``answer(body) -> str`` gives the scripted texts. ``fault`` and
 ``times``: that fault strikes the first ``times`` tries of every request (-1: all of them), a
 request being known by its Idempotency-Key. ``every``: it strikes every n-th request only.
-``delay``: seconds before an answer. ``headers``: put on every answer. ``idempotent``: a request
+``delay``: seconds before an answer or a refusal. ``headers``: put on every answer. ``idempotent``: a request
 sent again is answered from the store. ``refuse``: fields of a request that are refused with 400.
 ``alternatives``: [most, words]: more top_logprobs than ``most`` are refused in these words (with
 {asked} and {most}). ``alone``: a token comes without alternatives. ``change``: fields put over
@@ -95,6 +95,7 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self, body: dict[str, Any], key: str) -> None:
         tries = self.server.count(key, "seen")
         if refused := [f for f in self.server.settings.get("refuse", []) if f in body]:
+            time.sleep(self.server.settings.get("delay", 0.0))
             self._error(400, f"Unsupported parameter: '{refused[0]}'", param=refused[0])
             return
         most, words = self.server.settings.get("alternatives", [20, ""])

@@ -176,6 +176,17 @@ def test_a_refused_field_is_left_out_and_remembered(
     assert len(sent(server)) == 5 + len(refused)
 
 
+def test_a_field_refused_of_requests_at_the_same_time_is_said_once(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = serve(refuse=["response_format", "seed"], delay=0.05)
+    done = remote(server, max_in_flight=8).chat(asked(8, schema=SCHEMA, seed=1))
+    assert all(answer.finish == "stop" for answer in done)
+    said = [text for text in caplog.messages if "left out from now on" in text]
+    assert len(said) == 2, said
+    assert len(sent(server)) == 8 * 3  # each request is refused two times
+
+
 def test_a_reasoning_model_gets_its_own_budget_and_the_limit_its_other_name(serve: Serve) -> None:
     server = serve(refuse=["max_tokens"])
     remote(server, reasoning=True).chat(asked(1))
@@ -207,6 +218,13 @@ def test_shipped_prices_are_of_one_server_and_of_known_models() -> None:
     assert shipped.find("gpt-17") is None
     assert shipped.find("gpt-4o", "http://127.0.0.1:8000/v1") is None
     assert shipped.find("gpt-4o", "https://api.openai.com/v1") is not None
+
+
+@pytest.mark.parametrize("date", ["2026-11-27", '"2026-11-27"', "2026-02-31"])
+def test_the_date_of_a_price_file_needs_no_quotes(date: str, tmp_path: Path) -> None:
+    path = tmp_path / "prices.yaml"
+    path.write_text(f"date: {date}\nmodels: {{m: {{input: 1, output: 2}}}}\n")
+    assert load_prices(str(path)).date == date.strip('"')
 
 
 def test_tokens_and_money_of_each_answer(serve: Serve, tmp_path: Path) -> None:

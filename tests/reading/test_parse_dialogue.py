@@ -1,0 +1,75 @@
+"""The dialogue of one record is the same through every door: the public function, a file, a judge,
+``medal serve`` and the integrations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medal_judges import RecordError, parse_dialogue, read_dialogues
+from medal_judges.inference.scoring import ScoreOptions
+from medal_judges.inference.serving.body import parse_body
+from medal_judges.inference.serving.limits import ServeLimits
+from medal_judges.integrations.chats import as_dialogue
+from medal_judges.models.base.judge import checked_dialogues
+
+MESSAGES = [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": "Hello!"}]
+RECORDS: dict[str, dict[str, Any]] = {
+    "messages": {"id": "a", "messages": MESSAGES, "lang": "German"},
+    "without an id": {"messages": MESSAGES},
+    "line": {"id": "a", "dialogue": MESSAGES, "models": {"assistant": "x"}},
+    "line without an id": {"dialogue": MESSAGES},
+    "prompt and response": {"id": 7, "prompt": "Hi!", "response": "Hello!"},
+    "transcript": {"id": "a", "transcript": "User: Hi!\nAssistant: Hello!"},
+    "ShareGPT": {
+        "id": "a",
+        "conversations": [{"from": "human", "value": "Hi!"}, {"from": "gpt", "value": "Hello!"}],
+    },
+}
+
+
+@pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
+def test_every_door_returns_the_same_dialogue(record: dict[str, Any], tmp_path: Path) -> None:
+    dialogue = parse_dialogue(record)
+    assert [(turn.role, turn.content) for turn in dialogue.turns] == [
+        ("user", "Hi!"),
+        ("assistant", "Hello!"),
+    ]
+    assert dialogue.id == str(record["id"]) if "id" in record else len(dialogue.id) > 8
+    (tmp_path / "chats.jsonl").write_text(json.dumps(record) + "\n")
+    assert list(read_dialogues(tmp_path / "chats.jsonl")) == [dialogue]
+    assert list(checked_dialogues([record])) == [dialogue]
+    assert as_dialogue(record) == dialogue
+    body = json.dumps({"dialogues": [record]}).encode()
+    assert parse_body(body, (), ScoreOptions(), ServeLimits())[0] == [dialogue]
+
+
+def test_messages_alone_are_a_record() -> None:
+    assert parse_dialogue(MESSAGES) == parse_dialogue({"messages": MESSAGES})
+
+
+@pytest.mark.parametrize(
+    ("record", "field", "words"),
+    [
+        ({"messages": MESSAGES, "dialogue": MESSAGES}, "dialogue", "not both"),
+        ({"messages": MESSAGES, "lang": "Klingonish"}, "lang", "'Klingonish'"),
+        ({"data": [{"messages": MESSAGES}] * 2}, "(record)", "2 dialogues"),
+        ({"messages": "hello"}, "messages", "a list of {role, content}"),
+        ({"dialogue": "hello"}, "dialogue", "a non-empty list"),
+        ({"text": "hello"}, "messages", "a list of {role, content}"),
+        ({"messages": [{"role": "usher", "content": "x"}]}, "messages[0].role", "'usher'"),
+        ({"id": "a", "dialogue": [*MESSAGES, {"role": "user"}]}, "dialogue[2].content", "a value"),
+        ({}, "messages", "a list of {role, content}"),
+        ([], "(line)", "a JSON object"),
+        ("hello", "(line)", "a JSON object"),
+        (None, "(line)", "a JSON object"),
+    ],
+)
+def test_a_wrong_record_is_refused_by_its_field(record: object, field: str, words: str) -> None:
+    with pytest.raises(RecordError) as caught:
+        parse_dialogue(record)
+    assert caught.value.field == field
+    assert words in caught.value.message

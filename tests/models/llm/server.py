@@ -5,8 +5,9 @@ SETTINGS is a JSON object. ``mode``: "scripted" answers at once, by the content 
 file whose ``answer(body) -> str`` gives the scripted texts. ``fault`` and
 ``times``: that fault strikes the first ``times`` tries of every request (-1: all of them), a
 request being known by its Idempotency-Key. ``every``: it strikes every n-th request only.
-``delay``: seconds before an answer or a refusal. ``headers``: put on every answer. ``idempotent``: a request
-sent again is answered from the store. ``refuse``: fields of a request that are refused with 400.
+``delay``: seconds before an answer or a refusal. ``headers``: put on every answer.
+``idempotent``: a request sent again is answered from the store. ``refuse``: fields of a request
+that are refused with 400.
 ``alternatives``: [most, words]: more top_logprobs than ``most`` are refused in these words (with
 {asked} and {most}). ``alone``: a token comes without alternatives. ``change``: fields put over
 those of every answer, by path ("usage", "choices.0.message.content"). ``served``: what /v1/models

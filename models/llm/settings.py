@@ -145,11 +145,14 @@ def llm_config(setting: object) -> LLMConfig:
     return build_config(kind, given, where="llm")
 
 
-def _require_no_key_of_another_backend(key: str, kind: type[TransformersLLM | OpenAILLM]) -> None:
+def _require_no_key_of_another_backend(
+    key: str, kind: type[TransformersLLM | VllmLLM | OpenAILLM]
+) -> None:
     """Raises ConfigError if ``key``, which ``kind`` lacks, may be a key of another backend."""
     if did_you_mean(key, kind.model_fields):
         return
-    for backend, other in BACKENDS.items():
+    exact_first = sorted(BACKENDS.items(), key=lambda item: key not in item[1].model_fields)
+    for backend, other in exact_first:
         is_exact = key in other.model_fields
         guess = "" if is_exact else did_you_mean(key, other.model_fields)
         if is_exact or guess:

@@ -35,7 +35,7 @@ from medal_judges.models.llm.settings import BACKENDS, OpenAILLM, TransformersLL
         ({"base_url": "http://x/v1"}, "no model named"),
         ({"model": ["gpt-4.1"]}, "no model named"),
         ({"model": "vllm:org/name", "tensor_parallel": 2}, "did you mean 'tensor_parallel_size'"),
-        ({"model": "vllm:org/name", "device": "cuda"}, "device"),
+        ({"model": "vllm:org/name", "device": "cuda"}, "it is a setting of backend transformers"),
     ],
 )
 def test_a_wrong_key_is_a_clear_error(setting: dict[str, Any], words: str) -> None:

@@ -27,6 +27,7 @@ from medal_judges.errors import (
     did_you_mean,
     visible,
 )
+from medal_judges.reading.branches import one_branch
 from medal_judges.reading.containers import CONTAINERS, TABLES, NumberedRow, open_rows
 from medal_judges.reading.forms import (
     FORMS,
@@ -445,6 +446,7 @@ def _read(
         kind, listed = open_rows(path, container, columns.roles)
     else:
         listed = enumerate(source, 1)
+    listed = ((number, one_branch(value, report.folded)) for number, value in listed)
     if kind not in TABLES:
         listed = (
             (place if number == 1 else number, each)

@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from medal_judges.config import parse_yaml
 from medal_judges.errors import ConfigError, RecordError, did_you_mean
+from medal_judges.reading.branches import without_siblings
 from medal_judges.reading.names import (
     CHATBOTS,
     CONTENTS,
@@ -446,7 +447,7 @@ def normal_row(record: object, form: str, columns: ColumnMap, folded: Counter[st
             elif value is not None:
                 row["messages"].append({"role": role, "content": value})
     else:
-        row["messages"] += _messages(take("messages", MESSAGES), form, columns)
+        row["messages"] += _messages(take("messages", MESSAGES), form, columns, folded)
         choices = record.get("choices")  # a logged request with its answer
         if isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
             used.add("choices")
@@ -504,7 +505,7 @@ def _taken(
     return record[key]
 
 
-def _messages(value: Any, form: str, columns: ColumnMap) -> list[Any]:
+def _messages(value: Any, form: str, columns: ColumnMap, folded: Counter[str]) -> list[Any]:
     """Returns messages with the fields ``role`` and ``content``, whatever the names in the row."""
     if isinstance(value, str) and form == "transcript":
         value = messages_of_transcript(value, columns.roles)
@@ -526,7 +527,10 @@ def _messages(value: Any, form: str, columns: ColumnMap) -> list[Any]:
         if "content" in columns.fields or not (named or role is None):
             found["content"] = _taken(message, columns, "content", CONTENTS, set())
         messages.append(found)
-    return messages
+    if any(not isinstance(message, Mapping) for message in messages):
+        return messages  # read_messages refuses them
+    roles = [message.get("role") for message in messages]
+    return [messages[place] for place in without_siblings(messages, roles, folded)]
 
 
 # -- transcripts: lines such as ``User: Hi!`` ------------------------------------------------------

@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from medal_judges.errors import MedalError, RecordError
+from medal_judges.reading.branches import without_siblings
 from medal_judges.reading.forms import (
     FORMS,
     ColumnMap,
@@ -149,6 +150,9 @@ def _chat_of_turns(
     Columns that differ between turns are dropped, except the time of the first turn.
     """
     rows = _in_order(rows, columns, counts)
+    roles = [lookup(record, _column(record, "role", columns)) for _, record in rows]
+    places = without_siblings([record for _, record in rows], roles, counts)
+    rows = [rows[place] for place in places]
     messages: list[Fields] = []
     chat: Fields = {}
     used: set[str] = set()

@@ -8,14 +8,23 @@ from functools import lru_cache
 
 CONVERSATIONS = (
     *("conversation_id", "dialogue_id", "dialog_id", "chat_id", "session_id", "thread_id"),
-    *("ticket_id", "conversation_hash", "conversation", "session", "thread", "chat", "ticket"),
+    *(
+        "ticket_id",
+        "conversation_hash",
+        "message_tree_id",
+        "conversation",
+        "session",
+        "thread",
+        "chat",
+        "ticket",
+    ),
 )
 ROLES = ("role", "speaker", "sender", "from", "author", "participant", "sender_type", "who")
 CONTENTS = ("content", "text", "message", "body", "utterance", "value", "msg")
-IDS = ("id", *CONVERSATIONS[:8], "uuid")
+IDS = ("id", *CONVERSATIONS[:9], "uuid")
 MESSAGES = (
     *("messages", "conversations", "conversation", "dialogue", "dialog", "turns", "chat"),
-    *("transcript", "history", "chat_history"),
+    *("transcript", "chat_messages", "history", "chat_history"),
 )
 PROMPTS = ("prompt", "question", "user_message", "instruction", "query", "input", "user")
 RESPONSES = (
@@ -23,7 +32,7 @@ RESPONSES = (
 )
 SYSTEMS = ("system", "system_prompt", "system_message", "instructions")
 LANGUAGES = ("lang", "language")
-CHATBOTS = ("chatbot", "model", "model_name", "assistant_model")
+CHATBOTS = ("chatbot", "model", "model_name", "assistant_model", "default_model_slug")
 TIMES = (
     *("time", "timestamp", "created_at", "created", "datetime", "date", "sent_at"),
     *("create_time", "ts"),

@@ -162,3 +162,60 @@ def test_what_is_unclear_is_a_bad_row(rows: list[Row], problem: str, tmp_path: P
     found, reading = read(save(tmp_path, "export", in_jsonl([*rows, good])))
     assert [*found] == ["z"] and reading.count == 1
     assert re.search(problem, reading.messages[0]), reading.messages[0]
+
+
+FIELDS: list[tuple[str, ...]] = [(), ("release",), ("release", "public", "version", "bookmarked")]
+
+
+@pytest.mark.parametrize("missing", FIELDS, ids=range(3))
+@pytest.mark.parametrize("container", ["jsonl", "json", "csv", "parquet"])
+@pytest.mark.parametrize("asked", [USER, {"messages": USER}, {"messages": USER, "model": "x"}])
+def test_traces_as_the_interface_of_langfuse_exports_them(
+    missing: tuple[str, ...], container: str, asked: Any, tmp_path: Path
+) -> None:
+    second = {**asked, "messages": ASKED} if isinstance(asked, dict) else ASKED
+    rows = [
+        trace("a", 2, second, {"role": "assistant", "content": CHAT[3]}),
+        trace("a", 1, asked, {"role": "assistant", "content": CHAT[1]}),
+        trace(None, 3, asked, {"role": "assistant", "content": CHAT[1]}),
+    ]
+    rows = [{name: value for name, value in row.items() if name not in missing} for row in rows]
+    found, reading = read(save(tmp_path, "export", CONTAINERS[container](rows)))
+    assert not reading.count, reading.messages
+    assert chat_of(found["a"]) == CHAT and chat_of(found["trace-None-3"]) == CHAT[:2]
+    assert reading.forms == {"Langfuse's traces or observations": 2}
+
+
+@pytest.mark.parametrize("kind", ["download", "earlier download", "from the API"])
+def test_a_trace_that_is_downloaded_as_json(kind: str, tmp_path: Path) -> None:
+    observations = [
+        {
+            "id": id, "traceId": "t1", "sessionId": "a", "parentObservationId": parent,
+            "type": type, "startTime": f"2026-06-01T10:0{minute}:00.000Z", "input": asked,
+            "output": answered, "model": "gpt-x" if type == "GENERATION" else None, "name": id,
+        }
+        for minute, (id, parent, type, asked, answered) in enumerate(
+            [
+                ("root", None, "SPAN", {"messages": ASKED}, {"role": "assistant",
+                 "content": CHAT[3]}),
+                ("search", "root", "TOOL", {"q": "bus"}, ["9:00"]),
+                ("answer", "root", "GENERATION", ASKED, {"role": "assistant", "content": CHAT[3]}),
+            ]
+        )
+    ]  # fmt: skip
+    scores = [{"id": "s", "name": "helpful", "value": 1, "comment": "It answers the question."}]
+    whole = trace("a", 0, {"messages": ASKED}, {"role": "assistant", "content": CHAT[3]}, id="t1")
+    downloads: dict[str, Row] = {
+        "download": {"observations": observations, "scores": scores},
+        "earlier download": {"trace": whole, "observations": observations},
+        "from the API": {**whole, "observations": observations, "scores": scores},
+    }
+    path = save(tmp_path, "trace-t1.json", json.dumps(downloads[kind], indent=2).encode())
+    found, reading = read(path)
+    assert not reading.count, reading.messages
+    assert chat_of(found["a"]) == CHAT and found["a"].models == {"assistant": "gpt-x"}
+    # Without a session it is a chat by itself.
+    for row in (whole, downloads[kind], *observations):
+        row.pop("sessionId", None)
+    found, _ = read(save(tmp_path, "trace-t1.json", json.dumps(downloads[kind]).encode()))
+    assert chat_of(found["t1"]) == CHAT

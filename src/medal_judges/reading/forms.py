@@ -51,8 +51,9 @@ FORMS: Mapping[str, str] = {
 GROUPED = ("turns", "otel", "langfuse", "langsmith")  # several rows are one chat
 
 _LANGFUSE = (
-    {"session_id", "input", "output", "release", "public"},  # a trace
+    {"session_id", "timestamp", "input", "output"},  # a trace
     {"trace_id", "parent_observation_id"},  # an observation
+    *({"observations", "scores"}, {"observations", "trace"}),  # a downloaded trace
 )
 _JSON_FIELDS = ("dialogue", "turns", "models", "context", "meta", "labels", "scales")
 

@@ -300,7 +300,11 @@ _KEPT = ("name", "trace_name", "user_id", "release", "version", "environment", "
 
 def _steps(record: Mapping[str, Any], form: str) -> Iterator[Fields]:
     """Yields the fields of _STEP and ``meta`` of a row and of the observations in it."""
-    for each in (record, *_objects(record.get("observations"))):
+    # A downloaded trace is a list of its observations, in earlier versions beside itself.
+    roots = _objects([record.get("trace")]) or [record]
+    for each in (*roots, *_objects(record.get("observations"))):
+        if each.keys() <= {"observations", "scores"}:
+            continue
         plain = {name: each[key] for name, key in plain_names(tuple(each)).items()}
         if form == "langsmith":
             plain.pop("session_id", None)  # the project

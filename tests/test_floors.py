@@ -26,7 +26,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("models.llm.loading",),  # the front door of the two
     ("models.base",),
     (
-        *("models.encoder", "models.embedding", "models.feature", "models.lora", "models.prompted"),
+        *("models.turns", "models.embedding", "models.feature", "models.lora", "models.prompted"),
         *("models.followup", "models.trained_metrics", "models.hybrid"),
     ),
     ("inference",),

@@ -43,7 +43,7 @@ class TrainedFamily:
 _MODELS, _FITS = "medal_judges.models", "medal_judges.training.families"
 FAMILIES = {
     "embedding": TrainedFamily(f"{_MODELS}.embedding.judge:EmbeddingConfig", f"{_FITS}.embedding"),
-    "encoder": TrainedFamily(f"{_MODELS}.encoder.config:EncoderConfig", f"{_FITS}.encoder", True),
+    "turns": TrainedFamily(f"{_MODELS}.turns.config:TurnsConfig", f"{_FITS}.turns", True),
     "feature": TrainedFamily(f"{_MODELS}.feature.judge:FeatureConfig", f"{_FITS}.feature"),
     "hybrid": TrainedFamily(f"{_MODELS}.hybrid.members:HybridConfig", f"{_FITS}.hybrid"),
     "lora": TrainedFamily(f"{_MODELS}.lora.adapters:LoraConfig", f"{_FITS}.lora", True),

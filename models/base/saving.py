@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # family -> "module:class". Each class has `load(folder, **options)` or `from_settings(settings)`.
 FAMILIES = {
     "embedding": "medal_judges.models.embedding.judge:EmbeddingJudge",
-    "encoder": "medal_judges.models.encoder.judge:EncoderJudge",
+    "turns": "medal_judges.models.turns.judge:TurnsJudge",
     "feature": "medal_judges.models.feature.judge:FeatureJudge",
     "followup": "medal_judges.models.followup.judge:FollowUpJudge",
     "geval": "medal_judges.models.prompted.geval:GEvalJudge",

@@ -96,7 +96,7 @@ def test_what_the_server_says_of_its_judge(served: Served, judge: Judge) -> None
         about = client.judge()
     assert about["signature"] == str(judge.signature())
     assert about["dimensions"] == [dimension.to_record() for dimension in judge.dimensions]
-    assert about["languages"] is None and about["family"] == "encoder"
+    assert about["languages"] is None and about["family"] == "turns"
 
 
 def test_metrics_count_what_was_asked(served: Served) -> None:

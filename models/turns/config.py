@@ -51,7 +51,7 @@ class FeatureGroup(Config):
     prior_weights: dict[str, dict[str, float]] = Field(default_factory=dict)
 
 
-class EncoderConfig(TrainedConfig):
+class TurnsConfig(TrainedConfig):
     """The settings of an encoder judge, stored whole in its judge.json.
 
     ``base`` is a hub id or ``embedded:minilm``. ``shape: flat`` encodes the dialogue as one
@@ -73,7 +73,7 @@ class EncoderConfig(TrainedConfig):
     different sources. ``reply`` adds the two reaction features of encoder/net.py.
     """
 
-    family: Literal["encoder"] = "encoder"
+    family: Literal["turns"] = "turns"
     base: str = "embedded:minilm"
     base_revision: str | None = None
     save_body: bool = True
@@ -102,7 +102,7 @@ class EncoderConfig(TrainedConfig):
         return {name for name, head in self.heads.items() if head.kind in by_level}
 
     @model_validator(mode="after")
-    def _settings_fit(self) -> EncoderConfig:
+    def _settings_fit(self) -> TurnsConfig:
         if self.net == "transformer" and self.width % self.attention_heads:
             raise ValueError(
                 f"width {self.width} is not a multiple of attention_heads {self.attention_heads}"

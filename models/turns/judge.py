@@ -20,7 +20,8 @@ from medal_judges.models.base.saving import (
     write_weights,
 )
 from medal_judges.models.batching import budget_batches, pad_rows, retry_on_oom
-from medal_judges.models.encoder.body import (
+from medal_judges.models.model_files import base_hash, require_base
+from medal_judges.models.turns.body import (
     PASS_TOKENS,
     body_of,
     can_pack,
@@ -30,16 +31,15 @@ from medal_judges.models.encoder.body import (
     packed_sums,
     settings_of,
 )
-from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.encoder.net import (
+from medal_judges.models.turns.config import TurnsConfig
+from medal_judges.models.turns.net import (
     EncodedDialogue,
-    EncoderNet,
     Logits,
+    TurnsNet,
     TurnTokenizer,
     collate,
     collate_sequences,
 )
-from medal_judges.models.model_files import base_hash, require_base
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Contributions, Judgement, Unit
 
@@ -56,7 +56,7 @@ _UNITS: dict[HeadKind, Unit] = {
 }
 
 
-class EncoderJudge(NetworkJudge):
+class TurnsJudge(NetworkJudge):
     """Scores dialogues with one forward pass over each distinct turn (``shape: flat``: each
     dialogue).
 
@@ -65,17 +65,17 @@ class EncoderJudge(NetworkJudge):
     user turn and an average assistant turn add to ``Head.linear``.
     """
 
-    family = "encoder"
-    config: EncoderConfig
-    net: EncoderNet
+    family = "turns"
+    config: TurnsConfig
+    net: TurnsNet
 
     def __init__(
         self,
-        net: EncoderNet,
+        net: TurnsNet,
         tokenizer: PreTrainedTokenizerBase,
         dimensions: Sequence[Dimension],
         *,
-        name: str = "encoder",
+        name: str = "turns",
         calibration: Mapping[str, Calibration] | None = None,
         turn_means: Mapping[str, Sequence[float]] | None = None,
         facts: Mapping[str, object] | None = None,
@@ -94,17 +94,17 @@ class EncoderJudge(NetworkJudge):
     @classmethod
     def create(
         cls,
-        config: EncoderConfig,
+        config: TurnsConfig,
         dimensions: Sequence[Dimension],
         *,
-        name: str = "encoder",
+        name: str = "turns",
         device: str | torch.device | None = None,
-    ) -> EncoderJudge:
+    ) -> TurnsJudge:
         """Returns a new judge on the pretrained ``config.base``, with random heads by torch's
         seed."""
         body, tokenizer = load_body(config.base, config.base_revision)
         check_window(config, body.config)
-        net = EncoderNet(body, body.config.hidden_size, config, dimensions)
+        net = TurnsNet(body, body.config.hidden_size, config, dimensions)
         return cls(net, tokenizer, dimensions, name=name, device=device)
 
     def _save(self, folder: Path) -> None:
@@ -123,7 +123,7 @@ class EncoderJudge(NetworkJudge):
     @classmethod
     def load(
         cls, folder: Path, *, device: str | torch.device | None = None, dtype: str = "fp32"
-    ) -> EncoderJudge:
+    ) -> TurnsJudge:
         """Loads the judge saved in ``folder``. If the body was not saved with it, the body is
         loaded from its package, folder or hub id.
 
@@ -131,11 +131,11 @@ class EncoderJudge(NetworkJudge):
         weights are not those that the judge was trained on.
         """
         saved = read_config(folder)
-        state, config = learned_state(saved), EncoderConfig(**saved["encoder"])
+        state, config = learned_state(saved), TurnsConfig(**saved["turns"])
         weights = folder / WEIGHTS_NAME
 
-        def around(body: PreTrainedModel) -> EncoderNet:
-            return EncoderNet(body, body.config.hidden_size, config, state["dimensions"])
+        def around(body: PreTrainedModel) -> TurnsNet:
+            return TurnsNet(body, body.config.hidden_size, config, state["dimensions"])
 
         if config.save_body:
             require_enough_weights(lambda: around(body_of(saved["body"])), weights)
@@ -242,7 +242,7 @@ class EncoderJudge(NetworkJudge):
         ]
 
     def members(self, requests: Sequence[ScoreRequest]) -> list[tuple[Logits, Logits, Logits]]:
-        """Returns each ensemble member's output for ``requests``; see EncoderNet.forward."""
+        """Returns each ensemble member's output for ``requests``; see TurnsNet.forward."""
         encoded: list[EncodedDialogue] = [request.payload[0] for request in requests]
         batch = collate(encoded).to(self.device)
         longest = batch.mask.shape[1]

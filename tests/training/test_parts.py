@@ -21,7 +21,6 @@ from medal_judges.training.families.ridge import RidgeProblem, named_columns
 from medal_judges.training.families.steps_turns import balance_heads
 from medal_judges.training.loop.body import body_layers, build_optimizer, build_schedule, freeze
 from medal_judges.training.loop.loop import epoch_batches
-from medal_judges.training.loop.task import validation_figures, watched
 from medal_judges.training.rows import (
     RowFacts,
     RunRows,
@@ -32,6 +31,7 @@ from medal_judges.training.rows import (
     load_rows,
     to_example,
 )
+from medal_judges.training.validation import validation_figures, watched
 
 CONFIGS = sorted(p.name for p in Path("configs/train").glob("*.yaml"))
 

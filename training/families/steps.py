@@ -19,6 +19,7 @@ from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
 from medal_judges.training.agreement import ScoredExamples, score_examples, scores_of_logits
+from medal_judges.training.calibration import fit_calibrations
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.families.steps_turns import TurnsTask, balance_heads, fit_turn_means
 from medal_judges.training.fitted import FittedJudge, TrainingRun
@@ -28,10 +29,9 @@ from medal_judges.training.loop.accelerator import (
     strategy,
     whole_weights,
 )
-from medal_judges.training.loop.calibration import fit_calibrations
 from medal_judges.training.loop.loop import TrainingLoop
-from medal_judges.training.loop.task import means_over_dimensions
 from medal_judges.training.rows import RunRows, TrainingExample, spread
+from medal_judges.training.validation import means_over_dimensions
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

@@ -1,0 +1,230 @@
+"""The encoder judge: a pretrained encoder with transformers' own classification head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+from transformers.utils import logging
+
+from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.models.base.heads import Calibration, OutputHead, output_heads
+from medal_judges.models.base.learned import learned_state
+from medal_judges.models.base.saving import (
+    WEIGHTS_NAME,
+    read_config,
+    require_enough_weights,
+    require_no_differences,
+)
+from medal_judges.models.base.sequence import SequenceJudge, classifier_settings, output_layer
+from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.encoder.text import DialogueText
+from medal_judges.models.model_files import resolve
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.rendered import RenderedDialogue
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+
+class EncoderJudge(SequenceJudge):
+    """Scores a dialogue with one forward pass over its text."""
+
+    family = "encoder"
+    config: EncoderConfig
+
+    def __init__(
+        self,
+        net: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        config: EncoderConfig,
+        heads: Sequence[OutputHead],
+        *,
+        name: str = "encoder",
+        calibration: Mapping[str, Calibration] | None = None,
+        facts: Mapping[str, object] | None = None,
+        device: str | torch.device | None = None,
+        dtype: str = "fp32",
+        on_scale: bool = True,
+    ) -> None:
+        self.describe_heads(heads, name, calibration, facts)
+        self.net, self.tokenizer, self.config = net, tokenizer, config
+        self.on_scale = on_scale
+        self.text = DialogueText(tokenizer, config.max_tokens)
+        self.truncation = f"oldest turns beyond {config.max_tokens} tokens"
+        self.place(device, dtype)
+
+    @classmethod
+    def create(
+        cls,
+        config: EncoderConfig,
+        dimensions: Sequence[Dimension],
+        *,
+        name: str = "encoder",
+        device: str | torch.device | None = None,
+    ) -> EncoderJudge:
+        """Returns a new judge on the pretrained ``config.base``, with a random head by torch's
+        seed. Raises ConfigError, and JudgeLoadError for a base that cannot be loaded."""
+        heads = output_heads(dimensions, config.heads)
+        source, options = resolve(config.base), {"revision": config.base_revision}
+        try:
+            settings = AutoConfig.from_pretrained(source, trust_remote_code=False, **options)
+            tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False, **options)
+        except (OSError, ValueError) as error:
+            raise _not_loaded(config.base, error) from error
+        check_window(config, settings)
+        settings.update(_usual_settings(settings) | config.config | classifier_settings(heads))
+        try:
+            with _quiet():
+                net = AutoModelForSequenceClassification.from_pretrained(
+                    source,
+                    config=settings,
+                    dtype=torch.float32,
+                    trust_remote_code=False,
+                    ignore_mismatched_sizes=True,  # a base with another classification head
+                    **options,
+                )
+        except (OSError, ValueError) as error:
+            raise _not_loaded(config.base, error) from error
+        tokenizer.model_max_length = config.max_tokens
+        judge = cls(net, tokenizer, config, heads, name=name, device=device, on_scale=False)
+        return judge
+
+    def to_scale(self) -> None:
+        """Changes the output layer so that a regression's logit is the raw score on the dimension's
+        scale: the judge scores as before, and plain transformers gives raw scores."""
+        if self.on_scale:
+            return
+        factor, offset = self._scale_map()
+        self._map_outputs(factor, offset)
+        self.on_scale = True
+
+    def to_units(self) -> None:
+        """Undoes ``to_scale``, so that training can go on."""
+        factor, offset = self._scale_map()
+        self._map_outputs(1 / factor, -offset / factor)
+        self.on_scale = False
+
+    @torch.no_grad()
+    def _map_outputs(self, factor: Tensor, offset: Tensor) -> None:
+        layer = output_layer(self.net, sum(head.outputs for head in self.heads))
+        layer.weight.mul_(factor.to(layer.weight)[:, None])
+        layer.bias.mul_(factor.to(layer.bias)).add_(offset.to(layer.bias))
+
+    def _scale_map(self) -> tuple[Tensor, Tensor]:
+        """Returns the factor and the offset [outputs] that map a logit in training to a raw
+        score."""
+        factor, offset = [], []
+        for head in self.heads:
+            dimension, regression = head.dimension, head.config.kind == "regression"
+            width = dimension.high - dimension.low if regression else 1.0
+            middle = (dimension.high + dimension.low) / 2 if regression else 0.0
+            factor += [width] * head.outputs
+            offset += [middle] * head.outputs
+        return torch.tensor(factor), torch.tensor(offset)
+
+    def network_with(self, state: Mapping[str, Tensor]) -> PreTrainedModel:
+        """Returns a network of the same settings with the weights ``state``."""
+        network = _built(self.net.config)
+        network.load_state_dict(dict(state))
+        return network
+
+    def _save(self, folder: Path) -> None:
+        self.to_scale()
+        # The attention of this machine is not a setting of the judge.
+        self.net.save_pretrained(folder, safe_serialization=True)
+        self.tokenizer.save_pretrained(folder)
+        self.write_state(folder)
+
+    @classmethod
+    def load(
+        cls, folder: Path, *, device: str | torch.device | None = None, dtype: str = "fp32"
+    ) -> EncoderJudge:
+        """Loads the judge saved in ``folder``. Raises JudgeLoadError if weights are missing or do
+        not fit the config."""
+        saved = read_config(folder)
+        state, config = learned_state(saved), EncoderConfig(**saved["encoder"])
+        heads = output_heads(state.pop("dimensions"), config.heads)
+        settings = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        outputs = sum(head.outputs for head in heads)
+        if settings.num_labels != outputs:
+            raise JudgeLoadError(
+                f"{folder}: config.json has {settings.num_labels} labels, judge.json {outputs}",
+                hint="copy or download the whole folder again",
+            )
+        check_window(config, settings)
+        weights = [*folder.glob("*.safetensors")] or [folder / WEIGHTS_NAME]
+        require_enough_weights(lambda: _built(settings), *weights)
+        with _quiet():
+            net, found = AutoModelForSequenceClassification.from_pretrained(
+                folder,
+                config=settings,
+                dtype=torch.float32,
+                use_safetensors=True,
+                trust_remote_code=False,
+                ignore_mismatched_sizes=True,  # reported below
+                output_loading_info=True,
+            )
+        require_no_differences(
+            weights[0],
+            {
+                "missing": found["missing_keys"],
+                "unexpected": found["unexpected_keys"],
+                "of another shape": [key for key, *_ in found["mismatched_keys"]],
+            },
+        )
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        return cls(net, tokenizer, config, heads, device=device, dtype=dtype, **state)
+
+    def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:
+        return self.text.render(dialogues)
+
+
+def check_window(config: EncoderConfig, base: PretrainedConfig) -> None:
+    """Raises ConfigError if ``max_tokens`` is above the number of positions of the base."""
+    positions = getattr(base, "max_position_embeddings", None)
+    if positions is not None and "roberta" in base.model_type:
+        positions -= base.pad_token_id + 1  # their positions start after the padding's
+    if positions is not None and config.max_tokens > positions:
+        raise ConfigError(
+            f"max_tokens {config.max_tokens} is above the {positions} of {config.base}",
+            hint=f"set model.max_tokens to {positions} or less",
+        )
+
+
+def _usual_settings(base: PretrainedConfig) -> dict[str, Any]:
+    """Returns attention without dropout, with which it is 4 times slower on a CPU."""
+    names = ("attention_probs_dropout_prob", "attention_dropout")
+    return {name: 0.0 for name in names if hasattr(base, name)}
+
+
+def _built(settings: PretrainedConfig) -> PreTrainedModel:
+    model: PreTrainedModel = AutoModelForSequenceClassification.from_config(  # type: ignore[no-untyped-call]
+        settings, trust_remote_code=False
+    )
+    return model
+
+
+def _not_loaded(base: str, error: Exception) -> JudgeLoadError:
+    return JudgeLoadError(
+        f"cannot load the encoder {base}: {str(error).splitlines()[0]}",
+        hint="give a hub id (with a network, or cached), a folder, or embedded:minilm",
+    )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Leaves out transformers' report that the new head is new, and its progress bars."""
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)

@@ -43,8 +43,10 @@ from medal_judges.reading.forms import (
     normal_row,
 )
 from medal_judges.reading.grouped import grouped_chats
+from medal_judges.reading.instants import messages_in_order
 from medal_judges.reading.messages import read_messages
 from medal_judges.reading.released import line_of_released
+from medal_judges.reading.thoughts import spoken_turns
 from medal_judges.reading.unread import count_unread, unread_note
 from medal_judges.records.dialogue import (
     UNKNOWN_LANGUAGE,
@@ -463,9 +465,7 @@ def _read(
     for number, record, own in chats(listed):
         try:
             chat = record() if callable(record) else record
-            row = normal_row(
-                chat, "messages" if form in GROUPED else form or "line", own, report.folded
-            )
+            row = normal_row(chat, form or "line", own, report.folded)
             parsed = _record(row, report, labelled)
             if isinstance(chat, Mapping) and form != "line" and names_system(chat, own):
                 note = "the column system names the chatbot; --column system=system reads it as "
@@ -542,6 +542,10 @@ def _record(row: Fields, report: ReadingReport, labelled: bool) -> Dialogue | La
     id: Any
     if "messages" not in row or "dialogue" in row:
         line = line_of_released(row) if is_released(row) else row
+        name = "dialogue" if "dialogue" in line else "turns"
+        if isinstance(turns := line.get(name), list):
+            turns = messages_in_order(turns, report.folded)
+            line[name] = spoken_turns(turns, report.folded)
         if (id := line.get("id")) is None or not str(id).strip():
             report.made += 1
             line = line | {"id": parse_dialogue_line(line | {"id": "none"}).text_hash}

@@ -324,12 +324,13 @@ def read_dialogues(
     return dialogues_of(source, ReadOptions(format=format, columns=columns), reading)
 
 
-def parse_dialogue(record: object) -> Dialogue:
+def parse_dialogue(record: object, *, folded: Counter[str] | None = None) -> Dialogue:
     """Returns the dialogue of one record, in any form that a row of a file may have: ``messages``
     as in OpenAI's or Anthropic's API, a list of such messages, the line format, a prompt with its
     response, a trace, ...
 
-    The id is made from the content if there is none. Raises RecordError that names the field, also
+    The id is made from the content if there is none. ``folded`` counts the parts that are not text
+    of the user or the assistant, such as thoughts. Raises RecordError that names the field, also
     for an unknown language and for a record of several dialogues.
 
     >>> from medal_judges import parse_dialogue
@@ -340,8 +341,9 @@ def parse_dialogue(record: object) -> Dialogue:
         if "messages" in record and "dialogue" in record:
             raise RecordError("dialogue", "messages or dialogue, not both", record["dialogue"])
         language_code(record.get("lang"))
+    report = ReadingReport(strict=True)
     try:
-        dialogues = list(dialogues_of([record]))
+        dialogues = list(dialogues_of([record], reading=report))
     except RecordError as error:
         if error.field not in ("(row)", "(line)") or not isinstance(record, Mapping):
             raise
@@ -351,6 +353,8 @@ def parse_dialogue(record: object) -> Dialogue:
         raise RecordError(name, expected, record.get(name)) from error
     if len(dialogues) != 1:
         raise RecordError("(record)", "one dialogue", f"{len(dialogues)} dialogues")
+    if folded is not None:
+        folded.update(report.folded)
     return dialogues[0]
 
 
@@ -391,7 +395,7 @@ def _read(
     unread: Counter[str] = Counter()  # fields with text -> rows
 
     def bad(number: int, error: RecordError) -> None:
-        if reading is None and not is_file:
+        if not is_file and (reading is None or reading.strict):
             raise error
         problem = DataError(
             path,

@@ -59,6 +59,8 @@ _LANGFUSE = (
     {"trace_id", "parent_observation_id"},  # an observation
     *({"observations", "scores"}, {"observations", "trace"}),  # a downloaded trace
 )
+# How a message or a response of a server begins in a cell.
+_RESPONSES = tuple(f'{{"{key}' for key in ('role"', 'choices"', 'candidates"', 'content": ['))
 _JSON_FIELDS = ("dialogue", "turns", "models", "context", "meta", "labels", "scales")
 
 _SPEAKERS = ("user", "assistant", "system", "tool")
@@ -566,7 +568,7 @@ def _last_exchange(
     question_column = columns.fields.get("prompt") or find_key(free, PROMPTS[:end]) or ""
     answer_column = columns.fields.get("response") or find_key(free, RESPONSES[:end]) or ""
     question, answer = lookup(record, question_column), lookup(record, answer_column)
-    choices = record.get("choices")  # a logged request with its answer
+    choices = parsed_cell(record.get("choices"), "[{")  # a logged request with its answer
     if answer is None and isinstance(choices, list) and isinstance(next(iter(choices), 0), Mapping):
         answer, answer_column = choices[:1], "choices"
     further_column = find_key(free, ("input",)) or ""
@@ -591,7 +593,9 @@ def _last_exchange(
 
 
 def _said(column: str, value: object, role: str) -> list[Any]:
-    value = parsed_cell(value, "[{")
+    """Returns the messages of a cell. JSON in a text can be the answer itself, if it is no message
+    and no response of a server."""
+    value = parsed_cell(value, "[{", *_RESPONSES)
     return [] if value in (None, [], {}) else messages_within(column, value, role)
 
 

@@ -25,10 +25,11 @@ from pathlib import Path
 import numpy as np
 from into_docs import keep
 
+from medal_judges.stats.difference import holm
+from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.means import Sample, mean_of, share_of
 from medal_judges.stats.ppi import LabelledSample, corrected_mean, corrected_share
-from medal_judges.stats.significance import holm
 from medal_judges.stats.systems import (
     SystemDifference,
     SystemRows,
@@ -99,7 +100,7 @@ def draw(cell: Cell, rng: np.random.Generator) -> Draw:
             chosen = rng.choice(cell.size, cell.labelled, replace=False)
             labels[chosen] = opinion[chosen] + people[k]
         # numbers instead of names: the same contexts, sorted faster
-        rows.append(SystemRows(score + judge[k], context, None, labels))
+        rows.append(SystemRows(Values(score + judge[k], 0.0), context, None, labels))
         issue = (opinion > 1.2815515655446004).astype(float)
         issues.append(issue)
         wrong = rng.random(cell.size) < np.where(issue > 0, 0.3, 0.05)
@@ -153,7 +154,7 @@ def whole(
 ) -> dict[str, float]:
     """Whether all ranks of a run hold, and whether any equal pair is told apart after Holm."""
     tested = [found.corrected if labelled else found.judge for found in pairs.values()]
-    p_values = dict(zip(pairs, holm([t.estimate.p_value for t in tested]), strict=True))  # type: ignore[union-attr]
+    p_values = dict(zip(pairs, holm([t.p_value for t in tested]), strict=True))  # type: ignore[union-attr]
     means = [
         corrected_mean(rows.whole()).estimate.value if labelled else float(rows.scores.mean())
         for rows in one.rows
@@ -172,10 +173,10 @@ def whole(
 def alone(cell: Cell, one: Draw, k: int, truth: float) -> dict[str, float]:
     """The mean and a share of one system, as a report has them."""
     rows = one.rows[k]
-    sample = Sample(one.found[k], rows.contexts)
+    sample = Sample(Values(one.found[k], 0.0), rows.contexts)
     if not cell.labelled:
-        flags = Sample(one.issues[k], rows.contexts)
-        mean = mean_of(Sample(rows.scores, rows.contexts))
+        flags = Sample(Values(one.issues[k], 0.0), rows.contexts)
+        mean = mean_of(Sample(rows.values, rows.contexts))
         return {"mean": held(mean, truth), "share": held(share_of(flags), SHARE)}
     labels = np.where(np.isnan(rows.labels), np.nan, one.issues[k])  # type: ignore[arg-type]
     share = corrected_share(LabelledSample(sample, labels)).estimate

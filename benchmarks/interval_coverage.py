@@ -50,6 +50,7 @@ from medal_judges.stats.correlation import (
     correlations,
     weighted_spearman,
 )
+from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import (
     PLAIN,
@@ -152,11 +153,15 @@ def benchmarked(rows: Rows, clusters: Clusters) -> Iterator[tuple[str, Estimate]
     """The first draw's figures, as the benchmark makes them."""
     human, (one, two) = rows.human[0], (judge[0] for judge in rows.judges)
     bots = rows.chatbots if len(set(rows.chatbots)) > 1 else []
-    made = correlations(human, one, bots)
-    yield from with_intervals(made, correlation_statistic(human, one, bots), clusters).items()
+    made = correlations(Values(human, 0.0), Values(one, 0.0), bots)
+    yield from with_intervals(
+        made, correlation_statistic(Values(human, 0.0), Values(one, 0.0), bots), clusters
+    ).items()
     yield (
         "spearman difference",
-        paired_difference(spearman(human, one), spearman(human, two), "spearman", clusters),
+        paired_difference(
+            spearman(human, one), spearman(human, two), "spearman", clusters
+        ).estimate,
     )
     for share in (COMMON, RARE):
         labels = present(human, share)[:, None]
@@ -167,14 +172,16 @@ def benchmarked(rows: Rows, clusters: Clusters) -> Iterator[tuple[str, Estimate]
         for name in ("f1_present", "f1_absent"):
             yield f"{name} {share}", found[name]
         difference = paired_difference(*statistics, "f1_present", clusters)
-        yield f"f1_present difference {share}", difference
+        yield f"f1_present difference {share}", difference.estimate
         pair = np.column_stack([labels[:, 0], judges[0]])
         yield f"alpha {share}", _alpha(pair, "nominal", clusters)
     yield "alpha 1-5", _alpha(np.column_stack([graded(human), graded(one)]), "ordinal", clusters)
 
 
 def spearman(human: Floats, score: Floats) -> Statistic:
-    return lambda weights: {"spearman": weighted_spearman(human, score, weights)}
+    return lambda weights: {
+        "spearman": weighted_spearman(Values(human, 0.0), Values(score, 0.0), weights)
+    }
 
 
 def _alpha(values: Floats, kind: str, clusters: Clusters) -> Estimate:

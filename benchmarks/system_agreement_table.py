@@ -20,6 +20,7 @@ from into_docs import keep
 from medal_judges import Judge, LabelledDialogue
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.records.labelled import mean
+from medal_judges.stats.equal import Values
 from medal_judges.stats.means import Jackknifed, Sample
 from medal_judges.stats.ppi import LabelledSample, correct
 from medal_judges.stats.system_agreement import (
@@ -61,7 +62,7 @@ def corrected(scores: np.ndarray, labels: np.ndarray, systems: np.ndarray) -> Sy
     for k in range(count):
         own = systems == k
         clusters = [f"{k} {i}" for i in range(int(own.sum()))]
-        samples.append(LabelledSample(Sample(scores[own], clusters), labels[own]))
+        samples.append(LabelledSample(Sample(Values(scores[own], 0.0), clusters), labels[own]))
     figures: list[Jackknifed] = correct(samples, None).figures
     return means_of_figures(figures)
 
@@ -83,9 +84,13 @@ def few(
     found = []
     for _ in range(DRAWS):
         chosen = drawn(systems, rng)
-        rest = system_means(human[~chosen], systems[~chosen], list(np.asarray(groups)[~chosen]))
+        rest = system_means(
+            Values(human[~chosen], 0.0), systems[~chosen], list(np.asarray(groups)[~chosen])
+        )
         if scores is None:
-            side = system_means(human[chosen], systems[chosen], list(np.asarray(groups)[chosen]))
+            side = system_means(
+                Values(human[chosen], 0.0), systems[chosen], list(np.asarray(groups)[chosen])
+            )
         else:
             side = corrected(scores, np.where(chosen, human, np.nan), systems)
         found.append(
@@ -117,15 +122,15 @@ def table(name: str, split: str | None, judges: dict[str, Judge]) -> str:
         scores = np.array([j.scores["overall"] for j in said], dtype=float)
         fine = np.isfinite(scores)
         kept = list(np.asarray(groups)[fine])
-        side = system_means(scores[fine], systems[fine], kept)
+        side = system_means(Values(scores[fine], 0.0), systems[fine], kept)
         left_out = f" ({(~fine).sum()} dialogues without a score)" if not fine.all() else ""
-        people = system_means(human[fine], systems[fine], kept)
+        people = system_means(Values(human[fine], 0.0), systems[fine], kept)
         cells = line(label + left_out, people, side)
         cells += few(scores[fine], human[fine], systems[fine], kept)
         lines.append(f"| {' | '.join(cells)} |")
     alone = few(None, human, systems, groups)
     lines.append(f"| these few answers alone | – | – | {alone[0]} | {alone[1]} |")
-    halves = split_half(human, systems, groups)
+    halves = split_half(Values(human, 0.0), systems, groups)
     figures = " | ".join(f"{value:.3f}" for value in halves.values())
     return "\n".join([*lines, f"| people, split half | {figures} | – | – |"])
 

@@ -15,11 +15,12 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.report.console import ProgressBar
 from medal_judges.report.table import Figured, Table
 from medal_judges.stats.correlation import undefined_reason, weighted_auc, weighted_spearman
+from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import BESIDE, WHOM, choose_clusters, with_intervals
 
 if TYPE_CHECKING:  # the card imports this module, and needs no torch for it
-    from medal_judges.models.base.heads import Calibration, OutputHead
+    from medal_judges.models.base.heads import Calibration, Head
     from medal_judges.models.base.judge import Judge
     from medal_judges.training.config import TrainConfig
     from medal_judges.training.rows import TrainingExample
@@ -127,13 +128,15 @@ def agreement(
                 human = np.array([e.human[name] for e in examples], dtype=float)
                 groups = [e.group or e.dialogue.id for e in examples]
                 bots = [e.dialogue.chatbot for e in examples]
-                estimate = _estimate(metric, human, score[known], (bots, groups))
+                tolerance = dimension.tolerance
+                judge = Values(score[known], tolerance)
+                estimate = _estimate(metric, human, judge, (bots, groups))
                 beside = estimate.beside
                 others = None
                 if beside is not None and beside.low is not None and beside.high is not None:
                     others = beside.low, beside.high
                 plain = {
-                    baseline: _estimate(metric, human, scores[name][known]).value
+                    baseline: _estimate(metric, human, Values(scores[name][known], tolerance)).value
                     for baseline, scores in baselines.items()
                 }
                 rows.append(
@@ -151,19 +154,21 @@ def agreement(
 def _estimate(
     metric: str,
     human: np.ndarray,
-    score: np.ndarray,
+    score: Values,
     clusters: tuple[Sequence[str | None], Sequence[str]] | None = None,
 ) -> Estimate:
     """The figure, with an interval over ``clusters`` (chatbots, conversations) if they are given;
     None with its reason if it is undefined."""
-    answers = (human >= 0.5).astype(float) if metric == "roc_auc" else human
+    binary = metric == "roc_auc"
+    answers = Values((human >= 0.5).astype(float) if binary else human, score.tolerance)
     reason = undefined_reason(answers, score)
     if reason is not None:
         return Estimate(None, reason=reason)
-    figure = weighted_auc if metric == "roc_auc" else weighted_spearman
 
     def statistic(weights: np.ndarray) -> dict[str, np.ndarray]:
-        return {metric: figure(answers, score, weights)}
+        if binary:
+            return {metric: weighted_auc(answers.numbers, score, weights)}
+        return {metric: weighted_spearman(answers, score, weights)}
 
     estimate = Estimate(float(statistic(np.ones((1, len(human))))[metric][0]))
     if clusters is None:
@@ -175,7 +180,7 @@ def _estimate(
 
 
 def scores_of_logits(
-    heads: Mapping[str, OutputHead],
+    heads: Mapping[str, Head],
     logits: Mapping[str, np.ndarray],
     calibration: Mapping[str, Calibration],
 ) -> Scores:

@@ -27,6 +27,7 @@ from medal_judges.report.page import Section, counted, facts_section, write_page
 from medal_judges.report.table import Figured, Row, Table, slug
 from medal_judges.stats.alpha import alpha_statistic, no_interval
 from medal_judges.stats.correlation import MIN_ROWS, Floats, ratio, weighted_spearman
+from medal_judges.stats.equal import Values, tolerance_of
 from medal_judges.stats.estimate import Estimate, undefined
 from medal_judges.stats.intervals import (
     BESIDE,
@@ -136,7 +137,9 @@ def agreements(
                 graded = ("adjacent",) if kind == "ordinal" else ()
                 figures = undefined(("exact", *graded, "alpha", "spearman"), reason)
             else:
-                figures, ceiling = _figures(chosen, kind, values, by_person, lead)
+                tolerance = tolerance_of(next(iter(scales), None), values)
+                answers_of = Values(values, tolerance), Values(by_person, tolerance)
+                figures, ceiling = _figures(chosen, kind, *answers_of, lead)
             found.append(
                 Agreement(
                     dimension=name,
@@ -160,31 +163,33 @@ def agreements(
 def _figures(
     rows: Sequence[LabelledDialogue],
     kind: Kind,
-    values: Floats,
-    people: Floats,
+    answers: Values,
+    people: Values,
     lead: Lead,
 ) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
-    """Returns the figures and the ceiling. ``people`` has the ``values`` by annotator if annotators
-    are named. Spearman's correlation is averaged over pairs of annotators, weighted by the rows
-    that both answered."""
-    paired = np.isfinite(values).sum(axis=1) > 1
+    """Returns the figures and the ceiling. ``people`` has the ``answers`` by annotator if
+    annotators are named. Spearman's correlation is averaged over pairs of annotators, weighted by
+    the rows that both answered."""
+    paired = np.isfinite(answers.numbers).sum(axis=1) > 1
     # A row with one answer takes no part, so it must not count towards an interval either.
     rows = [row for row, has in zip(rows, paired, strict=True) if has]
-    values, people = values[paired], people[paired]
+    answers, people = answers[paired], people[paired]
+    values, given = answers.numbers, np.isfinite(people.numbers)
     clusters = choose_clusters(*_named(rows), lead)
     measurement = MEASUREMENT[kind]
     alpha_of = alpha_statistic(values, measurement)
-    answers = [np.sort(row[np.isfinite(row)]) for row in values]
-    sizes = np.array([len(row) for row in answers])
+    in_order = [np.sort(row[np.isfinite(row)]) for row in values]
+    sizes = np.array([len(row) for row in in_order])
     pairs = sizes * (sizes - 1) / 2
     close = {}  # of each row the number of pairs of answers at most a distance apart
     for key, distance in {"exact": 0.0, "adjacent": 1.0}.items():
-        upto = [np.searchsorted(r, r + distance + 1e-9, side="right").sum() for r in answers]
+        far = distance + answers.tolerance
+        upto = [np.searchsorted(row, row + far, side="right").sum() for row in in_order]
         if key == "exact" or kind == "ordinal":
             close[key] = np.array(upto) - sizes * (sizes + 1) / 2
     both = []  # pairs of annotators, with the rows that both answered
-    for a, b in combinations(busiest(people), 2):
-        shared = np.flatnonzero(np.isfinite(people[:, a]) & np.isfinite(people[:, b]))
+    for a, b in combinations(busiest(people.numbers), 2):
+        shared = np.flatnonzero(given[:, a] & given[:, b])
         if len(shared) >= MIN_ROWS:
             both.append((shared, people[shared, a], people[shared, b]))
 
@@ -211,7 +216,7 @@ def _figures(
             share = estimates[key].value or 0.0
             low, high = wilson(share * clusters.count, clusters.count)
             estimates[key] = replace(estimates[key], low=low, high=high, reason=None)
-    return estimates, human_ceiling(values, kind, clusters)
+    return estimates, human_ceiling(answers, kind, clusters)
 
 
 def _named(rows: Sequence[LabelledDialogue]) -> tuple[list[str | None], list[str]]:

@@ -18,10 +18,11 @@ from medal_judges.models.hybrid.members import HybridConfig
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.correlation import Floats, undefined_reason, weighted_spearman
+from medal_judges.stats.equal import Values, tolerance_of
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import DIFFERENCE, Clusters, jackknife
-from medal_judges.training.calibration import fit_isotonic
 from medal_judges.training.families.hybrid import FitRows, fit_blend
+from medal_judges.training.loop.calibration import fit_isotonic
 
 FOLDS, MIN_LABELS = 5, 20
 # Folds share training rows, which adds (test rows / training rows) to the 1 / FOLDS of a variance
@@ -260,8 +261,10 @@ def prove(
 
 def _measured(name: str, human: Floats, score: Floats, gain: Estimate | None = None) -> Measured:
     rho = None
-    if name != MEAN and undefined_reason(human, score) is None:
-        rho = float(weighted_spearman(human, score, np.ones((1, len(human))))[0])
+    tolerance = tolerance_of(None, human)
+    sides = Values(human, tolerance), Values(score, tolerance)
+    if name != MEAN and undefined_reason(*sides) is None:
+        rho = float(weighted_spearman(*sides, np.ones((1, len(human))))[0])
     return Measured(name, float(np.sqrt(np.mean((score - human) ** 2))), rho, gain)
 
 

@@ -45,7 +45,14 @@ from medal_judges.eval.benchmark.figures import (
 )
 from medal_judges.eval.benchmark.page import View, dimension_table, write_report
 from medal_judges.eval.metaeval.alignment import label
-from medal_judges.eval.metaeval.comparison import ANNOTATORS, CEILING, GRADED, ISSUES, MEANS
+from medal_judges.eval.metaeval.comparison import (
+    ANNOTATORS,
+    CEILING,
+    GRADED,
+    ISSUES,
+    MCNEMAR,
+    MEANS,
+)
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.scoring import ScoreOptions, judge_once, opened
 from medal_judges.reading.dialogues import DEFAULT_READING, ReadingReport
@@ -64,9 +71,10 @@ _PRINTED: dict[str, Sequence[str]] = {
     MEANS: (),
     FOLLOW_UPS: (),
     PUBLISHED: (),
-    GRADED: (*_WHO, "Difference in ρ", "Difference in pairs right", "p, Holm", "n"),
-    ISSUES: (*_WHO, "Difference in F1+", "p, Holm", "McNemar p, Holm", "n"),
-    CEILING: ("Set", "Dimension", "Judge", "Like for like", "One annotator", "p, Holm", "n"),
+    GRADED: (*_WHO, "Difference in ρ", "Difference in pairs right", "p", "n"),
+    ISSUES: (*_WHO, "Difference in F1+", "p", "n"),
+    MCNEMAR: (*_WHO, "Right alone: better", "Right alone: other", "p, Holm", "n"),
+    CEILING: ("Set", "Dimension", "Judge", "Like for like", "One annotator", "p", "n"),
     ANNOTATORS: (*_WHO[:2], "Judge", "Annotator", "F1+ judge", "F1+ annotator", "McNemar p, Holm"),
 }
 _LINES = 30  # of a long table; the page and the CSV files have all

@@ -17,6 +17,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.eval.metaeval.comparison import (
     comparison_tables,
+    corrected_ceilings,
     dimension_means_table,
 )
 from medal_judges.eval.metaeval.metaeval import (
@@ -28,11 +29,13 @@ from medal_judges.eval.metaeval.metaeval import (
     evaluate,
     system_agreements,
 )
+from medal_judges.records.dimension import EQUAL
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.records.signature import Signature
 from medal_judges.report.table import Cell, Table
 from medal_judges.stats.correlation import Floats, ratio, weighted_auc
+from medal_judges.stats.equal import EQUAL_FACT, Values, present, signs
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import METHOD, WHOM, Clusters, estimated, too_few, wilson
 from medal_judges.storage.files import write_json
@@ -136,6 +139,7 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
                 judged.append(one)
                 if one.row.kind != "binary" and not one.row.under_floor:
                     differing += disagreements(one, wanted, config.disagreements)
+    judged = corrected_ceilings(judged)
     results = [one.row for one in judged]
     tables = [*comparison_tables(judged), dimension_means_table(results)]
     if config.published:
@@ -156,6 +160,7 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
         ("Command", command),
         ("Intervals", f"{METHOD}; {', '.join(f'{name} by {u}' for name, u in units.items())}"),
         ("Intervals are for", WHOM[config.interval_for]),
+        EQUAL_FACT,
         ("Coverage floor", f"{100 * config.min_coverage:g}%"),
         *(
             (f"Rows of {s.name}", f"langs {[*s.langs] or 'all'}, skip {s.skip}, limit {s.limit}")
@@ -207,7 +212,6 @@ def follow_up_usage(answers: Iterable[tuple[str, str, Sequence[Judgement]]]) -> 
     return Table(FOLLOW_UPS, columns, rows, note)
 
 
-THRESHOLD = 0.5
 KINDS = {"planted": "injected", "innocent": "control", "clean": "clean"}  # files' word: ours
 INJECTED_COLUMNS = {
     "f1_clean": "F1+ vs clean",
@@ -273,7 +277,7 @@ def localisation(
     contribution has the issue; if several turns tie, the share of them that has it. Chance: the
     share of all assistant turns that has the issue."""
     most = max(contributions[i] for i in assistant)
-    top = [i for i in assistant if contributions[i] == most]
+    top = [i for i in assistant if contributions[i] >= most - EQUAL]
     marked = set(injected)
     return len(marked.intersection(top)) / len(top), len(marked) / len(assistant)
 
@@ -308,15 +312,15 @@ def _figures(rows: Sequence[dict[str, Any]]) -> dict[str, Estimate]:
 
     def alarms(kind: str) -> Estimate:
         none = f"no scored {KINDS[kind]} rows"
-        return mean(of_kind[kind], lambda row: float(row["score"] >= THRESHOLD), none)
+        return mean(of_kind[kind], lambda row: float(present(row["score"])), none)
 
-    def versus(kind: str, statistic: Callable[[Floats, Floats, Floats], Floats]) -> Estimate:
+    def versus(kind: str, statistic: Callable[[Floats, Values, Floats], Floats]) -> Estimate:
         for needed in ("planted", kind):
             if not of_kind[needed]:
                 return Estimate(None, reason=f"no scored {KINDS[needed]} rows")
         both = [row for row in rows if row["kind"] in ("planted", kind)]
         labels = np.array([row["kind"] == "planted" for row in both], dtype=np.float64)
-        scores = np.array([row["score"] for row in both])
+        scores = Values(np.array([row["score"] for row in both]), EQUAL)
         return estimate(both, lambda weights: statistic(labels, scores, weights))
 
     return {
@@ -324,7 +328,7 @@ def _figures(rows: Sequence[dict[str, Any]]) -> dict[str, Estimate]:
         "auc_clean": versus("clean", weighted_auc),
         "win_rate": mean(
             paired,
-            lambda row: 0.5 + 0.5 * float(np.sign(row["score"] - controls[row["pair"]])),
+            lambda row: 0.5 + 0.5 * float(signs(row["score"] - controls[row["pair"]], EQUAL)),
             "no injected row scored together with its control",
         ),
         "f1_clean": versus("clean", weighted_f1),
@@ -337,9 +341,9 @@ def _figures(rows: Sequence[dict[str, Any]]) -> dict[str, Estimate]:
     }
 
 
-def weighted_f1(labels: Floats, scores: Floats, weights: Floats) -> Floats:
+def weighted_f1(labels: Floats, scores: Values, weights: Floats) -> Floats:
     """Returns F1 of label 1 at a threshold of 0.5 for each row of ``weights``."""
-    alarmed = scores >= THRESHOLD
+    alarmed = present(scores.numbers)
     return ratio(2 * (weights @ (labels * alarmed)), weights @ labels + weights @ alarmed)
 
 

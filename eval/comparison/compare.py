@@ -28,6 +28,7 @@ from medal_judges.eval.report.trust import trust_section
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import ReadingReport, labelled_of
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE
+from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean
 from medal_judges.report.console import print_tables, wide_console
 from medal_judges.report.figure import Figure, padded
@@ -53,14 +54,14 @@ from medal_judges.report.table import (
     slug,
 )
 from medal_judges.stats.correlation import Floats
+from medal_judges.stats.difference import LEVEL, Difference, holm_corrected
+from medal_judges.stats.equal import EQUAL_FACT, Values
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.means import interval_of, mean_of
 from medal_judges.stats.ppi import correct, too_few_labels
-from medal_judges.stats.significance import holm
 from medal_judges.stats.systems import (
     SystemDifference,
     SystemRows,
-    Tested,
     indistinct_groups,
     rank_intervals,
     system_difference,
@@ -69,8 +70,10 @@ from medal_judges.stats.weights import curation_weights
 from medal_judges.storage.files import write_json
 
 ALL = "all"  # every language together
-_LEVEL = 0.05
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
+# Fields of a SystemDifference in compare.json.
+_RECORDED = ("pairing", "shared", "rows", "left_out", "wins", "ties", "losses", "by_context")
+Verdict = Literal["passed", "failed", "undecided"]
 # What a result rests on: human labels that correct the judge, or the judge alone.
 Basis = Literal["people", "judge"]
 _BY = {"people": "human labels", "judge": "the judge alone"}
@@ -109,25 +112,34 @@ class SystemResult:
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """Two systems on one dimension and language. ``p_holm``: the p-value after Holm's correction
-    over all comparisons."""
+    """Two systems on one dimension and language. ``tested``: the difference that decides, by human
+    labels if they are the ``basis``, corrected for all comparisons."""
 
     first: str
     second: str
     difference: SystemDifference
-    basis: Basis = "judge"
-    p_holm: float | None = None
+    basis: Basis
+    tested: Difference
 
     @property
-    def tested(self) -> Tested:
-        """The difference that the p-value belongs to."""
-        found = self.difference
-        return found.corrected or found.judge if self.basis == "people" else found.judge
+    def estimate(self) -> Estimate:
+        """The difference that decides, with its interval and p-value."""
+        return self.tested.estimate
 
     @property
     def apart(self) -> bool:
-        """Whether the two can be told apart at 5%, after Holm's correction."""
-        return self.p_holm is not None and self.p_holm < _LEVEL
+        """Whether the two can be told apart at 5%."""
+        p_value = self.tested.p_value
+        return p_value is not None and p_value < LEVEL
+
+    def to_record(self) -> dict[str, Any]:
+        """One JSON object."""
+        difference = self.difference
+        record: dict[str, Any] = {name: getattr(difference, name) for name in _RECORDED}
+        record |= {"first": self.first, "second": self.second, "basis": self.basis}
+        record["difference"] = asdict(self.estimate)
+        record["judge_alone"] = asdict(difference.judge.estimate)
+        return record | {"smallest": self.tested.smallest}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,15 +181,15 @@ class ComparedOn:
 
 
 def _pair_words(pair: PairResult, good: str) -> tuple[str, str]:
-    estimate, one, two = pair.tested.estimate, pair.first, pair.second
+    estimate, one, two = pair.estimate, pair.first, pair.second
     if estimate.value is None:
         return f"{one} and {two} cannot be compared", f": {estimate.reason}"
     apart = number(abs(estimate.value))
     if estimate.low is None or estimate.high is None:
-        if estimate.p_value == 1:
-            return f"all dialogues of {one} and {two} have the same score", ""
+        if pair.tested.equal:
+            return f"the scores of {one} and {two} do not differ", ""
         return f"{one} and {two} differ by {apart}", f", which may be chance: {estimate.reason}"
-    p_value = "" if pair.p_holm is None else f", p {p_value_text(pair.p_holm)}"
+    p_value = "" if estimate.p_value is None else f", p {p_value_text(estimate.p_value)}"
     if not pair.apart:
         smallest = pair.tested.smallest
         power = "" if smallest is None else f"; these dialogues can show {number(smallest)} or more"
@@ -192,7 +204,7 @@ def _pair_words(pair: PairResult, good: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class SystemComparison:
-    """The result of ``compare``. ``comparisons``: number of p-values in Holm's correction;
+    """The result of ``compare``. ``comparisons``: number of differences in Holm's correction;
     ``counts``: number of dialogues of each system; ``differing``: what differs most."""
 
     systems: Sequence[str]
@@ -223,7 +235,12 @@ class SystemComparison:
 
     def to_record(self) -> dict[str, Any]:
         """One JSON object."""
-        return asdict(self) | {"verdicts": self.verdicts()}
+        results = []
+        for result in self.results:
+            pairs = [pair.to_record() for pair in result.pairs]
+            results.append(asdict(replace(result, pairs=())) | {"pairs": pairs})
+        record = asdict(replace(self, results=()))
+        return record | {"results": results, "verdicts": self.verdicts()}
 
 
 def compare(
@@ -264,16 +281,17 @@ def compare(
     langs = sorted(set(systems.row("lang").dropna()) - {UNKNOWN_LANGUAGE})
     codes = _codes(contexts)
     results = [
-        _compared_on(systems, labels, codes, clusters, dimension, lang, scales[dimension].good)
+        _compared_on(systems, labels, codes, clusters, scales[dimension], lang)
         for dimension in scored
         for lang in ([ALL, *langs] if len(langs) > 1 else [ALL])
     ]
     results = [result for result in results if result.systems]
-    p_values = holm([pair.tested.estimate.p_value for result in results for pair in result.pairs])
-    rest = iter(p_values)
+    tested = [pair.tested for result in results for pair in result.pairs]
+    corrected = iter(holm_corrected(tested))
     for i, result in enumerate(results):
-        pairs = [replace(pair, p_holm=next(rest)) for pair in result.pairs]
-        results[i] = replace(result, pairs=pairs, systems=_ranked(result, pairs))
+        pairs = [replace(pair, tested=next(corrected)) for pair in result.pairs]
+        tolerance = scales[result.dimension].tolerance
+        results[i] = replace(result, pairs=pairs, systems=_ranked(result, pairs, tolerance))
     for result in (each for each in results if each.lang == ALL):
         where = result.dimension
         if result.uncorrected:
@@ -297,18 +315,19 @@ def compare(
         ("One context by", context_by or "nothing: each dialogue stands alone"),
         ("Varies together", f"the column {cluster!r}" if cluster else "a context"),
         ("Intervals", "95%; each context is left out in turn, Student's t"),
+        EQUAL_FACT,
         ("Judge", systems.judge),
         ("medal-judges", __version__),
     ]
     return SystemComparison(
         systems=systems.names,
         results=results,
-        comparisons=sum(p is not None for p in p_values),
+        comparisons=sum(difference.p_value is not None for difference in tested),
         judge=systems.judge,
         notes=notes,
         facts=facts,
         counts={str(name): int(n) for name, n in counts.items()},
-        differing=_differing(systems, options, codes, scored),
+        differing=_differing(systems, options, codes, scored, scales),
     )
 
 
@@ -317,6 +336,7 @@ def _differing(
     options: CompareOptions,
     contexts: npt.NDArray[np.intp],
     scored: Mapping[str, Floats],
+    scales: Mapping[str, Dimension],
 ) -> list[Differing]:
     """The contexts whose highest and lowest score differ most, if these are of two systems."""
     import pandas
@@ -324,8 +344,10 @@ def _differing(
     names, ids, pairs = systems.row("system"), systems.row("id"), []
     for dimension, scores in scored.items():
         of = pandas.Series(scores).dropna().groupby(contexts[np.isfinite(scores)])
-        ends = zip(of.idxmax(), of.idxmin(), strict=True)
-        apart = [(i, j) for i, j in ends if names[i] != names[j] and scores[i] > scores[j]]
+        ends, tolerance = zip(of.idxmax(), of.idxmin(), strict=True), scales[dimension].tolerance
+        apart = [
+            (i, j) for i, j in ends if names[i] != names[j] and scores[i] - scores[j] > tolerance
+        ]
         apart.sort(key=lambda pair: scores[pair[1]] - scores[pair[0]])
         pairs += [(dimension, scores, i, j) for i, j in apart[: _DIFFERING // len(scored) or 1]]
     turns = turns_of(systems, options, [i for *_, one, two in pairs for i in (one, two)])
@@ -337,9 +359,10 @@ def _differing(
 
 def check_worse(
     found: SystemComparison, margin: float, min_coverage: float
-) -> list[tuple[str, Literal["passed", "failed", "undecided"], str]]:
+) -> list[tuple[str, Verdict, str]]:
     """(name, verdict, text) for each dimension and each system beside the first one: failed if the
-    whole 95% interval of how much worse it is lies above ``margin``, passed if it lies below.
+    whole 95% interval of how much worse it is lies above ``margin``, passed if it lies below, and
+    if all scores are the same.
 
     Raises CoverageError below ``min_coverage``, MedalError if a difference has no interval.
     """
@@ -354,16 +377,23 @@ def check_worse(
                     hint="--min-coverage sets the minimum",
                 )
         for pair in (p for p in result.pairs if first in (p.first, p.second)):
-            e, other = pair.tested.estimate, pair.second if pair.first == first else pair.first
-            if e.value is None or e.low is None or e.high is None:
+            other = pair.second if pair.first == first else pair.first
+            # How much worse the other one is.
+            turned = (pair.first == first) != (result.good == "high")
+            difference = -pair.tested if turned else pair.tested
+            e, tolerance = difference.estimate, difference.tolerance
+            verdict: Verdict = "undecided"
+            if difference.equal:
+                verdict = "passed"
+                text = f"the scores of {other} and {first} do not differ"
+            elif e.value is None or e.low is None or e.high is None:
                 raise MedalError(f"{name}: {other} cannot be compared with {first}: {e.reason}")
-            worse, low, high = e.value, e.low, e.high
-            if (pair.first == first) != (result.good == "high"):
-                worse, low, high = -worse, -high, -low
-            verdict: Literal["passed", "failed", "undecided"] = "undecided"
-            if low > margin or high <= margin:
-                verdict = "failed" if low > margin else "passed"
-            text = f"{other} is worse than {first} by {worse:.2f} [{low:.2f}, {high:.2f}]"
+            else:
+                text = f"{other} is worse than {first} by {number(e.value)} {interval(e)}"
+                if e.low > margin + tolerance:
+                    verdict = "failed"
+                elif e.high <= margin + tolerance:
+                    verdict = "passed"
             checked.append((f"{name}: {other}", verdict, f"{text}, margin {margin:g}: {verdict}"))
     if not checked:
         raise MedalError("--fail-if-worse: no dimension has scores of both systems")
@@ -446,11 +476,11 @@ def _compared_on(
     labels: _Labels | None,
     contexts: npt.NDArray[np.intp],
     clusters: npt.NDArray[np.intp] | None,
-    dimension: str,
+    scale: Dimension,
     lang: str,
-    good: Literal["low", "high"],
 ) -> ComparedOn:
     """Computes the means and differences of all systems, without ranks and corrected p-values."""
+    dimension = scale.name
     names, langs = systems.row("system").to_numpy(), systems.row("lang").to_numpy()
     scores, unscored = systems.scores(dimension), systems.unscored(dimension)
     values, scales, weights = labels or ({}, {}, None)
@@ -461,7 +491,7 @@ def _compared_on(
         chosen = np.flatnonzero(mask & np.isfinite(scores))
         if len(chosen):
             rows[name] = SystemRows(
-                scores[chosen],
+                Values(scores[chosen], scale.tolerance),
                 contexts[chosen],
                 None if clusters is None else clusters[chosen],
                 None if given is None else given[chosen],
@@ -482,7 +512,7 @@ def _compared_on(
         corrected = None
         if fit is not None:
             figure, extra = fit.figures[k], fit.hidden[k]
-            corrected = interval_of(figure, fit.certain, span, tested=False, extra=extra)
+            corrected = interval_of(figure, fit.certain, span, extra)
         results.append(
             SystemResult(
                 name,
@@ -494,25 +524,30 @@ def _compared_on(
                 corrected,
             )
         )
-    pairs = [
-        PairResult(one, two, system_difference(rows[one], rows[two], label_span=span), basis)
-        for one, two in combinations(rows, 2)
-    ]
+    pairs = []
+    for one, two in combinations(rows, 2):
+        difference = system_difference(rows[one], rows[two], label_span=span)
+        tested = difference.best if basis == "people" else difference.judge
+        pairs.append(PairResult(one, two, difference, basis, tested))
     missing = [name for name in masks if name not in rows]
-    return ComparedOn(dimension, lang, good, results, pairs, basis, uncorrected, missing)
+    return ComparedOn(dimension, lang, scale.good, results, pairs, basis, uncorrected, missing)
 
 
-def _ranked(result: ComparedOn, pairs: Sequence[PairResult]) -> list[SystemResult]:
-    """The systems, best first, with the interval of each rank and the groups that cannot be told
-    apart, by the p-values after Holm's correction."""
-    found = {frozenset((pair.first, pair.second)): pair.p_holm for pair in pairs}
+def _ranked(
+    result: ComparedOn, pairs: Sequence[PairResult], tolerance: float
+) -> list[SystemResult]:
+    """The systems, best first (equal ones in the order of the files), with the interval of each
+    rank and the groups that cannot be told apart, by the corrected p-values."""
+    found = {frozenset((pair.first, pair.second)): pair.tested.p_value for pair in pairs}
     systems = result.systems
 
     def p_value(i: int, j: int) -> float | None:
         return found.get(frozenset((systems[i].system, systems[j].system)))
 
     sign = 1.0 if result.good == "high" else -1.0
-    values = [sign * (each.best.value or 0.0) for each in systems]
+    means = np.array([sign * (each.best.value or 0.0) for each in systems])
+    # Equal means have one rank.
+    values = Values(means, tolerance).ranks(np.ones((1, len(means))))[0].tolist()
     groups = indistinct_groups(values, p_value)
     letters = [_LETTERS[n] if n < len(_LETTERS) else str(n + 1) for n in range(len(groups))]
     ranked = []
@@ -646,8 +681,9 @@ def pairs_table(found: SystemComparison, result: ComparedOn) -> Table:
     rows: list[Row] = []
     for pair in result.pairs:
         difference = pair.difference
-        p_value = None if pair.p_holm is None else PValue(pair.p_holm)
-        cells: list[Cell] = [pair.first, pair.second, pair.tested.estimate, p_value]
+        estimate = pair.estimate
+        p_value = None if estimate.p_value is None else PValue(estimate.p_value)
+        cells: list[Cell] = [pair.first, pair.second, estimate, p_value]
         cells += [difference.judge.estimate] if people else []
         counts = (difference.wins, difference.ties, difference.losses)
         if difference.by_context:
@@ -665,8 +701,7 @@ def pairs_table(found: SystemComparison, result: ComparedOn) -> Table:
     heads = ["First", "Second", "Difference", "p", *(["Judge alone"] if people else [])]
     heads += ["Won · tied · lost", "Compared", "Smallest"]
     note = (
-        "Each interval is of its difference alone; p is after Holm's correction over all "
-        f"{found.comparisons} comparisons, so it may be above 0.05 although the interval excludes "
-        "0."
+        f"Intervals and p-values are corrected alike for all {found.comparisons} comparisons "
+        "(Holm): an interval excludes 0 if its p-value is below 0.05."
     )
     return Table(_title(result, "differences"), heads, rows, note if found.comparisons > 1 else "")

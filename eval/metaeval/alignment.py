@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 import numpy as np
 
 from medal_judges.errors import MedalError
 from medal_judges.records.judgement import Judgement
-from medal_judges.records.labelled import LabelledDialogue, mean
+from medal_judges.records.labelled import LabelledDialogue, Scale, mean
 from medal_judges.stats.correlation import Floats, Statistic, ratio
+from medal_judges.stats.equal import Values, present, tolerance_of
 from medal_judges.stats.estimate import Estimate, undefined
 from medal_judges.stats.intervals import Clusters, Lead, choose_clusters
 
@@ -30,7 +31,8 @@ class Aligned:
 
     ``values``: the raw answers of people, shape (rows, annotators), NaN if not given. ``human``:
     their mean, ``score``: the judge's score, both of shape (rows,). ``total``: the number of rows
-    with a label, scored or not. ``lead``: whom intervals are for.
+    with a label, scored or not. ``lead``: whom intervals are for. ``human_tolerance`` and
+    ``score_tolerance``: the distances up to which two labels, and two scores, are equal.
     """
 
     rows: tuple[LabelledDialogue, ...]
@@ -40,6 +42,18 @@ class Aligned:
     score: Floats
     total: int
     lead: Lead = "these"
+    human_tolerance: float = 0.0
+    score_tolerance: float = 0.0
+
+    @property
+    def people(self) -> Values:
+        """The means of people's answers."""
+        return Values(self.human, self.human_tolerance)
+
+    @property
+    def judge(self) -> Values:
+        """The judge's scores."""
+        return Values(self.score, self.score_tolerance)
 
     @property
     def chatbots(self) -> list[str | None]:
@@ -52,14 +66,14 @@ class Aligned:
     def part(self, chosen: Iterable[int]) -> Aligned:
         """Returns a selection of the rows; ``total`` becomes their number."""
         index = [int(i) for i in chosen]
-        return Aligned(
-            tuple(self.rows[i] for i in index),
-            tuple(self.judgements[i] for i in index),
-            self.values[index],
-            self.human[index],
-            self.score[index],
-            len(index),
-            self.lead,
+        return replace(
+            self,
+            rows=tuple(self.rows[i] for i in index),
+            judgements=tuple(self.judgements[i] for i in index),
+            values=self.values[index],
+            human=self.human[index],
+            score=self.score[index],
+            total=len(index),
         )
 
     def shared(self, other: Aligned) -> tuple[Aligned, Aligned]:
@@ -79,12 +93,14 @@ def align(
     *,
     left_out: Iterable[LabelledDialogue] = (),
     lead: Lead = "these",
+    judge_scale: Scale | None = None,
 ) -> Aligned:
     """Joins ``rows`` that have a label of ``dimension`` with the judge's ``judge_dimension``.
 
     A row without a judgement, or with an unscored one, counts against coverage. ``left_out``:
-    rows that were judged but are not part of this set. Raises MedalError for judgements of other
-    rows, and for two rows or judgements of one (id, turn).
+    rows that were judged but are not part of this set. ``judge_scale``: the lowest and highest
+    score of the judge. Raises MedalError for judgements of other rows, and for two rows or
+    judgements of one (id, turn).
     """
     listed = list(rows)
     keys = Counter((row.id, row.turn) for row in listed)
@@ -125,15 +141,25 @@ def align(
             if score is not None:
                 scored.append(row)
                 found.append((one, human, float(score)))
+    labels = np.array([human for _, human, _ in found], dtype=np.float64)
+    scores = np.array([score for *_, score in found], dtype=np.float64)
     return Aligned(
         tuple(scored),
         tuple(judgement for judgement, *_ in found),
         answer_matrix(scored, dimension),
-        np.array([human for _, human, _ in found], dtype=np.float64),
-        np.array([score for *_, score in found], dtype=np.float64),
+        labels,
+        scores,
         total,
         lead,
+        human_tolerance=tolerance_of(common_scale(scored, dimension), labels),
+        score_tolerance=tolerance_of(judge_scale, scores),
     )
+
+
+def common_scale(rows: Iterable[LabelledDialogue], dimension: str) -> Scale | None:
+    """Returns the scale of the labels of ``dimension``; None if rows state several, or none."""
+    scales = {row.scales.get(dimension) for row in rows if dimension in row.labels}
+    return scales.pop() if len(scales) == 1 else None
 
 
 def answer_matrix(rows: Sequence[LabelledDialogue], dimension: str) -> Floats:
@@ -150,7 +176,6 @@ def _names(keys: Sequence[Key]) -> str:
     return ", ".join(shown) + (", ..." if len(keys) > 5 else "")
 
 
-THRESHOLD = 0.5
 _REASONS = {
     "f1_present": "neither labels nor judge ever say present",
     "f1_absent": "neither labels nor judge ever say absent",
@@ -234,7 +259,7 @@ def confusion_cells(score: Floats, labels: Floats) -> dict[str, Floats]:
     answer are left out."""
     labels = labels[:, np.isfinite(labels).any(axis=0)]
     given = np.isfinite(labels)
-    people, judge = labels >= THRESHOLD, (score >= THRESHOLD)[:, None]
+    people, judge = present(labels), present(score)[:, None]
     cells = {
         "tp": people & judge,
         "fp": ~people & judge,

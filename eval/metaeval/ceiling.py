@@ -33,6 +33,8 @@ from medal_judges.stats.correlation import (
     ratio,
     undefined_reason,
 )
+from medal_judges.stats.difference import Difference
+from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate, undefined
 from medal_judges.stats.intervals import Clusters, estimated
 from medal_judges.stats.significance import paired_difference
@@ -60,26 +62,31 @@ def against_ceiling(
     values, score, clusters = shared.values, shared.score, shared.clusters
     bots = [] if binary else shared.chatbots
     only = None if whole or binary else headline
-    person = human_ceiling(values, kind, clusters, bots, only=only)
-    if why := not_classifiable(score, values) if binary else undefined_reason(shared.human, score):
+    answers = Values(values, shared.human_tolerance)
+    person = human_ceiling(answers, kind, clusters, bots, only=only)
+    why = undefined_reason(shared.people, shared.judge)
+    if binary:
+        why = not_classifiable(score, values)
+    if why:
         judge = undefined(METRICS if binary else CORRELATIONS, why)
     else:
-        judge = human_ceiling(values, kind, clusters, bots, judge=score, only=only)
+        judge = human_ceiling(answers, kind, clusters, bots, judge=shared.judge, only=only)
     if not whole:
         return {
             "ceiling": {headline: person[headline]},
             "like_for_like": {headline: judge[headline]},
         }
-    sides = (judge[headline], person[headline])
-    difference = next((side for side in sides if side.value is None), None)
-    if difference is None:
+    undefined_sides = [s for s in (judge[headline], person[headline]) if s.value is None]
+    if undefined_sides:
+        difference = Difference(None, reason=undefined_sides[0].reason)
+    else:
         one, two = (
-            ceiling_statistic(values, kind, judge=by, only=headline) for by in (score, None)
+            ceiling_statistic(answers, kind, judge=by, only=headline) for by in (shared.judge, None)
         )
         assert one is not None and two is not None  # their figures are defined
         difference = paired_difference(one, two, headline, clusters)
     alpha = Estimate(None, reason="all answers are equal")
-    if np.nanmax(values) != np.nanmin(values):
+    if np.nanmax(values) - np.nanmin(values) > answers.tolerance:
         every = np.ones((1, len(values)))
         alpha = Estimate(float(alpha_statistic(values, MEASUREMENT[kind])(every)[0]))
     return {
@@ -91,16 +98,16 @@ def against_ceiling(
 
 
 def human_ceiling(
-    values: Floats,
+    answers: Values,
     kind: Kind,
     clusters: Clusters,
     chatbots: Sequence[str | None] = (),
     *,
-    judge: Floats | None = None,
+    judge: Values | None = None,
     only: str | None = None,
 ) -> dict[str, Estimate]:
     """Returns the agreement of one annotator with the others, or of ``judge``, scores of shape
-    (rows,), in the annotator's place. ``values``: shape (rows, annotators), NaN if not given.
+    (rows,), in the annotator's place. ``answers``: shape (rows, annotators), NaN if not given.
     ``only``: the single figure of a graded dimension to compute.
 
     Graded: correlations with the mean of the others, averaged over the positions of the label list
@@ -109,10 +116,10 @@ def human_ceiling(
     """
     names = METRICS if kind == "binary" else CORRELATIONS[: 7 if chatbots else 5]
     names = names if only is None else (only,)
-    statistic = ceiling_statistic(values, kind, chatbots, judge, only)
+    statistic = ceiling_statistic(answers, kind, chatbots, judge, only)
     if statistic is None:
         reason = "no row has answers of two annotators"
-        if (np.isfinite(values).sum(axis=1) > 1).any():
+        if (np.isfinite(answers.numbers).sum(axis=1) > 1).any():
             reason = "annotators share fewer than 3 rows, or give all of them the same answer"
         return undefined(names, reason)
     reason = "undefined against every annotator"
@@ -120,21 +127,22 @@ def human_ceiling(
 
 
 def ceiling_statistic(
-    values: Floats,
+    answers: Values,
     kind: Kind,
     chatbots: Sequence[str | None] = (),
-    judge: Floats | None = None,
+    judge: Values | None = None,
     only: str | None = None,
 ) -> Statistic | None:
     """Returns a function of row weights that computes the figures of ``human_ceiling``; None if
     there is no position or pair to compare."""
+    values = answers.numbers
     given = np.isfinite(values)
     parts: list[tuple[npt.NDArray[np.intp], Statistic]] = []
     if kind == "binary":
         for one, other in permutations(busiest(values), 2):
             rows = np.flatnonzero(given[:, one] & given[:, other])
             if len(rows):
-                side = values[rows, one] if judge is None else judge[rows]
+                side = values[rows, one] if judge is None else judge.numbers[rows]
                 parts.append((rows, classification_statistic(side, values[rows][:, [other]])))
     else:
         for position in busiest(values):
@@ -142,8 +150,9 @@ def ceiling_statistic(
             rows = np.flatnonzero(given[:, position] & np.isfinite(others).any(axis=1))
             if len(rows) < MIN_ROWS:
                 continue
-            person, mean = values[rows, position], np.nanmean(others[rows], axis=1)
-            if np.ptp(person) > 0 and np.ptp(mean) > 0:
+            person = answers[rows, position]
+            mean = Values(np.nanmean(others[rows], axis=1), answers.tolerance)
+            if not (person.constant or mean.constant):
                 bots = [chatbots[i] for i in rows.tolist()] if chatbots else []
                 side = person if judge is None else judge[rows]
                 parts.append((rows, correlation_statistic(mean, side, bots, only)))

@@ -3,13 +3,14 @@ dimensions of a set."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 
 from medal_judges.eval.metaeval.alignment import (
-    THRESHOLD,
     Aligned,
     classification,
     classification_statistic,
@@ -19,26 +20,31 @@ from medal_judges.eval.metaeval.ceiling import answers_by_annotator
 from medal_judges.eval.metaeval.metaeval import JudgedRows, ResultRow
 from medal_judges.report.table import Cell, Figured, PValue, Table
 from medal_judges.stats.correlation import Floats, weighted_spearman
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.difference import Difference, holm, holm_corrected
+from medal_judges.stats.equal import present
 from medal_judges.stats.intervals import BESIDE, WHOM, leading
 from medal_judges.stats.significance import (
     correlation_difference,
-    holm,
     mcnemar,
     paired_difference,
     williams,
 )
 
 GRADED, ISSUES = "Differences between judges", "Differences between judges on issues"
+WILLIAMS, MCNEMAR = "Williams' test between judges", "McNemar's test between judges on issues"
 CEILING, MEANS = "Judges against one annotator", "Means over dimensions"
 ANNOTATORS = "Judges against each annotator on issues"
 _PAIRS_NOTE = (
-    "Every pair of judges, on the rows that both scored. p-values are computed like the intervals; "
-    "Holm's correction is over all lines of this table, each test separately. A p above 0.05 does "
-    "not show that two judges are equal. Williams' and McNemar's tests assume independent rows. "
-    "F1+ is against each annotator and averaged; for McNemar (MEDAL, Figure 5) a judge is right on "
-    "a row if most annotators agree with it, and rows on which they are split evenly count for "
-    "neither."
+    "Every pair of judges, on the rows that both scored. Intervals and p-values come from one "
+    "distribution and are corrected alike (Holm, over all lines of this table), so an interval "
+    "excludes 0 if p is below 0.05. A p above 0.05 does not show that two judges are equal. F1+ is "
+    "against each annotator and averaged."
+)
+_TESTS_NOTE = (
+    "These tests assume independent rows. Holm's correction is over all lines of this table.\n\n"
+    "Williams' test is of two correlations with the same labels. For McNemar's (MEDAL, Figure 5) a "
+    "judge is right on a row if most annotators agree with it; rows on which they are split evenly "
+    "count for neither."
 )
 _CEILING_NOTE = (
     "The judge, like for like, minus one annotator, both against the same others on the same rows "
@@ -55,64 +61,100 @@ _MEANS_NOTE = (
     "correlation; in the mean positive one a negative correlation counts 0. Dimensions without a "
     "figure are left out and counted."
 )
-_RHO = ("Difference in ρ", "p", "p, Holm", "Williams p", "Williams p, Holm", "n")
-_PAIRWISE = ("Difference in pairs right", "p", "p, Holm", "n")
-_F1 = ("Difference in F1+", "p", "p, Holm", "Right alone: better", "Right alone: other",
-       "McNemar p", "McNemar p, Holm", "n")  # fmt: skip
-_AGAINST = ("Set", "Dimension", "Judge", "Like for like", "One annotator", "Difference", "p",
-            "p, Holm", "n")  # fmt: skip
+_DIFFERENCE = {
+    "spearman": "Difference in ρ",
+    "pairwise": "Difference in pairs right",
+    "f1_present": "Difference in F1+",
+}
+_WILLIAMS = ("ρ better", "ρ other", "ρ of the two", "p", "p, Holm", "n")
+_MCNEMAR = ("Right alone: better", "Right alone: other", "p", "p, Holm", "n")
+_AGAINST = ("Set", "Dimension", "Judge", "Like for like", "One annotator")
 _EACH = ("Set", "Dimension", "Judge", "Annotator", "F1+ judge", "F1+ annotator",
          "Right alone: judge", "Right alone: annotator", "McNemar p", "McNemar p, Holm",
          "n")  # fmt: skip
-_APART = (_RHO[0], _PAIRWISE[0], _F1[0], "Difference")
 Line = tuple[Cell, ...]
-# Compares two judges' scores of the same rows, each of shape (rows,).
-Compare = Callable[[Aligned, Floats, Floats], Line]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgePair:
+    """Two judges on the rows that both scored, the better one first. ``about``: set, dimension and,
+    if the rows are of one, language; then both names."""
+
+    about: tuple[str, ...]
+    better: Aligned
+    other: Aligned
+    difference: Difference
 
 
 def comparison_tables(judged: Sequence[JudgedRows]) -> list[Table]:
     """Returns tables of the differences between judges (graded dimensions and issues, each over all
-    rows and by language), and of judges against one annotator. A table may have no rows."""
+    rows and by language), of classical tests between them, and of judges against one annotator. A
+    table may have no rows."""
     accepted = [one for one in judged if not one.row.under_floor]
+    leads = any(one.row.headline == "pairwise" for one in accepted)
+    graded = "pairwise" if leads else "spearman"
     tables = []
-    pairwise = any(one.row.headline == "pairwise" for one in accepted)
-    for title, binary, compare, columns in (
-        (GRADED, False, *((_pairwise, _PAIRWISE) if pairwise else (_spearman, _RHO))),
-        (ISSUES, True, _f1, _F1),
+    lines: list[tuple[Any, ...]]
+    for title, metric, test_title, test_heads, test in (
+        (GRADED, graded, WILLIAMS, _WILLIAMS, _williams),
+        (ISSUES, "f1_present", MCNEMAR, _MCNEMAR, _mcnemar),
     ):
+        binary = metric == "f1_present"
         chosen = [one for one in accepted if (one.row.kind == "binary") == binary]
-        for name, where in (
-            (title, ("Set", "Dimension")),
-            (f"{title}, by language", ("Set", "Dimension", "Language")),
-        ):
-            heads = (*where, "Better", "Other", *columns)
-            lines = _pairs(chosen, compare, by_language="Language" in where)
-            tables.append(_table(name, heads, lines, _PAIRS_NOTE, chosen))
+        for by_language in (False, True):
+            pairs = _pairs(chosen, metric, by_language=by_language)
+            where = ("Set", "Dimension", *["Language"] * by_language, "Better", "Other")
+            more = ", by language" * by_language
+            lines = [(*pair.about, pair.difference, None, len(pair.better.rows)) for pair in pairs]
+            heads = (*where, _DIFFERENCE[metric], "p", "n")
+            tables.append(_difference_table(title + more, heads, lines, _PAIRS_NOTE, chosen))
+            if metric == "pairwise":
+                continue
+            tests = [(*pair.about, *test(pair)) for pair in pairs if pair.better.rows]
+            heads = (*where, *test_heads)
+            tables.append(Table(test_title + more, heads, _corrected(heads, tests), _TESTS_NOTE))
     lines = []
-    for row in (one.row for one in accepted):
-        difference = row.ceiling_difference
-        if difference is not None and difference.value is not None:
+    for one in accepted:
+        row = one.row
+        if one.apart is not None and one.apart.value is not None:
             sides = row.like_for_like[row.headline], row.ceiling[row.headline]
-            p_value = _p(difference.p_value)
             about = row.set_name, row.dimension, row.judge
-            lines.append((*about, *sides, difference, p_value, None, row.ceiling_rows))
-    tables.append(_table(CEILING, _AGAINST, lines, _CEILING_NOTE, accepted))
+            lines.append((*about, *sides, one.apart, None, row.ceiling_rows))
+    heads = (*_AGAINST, "Difference", "p", "n")
+    tables.append(_difference_table(CEILING, heads, lines, _CEILING_NOTE, accepted))
     lines = [line for one in accepted if one.row.kind == "binary" for line in _annotators(one)]
     return [*tables, Table(ANNOTATORS, _EACH, _corrected(_EACH, lines), _ANNOTATORS_NOTE)]
 
 
-def _table(
-    title: str, heads: Sequence[str], lines: list[Line], note: str, judged: Sequence[JudgedRows]
+def corrected_ceilings(judged: Sequence[JudgedRows]) -> list[JudgedRows]:
+    """Returns the rows with the difference from one annotator as the table of all of them has it,
+    after Holm's correction."""
+    tested = [one for one in judged if one.apart is not None and not one.row.under_floor]
+    differences = holm_corrected([one.apart for one in tested if one.apart is not None])
+    by_row = {id(one): difference for one, difference in zip(tested, differences, strict=True)}
+    corrected = []
+    for one in judged:
+        if id(one) in by_row:
+            row = replace(one.row, ceiling_difference=by_row[id(one)].estimate)
+            one = replace(one, row=row)
+        corrected.append(one)
+    return corrected
+
+
+def _difference_table(
+    title: str, heads: Sequence[str], lines: Sequence[Any], note: str, judged: Sequence[JudgedRows]
 ) -> Table:
-    """The lines with corrected p-values, and behind a difference its interval for the others."""
+    """A table of lines that end in a Difference, a place for its p-value, and the number of rows.
+    Differences are corrected together; behind each is its interval for the others."""
     lead = leading(one.row.clusters for one in judged)
-    lines, at = _corrected(heads, lines), 1 + next(i for i, h in enumerate(heads) if h in _APART)
-    beside = [getattr(line[at - 1], "beside", None) for line in lines]
-    if any(beside):
-        heads = (*heads[:at], BESIDE[lead], *heads[at:])
-        cells = [Figured(each, bare=True) for each in beside]
-        lines = [(*a[:at], cell, *a[at:]) for a, cell in zip(lines, cells, strict=True)]
-    return Table(title, heads, lines, f"95% intervals and p-values are for {WHOM[lead]}.\n\n{note}")
+    estimates = [d.estimate for d in holm_corrected([line[-3] for line in lines])]
+    has_others = any(estimate.beside for estimate in estimates)
+    rows: list[Line] = []
+    for line, estimate in zip(lines, estimates, strict=True):
+        others = [Figured(estimate.beside, bare=True)] * has_others
+        rows.append((*line[:-3], estimate, *others, _p(estimate.p_value), line[-1]))
+    heads = (*heads[:-2], *[BESIDE[lead]] * has_others, *heads[-2:])
+    return Table(title, heads, rows, f"95% intervals and p-values are for {WHOM[lead]}.\n\n{note}")
 
 
 def _annotators(judged: JudgedRows) -> Iterator[Line]:
@@ -133,63 +175,59 @@ def _annotators(judged: JudgedRows) -> Iterator[Line]:
 
 
 def _pairs(
-    judged: Sequence[JudgedRows], compare: Compare, *, by_language: bool = False
-) -> list[Line]:
-    """Returns one line for each pair of judges on the same set and dimension, the better judge
-    first."""
+    judged: Sequence[JudgedRows], metric: str, *, by_language: bool = False
+) -> list[JudgePair]:
+    """Returns each pair of judges on the same set and dimension."""
     groups: dict[tuple[str, str], list[JudgedRows]] = {}
     for one in judged:
         groups.setdefault((one.row.set_name, one.row.dimension), []).append(one)
-    lines: list[Line] = []
+    pairs: list[JudgePair] = []
     for where, group in groups.items():
         found = {row.dialogue.lang for one in group for row in one.aligned.rows}
         langs = sorted(found) if by_language and len(found) > 1 else [] if by_language else [None]
         for lang, (one, other) in product(langs, combinations(group, 2)):
-            sides = one.aligned.shared(other.aligned)
+            first, second = one.aligned.shared(other.aligned)
             if lang is not None:
-                chosen = [i for i, r in enumerate(sides[0].rows) if r.dialogue.lang == lang]
-                sides = sides[0].part(chosen), sides[1].part(chosen)
+                chosen = [i for i, r in enumerate(first.rows) if r.dialogue.lang == lang]
+                first, second = first.part(chosen), second.part(chosen)
             names = one.row.judge, other.row.judge
-            cells = compare(sides[0], sides[0].score, sides[1].score)
-            if isinstance(cells[0], Estimate) and (cells[0].value or 0.0) < 0:
-                cells = compare(sides[0], sides[1].score, sides[0].score)
-                names = names[1], names[0]
-            lines.append((*where, *([] if lang is None else [lang]), *names, *cells))
-    return lines
+            difference = _difference(first, second, metric)
+            if (difference.value or 0.0) < -difference.tolerance:
+                names, first, second = (names[1], names[0]), second, first
+                difference = -difference
+            about = where if lang is None else (*where, lang)
+            pairs.append(JudgePair((*about, *names), first, second, difference))
+    return pairs
 
 
-def _spearman(shared: Aligned, first: Floats, second: Floats) -> Line:
-    human, n = shared.human, len(first)
-    difference = correlation_difference(human, first, second, shared.clusters)
-    test = None
-    if difference.value is not None:
-        pairs = ((human, first), (human, second), (first, second))
-        every = np.ones((1, n))
-        one, two, between = (float(weighted_spearman(a, b, every)[0]) for a, b in pairs)
-        test = _p(williams(one, two, between, n).p_value)
-    return difference, _p(difference.p_value), None, test, None, n
+def _difference(first: Aligned, second: Aligned, metric: str) -> Difference:
+    if metric != "f1_present":
+        return correlation_difference(
+            first.people, first.judge, second.judge, first.clusters, metric
+        )
+    if not first.rows:
+        return Difference(None, reason="no common row")
+    for side in (first, second):
+        if reason := not_classifiable(side.score, side.values):
+            return Difference(None, reason=reason)
+    one, two = (classification_statistic(side.score, side.values) for side in (first, second))
+    return paired_difference(one, two, metric, first.clusters)
 
 
-def _pairwise(shared: Aligned, first: Floats, second: Floats) -> Line:
-    rows = shared.human, first, second, shared.clusters
-    difference = correlation_difference(*rows, "pairwise")
-    return difference, _p(difference.p_value), None, len(first)
+def _williams(pair: JudgePair) -> Line:
+    people, better, other = pair.better.people, pair.better.judge, pair.other.judge
+    count = len(people)
+    if pair.difference.value is None:
+        return None, None, None, None, None, count
+    alike = np.ones((1, count))
+    sides = ((people, better), (people, other), (better, other))
+    rhos = [float(weighted_spearman(x, y, alike)[0]) for x, y in sides]
+    return *rhos, _p(williams(rhos[0], rhos[1], rhos[2], count).p_value), None, count
 
 
-def _f1(shared: Aligned, first: Floats, second: Floats) -> Line:
-    people, n = shared.values, len(first)
-    sides = (first, second)
-    reasons = [not_classifiable(score, people) for score in sides] if n else ["no common row"]
-    if reason := next(filter(None, reasons), None):
-        return Estimate(None, reason=reason), None, None, None, None, None, None, n
-    better, other = right_alone(first, second, people)
-    test = _p(mcnemar(better, other).p_value)
-    figures = [classification(score, people)["f1_present"] for score in sides]
-    difference = next((figure for figure in figures if figure.value is None), None)
-    if difference is None:
-        one, two = (classification_statistic(score, people) for score in sides)
-        difference = paired_difference(one, two, "f1_present", shared.clusters)
-    return difference, _p(difference.p_value), None, better, other, test, None, n
+def _mcnemar(pair: JudgePair) -> Line:
+    better, other = right_alone(pair.better.score, pair.other.score, pair.better.values)
+    return better, other, _p(mcnemar(better, other).p_value), None, len(pair.better.rows)
 
 
 def right_alone(first: Floats, second: Floats, people: Floats) -> tuple[int, int]:
@@ -200,8 +238,8 @@ def right_alone(first: Floats, second: Floats, people: Floats) -> tuple[int, int
     (rows, annotators), NaN if not given; a released mean is 1 from 0.5 on.
     """
     given = np.isfinite(people)
-    lead = 2 * (given & (people >= THRESHOLD)).sum(axis=1) - given.sum(axis=1)
-    one, two = ((score >= THRESHOLD) == (lead > 0) for score in (first, second))
+    lead = 2 * (given & present(people)).sum(axis=1) - given.sum(axis=1)
+    one, two = (present(score) == (lead > 0) for score in (first, second))
     decided = lead != 0
     return int((decided & one & ~two).sum()), int((decided & two & ~one).sum())
 

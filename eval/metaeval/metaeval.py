@@ -11,11 +11,11 @@ import numpy as np
 
 from medal_judges.eval.metaeval.alignment import (
     METRICS,
-    THRESHOLD,
     Aligned,
     align,
     classification,
     classification_statistic,
+    common_scale,
     confusion_cells,
     not_classifiable,
 )
@@ -29,6 +29,8 @@ from medal_judges.stats.correlation import (
     correlations,
     undefined_reason,
 )
+from medal_judges.stats.difference import Difference
+from medal_judges.stats.equal import present
 from medal_judges.stats.estimate import Estimate, undefined
 from medal_judges.stats.intervals import Lead, with_intervals
 from medal_judges.stats.system_agreement import (
@@ -142,10 +144,13 @@ class SystemAgreement:
 
 @dataclass(frozen=True, slots=True)
 class JudgedRows:
-    """The figures of a judge on a set and dimension, and the rows behind them."""
+    """The figures of a judge on a set and dimension, and the rows behind them. ``apart``: the
+    ``ceiling_difference`` of the row, which comparison.py corrects for the other lines of its
+    table; None without a ceiling."""
 
     row: ResultRow
     aligned: Aligned
+    apart: Difference | None = None
 
 
 def kind_of(rows: Iterable[LabelledDialogue], dimension: str) -> Kind:
@@ -177,7 +182,15 @@ def evaluate(
     ``set_name``, ``level``, ``min_coverage`` and ``judge_scale`` of the ResultRow. The label
     is the mean over annotators; F1 is computed against each. Raises MedalError as ``align``.
     """
-    aligned = align(rows, judgements, dimension, judge_dimension, left_out=left_out, lead=lead)
+    aligned = align(
+        rows,
+        judgements,
+        dimension,
+        judge_dimension,
+        left_out=left_out,
+        lead=lead,
+        judge_scale=about.get("judge_scale"),
+    )
     score, values = aligned.score, aligned.values
     kind = kind_of(rows, dimension)
     headline = METRICS[0] if kind == "binary" else headline
@@ -194,8 +207,9 @@ def evaluate(
     if kind == "binary" and aligned.rows and not not_classifiable(score, values):
         cells = confusion_cells(score, values)  # summed over annotators
         counts = {name: int(cell.sum()) for name, cell in cells.items()}
-        counts["judge_present"] = int((score >= THRESHOLD).sum())
-    scales = {row.scales.get(dimension) for row in rows if dimension in row.labels}
+        counts["judge_present"] = int(present(score).sum())
+    with_people = against_ceiling(aligned, kind, headline)
+    apart = with_people.pop("ceiling_difference", None)
     named = {"judge": "", "signature": "", "set_name": "", "level": "dialogue"}
     result = ResultRow(
         **named | about,
@@ -204,7 +218,8 @@ def evaluate(
         n=aligned.total,
         scored=len(aligned.rows),
         metrics=figures(aligned, kind),
-        **against_ceiling(aligned, kind, headline),
+        **with_people,
+        ceiling_difference=None if apart is None else apart.estimate,
         slices={
             name: {
                 metric: estimate
@@ -223,15 +238,16 @@ def evaluate(
         ],
         clusters=aligned.clusters.unit,
         headline=headline,
-        human_scale=scales.pop() if len(scales) == 1 else None,
+        human_scale=common_scale(rows, dimension),
     )
-    return JudgedRows(result, aligned)
+    return JudgedRows(result, aligned, apart)
 
 
 def figures(aligned: Aligned, kind: Kind) -> dict[str, Estimate]:
     """Returns correlations, and F1+, F1-, precision, recall and accuracy of a binary dimension."""
     binary = kind == "binary"
-    human, score, values = aligned.human, aligned.score, aligned.values
+    people, judge = aligned.people, aligned.judge
+    score, values = aligned.score, aligned.values
     if not len(aligned.rows):
         names = (*(METRICS if binary else ()), *CORRELATIONS[:6])
         reason = "no row was scored" if aligned.total else "no row has a label"
@@ -242,9 +258,9 @@ def figures(aligned: Aligned, kind: Kind) -> dict[str, Estimate]:
         found = classification(score, values)
         if not not_classifiable(score, values):
             found = with_intervals(found, classification_statistic(score, values), clusters)
-    graded = correlations(human, score, aligned.chatbots)
-    if undefined_reason(human, score) is None:
-        statistic = correlation_statistic(human, score, aligned.chatbots)
+    graded = correlations(people, judge, aligned.chatbots)
+    if undefined_reason(people, judge) is None:
+        statistic = correlation_statistic(people, judge, aligned.chatbots)
         graded = with_intervals(graded, statistic, clusters)
     return found | graded
 
@@ -252,14 +268,13 @@ def figures(aligned: Aligned, kind: Kind) -> dict[str, Estimate]:
 def disagreements(judged: JudgedRows, judge_dimension: str, top: int = 6) -> list[Disagreement]:
     """Returns the ``top`` rows that judge and people rank most differently; none if all scores or
     all labels are equal."""
-    from scipy.stats import rankdata
-
     aligned = judged.aligned
-    if undefined_reason(aligned.human, aligned.score) is not None:
+    people, judge = aligned.people, aligned.judge
+    if undefined_reason(people, judge) is not None:
         return []
-    human, score = (
-        (rankdata(side) - 1) / (len(side) - 1) for side in (aligned.human, aligned.score)
-    )
+    count = len(aligned.rows)
+    alike = np.ones((1, count))
+    human, score = ((side.ranks(alike)[0] - 1) / (count - 1) for side in (people, judge))
     ids = np.array([row.id for row in aligned.rows])
     order = np.lexsort((ids, -np.abs(human - score)))
     row = judged.row
@@ -291,11 +306,11 @@ def system_agreements(judged: Sequence[JudgedRows]) -> list[SystemAgreement]:
         systems = np.array([names.index(bot or "") for bot in chosen.chatbots])
         groups = [each.group for each in chosen.rows]
         people, judge = (
-            system_means(values, systems, groups) for values in (chosen.human, chosen.score)
+            system_means(side, systems, groups) for side in (chosen.people, chosen.judge)
         )
         key = (row.set_name, row.level, row.dimension, len(chosen.rows))
         if key not in halves:  # depends on the rows, not on the judge
-            halves[key] = split_half(chosen.human, systems, groups)
+            halves[key] = split_half(chosen.people, systems, groups)
         about = (row.judge, row.set_name, row.level, row.dimension, len(names), len(chosen.rows))
         found.append(SystemAgreement(*about, system_agreement(people, judge), halves[key]))
     return found

@@ -16,6 +16,8 @@ from medal_judges.eval.report.options import Gate, ReportOptions, Unit, period_s
 from medal_judges.eval.report.scores import ALWAYS, Codes, Scores
 from medal_judges.stats.change import Change, change
 from medal_judges.stats.correlation import Floats
+from medal_judges.stats.difference import Difference, Student, holm_corrected
+from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import wilson
 from medal_judges.stats.means import MIN_FOR_MEAN, Sample, difference_of, mean_of, share_of
@@ -25,7 +27,6 @@ from medal_judges.stats.ppi import (
     corrected_mean,
     corrected_share,
 )
-from medal_judges.stats.significance import holm
 
 if TYPE_CHECKING:
     from pandas import Categorical
@@ -43,8 +44,9 @@ class GroupFigures:
     """The rows with one value of a column: ``figures`` by dimension, and ``differences`` from all
     other rows.
 
-    p-values are corrected by Holm over all values and dimensions of the column. With human labels,
-    ``corrected`` has the corrected figures, and the differences are corrected too.
+    Intervals and p-values of differences are corrected by Holm over all values and dimensions of
+    the column. With human labels, ``corrected`` has the figures corrected by these, and so are the
+    differences.
     """
 
     name: str
@@ -60,7 +62,7 @@ class GroupFigures:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Figures by period, and changes over time. p-values are corrected (Holm)."""
+    """Figures by period, and changes over time, which are corrected (Holm)."""
 
     unit: Unit
     periods: Sequence[str]
@@ -122,12 +124,13 @@ def figure(scores: Scores, name: str, rows: Mask | Codes) -> Estimate:
     values, clusters = scores.values(name)[rows], scores.clusters[rows]
     known = np.isfinite(values)
     values, clusters = values[known], clusters[known]
-    sample, span = Sample(values, clusters), _span(scores, name)
+    sample = Sample(_comparable(scores, name, values), clusters)
+    span = _span(scores, name)
     if not len(values):
         return _NOTHING
     if scores.is_issue(name):
         return share_of(sample)
-    if span is None or np.ptp(values) > 0:
+    if span is None or not sample.values.constant:
         return mean_of(sample, span)
     # Equal scores have no spread. On a known scale Wilson's interval holds for any values between
     # its ends.
@@ -154,6 +157,13 @@ def _span(scores: Scores, name: str) -> tuple[float, float] | None:
     return None if name in scores.assumed else (dimension.low, dimension.high)
 
 
+def _comparable(scores: Scores, name: str, values: Floats) -> Values:
+    """Values of a dimension with the distance up to which they are equal. Verdicts on an issue, 0
+    or 1, are exact, so that a share of one in a million counts."""
+    dimension = scores.dimensions[name]
+    return Values(values, 0.0 if scores.is_issue(name) else dimension.tolerance)
+
+
 def _labelled_sample(scores: Scores, name: str, rows: Mask) -> LabelledSample | None:
     """The scored rows with their labels; an issue counts by its probability, not its verdict."""
     values = scores.scores[name]
@@ -161,7 +171,8 @@ def _labelled_sample(scores: Scores, name: str, rows: Mask) -> LabelledSample | 
     if not known.any():
         return None
     weights = scores.people_weights
-    sample = Sample(values[known], scores.clusters[known])
+    numbers = Values(values[known], scores.dimensions[name].tolerance)
+    sample = Sample(numbers, scores.clusters[known])
     labels = scores.people[name][known]
     return LabelledSample(sample, labels, None if weights is None else weights[known])
 
@@ -181,24 +192,25 @@ def _groups(scores: Scores, column: Categorical) -> list[GroupFigures]:
     }
     # Two groups are one question: each is the rest of the other.
     tested = [key for key in differences if len(members) != 2 or key[0] == members[0][0]]
-    raised = holm([differences[key].p_value for key in tested])
-    p_values = dict(zip(tested, raised, strict=True))
+    corrected = holm_corrected([differences[key] for key in tested])
+    differences |= dict(zip(tested, corrected, strict=True))
     for group, name in differences:
-        p_value = p_values.get((group, name), p_values.get((members[0][0], name)))
-        differences[group, name] = replace(differences[group, name], p_value=p_value)
+        if (group, name) not in tested:
+            comparisons = differences[members[0][0], name].comparisons
+            differences[group, name] = differences[group, name].corrected(comparisons)
     return [
         GroupFigures(
             group,
             int(rows.sum()),
             {name: figure(scores, name, rows) for name in scores.dimensions},
-            {name: differences[group, name] for name in scores.dimensions},
+            {name: differences[group, name].estimate for name in scores.dimensions},
             {name: corrected_figure(scores, name, rows) for name in scores.people},
         )
         for group, rows in members
     ]
 
 
-def _difference(scores: Scores, name: str, rows: Mask, placed: Mask) -> Estimate:
+def _difference(scores: Scores, name: str, rows: Mask, placed: Mask) -> Difference:
     """The group's figure minus that of all other rows. With human labels it is the difference of
     the estimated human figures and needs labels on both sides, since a judge may favour one group.
     """
@@ -206,28 +218,29 @@ def _difference(scores: Scores, name: str, rows: Mask, placed: Mask) -> Estimate
     known = np.isfinite(values) & placed
     mine, others = known & rows, known & ~rows
     if not others.any():
-        return Estimate(None, reason="no other group")
+        return Difference(None, reason="no other group")
     if name in scores.people:
         sides = [_labelled_sample(scores, name, side) for side in (mine, others)]
         if sides[0] is None or sides[1] is None:
-            return _NOTHING
-        return corrected_difference(sides[0], sides[1], _span(scores, name)).estimate
-    first, second = values[mine], values[others]
+            return Difference(None, reason=_NOTHING.reason)
+        return corrected_difference(sides[0], sides[1], _span(scores, name))
+    first, second = (_comparable(scores, name, values[side]) for side in (mine, others))
     one_row_each = scores.cluster_name == "conversation" and scores.unit == "conversation"
     few = min(len(first), len(second)) < MIN_FOR_MEAN
-    if len(values) < LARGE or not one_row_each or few or not (np.ptp(first) or np.ptp(second)):
+    constant = first.constant and second.constant
+    if len(values) < LARGE or not one_row_each or few or constant:
         return difference_of(Sample(first, clusters[mine]), Sample(second, clusters[others]))
     # Welch's t is the jackknife if each row is a cluster, and fast for many groups.
-    from scipy.stats import ttest_ind
+    from scipy.stats import sem, ttest_ind
 
-    test = ttest_ind(first, second, equal_var=False)
-    ends = test.confidence_interval()
-    difference = float(first.mean() - second.mean())
-    return Estimate(difference, float(ends.low), float(ends.high), float(test.pvalue))
+    test = ttest_ind(first.numbers, second.numbers, equal_var=False)
+    difference = float(first.numbers.mean() - second.numbers.mean())
+    error = float(np.hypot(sem(first.numbers), sem(second.numbers)))
+    return Difference(difference, error, Student(float(test.df)), tolerance=first.tolerance)
 
 
 def _timeline(scores: Scores, times: Floats, unit: Unit) -> Timeline | None:
-    number, names = period_starts(times, unit)
+    periods, names = period_starts(times, unit)
     if not names:
         return None
     if len(names) > MAX_PERIODS:
@@ -236,19 +249,20 @@ def _timeline(scores: Scores, times: Floats, unit: Unit) -> Timeline | None:
             f"{MAX_PERIODS:,}",
             hint="take a longer unit, such as month, or correct the times",
         )
-    order = np.argsort(number, kind="stable")
-    ends = np.searchsorted(number[order], np.arange(len(names) + 1))
+    order = np.argsort(periods, kind="stable")
+    ends = np.searchsorted(periods[order], np.arange(len(names) + 1))
     parts = [order[a:b] for a, b in pairwise(ends)]
     figures = {n: [figure(scores, n, part) for part in parts] for n in scores.dimensions}
     changes: dict[str, Change] = {}
     for name in scores.dimensions:
         values = scores.values(name)
-        rows = np.flatnonzero((number >= 0) & np.isfinite(values))
+        rows = np.flatnonzero((periods >= 0) & np.isfinite(values))
         _, clusters = np.unique(scores.clusters[rows], return_inverse=True)
-        changes[name] = change(values[rows], number[rows], clusters)
-    steps = holm([each.difference.p_value for each in changes.values()])
-    for (name, each), step in zip(changes.items(), steps, strict=True):
-        changes[name] = replace(each, difference=replace(each.difference, p_value=step))
+        numbers = _comparable(scores, name, values[rows])
+        changes[name] = change(numbers, periods[rows], clusters)
+    corrected = holm_corrected([step.difference for step in changes.values()])
+    for (name, step), difference in zip(changes.items(), corrected, strict=True):
+        changes[name] = replace(step, difference=difference)
     return Timeline(unit, names, [len(part) for part in parts], figures, changes)
 
 
@@ -293,14 +307,14 @@ def check_gates(
         if value is None or low is None or high is None:
             why = estimate.reason or "no interval"
             raise MedalError(f"{gate.name} cannot be decided: {why}", hint="score more chats")
-        is_under = gate.side == "under"
+        is_under, tolerance = gate.side == "under", dimension.tolerance
         shown = "{:.2%}" if scores.is_issue(name) else "{:.2f}"
         at = shown.format(limit)
         verdict: Literal["passed", "failed", "undecided"] = "undecided"
         why = f"undecided; {at} is inside the interval, so more chats are needed"
-        if high < limit if is_under else low > limit:
+        if high < limit - tolerance if is_under else low > limit + tolerance:
             verdict, why = "failed", f"failed; the whole interval is {gate.side} {at}"
-        elif low >= limit if is_under else high <= limit:
+        elif low >= limit - tolerance if is_under else high <= limit + tolerance:
             bound = "at least" if is_under else "at most"
             verdict, why = "passed", f"passed; the whole interval is {bound} {at}"
         ends = f"[{shown.format(low)}, {shown.format(high)}]"

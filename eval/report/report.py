@@ -74,6 +74,7 @@ from medal_judges.report.table import (
     percent_interval,
     unique_slugs,
 )
+from medal_judges.stats.equal import EQUAL_FACT
 from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.jsonl import STDIN
 
@@ -141,6 +142,7 @@ def make_report(options: ReportOptions, reading: ReadingReport, bar: ProgressBar
                 f"95%; the sampling unit is {drawn}. Means: jackknife over these, Student's t. "
                 "Shares: Wilson at the effective size.",
             ),
+            EQUAL_FACT,
             ("medal-judges", __version__),
         ]
         named = files[0].name if len(files) == 1 else f"{len(files)} files"
@@ -476,7 +478,7 @@ def group_table(
         own = [shown(scores, head, group.figures[head])] if by_people else []
         rows.append((group.name, group.rows, shown(scores, head, estimate), bar,
                      shown(scores, head, apart, signed=True), _p(apart), *own))  # fmt: skip
-    columns = [name, "Rows", head, "95%", "From the others", "p (Holm)"]
+    columns = [name, "Rows", head, "95%", "From the others", "p"]
     note = (
         "Figures and differences are corrected by human labels. With fewer than 5 labels of a side "
         "there is no difference, and the figure is the judge's."
@@ -495,9 +497,10 @@ def change_table(scores: Scores, timeline: Timeline) -> Table:
             since = f"{timeline.periods[each.start]} ({'found' if each.searched else 'halved'})"
         means = (None if v is None else Estimate(v) for v in (each.before, each.after))
         means_shown = (shown(scores, name, mean) for mean in means)
-        apart = shown(scores, name, each.difference, signed=True)
-        rows.append((name, *means_shown, apart, _p(each.difference), since))
-    columns = ["Dimension", "Before", "From then on", "Change", "p (Holm)", "Since"]
+        difference = each.difference.estimate
+        apart = shown(scores, name, difference, signed=True)
+        rows.append((name, *means_shown, apart, _p(difference), since))
+    columns = ["Dimension", "Before", "From then on", "Change", "p", "Since"]
     return Table("Change over time", columns, rows)
 
 
@@ -509,17 +512,18 @@ def findings(scores: Scores, figures: ReportFigures) -> list[tuple[Tone, str]]:
     for name in ordered(scores, figures) if timeline is not None else ():
         assert timeline is not None
         each = timeline.changes[name]
-        worse = is_worse(scores, name, each.difference)
-        if worse is None or each.start is None or each.difference.p_value is None:
+        difference = each.difference.estimate
+        worse = is_worse(scores, name, difference)
+        if worse is None or each.start is None or difference.p_value is None:
             continue
         since = timeline.periods[each.start]
         when = f"since {since}" if each.searched else f"in the later half (from {since} on)"
         before, after = (
             cell_text(shown(scores, name, Estimate(v))) for v in (each.before, each.after)
         )
-        apart = cell_text(shown(scores, name, each.difference, signed=True))
+        apart = cell_text(shown(scores, name, difference, signed=True))
         tone: Tone = "worse" if worse else "better"
-        p_value = f"p {p_value_text(each.difference.p_value)}"
+        p_value = f"p {p_value_text(difference.p_value)}"
         p_value += " (as judged)" if figures.corrected else ""
         text = f"{name} is {tone} {when}: {before} before, {after} from then on ({apart})"
         found.append((tone, f"{text}, {p_value}."))
@@ -594,7 +598,7 @@ def sheets(scores: Scores, figures: ReportFigures) -> dict[str, Sheet]:
         made["time"] = sheet(f"{timeline.unit} rows dimension", times)
         changes = (
             (name, None if c.start is None else periods[c.start], c.searched, c.before, c.after,
-             c.difference)
+             c.difference.estimate)
             for name, c in timeline.changes.items()
         )  # fmt: skip
         made["changes"] = sheet("dimension since searched before after", changes)

@@ -21,6 +21,7 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, mean, rescale
 from medal_judges.records.signature import Signature
 from medal_judges.stats.correlation import Floats
+from medal_judges.stats.equal import present
 from medal_judges.stats.weights import curation_weights
 from medal_judges.storage.judgements import (
     holds_judgements,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 ALWAYS = ("lang", "chatbot")  # columns that are used if they are known
 HEADLINE = "overall"
-THRESHOLD = 0.5  # an issue of this probability or more is present
 Codes = npt.NDArray[np.int64]
 
 
@@ -157,7 +157,7 @@ class Scores:
         if name not in self._values:
             scores = self.scores[name]
             if self.is_issue(name):
-                scores = np.where(np.isfinite(scores), (scores >= THRESHOLD) * 1.0, np.nan)
+                scores = np.where(np.isfinite(scores), present(scores) * 1.0, np.nan)
             self._values[name] = scores
         return self._values[name]
 

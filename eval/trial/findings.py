@@ -24,7 +24,7 @@ from medal_judges.eval.trial.edits import (
     TrialPlan,
 )
 from medal_judges.records.dialogue import Turn
-from medal_judges.records.dimension import Dimension
+from medal_judges.records.dimension import EQUAL, Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.report.table import number
 from medal_judges.stats.correlation import (
@@ -34,6 +34,7 @@ from medal_judges.stats.correlation import (
     weighted_spearman,
     within_system_statistic,
 )
+from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import FISHER, LOGIT, Clusters, Scale, estimated
 from medal_judges.stats.means import Sample, mean_of, share_of
@@ -41,7 +42,7 @@ from medal_judges.stats.means import Sample, mean_of, share_of
 MIN_PAIRS = 10  # a check with fewer pairs gets no verdict
 HALF = 0.5  # points; a larger shift counts as moved
 _QUALITY = (1.0, 5.0)  # the scale of every score of a trial
-_ROUNDING = 1e-9
+_TOLERANCE = EQUAL * (_QUALITY[1] - _QUALITY[0])
 _WORST = 5  # pairs to read
 _TOKEN = re.compile(r"\s+|\w+|[^\w\s]", re.UNICODE)
 _CJK = re.compile(r"[\u3040-\u9fff\uac00-\ud7af]")
@@ -220,7 +221,7 @@ class Analysis:
             figures["shift" if edit.group == "same" else "gain"] = mean(pairs, toward)
             if edit.group != "same":
                 name = "harmed" if edit.group == "attack" else "raised"
-                figures[name] = share(pairs, toward > HALF)
+                figures[name] = share(pairs, _above_half(toward))
             figures |= _common(pairs)
         found = self._finding(edit.group, edit.name, edit.what, pairs, figures, bounds)
         return replace(found, by_language=_by_language(every, sign))
@@ -274,21 +275,23 @@ def with_scores(
     pairs: pd.DataFrame, before: Iterable[float | None], after: Iterable[float | None]
 ) -> pd.DataFrame:
     """Returns ``pairs`` with their scores ``x`` (before) and ``y`` (after), and ``change``: y - x,
-    with rounding errors as 0. Drops pairs without a score on one side."""
+    with differences up to the tolerance as 0. Drops pairs without a score on one side."""
     ends = {"x": np.array([*before], dtype=float), "y": np.array([*after], dtype=float)}
     scored = pairs.assign(**ends).dropna(subset=["x", "y"])
     change = scored.y - scored.x
-    return scored.assign(change=change.where(change.abs() >= _ROUNDING, 0.0))
+    return scored.assign(change=change.where(change.abs() > _TOLERANCE, 0.0))
 
 
 def mean(pairs: pd.DataFrame, values: pd.Series[float]) -> Estimate:
     """Returns the mean of ``values``, which has one value for each pair."""
-    return mean_of(Sample(values.to_numpy(), pairs.conversation.tolist()))
+    numbers = Values(values.to_numpy(), _TOLERANCE)
+    return mean_of(Sample(numbers, pairs.conversation.tolist()))
 
 
 def share(pairs: pd.DataFrame, flags: pd.Series[bool] | pd.Series[float]) -> Estimate:
     """Returns the share of pairs with a true flag."""
-    return share_of(Sample(flags.to_numpy(dtype=np.float64), pairs.conversation.tolist()))
+    numbers = Values(flags.to_numpy(dtype=np.float64), 0.0)
+    return share_of(Sample(numbers, pairs.conversation.tolist()))
 
 
 def auc(pairs: pd.DataFrame) -> Estimate:
@@ -299,10 +302,10 @@ def auc(pairs: pd.DataFrame) -> Estimate:
     scores = -np.r_[pairs.y, pairs.x]
     labels = np.r_[np.ones(len(pairs)), np.zeros(len(pairs))]
     order = np.argsort(scores, kind="stable")
-    scores, labels = scores[order], labels[order]
+    numbers, labels = Values(scores[order], _TOLERANCE), labels[order]
     names = np.tile(pairs.conversation, 2)[order]
     return _estimate(
-        lambda w: float(weighted_auc(labels, scores, w[None])[0]), names.tolist(), LOGIT
+        lambda w: float(weighted_auc(labels, numbers, w[None])[0]), names.tolist(), LOGIT
     )
 
 
@@ -313,7 +316,7 @@ def win(pairs: pd.DataFrame) -> Estimate:
 
 def spearman(table: pd.DataFrame) -> Estimate:
     """Returns the rank correlation of ``x`` and ``y``."""
-    x, y = table.x.to_numpy(), table.y.to_numpy()
+    x, y = (Values(side.to_numpy(), _TOLERANCE) for side in (table.x, table.y))
     if (reason := undefined_reason(x, y)) is not None:
         return Estimate(None, reason=reason)
     groups = table.conversation.tolist()
@@ -324,7 +327,7 @@ def spearman_by_language(pairs: pd.DataFrame) -> Estimate:
     """Returns the mean rank correlation within a language, weighted by pairs."""
     if pairs.empty:
         return Estimate(None, reason="no scored pair")
-    x, y = pairs.x.to_numpy(), pairs.y.to_numpy()
+    x, y = (Values(side.to_numpy(), _TOLERANCE) for side in (pairs.x, pairs.y))
     statistic = within_system_statistic(x, y, pairs.lang.tolist())
 
     def figure(weights: Floats) -> float:
@@ -346,11 +349,17 @@ def dose_slope(pairs: pd.DataFrame) -> Estimate:
             away = rows.strength.to_numpy(dtype=float) - rows.strength.mean()
             slopes.append(float(-(away @ rows.change) / (away @ away)))
             names.append(conversation)
-    return mean_of(Sample(np.array(slopes), names))
+    return mean_of(Sample(Values(np.array(slopes), _TOLERANCE), names))
 
 
 def _common(pairs: pd.DataFrame) -> dict[str, Estimate]:
-    return {"moved": share(pairs, pairs.change.abs() > HALF), "spearman": spearman(pairs)}
+    moved = share(pairs, _above_half(pairs.change.abs()))
+    return {"moved": moved, "spearman": spearman(pairs)}
+
+
+def _above_half(points: pd.Series[float]) -> pd.Series[bool]:
+    """Returns whether each is above half a point; a score of such steps moves by just that."""
+    return points > HALF + _TOLERANCE
 
 
 def _by_language(pairs: pd.DataFrame, sign: float) -> dict[str, Estimate]:

@@ -45,6 +45,7 @@ from medal_judges.report.page import (
     write_page,
 )
 from medal_judges.report.table import Cell, Light, Row, Table, interval, number
+from medal_judges.stats.equal import EQUAL_FACT
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import METHOD
 from medal_judges.storage.files import write_json
@@ -207,6 +208,7 @@ def write_trial(trial: Trial, out: Path) -> Path:
         ("Data", first.data),
         *(("Missing", note) for note in first.notes),
         ("Intervals", METHOD),
+        EQUAL_FACT,
         ("medal-judges", first.version),
     ]
     worst: list[Block] = []

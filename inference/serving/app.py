@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import collections
 import logging
 import math
 import time
@@ -137,8 +136,7 @@ class ScoreService:
         """Answers a request; drops its dialogues if the client disconnects. Raises RefusedError
         (503 or 429) if the queue is closed or full."""
         body = await self._body(request)
-        folded: collections.Counter[str] = collections.Counter()
-        given = (body, self.judge.dimensions, self.options, self.limits, folded)
+        given = (body, self.judge.dimensions, self.options, self.limits)
         # A large body is parsed beside the loop, which answers others meanwhile.
         beside = len(body) > LARGE
         dialogues, options = (
@@ -187,8 +185,7 @@ class ScoreService:
         if (reason := done.result()) is not None:
             raise RefusedError(503, reason, retry_after=SOON)
         judgements = [one.to_record() for group in job.judgements for one in group]
-        answer = {"judge": self.worker.signature, "judgements": judgements}
-        return JSONResponse(answer | ({"folded": folded} if folded else {}))
+        return JSONResponse({"judge": self.worker.signature, "judgements": judgements})
 
 
 def make_app(service: ScoreService, token: str | None, loopback: bool) -> FastAPI:

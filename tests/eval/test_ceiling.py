@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
+from tests.exact import exact
 
 from medal_judges.eval.metaeval.ceiling import busiest, ceiling_statistic, human_ceiling
 from medal_judges.stats.correlation import Floats
@@ -23,7 +24,7 @@ def test_one_against_the_mean_of_the_others_averaged_over_positions() -> None:
     for k in range(3):
         others = np.delete(values, k, axis=1).mean(axis=1)
         expected.append(spearmanr(values[:, k], others).statistic)
-    found = human_ceiling(values, "ordinal", clusters(values))["spearman"]
+    found = human_ceiling(exact(values), "ordinal", clusters(values))["spearman"]
     assert found.value == pytest.approx(np.mean(expected))
     assert (found.low or 0) < (found.value or 0) < (found.high or 0)
 
@@ -31,7 +32,7 @@ def test_one_against_the_mean_of_the_others_averaged_over_positions() -> None:
 def test_binary_ceiling_by_hand() -> None:
     # 3 both present, 1 and 2 of one only, 4 both absent: F1+ = 6/9, F1- = 8/11 either way round
     labels = np.array([[1, 1]] * 3 + [[1, 0]] + [[0, 1]] * 2 + [[0, 0]] * 4, dtype=float)
-    found = human_ceiling(labels, "binary", clusters(labels))
+    found = human_ceiling(exact(labels), "binary", clusters(labels))
     assert found["f1_present"].value == pytest.approx(6 / 9)
     assert found["f1_absent"].value == pytest.approx(8 / 11)
     assert found["accuracy"].value == pytest.approx(0.7)
@@ -42,7 +43,7 @@ def test_a_position_of_one_row_does_not_undo_the_ceiling_of_the_others() -> None
     # ConTurE has two or three annotators a dialogue: here one dialogue has a third
     values = np.round(rng().normal(3, 1, (30, 1)) + rng().normal(0, 1, (30, 3)))
     values[1:, 2] = np.nan
-    found = human_ceiling(values, "ordinal", clusters(values))["spearman"]
+    found = human_ceiling(exact(values), "ordinal", clusters(values))["spearman"]
     first, second = values[:, 1].copy(), values[:, 0].copy()
     first[0], second[0] = values[0, 1:].mean(), values[0, [0, 2]].mean()
     each = [spearmanr(values[:, 0], first).statistic, spearmanr(values[:, 1], second).statistic]
@@ -53,13 +54,14 @@ def test_the_judge_in_the_annotators_place_by_hand() -> None:
     # two people: the judge against the second's answers, then against the first's
     values = np.array([[1.0, 2], [2, 3], [3, 1], [4, 5], [5, 4], [9, np.nan]])
     judge = np.array([1.0, 3, 2, 5, 4, 0])
-    found = human_ceiling(values, "ordinal", clusters(values), judge=judge)
+    found = human_ceiling(exact(values), "ordinal", clusters(values), judge=exact(judge))
     expected = [spearmanr(judge[:5], values[:5, k]).statistic for k in (0, 1)]
     assert found["spearman"].value == pytest.approx(np.mean(expected))
 
 
 def _figure(values: Floats, judge: Floats | None, grades: bool) -> dict[str, float]:
-    made = ceiling_statistic(values, "ordinal" if grades else "binary", judge=judge)
+    scores = None if judge is None else exact(judge)
+    made = ceiling_statistic(exact(values), "ordinal" if grades else "binary", judge=scores)
     assert made is not None
     return {name: float(found[0]) for name, found in made(np.ones((1, len(values)))).items()}
 

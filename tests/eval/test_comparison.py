@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binomtest, spearmanr
 from sklearn.metrics import f1_score
 from statsmodels.stats.contingency_tables import mcnemar as library_mcnemar
 from statsmodels.stats.multitest import multipletests
@@ -16,7 +16,10 @@ from medal_judges.eval.metaeval.comparison import (
     CEILING,
     GRADED,
     ISSUES,
+    MCNEMAR,
+    WILLIAMS,
     comparison_tables,
+    corrected_ceilings,
     dimension_means_table,
     right_alone,
 )
@@ -26,6 +29,7 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import PValue, Table
 from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.significance import williams
 
 TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
 NAN = np.nan
@@ -90,21 +94,41 @@ def p(cell: object) -> float:
 
 
 def test_every_pair_of_judges_on_an_issue(issues: list[JudgedRows]) -> None:
-    lines = table(comparison_tables(issues), ISSUES)
+    found = comparison_tables(issues)
+    lines, tests = table(found, ISSUES), table(found, MCNEMAR)
     pairs = [(line["Better"], line["Other"]) for line in lines]
     assert pairs == [("good", "fair"), ("good", "poor"), ("fair", "poor")]
     by_name = {one.row.judge: one.aligned.score for one in issues}
     people = issues[0].aligned.values
-    for line in lines:
+    for line, test in zip(lines, tests, strict=True):
         one, two = by_name[str(line["Better"])], by_name[str(line["Other"])]
         f1 = [np.mean([f1_score(a, s >= 0.5) for a in people.T]) for s in (one, two)]
         difference = line["Difference in F1+"]
         assert isinstance(difference, Estimate) and difference.low is not None
         assert difference.value == pytest.approx(f1[0] - f1[1])
-        b, c = line["Right alone: better"], line["Right alone: other"]
-        assert p(line["McNemar p"]) == pytest.approx(binomtest(b, b + c).pvalue)  # type: ignore[arg-type,operator]
-        assert line["n"] == 180
-    assert p(lines[1]["p, Holm"]) < 0.01 and p(lines[1]["McNemar p, Holm"]) < 0.01
+        b, c = test["Right alone: better"], test["Right alone: other"]
+        assert p(test["p"]) == pytest.approx(binomtest(b, b + c).pvalue)  # type: ignore[arg-type,operator]
+        assert line["n"] == test["n"] == 180
+        assert test["Better"] == line["Better"] and test["Other"] == line["Other"]
+    assert p(lines[1]["p"]) < 0.01 and p(tests[1]["p, Holm"]) < 0.01
+    expected = multipletests([p(test["p"]) for test in tests], method="holm")[1]
+    assert [p(test["p, Holm"]) for test in tests] == pytest.approx(list(expected))
+
+
+def test_williams_is_of_the_three_correlations(grades: list[JudgedRows]) -> None:
+    found = comparison_tables(grades)
+    lines, tests = table(found, GRADED), table(found, WILLIAMS)
+    by_name = {one.row.judge: one.aligned.score for one in grades}
+    human = grades[0].aligned.human
+    for line, test in zip(lines, tests, strict=True):
+        one, two = by_name[str(test["Better"])], by_name[str(test["Other"])]
+        rhos = [spearmanr(x, y).statistic for x, y in ((human, one), (human, two), (one, two))]
+        shown = [test[head] for head in ("ρ better", "ρ other", "ρ of the two")]
+        assert shown == pytest.approx(rhos, abs=1e-3)
+        difference = line["Difference in ρ"]
+        assert isinstance(difference, Estimate)
+        assert difference.value == pytest.approx(rhos[0] - rhos[1], abs=1e-3)
+        assert p(test["p"]) == pytest.approx(williams(*rhos, 120).p_value, rel=0.01)
 
 
 def test_pairs_right_can_lead(grades: list[JudgedRows]) -> None:
@@ -125,7 +149,7 @@ def test_pairs_right_can_lead(grades: list[JudgedRows]) -> None:
         difference = line["Difference in pairs right"]
         assert isinstance(difference, Estimate) and difference.low is not None
         assert difference.value == pytest.approx(one - two) and one > two
-    assert p(line["p, Holm"]) < 0.01
+    assert p(line["p"]) < 0.01
     for line, judge in zip(table(found, CEILING), led, strict=True):
         assert line["Like for like"] == judge.row.like_for_like["pairwise"]
         assert line["One annotator"] == judge.row.ceiling["pairwise"]
@@ -197,24 +221,30 @@ def test_only_rows_that_both_scored_are_compared(issues: list[JudgedRows]) -> No
 
 def test_judges_alike_and_judges_without_a_figure(issues: list[JudgedRows]) -> None:
     good = issues[0]
-    (line,) = table(comparison_tables([good, replace(good, row=good.row)]), ISSUES)
+    found = comparison_tables([good, replace(good, row=good.row)])
+    (line,), (test,) = table(found, ISSUES), table(found, MCNEMAR)
     difference = line["Difference in F1+"]
-    assert isinstance(difference, Estimate) and difference.value == 0
-    assert line["McNemar p"] is None and line["McNemar p, Holm"] is None
+    assert isinstance(difference, Estimate) and difference.value == 0 and p(line["p"]) == 1
+    assert test["p"] is None and test["p, Holm"] is None
     grade = replace(good.aligned, score=good.aligned.score * 5)
     (line,) = table(comparison_tables([good, replace(good, aligned=grade)]), ISSUES)
     difference = line["Difference in F1+"]
     assert isinstance(difference, Estimate)
     assert difference.reason == "the judge's scores are not probabilities"
-    assert line["p, Holm"] is None
+    assert line["p"] is None
 
 
 def test_judges_beside_one_annotator(issues: list[JudgedRows], grades: list[JudgedRows]) -> None:
-    lines = table(comparison_tables([*issues, *grades]), CEILING)
+    every = [*issues, *grades]
+    lines = table(comparison_tables(every), CEILING)
     assert [line["Judge"] for line in lines] == ["good", "fair", "poor"] * 2
-    expected = multipletests([p(line["p"]) for line in lines], method="holm")[1]
-    assert [p(line["p, Holm"]) for line in lines] == pytest.approx(list(expected))
-    assert p(lines[2]["p, Holm"]) < 0.05  # the poor judge is below the annotators
+    raw = [one.apart.p_value for one in every if one.apart is not None]
+    expected = multipletests(raw, method="holm")[1]
+    assert [p(line["p"]) for line in lines] == pytest.approx(list(expected))
+    assert p(lines[2]["p"]) < 0.05  # the poor judge is below the annotators
+    # The leaderboard shows the same difference with the same interval.
+    for one, line in zip(corrected_ceilings(every), lines, strict=True):
+        assert one.row.ceiling_difference == line["Difference"]
 
 
 def test_rows_under_the_floor(issues: list[JudgedRows]) -> None:

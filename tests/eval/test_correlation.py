@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
+from tests.exact import exact
 
 from medal_judges.eval.metaeval.alignment import METRICS, classification
 from medal_judges.stats import correlation
@@ -13,7 +14,6 @@ from medal_judges.stats.correlation import (
     Floats,
     correlation_statistic,
     correlations,
-    weighted_ranks,
     within_system_statistic,
 )
 
@@ -35,7 +35,7 @@ def value(found: correlation.Estimate) -> float:
 
 def test_point_figures_are_scipys() -> None:
     human, score, _ = tied_sample()
-    found = correlations(human, score)
+    found = correlations(exact(human), exact(score))
     oracle = {
         "pearson": stats.pearsonr(human, score),
         "spearman": stats.spearmanr(human, score),
@@ -51,7 +51,7 @@ def test_weighted_figures_equal_those_of_repeated_rows(monkeypatch: pytest.Monke
     human, score, bots = tied_sample()
     rng = np.random.default_rng(0)
     weights = rng.multinomial(60, np.full(60, 1 / 60), size=20).astype(float)
-    found = correlation_statistic(human, score, bots)(weights)
+    found = correlation_statistic(exact(human), exact(score), bots)(weights)
     for i, counts in enumerate(weights):
         drawn = np.repeat(np.arange(60), counts.astype(int))
         x, y = human[drawn], score[drawn]
@@ -79,23 +79,23 @@ def test_pairs_are_those_counted_one_by_one(monkeypatch: pytest.MonkeyPatch, hel
     smooth = np.random.default_rng(1).normal(size=20)
     judges = [score, smooth, -human, human, np.r_[1.0, np.zeros(19)], human + 1e-3 * smooth]
     for judge in judges:
-        found = correlations(human, judge)
+        found = correlations(exact(human), exact(judge))
         pairwise, preferred = pairs_by_hand(human, judge)
         assert value(found["pairwise"]) == pytest.approx(pairwise, abs=1e-12)
         assert value(found["preferred"]) == pytest.approx(preferred, abs=1e-12)
         for slope, start in ((7.3, -2.0), (1 / 3, 1e3), (1e-6, 0.1)):
-            moved = correlations(human, start + slope * judge)
+            moved = correlations(exact(human), exact(start + slope * judge))
             for name in ("pairwise", "preferred"):
                 assert value(moved[name]) == pytest.approx(value(found[name]), abs=1e-12)
-    assert value(correlations(human, human)["pairwise"]) == 1
+    assert value(correlations(exact(human), exact(human))["pairwise"]) == 1
     # Without a pair's rows it is the share of the others; the distance of a tie stays.
     weights = np.ones((2, 20))
     weights[0, :5] = 0
-    few = correlation_statistic(human, smooth)(weights)["preferred"]
+    few = correlation_statistic(exact(human), exact(smooth))(weights)["preferred"]
     assert few[0] == pytest.approx(pairs_by_hand(human[5:], smooth[5:])[1], abs=1e-12)
     assert few[1] == pytest.approx(pairs_by_hand(human, smooth)[1], abs=1e-12)
     # Row weights are weights of pairs: 2 of 1 and 2, 3 of 1 and 3, 6 of 2 and 3.
-    three = correlation_statistic(np.array([1.0, 2, 3]), np.array([1.0, 3, 2]))
+    three = correlation_statistic(exact(np.array([1.0, 2, 3])), exact(np.array([1.0, 3, 2])))
     one = three(np.array([[1.0, 2, 3]]))
     assert (one["preferred"][0], one["pairwise"][0]) == (5 / 11, 5 / 11)
 
@@ -103,14 +103,14 @@ def test_pairs_are_those_counted_one_by_one(monkeypatch: pytest.MonkeyPatch, hel
 def test_guessing_ties_wins_nothing_among_chats_that_people_prefer() -> None:
     rng = np.random.default_rng(0)
     human = (rng.random(300) < 0.05).astype(float)  # 90% of pairs are ties
-    found = correlations(human, rng.normal(size=300))
+    found = correlations(exact(human), exact(rng.normal(size=300)))
     assert value(found["pairwise"]) > 0.85 and abs(value(found["preferred"]) - 0.5) < 0.15
 
 
 def test_weighted_ranks_share_ties() -> None:
     values, weights = np.array([5.0, 1.0, 5.0, 2.0]), np.array([[1.0, 1, 1, 1], [2.0, 1, 0, 3]])
     # second sample is 1, 2, 2, 2, 5, 5: ranks 1, 3, 5.5
-    assert weighted_ranks(values, weights).tolist() == [[3.5, 1, 3.5, 2], [5.5, 1, 5.5, 3]]
+    assert exact(values).ranks(weights).tolist() == [[3.5, 1, 3.5, 2], [5.5, 1, 5.5, 3]]
 
 
 def test_within_is_the_row_weighted_mean_of_the_chatbots() -> None:
@@ -118,7 +118,9 @@ def test_within_is_the_row_weighted_mean_of_the_chatbots() -> None:
     score = np.array([1.0, 2, 3, 4, 5, 6, 5, 4, 3, 2, 1, 1, 2, 3, 4, 5, 1, 2])
     # up: 5 rows at +1; down: 6 rows at -1; flat: constant ratings; few: 2 rows. (5 - 6) / 11
     bots = ["up"] * 5 + ["down"] * 6 + ["flat"] * 5 + ["few"] * 2
-    assert value(correlations(human, score, bots)["within_system"]) == pytest.approx(-1 / 11)
+    assert value(correlations(exact(human), exact(score), bots)["within_system"]) == pytest.approx(
+        -1 / 11
+    )
 
 
 def test_centred_is_pearson_of_rank_residuals() -> None:
@@ -128,14 +130,16 @@ def test_centred_is_pearson_of_rank_residuals() -> None:
     fits = [dummies @ np.linalg.lstsq(dummies, side, rcond=None)[0] for side in sides]
     left = [side - fit for side, fit in zip(sides, fits, strict=True)]
     expected = stats.pearsonr(left[0], left[1]).statistic
-    assert value(correlations(human, score, bots)["centred"]) == pytest.approx(expected)
+    assert value(correlations(exact(human), exact(score), bots)["centred"]) == pytest.approx(
+        expected
+    )
 
 
 def test_telling_chatbots_apart_is_not_agreement_within() -> None:
     rng = np.random.default_rng(1)
     level = np.repeat([0.0, 10.0], 200)
     human, score = level + rng.normal(size=400), level + rng.normal(size=400)
-    found = correlations(human, score, ["bad"] * 200 + ["good"] * 200)
+    found = correlations(exact(human), exact(score), ["bad"] * 200 + ["good"] * 200)
     assert value(found["spearman"]) > 0.7
     assert abs(value(found["within_system"])) < 0.15
     assert abs(value(found["centred"])) < 0.15
@@ -151,7 +155,9 @@ def test_telling_chatbots_apart_is_not_agreement_within() -> None:
     ],
 )
 def test_undefined_has_its_reason(human: list[float], score: list[float], reason: str) -> None:
-    found = correlations(np.array(human), np.array(score), ["a"] * len(human) or ["a"])
+    found = correlations(
+        exact(np.array(human)), exact(np.array(score)), ["a"] * len(human) or ["a"]
+    )
     assert {e.reason for e in found.values()} == {reason}
     assert {e.value for e in found.values()} == {None}
 
@@ -159,10 +165,12 @@ def test_undefined_has_its_reason(human: list[float], score: list[float], reason
 def test_no_figure_within_chatbots_without_names_or_rows() -> None:
     human, score, _ = tied_sample(8)
     assert (
-        correlations(human, score, [None] * 8)["within_system"].reason
+        correlations(exact(human), exact(score), [None] * 8)["within_system"].reason
         == "the set names no chatbots"
     )
-    few = correlations(human, score, [f"bot-{i % 4}" for i in range(8)])["within_system"]
+    few = correlations(exact(human), exact(score), [f"bot-{i % 4}" for i in range(8)])[
+        "within_system"
+    ]
     assert few.value is None
     assert "no chatbot with 5 rows" in (few.reason or "")
 
@@ -170,7 +178,7 @@ def test_no_figure_within_chatbots_without_names_or_rows() -> None:
 def test_constant_resamples_are_undefined_not_zero() -> None:
     human, score = np.array([1.0, 1, 1, 2, 3]), np.array([3.3333333333333335] * 3 + [1.0, 2.0])
     weights = np.array([[3.0, 1, 1, 0, 0], [1.0, 1, 1, 1, 1], [0.0, 0, 0, 3, 2]])
-    found = correlation_statistic(human, score)(weights)
+    found = correlation_statistic(exact(human), exact(score))(weights)
     for name in NAMES:
         assert np.isfinite(found[name]).tolist() == [False, True, False], name
 
@@ -178,17 +186,17 @@ def test_constant_resamples_are_undefined_not_zero() -> None:
 def test_row_order_does_not_matter() -> None:
     human, score, bots = tied_sample()
     order = np.random.default_rng(5).permutation(60)
-    one = correlations(human, score, bots)
-    two = correlations(human[order], score[order], [bots[i] for i in order])
+    one = correlations(exact(human), exact(score), bots)
+    two = correlations(exact(human[order]), exact(score[order]), [bots[i] for i in order])
     for name in one:
         assert value(one[name]) == pytest.approx(value(two[name]), abs=1e-12)
 
 
 def test_within_ignores_rows_of_no_named_chatbot() -> None:
     human, score, bots = tied_sample()
-    named = within_system_statistic(human, score, bots)(np.ones((1, 60)))
+    named = within_system_statistic(exact(human), exact(score), bots)(np.ones((1, 60)))
     more = within_system_statistic(
-        np.r_[human, 1.0, 9.0], np.r_[score, 9.0, 1.0], [*bots, None, None]
+        exact(np.r_[human, 1.0, 9.0]), exact(np.r_[score, 9.0, 1.0]), [*bots, None, None]
     )(np.ones((1, 62)))
     assert more["within_system"] == pytest.approx(named["within_system"])
 
@@ -243,10 +251,10 @@ def test_kendall_of_many_rows_takes_weights_that_are_no_whole_numbers(
     x, y = rng.integers(1, 6, 130).astype(float), rng.normal(size=130)
     weights = rng.integers(1, 4, 130)
     monkeypatch.setattr(correlation, "_PAIRS_HELD", 4000)
-    found = correlation_statistic(x, y)(weights[None, :] / 7)
+    found = correlation_statistic(exact(x), exact(y))(weights[None, :] / 7)
     again = [np.repeat(side, weights) for side in (x, y)]
     assert found["kendall"][0] == pytest.approx(stats.kendalltau(*again).statistic, abs=1e-6)
     assert found["spearman"][0] == pytest.approx(stats.spearmanr(*again).statistic, abs=1e-9)
     # weights that add up to less than 1 are weights like others
-    small = correlation_statistic(x, y)(weights[None, :] / 1e4)
+    small = correlation_statistic(exact(x), exact(y))(weights[None, :] / 1e4)
     assert small["pearson"][0] == pytest.approx(stats.pearsonr(*again).statistic, abs=1e-9)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.metrics import f1_score, roc_auc_score
+from tests.exact import exact
 
 from medal_judges.eval.benchmark.figures import Result, injected_results, weighted_f1
 from medal_judges.records.dialogue import Dialogue, Turn
@@ -85,9 +86,9 @@ def test_auc_and_f1_agree_with_scikit_learn_under_weights() -> None:
         labels = (rng.random(60) < 0.4).astype(float)
         weights = rng.integers(0, 4, size=60).astype(float)
         auc = roc_auc_score(labels, scores, sample_weight=weights)
-        assert weighted_auc(labels, scores, weights[None])[0] == pytest.approx(auc)
+        assert weighted_auc(labels, exact(scores), weights[None])[0] == pytest.approx(auc)
         f1 = f1_score(labels, scores >= 0.5, sample_weight=weights)
-        assert weighted_f1(labels, scores, weights[None])[0] == pytest.approx(f1)
+        assert weighted_f1(labels, exact(scores), weights[None])[0] == pytest.approx(f1)
 
 
 def test_undefined_figures_are_none_with_a_reason() -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from scipy import stats
+from tests.exact import exact
 
 from medal_judges.eval.metaeval.alignment import classification, classification_statistic
 from medal_judges.stats.correlation import (
@@ -84,7 +85,10 @@ def test_intervals_hold_the_truth_at_five_chatbots_and_percentiles_do_not() -> N
         labels, flags = (human > cut).astype(float)[:, None], (score > cut).astype(float)
         found: dict[str, Estimate] = {}
         for made, statistic in (
-            (correlations(human, score), correlation_statistic(human, score)),
+            (
+                correlations(exact(human), exact(score)),
+                correlation_statistic(exact(human), exact(score)),
+            ),
             (classification(flags, labels), classification_statistic(flags, labels)),
         ):
             found |= with_intervals(made, statistic, BY_BOT)
@@ -106,9 +110,11 @@ def test_equal_judges_differ_in_one_of_twenty_comparisons() -> None:
         human, one, two = judged(rng)
 
         def of(score: Floats, human: Floats = human) -> Statistic:
-            return lambda weights: {"spearman": weighted_spearman(human, score, weights)}
+            return lambda weights: {
+                "spearman": weighted_spearman(exact(human), exact(score), weights)
+            }
 
-        found = paired_difference(of(one), of(two), "spearman", BY_BOT)
+        found = paired_difference(of(one), of(two), "spearman", BY_BOT).estimate
         assert found.p_value is not None and found.low is not None
         assert (found.p_value < 0.05) == (found.low > 0 or (found.high or 0) < 0)
         significant += found.p_value < 0.05
@@ -149,8 +155,10 @@ def test_intervals_of_single_rows_hold_the_truth() -> None:
         for _ in range(tries):
             x = rng.normal(size=rows)
             y = 0.5 * x + np.sqrt(0.75) * rng.normal(size=rows)
-            estimate = {"spearman": correlations(x, y)["spearman"]}
-            found = with_intervals(estimate, correlation_statistic(x, y), clusters)["spearman"]
+            estimate = {"spearman": correlations(exact(x), exact(y))["spearman"]}
+            found = with_intervals(estimate, correlation_statistic(exact(x), exact(y)), clusters)[
+                "spearman"
+            ]
             hits += (found.low or 0) <= truth <= (found.high or 0)
         assert 0.92 <= hits / tries <= 0.99
 
@@ -194,7 +202,9 @@ def test_p_of_single_rows_is_near_scipys() -> None:
     x = rng.normal(size=400)
     y = 0.1 * x + rng.normal(size=400)
     clusters = Clusters("conversation", tuple(map(str, range(400))))
-    found = with_intervals(correlations(x, y), correlation_statistic(x, y), clusters)
+    found = with_intervals(
+        correlations(exact(x), exact(y)), correlation_statistic(exact(x), exact(y)), clusters
+    )
     for name, test in (("pearson", stats.pearsonr), ("spearman", stats.spearmanr)):
         assert found[name].p_value == pytest.approx(test(x, y).pvalue, rel=0.5, abs=0.01)
 
@@ -209,10 +219,10 @@ def test_row_order_changes_nothing_and_many_conversations_go_in_parts() -> None:
     def found(rows: Floats) -> Estimate:
         x, y = human[rows], score[rows]
         clusters = Clusters("conversation", tuple(names[i] for i in rows))
-        statistic: Statistic = lambda w: {"spearman": weighted_spearman(x, y, w)}  # noqa: E731
-        return with_intervals({"spearman": correlations(x, y)["spearman"]}, statistic, clusters)[
-            "spearman"
-        ]
+        statistic: Statistic = lambda w: {"spearman": weighted_spearman(exact(x), exact(y), w)}  # noqa: E731
+        return with_intervals(
+            {"spearman": correlations(exact(x), exact(y))["spearman"]}, statistic, clusters
+        )["spearman"]
 
     one, other = found(np.arange(900)), found(order)
     assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=1e-9)
@@ -303,7 +313,7 @@ def test_a_perfect_figure_has_no_interval() -> None:
     score = human.copy()
     score[5] += 0.2  # still the same order
     clusters = Clusters("chatbot", tuple("abcdabcdabcd"))
-    made = correlations(human, score)
-    found = with_intervals(made, correlation_statistic(human, score), clusters)
+    made = correlations(exact(human), exact(score))
+    found = with_intervals(made, correlation_statistic(exact(human), exact(score)), clusters)
     assert found["spearman"].value == pytest.approx(1) and found["spearman"].low is None
     assert found["pearson"].low is not None

@@ -28,7 +28,7 @@ def graded(rows: int = 90) -> tuple[list[LabelledDialogue], list[Judgement]]:
     rng = np.random.default_rng(0)
     latent = rng.normal(3, 1, rows)
     answers = np.clip(np.round(latent[:, None] + rng.normal(0, 0.7, (rows, 3))), 1, 5)
-    scores = latent + rng.normal(size=rows)
+    scores = np.round(latent + rng.normal(size=rows), 3)
     return (
         [row(i, tuple(map(float, answers[i]))) for i in range(rows)],
         [Judgement(f"d{i}", "judge:x", {"overall": float(s)}) for i, s in enumerate(scores)],

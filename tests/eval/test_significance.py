@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from statsmodels.stats.contingency_tables import mcnemar as library_mcnemar
 from statsmodels.stats.multitest import multipletests
+from tests.exact import exact
 
+from medal_judges.stats.difference import holm
 from medal_judges.stats.intervals import Clusters
-from medal_judges.stats.significance import correlation_difference, holm, mcnemar, williams
+from medal_judges.stats.significance import correlation_difference, mcnemar, williams
 
 ROWS = 120
 CLUSTERS = Clusters("conversation", tuple(map(str, range(ROWS))))
@@ -21,7 +23,7 @@ def judges(first: float, second: float, seed: int) -> tuple[np.ndarray, np.ndarr
 
 def difference(first: float, second: float, seed: int = 0):  # type: ignore[no-untyped-def]
     human, one, two = judges(first, second, seed)
-    return correlation_difference(human, one, two, CLUSTERS)
+    return correlation_difference(exact(human), exact(one), exact(two), CLUSTERS).estimate
 
 
 def test_williams_gives_the_published_figure() -> None:
@@ -55,14 +57,14 @@ def test_equal_judges_are_seldom_told_apart() -> None:
 
 def test_difference_of_a_judge_with_itself_is_nothing() -> None:
     human, one, _ = judges(1.0, 1.0, 0)
-    found = correlation_difference(human, one, one, CLUSTERS)
+    found = correlation_difference(exact(human), exact(one), exact(one), CLUSTERS)
     assert (found.value, found.p_value) == (0, 1)
 
 
 def test_undefined_difference_has_its_reason() -> None:
     human, one, _ = judges(1.0, 1.0, 0)
     flat = np.ones(ROWS)
-    found = correlation_difference(human, one, flat, CLUSTERS)
+    found = correlation_difference(exact(human), exact(one), exact(flat), CLUSTERS)
     assert found.reason == "the judge gives every row the same score"
 
 

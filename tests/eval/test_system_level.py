@@ -1,10 +1,12 @@
 """Judges about systems: pairwise accuracy with ties, soft pairwise accuracy, split halves."""
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
+from tests.exact import exact
 
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.system_agreement import (
@@ -29,7 +31,7 @@ def test_soft_pairwise_accuracy_is_that_of_permutation_tests() -> None:
     human, systems, groups = rows([0.0, 0.3, 0.4, 0.9], 40)
     score = human * 0.5 + rows([0.4, 0.1, 0.0, 0.2], 40, 1)[0]
     found = system_agreement(
-        system_means(human, systems, groups), system_means(score, systems, groups)
+        system_means(exact(human), systems, groups), system_means(exact(score), systems, groups)
     )
     distances = []
     for i, j in combinations(range(4), 2):
@@ -50,7 +52,7 @@ def test_soft_pairwise_accuracy_is_that_of_permutation_tests() -> None:
 
 def test_pairwise_accuracy_counts_ties_as_deutsch_does() -> None:
     def side(*means: float) -> SystemMeans:
-        return SystemMeans(np.array(means), np.full((len(means), len(means)), 0.5))
+        return SystemMeans(np.array(means), np.full((len(means), len(means)), 0.5), 1e-5)
 
     people = side(1, 2, 2, 3)
     assert over_pairs(pair_accuracy(people, side(10, 20, 20, 30))).value == 1
@@ -62,7 +64,7 @@ def test_pairwise_accuracy_counts_ties_as_deutsch_does() -> None:
 def test_intervals_and_what_has_none() -> None:
     human, systems, groups = rows(list(np.linspace(0, 2, 10)), 60)
     score = human + rows([0.0] * 10, 60, 3)[0] * 2
-    people, judge = (system_means(side, systems, groups) for side in (human, score))
+    people, judge = (system_means(exact(side), systems, groups) for side in (human, score))
     for estimate in system_agreement(people, judge).values():
         assert estimate.value is not None
         assert estimate.low is not None and estimate.high is not None
@@ -75,13 +77,17 @@ def test_intervals_and_what_has_none() -> None:
     assert four.value == 0 and four.reason == "no interval: 4 systems, fewer than 5"
 
 
+def halves(values: Floats, *about: Any) -> dict[str, float]:
+    return split_half(exact(values), *about)
+
+
 def test_split_halves_are_sure_where_systems_differ_and_chance_where_not() -> None:
-    apart = split_half(*rows([0.0, 2.0, 4.0, 6.0], 40))
+    apart = halves(*rows([0.0, 2.0, 4.0, 6.0], 40))
     assert apart["pairwise_accuracy"] == 1 and apart["soft_pairwise_accuracy"] > 0.99
-    alike = [split_half(*rows([0.0] * 6, 20, seed))["pairwise_accuracy"] for seed in range(30)]
+    alike = [halves(*rows([0.0] * 6, 20, seed))["pairwise_accuracy"] for seed in range(30)]
     assert 0.4 < np.mean(alike) < 0.6
     case = rows([0.0, 0.2, 0.4], 20)
-    assert split_half(*case) == split_half(*case)
+    assert halves(*case) == halves(*case)
 
 
 def test_shared_contexts_make_pairs_surer() -> None:
@@ -89,6 +95,6 @@ def test_shared_contexts_make_pairs_surer() -> None:
     hard = rng.normal(size=50)
     systems = np.repeat([0, 1, 2], 50)
     values = np.tile(hard * 3, 3) + np.repeat([0.0, 0.2, 0.4], 50) + rng.normal(size=150) * 0.3
-    shared = system_means(values, systems, [f"g{i % 50}" for i in range(150)])
-    apart = system_means(values, systems, [f"g{i}" for i in range(150)])
+    shared = system_means(exact(values), systems, [f"g{i % 50}" for i in range(150)])
+    apart = system_means(exact(values), systems, [f"g{i}" for i in range(150)])
     assert shared.better[2, 0] < 0.001 < apart.better[2, 0]

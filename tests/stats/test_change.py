@@ -1,9 +1,16 @@
 """Change over time: the start that is there is found, and nothing is found where nothing is."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from medal_judges.stats.change import change
+from medal_judges.stats.change import Change, change
+from medal_judges.stats.equal import Values
+
+
+def scored_change(scores: np.ndarray, *about: Any) -> Change:
+    return change(Values(scores, 1e-5), *about)
 
 
 def _rows(rng: np.random.Generator, periods: int, each: int) -> tuple[np.ndarray, np.ndarray]:
@@ -13,39 +20,39 @@ def _rows(rng: np.random.Generator, periods: int, each: int) -> tuple[np.ndarray
 
 def test_the_start_of_a_fall_is_found() -> None:
     period, noise = _rows(np.random.default_rng(1), 20, 15)
-    found = change(noise - 0.8 * (period >= 12), period, np.arange(len(period)))
+    found = scored_change(noise - 0.8 * (period >= 12), period, np.arange(len(period)))
     assert found.searched and found.start == 12
     assert found.before is not None and found.after is not None
     assert found.difference.value == pytest.approx(found.after - found.before)
     assert found.difference.p_value == pytest.approx(1 / 5000)
-    assert found.difference.low is not None and found.difference.high is not None
-    assert found.difference.low < -0.8 < found.difference.high < 0
+    assert found.difference.estimate.low is not None and found.difference.estimate.high is not None
+    assert found.difference.estimate.low < -0.8 < found.difference.estimate.high < 0
 
 
 def test_periods_without_rows_keep_their_number() -> None:
     period, noise = _rows(np.random.default_rng(2), 20, 15)
     period = period * 3  # days 1 and 2 of each three are empty
-    found = change(noise + (period >= 36), period, np.arange(len(period)))
+    found = scored_change(noise + (period >= 36), period, np.arange(len(period)))
     assert found.start == 36
 
 
 def test_few_periods_are_halved() -> None:
     period, noise = _rows(np.random.default_rng(3), 4, 50)
-    found = change(noise - (period >= 2), period, np.arange(len(period)))
+    found = scored_change(noise - (period >= 2), period, np.arange(len(period)))
     assert not found.searched and found.start == 2
     assert found.difference.p_value is not None and found.difference.p_value < 1e-6
 
 
 def test_one_period_says_why_there_is_nothing() -> None:
     zeros = np.zeros(50, dtype=np.int64)
-    found = change(np.arange(50.0), zeros, np.arange(50))
+    found = scored_change(np.arange(50.0), zeros, np.arange(50))
     assert found.start is None and found.difference.value is None
     assert found.difference.reason == "fewer than 2 periods with scores"
 
 
-def test_equal_scores_are_no_change() -> None:
+def test_equal_scores_are_no_scored_change() -> None:
     period = np.repeat(np.arange(10), 10)
-    found = change(np.full(100, 4.0), period, np.arange(100))
+    found = scored_change(np.full(100, 4.0), period, np.arange(100))
     assert found.difference.value == 0 and found.difference.p_value == 1
 
 
@@ -56,7 +63,7 @@ def test_where_nothing_changes_little_is_found_even_if_days_differ() -> None:
     for seed in range(150):
         period, noise = _rows(rng, 14, 12)
         values = noise + rng.normal(0, 0.4, 14)[period]  # something that a whole day shares
-        found = change(values, period, np.arange(len(period)), seed)
+        found = scored_change(values, period, np.arange(len(period)), seed)
         assert found.difference.p_value is not None
         steps += found.difference.p_value < 0.05
     assert steps <= 20

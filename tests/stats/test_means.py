@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
 
+from medal_judges.stats.correlation import Floats
+from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.means import Sample, difference_of, mean_of, share_of
+
+
+def sample(scores: Floats, *about: Any) -> Sample:
+    return Sample(Values(scores, 1e-5), *about)
+
 
 RNG = np.random.default_rng(0)
 FIRST, SECOND = RNG.normal(0.4, 1, 120), RNG.normal(0, 2, 80)
@@ -21,13 +30,13 @@ def near(found: Estimate, low: float, high: float, p_value: float | None = None)
 
 def test_a_mean_is_students() -> None:
     low, high = stats.ttest_1samp(FIRST, 0).confidence_interval()
-    near(mean_of(Sample(FIRST)), low, high)
+    near(mean_of(sample(FIRST)), low, high)
 
 
 def test_two_samples_are_welchs() -> None:
     test = stats.ttest_ind(FIRST, SECOND, equal_var=False)
     low, high = test.confidence_interval()
-    near(difference_of(Sample(FIRST), Sample(SECOND)), low, high, test.pvalue)
+    near(difference_of(sample(FIRST), sample(SECOND)).estimate, low, high, test.pvalue)
 
 
 def test_the_same_contexts_are_a_paired_test() -> None:
@@ -35,7 +44,7 @@ def test_the_same_contexts_are_a_paired_test() -> None:
     other = FIRST * 0.8 + RNG.normal(size=120) * 0.3 - 0.1
     test = stats.ttest_rel(FIRST, other)
     low, high = test.confidence_interval()
-    found = difference_of(Sample(FIRST, names), Sample(other, names))
+    found = difference_of(sample(FIRST, names), sample(other, names)).estimate
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.005)
     assert found.p_value == pytest.approx(test.pvalue, rel=0.2)
 
@@ -46,12 +55,12 @@ def test_clusters_are_robust_ones() -> None:
 
     users = RNG.integers(0, 40, 300)
     values = RNG.normal(size=40)[users] + RNG.normal(size=300)
-    found = mean_of(Sample(values, [str(u) for u in users]))
+    found = mean_of(sample(values, [str(u) for u in users]))
     fitted = sm.OLS(values, np.ones(300)).fit(cov_type="cluster", cov_kwds={"groups": users})
     assert found.low is not None and found.high is not None
     half = stats.t.ppf(0.975, 39) * fitted.bse[0]
     assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.1)
-    alone = mean_of(Sample(values))
+    alone = mean_of(sample(values))
     assert alone.low is not None and alone.high is not None
     assert alone.high - alone.low < 0.8 * (found.high - found.low)
 
@@ -59,8 +68,8 @@ def test_clusters_are_robust_ones() -> None:
 def test_weights_repeat_rows() -> None:
     counts = RNG.integers(1, 4, 120)
     names = [f"c{i}" for i in range(120)]
-    weighted = mean_of(Sample(FIRST, names, counts.astype(float)))
-    repeated = mean_of(Sample(np.repeat(FIRST, counts), list(np.repeat(names, counts))))
+    weighted = mean_of(sample(FIRST, names, counts.astype(float)))
+    repeated = mean_of(sample(np.repeat(FIRST, counts), list(np.repeat(names, counts))))
     assert weighted.value == pytest.approx(repeated.value)
     assert weighted.low == pytest.approx(repeated.low)
 
@@ -70,7 +79,7 @@ def test_a_share_is_wilsons(hits: int, n: int) -> None:
     from statsmodels.stats.proportion import proportion_confint
 
     low, high = proportion_confint(hits, n, method="wilson")
-    found = share_of(Sample(np.r_[np.ones(hits), np.zeros(n - hits)]))
+    found = share_of(sample(np.r_[np.ones(hits), np.zeros(n - hits)]))
     assert found.value == pytest.approx(hits / n)
     assert found.low is not None and found.high is not None
     assert found.low == pytest.approx(low, abs=0.025) and found.high == pytest.approx(
@@ -79,21 +88,21 @@ def test_a_share_is_wilsons(hits: int, n: int) -> None:
 
 
 def test_few_and_equal_scores() -> None:
-    few = difference_of(Sample(FIRST[:3]), Sample(SECOND[:3]))
+    few = difference_of(sample(FIRST[:3]), sample(SECOND[:3])).estimate
     assert few.low is None and few.p_value is None
     assert few.reason == "no interval: 3 rows, fewer than 5"
-    same = difference_of(Sample(np.full(20, 3.0)), Sample(np.full(20, 3.0)))
+    same = difference_of(sample(np.full(20, 3.0)), sample(np.full(20, 3.0))).estimate
     assert same.value == 0 and same.p_value == 1 and same.reason == "no interval: nothing varies"
-    constant = difference_of(Sample(np.full(20, 3.0)), Sample(np.full(20, 4.0)))
+    constant = difference_of(sample(np.full(20, 3.0)), sample(np.full(20, 4.0))).estimate
     assert constant.value == -1 and constant.p_value is None and constant.low is None
 
 
 def test_the_interval_stays_on_the_scale() -> None:
-    found = mean_of(Sample(np.array([5.0, 5, 5, 5, 5, 1])), (1.0, 5.0))
+    found = mean_of(sample(np.array([5.0, 5, 5, 5, 5, 1])), (1.0, 5.0))
     assert found.high == 5.0
     apart = difference_of(
-        Sample(np.array([5.0] * 5 + [1])), Sample(np.array([1.0] * 6)), (1.0, 5.0)
-    )
+        sample(np.array([5.0] * 5 + [1])), sample(np.array([1.0] * 6)), (1.0, 5.0)
+    ).estimate
     assert apart.high == 4.0
 
 
@@ -102,11 +111,14 @@ def test_clusters_by_code_are_those_by_name() -> None:
     rng = np.random.default_rng(0)
     codes = rng.choice([0, 3, 4, 90, 91, 5000], 60)
     scores = rng.normal(size=60)
-    by_code = mean_of(Sample(scores, codes))
-    assert by_code == mean_of(Sample(scores, [f"{code:04d}" for code in codes]))
+    by_code = mean_of(sample(scores, codes))
+    assert by_code == mean_of(sample(scores, [f"{code:04d}" for code in codes]))
     other = rng.normal(size=30), rng.choice([4, 90, 7], 30)
-    first, second = Sample(scores, codes), Sample(*other)
-    assert difference_of(first, second) == difference_of(
-        Sample(scores, [f"{c:04d}" for c in codes]),
-        Sample(other[0], [f"{c:04d}" for c in other[1]]),
+    first, second = sample(scores, codes), sample(*other)
+    assert (
+        difference_of(first, second).estimate
+        == difference_of(
+            sample(scores, [f"{c:04d}" for c in codes]),
+            sample(other[0], [f"{c:04d}" for c in other[1]]),
+        ).estimate
     )

@@ -5,18 +5,24 @@ from __future__ import annotations
 import importlib
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from medal_judges.stats.correlation import Floats
+from medal_judges.stats.equal import Values
 from medal_judges.stats.systems import (
     SystemRows,
     indistinct_groups,
     rank_intervals,
     system_difference,
 )
+
+
+def system_rows(scores: Floats, *about: Any) -> SystemRows:
+    return SystemRows(Values(scores, 1e-5), *about)
 
 
 def names(prefix: str, count: int) -> list[str]:
@@ -27,11 +33,11 @@ def test_unpaired_and_paired_are_scipys_tests() -> None:
     rng = np.random.default_rng(1)
     hard = rng.normal(size=200)
     one, two = hard + rng.normal(0.2, 0.5, 200), hard + rng.normal(0, 0.5, 200)
-    paired = system_difference(SystemRows(one, names("c", 200)), SystemRows(two, names("c", 200)))
+    paired = system_difference(system_rows(one, names("c", 200)), system_rows(two, names("c", 200)))
     assert paired.pairing == "paired" and paired.shared == 200 and paired.rows == (200, 200)
     test = stats.ttest_rel(one, two)
     assert paired.judge.estimate.p_value == pytest.approx(test.pvalue, rel=0.15)
-    apart = system_difference(SystemRows(one, names("a", 200)), SystemRows(two, names("b", 200)))
+    apart = system_difference(system_rows(one, names("a", 200)), system_rows(two, names("b", 200)))
     assert apart.pairing == "unpaired" and apart.shared == 0
     welch = stats.ttest_ind(one, two, equal_var=False)
     assert apart.judge.estimate.p_value == pytest.approx(welch.pvalue, rel=0.05)
@@ -40,9 +46,9 @@ def test_unpaired_and_paired_are_scipys_tests() -> None:
 
 def test_wins_ties_and_losses() -> None:
     one, two = np.array([1.0, 2, 3, 4, 5]), np.array([1.0, 1, 4, 3, 2])
-    shared = system_difference(SystemRows(one, names("c", 5)), SystemRows(two, names("c", 5)))
+    shared = system_difference(system_rows(one, names("c", 5)), system_rows(two, names("c", 5)))
     assert (shared.wins, shared.ties, shared.losses, shared.by_context) == (3, 1, 1, True)
-    apart = system_difference(SystemRows(one, names("a", 5)), SystemRows(two, names("b", 5)))
+    apart = system_difference(system_rows(one, names("a", 5)), system_rows(two, names("b", 5)))
     greater = stats.mannwhitneyu(one, two).statistic
     assert apart.wins + apart.ties / 2 == greater and not apart.by_context
     assert apart.wins + apart.ties + apart.losses == 25
@@ -53,11 +59,11 @@ def test_repeats_of_a_context_are_one_context() -> None:
     hard = rng.normal(size=30)
     context = np.repeat(np.arange(30), 10)
     systems = [
-        SystemRows(hard[context] + rng.normal(size=300), [f"{s}{c}" for c in context])
+        system_rows(hard[context] + rng.normal(size=300), [f"{s}{c}" for c in context])
         for s in ("a", "b")
     ]
     clustered = system_difference(*systems).judge.estimate
-    alone = [SystemRows(s.scores, names(f"{k} ", 300)) for k, s in enumerate(systems)]
+    alone = [system_rows(s.scores, names(f"{k} ", 300)) for k, s in enumerate(systems)]
     naive = system_difference(*alone).judge.estimate
     assert clustered.value == pytest.approx(naive.value)
     assert width(clustered.low, clustered.high) > 1.7 * width(naive.low, naive.high)
@@ -74,7 +80,7 @@ def test_an_easy_context_asked_more_often_of_one_system_favours_nobody() -> None
     more = [*names("c", 6)]
     score = {"easy": 5.0, "hard": 1.0, **dict.fromkeys(more, 3.0)}
     rows = [
-        SystemRows(np.array([score[c] for c in contexts]), contexts)
+        system_rows(np.array([score[c] for c in contexts]), contexts)
         for contexts in (easy + more, hard + more)
     ]
     assert system_difference(*rows).judge.estimate.value == pytest.approx(0)
@@ -86,12 +92,12 @@ def test_partly_paired_is_between() -> None:
 
     def rows(own: str) -> SystemRows:
         contexts = [*names("c", 100), *names(own, 100)]
-        return SystemRows(np.array([hard[c] + rng.normal() * 0.3 for c in contexts]), contexts)
+        return system_rows(np.array([hard[c] + rng.normal() * 0.3 for c in contexts]), contexts)
 
     one, two = rows("a"), rows("b")
     part = system_difference(one, two)
     assert part.pairing == "partly paired" and part.rows == (200, 200) and part.left_out == (0, 0)
-    only = [SystemRows(s.scores[:100], list(s.contexts)[:100]) for s in (one, two)]
+    only = [system_rows(s.scores[:100], list(s.contexts)[:100]) for s in (one, two)]
     paired = system_difference(*only)
     assert width(part.judge.estimate.low, part.judge.estimate.high) < width(
         paired.judge.estimate.low, paired.judge.estimate.high
@@ -102,15 +108,15 @@ def test_partly_paired_is_between() -> None:
 
 
 def test_what_cannot_be_said_is_not_said() -> None:
-    three = [SystemRows(np.array([1.0, 2, 3]), names(s, 3)) for s in "ab"]
+    three = [system_rows(np.array([1.0, 2, 3]), names(s, 3)) for s in "ab"]
     found = system_difference(*three).judge
     assert found.estimate.low is None and found.estimate.p_value is None
     assert "fewer than 5" in (found.estimate.reason or "") and found.smallest is None
-    tied = [SystemRows(np.full(30, 4.0), names(s, 30)) for s in "ab"]
+    tied = [system_rows(np.full(30, 4.0), names(s, 30)) for s in "ab"]
     equal = system_difference(*tied)
     assert equal.judge.estimate.p_value == 1 and equal.ties == 900
     assert equal.judge.estimate.reason == "no interval: nothing varies"
-    none = system_difference(SystemRows(np.array([]), []), tied[0]).judge
+    none = system_difference(system_rows(np.array([]), []), tied[0]).judge
     assert none.estimate.value is None
 
 
@@ -121,7 +127,7 @@ def test_labels_correct_and_too_few_say_so() -> None:
         human = rng.normal(size=200)
         labels = np.where(np.arange(200) < labelled, human, np.nan)
         score = human + rng.normal(size=200) * 0.3 + bias
-        return SystemRows(score, names(system, 200), None, labels)
+        return system_rows(score, names(system, 200), None, labels)
 
     found = system_difference(rows(1.0, 60, "a"), rows(0.0, 60, "b"))
     assert found.judge.estimate.low is not None and found.judge.estimate.low > 0.6
@@ -140,7 +146,7 @@ def test_the_smallest_difference_is_found_in_80_of_100_cases() -> None:
 
     found = [
         system_difference(
-            SystemRows(draw(0), names("a", 60)), SystemRows(draw(0), names("b", 60))
+            system_rows(draw(0), names("a", 60)), system_rows(draw(0), names("b", 60))
         ).judge.smallest
         for _ in range(40)
     ]

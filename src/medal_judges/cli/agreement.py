@@ -21,6 +21,7 @@ def agreement(options: AgreementOptions) -> None:
     from medal_judges.data_prep.sources.registry import load_spec
     from medal_judges.eval.agreement.agreement import agreements, print_agreement, write_agreement
     from medal_judges.eval.benchmark.benchmark import data_hash
+    from medal_judges.stats.equal import EQUAL_FACT
     from medal_judges.stats.intervals import METHOD, WHOM
 
     source, out = options.source, options.out
@@ -45,5 +46,5 @@ def agreement(options: AgreementOptions) -> None:
         what = f"several answers of one labeller ({'; '.join(labellers)}), not of several people"
         facts.append(("Answers", what))
     facts += [("Intervals", METHOD), ("Intervals are for", WHOM[options.interval_for])]
-    facts += [("medal-judges", __version__)]
+    facts += [EQUAL_FACT, ("medal-judges", __version__)]
     typer.echo(write_agreement(figures, f"Agreement: {name}", facts, out))

@@ -19,9 +19,7 @@ def train(options: TrainOptions) -> None:
     from medal_judges.training.run import train as train_judge
 
     overrides = [*options.overrides, *([f"output_dir={options.out}"] if options.out else [])]
-    folder = train_judge(
-        options.config, overrides, resume=options.resume, overwrite=options.overwrite
-    )
+    folder = train_judge(options.config, overrides, resume=options.resume)
     if not is_main():
         return
     from medal_judges.training.agreement import summary_table

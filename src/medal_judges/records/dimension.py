@@ -16,6 +16,9 @@ from medal_judges.records.validation import LARGEST
 
 _MOST_LEVELS = 1001  # 0 to 1000; each is an output of a network
 Kind = Literal["binary", "ordinal", "continuous"]
+# Differences up to this share of a scale are none: a score depends by up to 5e-7 on the batch that
+# it was computed in, and no verdict, tie or gate may depend on that.
+EQUAL = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,11 @@ class Dimension:
         if self.kind == "continuous":
             return ()
         return tuple(float(v) for v in range(int(self.low), int(self.high) + 1))
+
+    @property
+    def tolerance(self) -> float:
+        """The distance up to which two scores are equal."""
+        return EQUAL * (self.high - self.low)
 
     def to_unit(self, value: float) -> float:
         """Returns ``value`` on the scale [0, 1]."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.difference import Difference
+from medal_judges.stats.equal import Values
+from medal_judges.stats.intervals import TINY
 from medal_judges.stats.means import Sample, difference_of
 
 Codes = npt.NDArray[np.int64]  # the cluster or period of each row, shape (rows,), from 0
@@ -17,6 +20,27 @@ MIN_PERIODS = 8  # of a change-point: with fewer, orders of the periods are too 
 _PERMUTATIONS = 4999
 _LEAST = 0.1  # of the rows on either side of a change-point
 _CHUNK = 4_000_000  # numbers held at once
+_ROUNDING = 1e-12  # of the squares: what a perfect step leaves
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """The distribution of a searched change if nothing changes: ``largest``, the rising largest
+    step of each random order of the periods, in standard errors."""
+
+    largest: Floats
+
+    def p_value(self, distance: float) -> float:
+        """Returns the share of orders with a step at least as large; this order is one of them."""
+        below = int(np.searchsorted(self.largest, distance * (1 - 1e-9), side="left"))
+        return (1 + len(self.largest) - below) / (1 + len(self.largest))
+
+    def critical(self, level: float) -> float:
+        """Returns the step above which the p-value is below ``level``; infinite if there are too
+        few orders to reach it."""
+        allowed = round(level * (1 + len(self.largest)), 6)  # orders, this one included
+        beyond = math.ceil(allowed) - 1
+        return float(self.largest[-beyond]) * (1 + 1e-9) if beyond > 0 else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,58 +48,47 @@ class Change:
     """How the mean of one dimension changes over time.
 
     ``start`` is the index of the first period after the change; ``difference`` is the mean from
-    there on minus the mean before (``after`` and ``before``), with the p-value of no change.
-    ``searched``: the start was searched (the p-value accounts for it); otherwise it halves the
-    rows.
+    there on minus the mean before (``after`` and ``before``). ``searched``: the start was searched
+    (the difference accounts for it); otherwise it halves the rows.
     """
 
     start: int | None
-    difference: Estimate
+    difference: Difference
     searched: bool
     before: float | None = None
     after: float | None = None
 
 
-def change(values: Floats, periods: Codes, clusters: Codes, seed: int = 0) -> Change:
+def change(values: Values, periods: Codes, clusters: Codes, seed: int = 0) -> Change:
     """Returns the change of ``values``; ``periods`` numbers the period of each row from 0, in order
     of time. All arrays have shape (rows,).
 
     Errors are computed by cluster and by period, and the larger ones are used. With 8 periods or
-    more, the change is where the means before and after differ most, and its p-value is from 4,999
-    random orders of the periods; with fewer, the rows are halved. Both assume that periods are
-    exchangeable if nothing changes: a slow wave over many periods counts as a change.
+    more, the change is where the means before and after differ most in standard errors. How large
+    such a step is by chance is seen in 4,999 random orders of the periods, which give both interval
+    and p-value; with fewer periods, the rows are halved. Both assume that periods are exchangeable
+    if nothing changes: a slow wave over many periods counts as a change.
     """
     present, period = np.unique(periods, return_inverse=True)
     if len(present) < 2:
-        nothing = Estimate(None, reason="fewer than 2 periods with scores")
+        nothing = Difference(None, reason="fewer than 2 periods with scores")
         return Change(None, nothing, False)
     sizes: Floats = np.bincount(period).astype(np.float64)
-    sums: Floats = np.bincount(period, weights=values).astype(np.float64)
+    sums: Floats = np.bincount(period, weights=values.numbers).astype(np.float64)
     searched = len(present) >= MIN_PERIODS
     if searched:
         start = int(np.argmax(_steps(sizes[None], sums[None])[0])) + 1
     else:  # the first period of the later half of the rows
         start = int(np.argmin(np.abs(np.cumsum(sizes)[:-1] - sizes.sum() / 2))) + 1
     later = period >= start
-
-    def step(units: Codes) -> Estimate:
-        sides = [Sample(values[side], units[side]) for side in (later, ~later)]
-        return difference_of(sides[0], sides[1])
-
-    difference = step(clusters)
-    if searched:
-        difference = wider(difference, step(period))
-        difference = replace(difference, p_value=_permuted(sizes, sums, seed))
-    means = float(values[~later].mean()), float(values[later].mean())
+    sides = [Sample(values[side], clusters[side]) for side in (later, ~later)]
+    difference = difference_of(sides[0], sides[1])
+    if searched and not values.constant:
+        error, orders = _searched(sizes, sums, start, seed)
+        error = max(error, difference.error)
+        difference = replace(difference, error=error, reference=orders, reason=None)
+    means = float(values.numbers[~later].mean()), float(values.numbers[later].mean())
     return Change(int(present[start]), difference, searched, *means)
-
-
-def wider(first: Estimate, second: Estimate) -> Estimate:
-    """Returns the one of two estimates of the same figure that has the wider interval; the first
-    one if an interval is missing."""
-    if first.low is None or first.high is None or second.low is None or second.high is None:
-        return first
-    return second if second.high - second.low > first.high - first.low else first
 
 
 def _steps(sizes: Floats, sums: Floats) -> Floats:
@@ -91,16 +104,30 @@ def _steps(sizes: Floats, sums: Floats) -> Floats:
     return np.where(np.minimum(before, after) >= _LEAST * n, weighed, 0.0)
 
 
-def _permuted(sizes: Floats, sums: Floats, seed: int) -> float:
-    """Returns the share of random orders of the periods with a step at least as large."""
+def _searched(sizes: Floats, sums: Floats, start: int, seed: int) -> tuple[float, Orders]:
+    """Returns the standard error of the step at ``start``, by period, and the largest steps of
+    random orders of the periods in their standard errors."""
     rng = np.random.default_rng(seed)
-    largest = _steps(sizes[None], sums[None]).max() * (1 - 1e-9)
-    left, beyond = _PERMUTATIONS, 0
+    total = sizes.sum()
+    # The squares around the mean are the same in every order; a step takes its own from them.
+    squares = float((sizes * (sums / sizes - sums.sum() / total) ** 2).sum())
+    degrees = len(sizes) - 2
+
+    def rest(step: Floats) -> Floats:
+        """The variance between periods beside the step."""
+        return np.maximum(squares - step**2, squares * _ROUNDING + TINY) / degrees
+
+    largest = list[Floats]()
+    left = _PERMUTATIONS
     while left:
         orders: npt.NDArray[np.int64] = np.tile(
             np.arange(len(sizes)), (min(left, max(1, _CHUNK // len(sizes))), 1)
         )
         orders = rng.permuted(orders, axis=1)
-        beyond += int((_steps(sizes[orders], sums[orders]).max(axis=1) >= largest).sum())
+        largest.append(_steps(sizes[orders], sums[orders]).max(axis=1))
         left -= len(orders)
-    return (1 + beyond) / (1 + _PERMUTATIONS)
+    steps = np.concatenate(largest)
+    observed = _steps(sizes[None], sums[None])[0, start - 1]
+    before = sizes[:start].sum()
+    error = math.sqrt(float(rest(observed)) * (1 / before + 1 / (total - before)))
+    return error, Orders(np.sort(steps / np.sqrt(rest(steps))))

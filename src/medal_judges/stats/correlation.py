@@ -1,7 +1,7 @@
 """Correlation of a judge with people, over all rows and within chatbots.
 
-Each figure has two forms: for the rows themselves (by scipy), and as a function of a matrix of row
-weights, which computes the figure of many selections of rows at once.
+Each figure is a function of a matrix of row weights, which computes the figure of many selections
+of rows at once. Values that are closer than their tolerance are equal (equal.py).
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from medal_judges.stats.equal import Floats as Floats
+from medal_judges.stats.equal import Values, signs
 from medal_judges.stats.estimate import Estimate
 
-Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 # Weights of shape (samples, rows) -> figures of shape (samples,); NaN where undefined.
 Statistic = Callable[[Floats], dict[str, Floats]]
@@ -25,12 +26,11 @@ MIN_ROWS = 3  # two rows always correlate at 1 or -1
 MIN_WITHIN = 5  # fewer rows of one chatbot say nothing about that chatbot
 _PAIRS_HELD = 100_000  # at once: they stay in the processor's cache
 _PAIRS_FITTED = 2000  # rows whose pairs choose the distance of a tie
-_ROUNDING = 1e-9  # of the range of scores: differences that are closer are equal
 _FLAT = 1e-20  # a variance below this share of the square of the largest value is rounding
 
 
 def correlations(
-    human: Floats, score: Floats, chatbots: Sequence[str | None] = ()
+    human: Values, score: Values, chatbots: Sequence[str | None] = ()
 ) -> dict[str, Estimate]:
     """Returns ``pearson``, ``spearman``, ``kendall``, ``pairwise`` and ``preferred`` (see
     ``pairs_statistic``), and with ``chatbots`` also ``within_system`` and ``centred`` (see
@@ -42,43 +42,36 @@ def correlations(
     reason = undefined_reason(human, score)
     if reason is not None:
         return {name: Estimate(None, reason=reason) for name in names}
-    from scipy import stats
-
-    results = {
-        "pearson": stats.pearsonr(human, score),
-        "spearman": stats.spearmanr(human, score),
-    }
-    found = {name: Estimate(float(result.statistic)) for name, result in results.items()}
-    pairs = pairs_statistic(human, score)(np.ones((1, len(human))))
-    found |= {name: Estimate(float(values[0])) for name, values in pairs.items()}
-    if not chatbots:
-        return found
     reasons = {
         "within_system": f"no chatbot with {MIN_WITHIN} rows on which people and judge both vary",
         "centred": "nothing varies within chatbots",
     }
     if all(bot is None for bot in chatbots):
         reasons = dict.fromkeys(reasons, "the set names no chatbots")
-    within = within_system_statistic(human, score, chatbots)(np.ones((1, len(human))))
-    for name, why in reasons.items():
-        value = float(within[name][0])
-        found[name] = Estimate(value) if np.isfinite(value) else Estimate(None, reason=why)
-    return found
+    reasons["pearson"] = "the numbers are so large that they differ by rounding only"
+    figures = correlation_statistic(human, score, chatbots)(np.ones((1, len(human))))
+    estimates = {}
+    for name in names:
+        value = float(figures[name][0])
+        estimates[name] = Estimate(value)
+        if not np.isfinite(value):
+            estimates[name] = Estimate(None, reason=reasons[name])
+    return estimates
 
 
-def undefined_reason(human: Floats, score: Floats) -> str | None:
+def undefined_reason(human: Values, score: Values) -> str | None:
     """Returns why no correlation is defined for these rows, or None."""
     if len(human) < MIN_ROWS:
         return f"{len(human)} rows, fewer than {MIN_ROWS}"
-    if np.ptp(human) == 0:
+    if human.constant:
         return "all labels are equal"
-    if np.ptp(score) == 0:
+    if score.constant:
         return "the judge gives every row the same score"
     return None
 
 
 def correlation_statistic(
-    human: Floats, score: Floats, chatbots: Sequence[str | None] = (), only: str | None = None
+    human: Values, score: Values, chatbots: Sequence[str | None] = (), only: str | None = None
 ) -> Statistic:
     """Returns the figures of ``correlations`` as a function of row weights; ``only`` one that is
     wanted (``spearman`` or one of ``pairs_statistic``) costs less."""
@@ -90,17 +83,18 @@ def correlation_statistic(
     within = within_system_statistic(human, score, chatbots) if chatbots else None
 
     def statistic(weights: Floats) -> dict[str, Floats]:
-        figures = {
-            "pearson": weighted_pearson(human, score, weights),
-            "spearman": weighted_spearman(human, score, weights),
-        }
+        spearman = weighted_spearman(human, score, weights)
+        pearson = weighted_pearson(human.numbers, score.numbers, weights)
+        # Where a side is constant there are no ranks, and only rounding to correlate.
+        pearson[np.isnan(spearman)] = np.nan
+        figures = {"pearson": pearson, "spearman": spearman}
         return figures | pairs(weights) | (within(weights) if within is not None else {})
 
     return statistic
 
 
 def within_system_statistic(
-    human: Floats, score: Floats, chatbots: Sequence[str | None]
+    human: Values, score: Values, chatbots: Sequence[str | None]
 ) -> Statistic:
     """Returns two measures of agreement beyond differences between chatbots, as a function of row
     weights.
@@ -128,7 +122,7 @@ def within_system_statistic(
             return np.full(len(weights), np.nan)
         named = np.concatenate(parts)
         weights = weights[:, named]
-        sides = [weighted_ranks(side[named], weights) for side in (human, score)]
+        sides = [side[named].ranks(weights) for side in (human, score)]
         start = 0
         for rows in parts:
             mine = slice(start, start + len(rows))
@@ -141,28 +135,9 @@ def within_system_statistic(
     return lambda weights: {"within_system": within(weights), "centred": centred(weights)}
 
 
-def weighted_spearman(x: Floats, y: Floats, weights: Floats) -> Floats:
+def weighted_spearman(x: Values, y: Values, weights: Floats) -> Floats:
     """Returns Spearman's correlation of each weighted sample, shape (samples,)."""
-    return weighted_pearson(weighted_ranks(x, weights), weighted_ranks(y, weights), weights)
-
-
-def weighted_ranks(values: Floats, weights: Floats) -> Floats:
-    """Returns the ranks (mean ranks for ties) of ``values`` in each weighted sample, in the shape
-    of ``weights``."""
-    order, new, tied = _levels(values, weights)
-    middle = np.cumsum(tied, axis=1) - (tied - 1) / 2
-    place = np.empty(len(values), dtype=np.intp)
-    place[order] = np.cumsum(new) - 1
-    ranks: Floats = middle[:, place]
-    return ranks
-
-
-def _levels(values: Floats, weights: Floats) -> tuple[Rows, npt.NDArray[np.bool_], Floats]:
-    """Returns the order of ``values``, where in it a new value begins, and the weight of each value
-    in each sample, shape (samples, values)."""
-    order = np.argsort(values, kind="stable")
-    new = np.r_[True, np.diff(values[order]) > 0]
-    return order, new, np.add.reduceat(weights[:, order], np.flatnonzero(new), axis=1)
+    return weighted_pearson(x.ranks(weights), y.ranks(weights), weights)
 
 
 def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
@@ -185,7 +160,7 @@ def _not_zero(total: Floats) -> Floats:
     return out
 
 
-def pairs_statistic(human: Floats, score: Floats) -> Statistic:
+def pairs_statistic(human: Values, score: Values) -> Statistic:
     """Returns figures over pairs of rows, as a function of row weights; a row is no pair with
     itself, nor with its copies.
 
@@ -199,10 +174,11 @@ def pairs_statistic(human: Floats, score: Floats) -> Statistic:
     def pairs(one: Rows, other: Rows) -> tuple[Floats, Floats]:
         """1 where both order the rows alike and -1 where they do not, and 1 where the judge is
         right, each of shape (one, other)."""
-        x, y = (values[one, None] - values[other] for values in (human, score))
-        signs, order = np.sign(x), np.sign(y)
-        right = signs == np.where(np.abs(y) <= tie, 0, order)
-        return signs * order, right.astype(np.float64)
+        x = human.numbers[one, None] - human.numbers[other]
+        y = score.numbers[one, None] - score.numbers[other]
+        people, judge = signs(x, human.tolerance), signs(y, score.tolerance)
+        right = people == signs(y, tie)
+        return people * judge, right.astype(np.float64)
 
     def sums(rows: Rows, weights: Floats) -> Floats:
         """The weights of all ``pairs`` of each row, shape (2, rows)."""
@@ -229,7 +205,7 @@ def pairs_statistic(human: Floats, score: Floats) -> Statistic:
     def statistic(weights: Floats) -> dict[str, Floats]:
         agree, right = totals(weights)
         everything, squares = weights.sum(axis=1) ** 2, (weights**2).sum(axis=1)
-        nx, ny = (everything - (_levels(v, weights)[2] ** 2).sum(axis=1) for v in (human, score))
+        nx, ny = (everything - _tied_pairs(side, weights) for side in (human, score))
         enough = (weights > 0).sum(axis=1) >= MIN_ROWS
         defined = (np.minimum(nx, ny) > 1e-12 * everything) & enough
         return {
@@ -241,28 +217,41 @@ def pairs_statistic(human: Floats, score: Floats) -> Statistic:
     return statistic
 
 
-def tie_distance(human: Floats, score: Floats) -> float:
+def _tied_pairs(side: Values, weights: Floats) -> Floats:
+    """Returns the weight of all pairs of equal values, those of a row with itself included."""
+    below, upto = side.ties(weights)
+    tied: Floats = (weights * (upto - below)).sum(axis=1)
+    return tied
+
+
+def tie_distance(human: Values, score: Values) -> float:
     """Returns the distance up to which two scores are a tie: the one with which most pairs of rows
     are ordered or tied as by ``human``; of many rows, the pairs of a random part of them."""
     rows = np.random.default_rng(0).permutation(len(human))[:_PAIRS_FITTED]
     one, two = np.triu_indices(len(rows), 1)
-    people, judge = (values[rows[one]] - values[rows[two]] for values in (human, score))
-    gain = (people == 0).astype(int) - ((people != 0) & (np.sign(people) == np.sign(judge)))
-    order = np.argsort(np.abs(judge))
-    distance, rounding = np.abs(judge)[order], _ROUNDING * float(np.ptp(score))
-    last = np.r_[np.diff(distance) > rounding, True]  # pairs of one distance are ties together
-    gained = np.cumsum(gain[order])[last]
-    best = gained.argmax()
-    return rounding + (float(distance[last][best]) if gained[best] > 0 else 0.0)
+    people = signs(human.numbers[rows[one]] - human.numbers[rows[two]], human.tolerance)
+    apart = score.numbers[rows[one]] - score.numbers[rows[two]]
+    judge = signs(apart, score.tolerance)
+    # What a tie gains over the judge's order; scores that are equal are a tie anyway.
+    gain = (people == 0).astype(int) - (people == judge)
+    gain[judge == 0] = 0
+    order = np.argsort(np.abs(apart))
+    distance = np.abs(apart)[order]
+    # Pairs of one distance are ties together.
+    end = np.searchsorted(distance, distance + score.tolerance, side="right")
+    gained = np.cumsum(gain[order])[end - 1]
+    best = int(gained.argmax())
+    farthest = float(distance[best]) if gained[best] > 0 else 0.0
+    return farthest + score.tolerance
 
 
-def weighted_auc(positive: Floats, score: Floats, weights: Floats) -> Floats:
+def weighted_auc(positive: Floats, score: Values, weights: Floats) -> Floats:
     """Returns the area under the ROC curve of each weighted sample, shape (samples,): the chance
     that a positive row scores above a negative one, ties counting half (Mann and Whitney, 1947).
 
     ``positive`` is 1 or 0, shape (rows,). NaN for a sample of one class.
     """
-    ranks = weighted_ranks(score, weights)
+    ranks = score.ranks(weights)
     high = (weights * positive).sum(axis=1)
     low = (weights * (1 - positive)).sum(axis=1)
     sums = (weights * positive * ranks).sum(axis=1)

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from medal_judges.stats.correlation import Floats
+from medal_judges.stats.difference import Difference, Student
+from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import DIFFERENCE, TINY, evenness_degrees, t_quantile, wilson_at
 
@@ -29,14 +31,19 @@ ClusterNames = Sequence[str] | npt.NDArray[np.intp] | npt.NDArray[np.str_]
 class Sample:
     """Scores of one system, or of one group of rows.
 
-    ``scores``: shape (rows,), no NaN. ``clusters``: the cluster of each row (None: each row is
+    ``values``: the scores, no NaN. ``clusters``: the cluster of each row (None: each row is
     one); equal names in two samples are the same cluster. ``weights``: how often each row counts,
     above 0 (None: once). Raises ValueError for wrong lengths, NaN, or weights not above 0.
     """
 
-    scores: Floats
+    values: Values
     clusters: ClusterNames | None = None
     weights: Floats | None = None
+
+    @property
+    def scores(self) -> Floats:
+        """The numbers of ``values``."""
+        return self.values.numbers
 
     def __post_init__(self) -> None:
         if not np.isfinite(self.scores).all():
@@ -60,7 +67,9 @@ class Jackknifed:
     """A figure, and the figure without each cluster, shape (clusters,).
 
     ``share``: the weight of each cluster's squared deviation ((n - 1) / n for a sample of n
-    clusters). ``least`` and ``most`` are the bounds of the degrees of freedom.
+    clusters). ``least`` and ``most`` are the bounds of the degrees of freedom. ``away``: how far
+    each cluster's own figure is from this one (of a difference: the sum of both). ``tolerance``:
+    the distance up to which two such figures are equal.
     """
 
     value: float
@@ -68,6 +77,8 @@ class Jackknifed:
     share: Floats
     least: float
     most: float
+    away: Floats
+    tolerance: float
 
     def __sub__(self, other: Jackknifed) -> Jackknifed:
         """Returns the difference of two figures over the same clusters."""
@@ -85,7 +96,19 @@ class Jackknifed:
             np.maximum(self.share, other.share),
             min(self.least, other.least),
             self.most + other.most,
+            self.away + math.copysign(1.0, others) * other.away,
+            max(self.tolerance, other.tolerance),
         )
+
+    @property
+    def finest(self) -> float:
+        """The distance up to which figures are equal; rounding, if the tolerance is 0."""
+        return max(self.tolerance, 1e-12 * max(1.0, abs(self.value)))
+
+    @property
+    def varies(self) -> bool:
+        """Whether the figure of a cluster differs."""
+        return bool(np.abs(self.away).max(initial=0.0) > self.finest)
 
     @property
     def variance(self) -> float:
@@ -103,7 +126,7 @@ def mean_of(sample: Sample, span: Span | None = None) -> Estimate:
     clusters or equal scores there is no interval, but a reason."""
     if not len(sample.scores):
         return Estimate(None, reason="no rows")
-    return interval_of(left_out_means([sample])[0], _few(sample), span, tested=False)
+    return interval_of(left_out_means([sample])[0], _few(sample), span)
 
 
 def share_of(sample: Sample) -> Estimate:
@@ -118,7 +141,7 @@ def share_of(sample: Sample) -> Estimate:
     return share_interval(figure, clusters, len(sample.scores), _few(sample))
 
 
-def difference_of(first: Sample, second: Sample, span: Span | None = None) -> Estimate:
+def difference_of(first: Sample, second: Sample, span: Span | None = None) -> Difference:
     """Returns the mean of the first minus the mean of the second, with its interval and two-sided
     p-value.
 
@@ -127,9 +150,9 @@ def difference_of(first: Sample, second: Sample, span: Span | None = None) -> Es
     scores, there is no interval, but a reason.
     """
     if not (len(first.scores) and len(second.scores)):
-        return Estimate(None, reason="no rows")
+        return Difference(None, reason="no rows")
     one, two = left_out_means([first, second])
-    return interval_of(one - two, _few(first) or _few(second), difference_span(span), tested=True)
+    return difference_from(one - two, _few(first) or _few(second), span)
 
 
 def cluster_count(sample: Sample) -> int:
@@ -182,41 +205,48 @@ def left_out_means(samples: Sequence[Sample]) -> list[Jackknifed]:
         rest = weights.sum() - np.bincount(member, weights, size)
         with np.errstate(divide="ignore", invalid="ignore"):
             left = value - np.bincount(member, off, size) / np.where(rest > 1e-9, rest, np.nan)
+        away = np.bincount(member, off, size) / np.maximum(np.bincount(member, weights, size), TINY)
         share, count = cluster_shares(member, size)
-        figures.append(Jackknifed(value, left, share, max(1.0, (count - 1) / 3), count - 1))
+        least, tolerance = max(1.0, (count - 1) / 3), sample.values.tolerance
+        figures.append(Jackknifed(value, left, share, least, count - 1, away, tolerance))
     return figures
 
 
 def interval_of(
-    figure: Jackknifed, reason: str | None, span: Span | None, *, tested: bool, extra: float = 0.0
+    figure: Jackknifed, reason: str | None, span: Span | None, extra: float = 0.0
 ) -> Estimate:
-    """Returns the figure with its interval, cut to ``span``, and if ``tested`` with its p-value
-    against 0.
+    """Returns the figure with its interval, cut to ``span``. ``reason`` says why there is no
+    interval. ``extra``: see ``difference_from``."""
+    spread = _spread(figure, reason, extra)
+    estimate = replace(spread, tolerance=0.0, span=span or spread.span).estimate
+    return replace(estimate, p_value=None)
 
-    ``reason`` says why there is no interval. ``extra`` is an additional error (95%, in the figure's
-    units) that the jackknife does not show.
-    """
-    from scipy.special import stdtr
 
-    if reason:
-        return Estimate(figure.value, reason=reason)
+def difference_from(
+    figure: Jackknifed, reason: str | None, span: Span | None, extra: float = 0.0
+) -> Difference:
+    """Returns the difference that ``figure`` is. ``span`` is the scale of the two means. ``reason``
+    says why there is no interval. ``extra`` is an additional error (95%, in the figure's units)
+    that the jackknife does not show."""
+    difference = _spread(figure, reason, extra)
+    if span is None:
+        return difference
+    return replace(difference, span=(span[0] - span[1], span[1] - span[0]))
+
+
+def _spread(figure: Jackknifed, reason: str | None, extra: float) -> Difference:
+    """Returns the distance of the figure from 0."""
     variance = figure.variance
-    if not math.isfinite(variance):
-        return Estimate(figure.value, reason="no interval: it depends on a single cluster")
-    scale = max(1.0, abs(figure.value))
-    if math.sqrt(variance) < 1e-12 * scale and not extra:
-        p_value = 1.0 if tested and abs(figure.value) < 1e-12 * scale else None
-        return Estimate(figure.value, p_value=p_value, reason="no interval: nothing varies")
+    if not reason and not math.isfinite(variance):
+        reason = "no interval: it depends on a single cluster"
+    if reason:
+        return Difference(figure.value, reason=reason)
+    if not figure.varies and not extra:
+        equal = abs(figure.value) <= figure.finest
+        return Difference(figure.value, reason="no interval: nothing varies", equal=equal)
     degrees = figure.degrees if variance > 0 else figure.most
-    quantile = float(t_quantile(degrees))
-    error = math.sqrt(variance + (extra / quantile) ** 2)
-    p_value = None
-    if tested:  # never 0, which would be certainty
-        p_value = max(float(2 * stdtr(degrees, -abs(figure.value) / error)), TINY)
-    low, high = figure.value - quantile * error, figure.value + quantile * error
-    if span is not None:
-        low, high = max(span[0], low), min(span[1], high)
-    return Estimate(figure.value, min(low, figure.value), max(high, figure.value), p_value)
+    error = math.sqrt(variance + (extra / float(t_quantile(degrees))) ** 2)
+    return Difference(figure.value, error, Student(degrees), tolerance=figure.tolerance)
 
 
 def share_interval(
@@ -237,11 +267,6 @@ def share_interval(
     size = float(clusters) if plain and not extra else min(base / variance, rows)
     low, high = wilson_at(value, max(size, 1.0), quantile)
     return Estimate(value, min(value, low), max(value, high))
-
-
-def difference_span(span: Span | None) -> Span | None:
-    """Returns the range of differences of two means on a scale."""
-    return None if span is None else (span[0] - span[1], span[1] - span[0])
 
 
 def _few(sample: Sample) -> str | None:

@@ -21,6 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.stats.correlation import Floats
+from medal_judges.stats.difference import Difference
+from medal_judges.stats.equal import Values, tolerance_of
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.means import (
     Jackknifed,
@@ -29,8 +31,7 @@ from medal_judges.stats.means import (
     cluster_count,
     cluster_members,
     cluster_shares,
-    difference_of,
-    difference_span,
+    difference_from,
     interval_of,
     mean_of,
     share_interval,
@@ -74,7 +75,8 @@ class LabelledSample:
         """The labelled rows, with labels as scores."""
         rows, clusters = self.labelled, self.sample.clusters
         own = None if clusters is None else np.asarray(clusters)[rows]
-        return Sample(self.labels[rows], own, self.weights_of_labels[rows])
+        labels = Values(self.labels, tolerance_of(None, self.labels))
+        return Sample(labels[rows], own, self.weights_of_labels[rows])
 
     @property
     def weights_of_labels(self) -> Floats:
@@ -112,7 +114,7 @@ def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Corrected:
     if reason := too_few_labels(rows):
         return Corrected(Estimate(None, reason=reason), judge, people, count, None)
     fit = correct([rows], span)
-    estimate = interval_of(fit.figures[0], fit.certain, span, tested=False, extra=fit.hidden[0])
+    estimate = interval_of(fit.figures[0], fit.certain, span, fit.hidden[0])
     return Corrected(estimate, judge, people, count, fit.slope)
 
 
@@ -135,25 +137,18 @@ def corrected_share(rows: LabelledSample) -> Corrected:
 
 def corrected_difference(
     first: LabelledSample, second: LabelledSample, span: Span | None = None
-) -> Corrected:
-    """Returns people's estimated mean of the first system minus that of the second, with its
-    p-value.
+) -> Difference:
+    """Returns people's estimated mean of the first system minus that of the second.
 
     Each system is corrected by its own labelled rows, so a judge's preference for one of them
     cancels out; the slope is common to both. Equal cluster names in both are the same context. For
-    fewer than 5 labelled clusters in one of them there is no interval, but a reason.
+    fewer than 5 labelled clusters in one of them there is no difference, but a reason.
     """
-    both = [first, second]
-    judge = difference_of(first.sample, second.sample)
-    people = difference_of(first.people, second.people, span)
-    count = sum(int(rows.labelled.sum()) for rows in both)
     if reason := too_few_labels(first) or too_few_labels(second):
-        return Corrected(Estimate(None, reason=reason), judge, people, count, None)
-    fit = correct(both, span)
+        return Difference(None, reason=reason)
+    fit = correct([first, second], span)
     figure = fit.figures[0] - fit.figures[1]
-    extra, apart = math.hypot(*fit.hidden), difference_span(span)
-    estimate = interval_of(figure, fit.certain, apart, tested=True, extra=extra)
-    return Corrected(estimate, judge, people, count, fit.slope)
+    return difference_from(figure, fit.certain, span, math.hypot(*fit.hidden))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +169,8 @@ def correct(systems: Sequence[LabelledSample], span: Span | None) -> CorrectedFi
     members, size = cluster_members([rows.sample for rows in systems])
     sums = [_sums(rows, member, size) for rows, member in zip(systems, members, strict=True)]
     with np.errstate(divide="ignore", invalid="ignore"):
-        slopes = _slope([part for part, _ in sums])
+        finest = max(rows.sample.values.tolerance for rows in systems)
+        slopes = _slope([part for part, _ in sums], finest)
         found = []
         for part, label_centre in sums:
             # The label's mean, plus the slope times how far the judge's mean of all rows is above
@@ -183,14 +179,17 @@ def correct(systems: Sequence[LabelledSample], span: Span | None) -> CorrectedFi
             more = score / every - labelled_score / weight
             found.append(label_centre + label / weight + slopes * more)
     slope, figures, hidden = float(slopes[0]), [], []
+    width = 1.0 if span is None else span[1] - span[0]
     for rows, member, values in zip(systems, members, found, strict=True):
         share, _ = cluster_shares(member, size)
         clusters = cluster_count(rows.people)
         least = max(1.0, (clusters - 1) / 3)
-        figures.append(Jackknifed(float(values[0]), values[1:], share, least, size - 1.0))
+        tolerance = tolerance_of(span, rows.labels)
+        value, left = float(values[0]), values[1:]
+        away = (value - left) * clusters
+        figures.append(Jackknifed(value, left, share, least, size - 1.0, away, tolerance))
         rest = (rows.labels - slope * rows.sample.scores)[rows.labelled]
-        follows = bool(np.ptp(rest) <= 1e-9 * max(1.0, float(np.abs(rest).max())))
-        width = 1.0 if span is None else span[1] - span[0]
+        follows = bool(np.ptp(rest) <= max(tolerance, slope * rows.sample.values.tolerance))
         hidden.append(_NEVER * width / clusters if follows else 0.0)
     if span is not None or not any(hidden):
         return CorrectedFigures(figures, slope, hidden, None)
@@ -220,16 +219,18 @@ def _sums(rows: LabelledSample, member: npt.NDArray[np.intp], size: int) -> tupl
     return np.vstack([total, left]), middle
 
 
-def _slope(parts: Sequence[Floats]) -> Floats:
+def _slope(parts: Sequence[Floats], tolerance: float) -> Floats:
     """Returns the least-squares slope of label on score within systems, shape (1 + clusters,), at
-    least 0: a judge that contradicts people does not count."""
-    products, squares, size = np.zeros((3, len(parts[0])))
+    least 0: a judge that contradicts people does not count, nor one whose scores have a standard
+    deviation below ``tolerance``."""
+    products, squares, size, weights = np.zeros((4, len(parts[0])))
     for part in parts:
         weight, label, score, product, square = part.T[2:]
         products += product - label * score / weight
         squares += square - score * score / weight
         size += square
-    varies = squares > _FLAT * np.maximum(size, 1e-300)
+        weights += weight
+    varies = squares > np.maximum(_FLAT * np.maximum(size, 1e-300), tolerance**2 * weights)
     slope: Floats = np.where(varies, np.maximum(products / np.where(varies, squares, 1.0), 0), 0.0)
     slope[~np.isfinite(products)] = np.nan
     return slope

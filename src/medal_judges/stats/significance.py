@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from medal_judges.records.dimension import EQUAL
 from medal_judges.stats.correlation import (
     MIN_ROWS,
     Floats,
@@ -14,15 +14,16 @@ from medal_judges.stats.correlation import (
     correlation_statistic,
     undefined_reason,
 )
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.difference import Difference, Student
+from medal_judges.stats.equal import Values
 from medal_judges.stats.intervals import DIFFERENCE, Clusters, jackknife, scale_of, too_few
 
 
 def paired_difference(
     first: Statistic, second: Statistic, metric: str, clusters: Clusters
-) -> Estimate:
-    """Returns ``metric`` of the first judge minus that of the second on the same rows, its 95%
-    interval and the two-sided p-value of no difference (the jackknife of intervals.py).
+) -> Difference:
+    """Returns ``metric``, a correlation or a share, of the first judge minus that of the second on
+    the same rows (the jackknife of intervals.py).
 
     Undefined if one of the figures is. Without an interval ``reason`` says why; two judges with the
     same figure in all selections of rows have a p-value of 1. ``beside`` has the other interval.
@@ -36,27 +37,30 @@ def paired_difference(
 
     value = float(difference(np.ones((1, len(clusters.names))))[metric][0])
     if not np.isfinite(value):
-        return Estimate(None, reason=f"{metric} is undefined for one of the judges")
+        return Difference(None, reason=f"{metric} is undefined for one of the judges")
     if reason := too_few(clusters):
-        return Estimate(value, reason=reason, beside=beside)
-    spread = jackknife(difference, clusters, DIFFERENCE)[metric]
-    if spread.reason:
-        p_value = 1.0 if value == 0 and spread.error == 0 else None
-        return Estimate(value, p_value=p_value, reason=spread.reason, beside=beside)
+        return Difference(value, reason=reason, beside=beside)
     scale = scale_of(metric)
     most = scale.high - scale.low  # no two figures are further apart
-    low, high = max(-most, value - spread.half), min(most, value + spread.half)
-    return Estimate(value, low, high, spread.p_value(value), beside=beside)
+    tolerance = EQUAL * most
+    spread = jackknife(difference, clusters, DIFFERENCE)[metric]
+    if spread.reason:
+        equal = abs(value) <= tolerance and spread.error == 0
+        return Difference(value, reason=spread.reason, equal=equal, beside=beside)
+    student = Student(spread.degrees)
+    return Difference(
+        value, spread.error, student, tolerance=tolerance, span=(-most, most), beside=beside
+    )
 
 
 def correlation_difference(
-    human: Floats, first: Floats, second: Floats, clusters: Clusters, metric: str = "spearman"
-) -> Estimate:
-    """Returns ``paired_difference`` of two judges' agreement with people, one of CORRELATIONS. All
-    arrays have shape (rows,)."""
+    human: Values, first: Values, second: Values, clusters: Clusters, metric: str = "spearman"
+) -> Difference:
+    """Returns ``paired_difference`` of two judges' agreement with people: ``spearman`` or a figure
+    of ``pairs_statistic``."""
     for score in (first, second):
         if reason := undefined_reason(human, score):
-            return Estimate(None, reason=reason)
+            return Difference(None, reason=reason)
     one, two = (correlation_statistic(human, score, only=metric) for score in (first, second))
     return paired_difference(one, two, metric, clusters)
 
@@ -82,7 +86,7 @@ def williams(r_first: float, r_second: float, r_between: float, rows: int) -> Te
 
     if rows <= MIN_ROWS:
         return Test(None, None, f"{rows} rows, fewer than {MIN_ROWS + 1}")
-    if abs(r_between) >= 1:
+    if abs(r_between) >= 1 - EQUAL:
         return Test(None, None, "the judges rank all rows alike")
     determinant = 1 - r_first**2 - r_second**2 - r_between**2
     determinant += 2 * r_first * r_second * r_between
@@ -106,14 +110,3 @@ def mcnemar(first_only: int, second_only: int) -> Test:
         return Test(None, None, "the judges are right and wrong on the same rows")
     smaller = min(first_only, second_only)
     return Test(float(smaller), float(binomtest(smaller, first_only + second_only).pvalue))
-
-
-def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Returns p-values after Holm's correction (1979) over all that are not None."""
-    known = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
-    corrected: list[float | None] = [None] * len(p_values)
-    largest = 0.0
-    for rank, (p, i) in enumerate(known):
-        largest = max(largest, min(1.0, p * (len(known) - rank)))
-        corrected[i] = largest
-    return corrected

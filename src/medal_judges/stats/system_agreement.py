@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.stats.correlation import Floats
+from medal_judges.stats.equal import Values, signs
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import LOGIT, spanned, spread_of, variance, wilson
 from medal_judges.stats.means import Jackknifed, Sample, left_out_means
@@ -24,27 +25,29 @@ MIN_SYSTEMS = 3  # two systems are one pair, right or wrong
 MIN_SPREAD = 5  # of an interval; fewer systems left out in turn say next to nothing
 MIN_ROWS = 5  # of a system; fewer say nothing of its mean
 SPLITS = 10
-_TIE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class SystemMeans:
-    """The means of the systems by one side, shape (systems,), and ``better``, shape (systems,
-    systems): the one-sided p-value of the row's system not being better than the column's (near 0
-    if it surely is better, 0.5 on the diagonal)."""
+    """The means of the systems by one side, shape (systems,), the ``tolerance`` up to which two are
+    equal, and ``better``, shape (systems, systems): the one-sided p-value of the row's system not
+    being better than the column's (near 0 if it surely is better, 0.5 on the diagonal)."""
 
     means: Floats
     better: Floats
+    tolerance: float
 
 
 def system_means(
-    values: Floats, systems: npt.NDArray[np.intp], groups: Sequence[str]
+    values: Values, systems: npt.NDArray[np.intp], groups: Sequence[str]
 ) -> SystemMeans:
     """Returns means and p-values of ``values``, shape (rows,). ``systems`` numbers the system of
     each row from 0, ``groups`` names its context."""
     names = np.asarray(groups)
-    chosen = (systems == k for k in range(int(systems.max()) + 1))
-    samples = [Sample(values[rows], names[rows]) for rows in chosen]
+    samples = []
+    for system in range(int(systems.max()) + 1):
+        rows = systems == system
+        samples.append(Sample(values[rows], names[rows]))
     return means_of_figures(left_out_means(samples))
 
 
@@ -57,13 +60,14 @@ def means_of_figures(figures: Sequence[Jackknifed]) -> SystemMeans:
     for i in range(count):
         for j in range(i):
             apart = figures[i] - figures[j]
-            spread = float(np.sqrt(apart.variance))
-            if spread > _TIE:
+            if apart.varies:
+                spread = float(np.sqrt(apart.variance))
                 better[i, j] = float(t.sf(apart.value / spread, apart.degrees))
-            elif abs(apart.value) > _TIE:
+            elif abs(apart.value) > apart.finest:
                 better[i, j] = float(apart.value < 0)
             better[j, i] = 1 - better[i, j]
-    return SystemMeans(np.array([figure.value for figure in figures]), better)
+    finest = max(figure.finest for figure in figures)
+    return SystemMeans(np.array([figure.value for figure in figures]), better, finest)
 
 
 def pair_accuracy(people: SystemMeans, judge: SystemMeans) -> Floats:
@@ -71,8 +75,7 @@ def pair_accuracy(people: SystemMeans, judge: SystemMeans) -> Floats:
     systems)."""
 
     def order(side: SystemMeans) -> Floats:
-        apart = side.means[:, None] - side.means
-        return np.asarray(np.where(np.abs(apart) <= _TIE, 0.0, np.sign(apart)))
+        return signs(side.means[:, None] - side.means, side.tolerance)
 
     return np.asarray((order(people) == order(judge)).astype(np.float64))
 
@@ -114,7 +117,7 @@ def over_pairs(pairs: Floats) -> Estimate:
 
 
 def split_half(
-    values: Floats, systems: npt.NDArray[np.intp], groups: Sequence[str]
+    values: Values, systems: npt.NDArray[np.intp], groups: Sequence[str]
 ) -> dict[str, float]:
     """Returns both figures for people's means over one half of each system's rows against the other
     half, as means over 10 random splits (the same in every run). A judge can reach more, because it

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import t_quantile
+from medal_judges.stats.difference import LEVEL, Difference
+from medal_judges.stats.equal import Values, signs
 from medal_judges.stats.means import (
     MIN_FOR_MEAN,
     ClusterNames,
@@ -27,15 +27,12 @@ from medal_judges.stats.means import (
     Sample,
     Span,
     cluster_count,
-    difference_span,
-    interval_of,
+    difference_from,
     left_out_means,
 )
 from medal_judges.stats.ppi import LabelledSample, correct, too_few_labels
 
 Pairing = Literal["paired", "partly paired", "unpaired"]
-POWER = 0.8
-_TIE = 1e-9  # scores closer than this are equal
 Rows = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
 
@@ -44,22 +41,27 @@ Mask = npt.NDArray[np.bool_]
 class SystemRows:
     """The rows of one system on one dimension.
 
-    ``scores``: shape (rows,). ``contexts``: the context of each row; equal names in two systems are
+    ``values``: the scores. ``contexts``: the context of each row; equal names in two systems are
     the same context. ``clusters`` (by default the contexts): larger units that vary together, such
     as users. ``labels``: people's means, NaN without a label; None for no labels.
     ``label_weights``: see LabelledSample.
     """
 
-    scores: Floats
+    values: Values
     contexts: ClusterNames
     clusters: ClusterNames | None = None
     labels: Floats | None = None
     label_weights: Floats | None = None
 
+    @property
+    def scores(self) -> Floats:
+        """The numbers of ``values``."""
+        return self.values.numbers
+
     def sample(self, rows: Rows, weights: Floats) -> Sample:
         """Returns the scores of some of the rows."""
         names = self.contexts if self.clusters is None else self.clusters
-        return Sample(self.scores[rows], np.asarray(names)[rows], weights)
+        return Sample(self.values[rows], np.asarray(names)[rows], weights)
 
     def labelled_sample(self, rows: Rows, weights: Floats) -> LabelledSample:
         """Returns the scores and labels of some of the rows."""
@@ -73,15 +75,6 @@ class SystemRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
-    """A difference with its interval and p-value. ``smallest`` is the smallest difference that as
-    many rows show with a power of 0.8 (two-sided, 5%), None without an interval."""
-
-    estimate: Estimate
-    smallest: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class SystemDifference:
     """The mean of the first system minus that of the second.
 
@@ -92,8 +85,8 @@ class SystemDifference:
     each system's rows (``by_context``), else all pairs of a row of each.
     """
 
-    judge: Tested
-    corrected: Tested | None
+    judge: Difference
+    corrected: Difference | None
     pairing: Pairing
     shared: int
     rows: tuple[int, int]
@@ -104,7 +97,7 @@ class SystemDifference:
     by_context: bool
 
     @property
-    def best(self) -> Tested:
+    def best(self) -> Difference:
         """The corrected difference if there is one, else the judge's."""
         return self.judge if self.corrected is None else self.corrected
 
@@ -132,19 +125,20 @@ def system_difference(
     if first.labels is not None or second.labels is not None:
         corrected = _corrected(both, parts, label_span)
     by_context = is_shared and all(2 * rows.sum() >= len(rows) for rows in inside)
+    tolerance = max(first.values.tolerance, second.values.tolerance)
     if by_context:
         means = [
             np.bincount(codes[k], both[k].scores, len(labels))[shared] / counts[k][shared]
             for k in (0, 1)
         ]
-        apart = means[0] - means[1]
-        wins, losses = int((apart > _TIE).sum()), int((apart < -_TIE).sum())
-        ties = len(apart) - wins - losses
+        outcomes = signs(means[0] - means[1], tolerance)
+        wins, losses = int((outcomes > 0).sum()), int((outcomes < 0).sum())
+        ties = len(outcomes) - wins - losses
     else:  # all pairs of rows
         ordered = np.sort(second.scores)
-        wins = int(np.searchsorted(ordered, first.scores - _TIE, side="left").sum())
-        above = np.searchsorted(ordered, first.scores + _TIE, side="right")
-        losses = int((len(ordered) - above).sum())
+        wins = int(np.searchsorted(ordered, first.scores - tolerance, side="left").sum())
+        upto = np.searchsorted(ordered, first.scores + tolerance, side="right")
+        losses = int((len(ordered) - upto).sum())
         ties = sizes[0] * sizes[1] - wins - losses
     used = [sum(len(rows[k]) for rows, _ in parts) for k in (0, 1)]
     every = is_shared and all(rows.all() for rows in inside)
@@ -189,14 +183,14 @@ def _all_rows(columns: Sequence[npt.NDArray[np.generic]]) -> _Part:
     return [np.arange(len(each)) for each in columns], [np.ones(len(each)) for each in columns]
 
 
-def _judge(both: Sequence[SystemRows], parts: Sequence[_Part], span: Span | None) -> Tested:
+def _judge(both: Sequence[SystemRows], parts: Sequence[_Part], span: Span | None) -> Difference:
     samples = [
         system.sample(rows[k], weights[k])
         for rows, weights in parts
         for k, system in enumerate(both)
     ]
     if not all(len(sample.scores) for sample in samples):
-        return Tested(Estimate(None, reason="no scored rows of one of the two"))
+        return Difference(None, reason="no scored rows of one of the two")
     few = min(samples, key=cluster_count)
     count = cluster_count(few)
     reason = None
@@ -204,10 +198,10 @@ def _judge(both: Sequence[SystemRows], parts: Sequence[_Part], span: Span | None
         what = "dialogue" if count == len(few.scores) else "context"
         what += "" if count == 1 else "s"
         reason = f"no interval: {count} {what} of one of the two, fewer than {MIN_FOR_MEAN}"
-    return _tested(_joined(left_out_means(samples)), reason, span)
+    return difference_from(_joined(left_out_means(samples)), reason, span)
 
 
-def _corrected(both: Sequence[SystemRows], parts: Sequence[_Part], span: Span | None) -> Tested:
+def _corrected(both: Sequence[SystemRows], parts: Sequence[_Part], span: Span | None) -> Difference:
     """Does the same as ``_judge`` with labels; if a part has too few labels, all rows are one
     unpaired part."""
 
@@ -223,37 +217,25 @@ def _corrected(both: Sequence[SystemRows], parts: Sequence[_Part], span: Span | 
         samples = labelled([_all_rows([system.scores for system in both])])
     for name, sample in zip(("first", "second"), samples, strict=False):
         if reason := too_few_labels(sample):
-            return Tested(Estimate(None, reason=f"not corrected: {reason}, of the {name}"))
+            return Difference(None, reason=f"not corrected: {reason}, of the {name}")
     fit = correct(samples, span)
-    return _tested(_joined(fit.figures), fit.certain, span, math.hypot(*fit.hidden))
+    return difference_from(_joined(fit.figures), fit.certain, span, math.hypot(*fit.hidden))
 
 
 def _joined(figures: Sequence[Jackknifed]) -> Jackknifed:
-    """Returns the difference of a part, or of two parts weighted by their precision."""
+    """Returns the difference of a part, or of two parts weighted by their precision: by their
+    dialogues if one of them does not vary, which else would leave the other part no weight."""
     paired = figures[0] - figures[1]
     if len(figures) == 2:
         return paired
     rest = figures[2] - figures[3]
     one, two = paired.variance, rest.variance
-    if not (math.isfinite(one) and math.isfinite(two) and one + two > 0):
+    if not (math.isfinite(one) and math.isfinite(two)):
         return paired
-    return paired.mixed(rest, two / (one + two))
-
-
-def _tested(
-    figure: Jackknifed, reason: str | None, span: Span | None, hidden: float = 0.0
-) -> Tested:
-    from scipy.special import stdtrit
-
-    estimate = interval_of(figure, reason, difference_span(span), tested=True, extra=hidden)
-    if estimate.low is None:
-        return Tested(estimate)
-    whole = interval_of(figure, reason, None, tested=False, extra=hidden)  # not cut to the scale
-    assert whole.high is not None and whole.value is not None
-    degrees = figure.degrees if figure.variance > 0 else figure.most
-    sure = float(t_quantile(degrees))
-    error = (whole.high - whole.value) / sure
-    return Tested(estimate, error * (sure + float(stdtrit(degrees, POWER))))
+    if not (paired.varies and rest.varies):
+        # A shared context counts one dialogue of each system, another one of one system.
+        one, two = 0.5 / np.count_nonzero(paired.share), 1 / np.count_nonzero(rest.share)
+    return paired.mixed(rest, float(two / (one + two)))
 
 
 # The p-value after correction of one system against another.
@@ -261,7 +243,7 @@ PValueOf = Callable[[int, int], float | None]
 
 
 def rank_intervals(
-    values: Sequence[float], p_value: PValueOf, level: float = 0.05
+    values: Sequence[float], p_value: PValueOf, level: float = LEVEL
 ) -> list[tuple[int, int]]:
     """Returns the (best, worst) rank that each system may have, 1 for the largest value: a system
     that differs from it at ``level`` is surely above or below. With p-values after Holm's
@@ -276,7 +258,7 @@ def rank_intervals(
 
 
 def indistinct_groups(
-    values: Sequence[float], p_value: PValueOf, level: float = 0.05
+    values: Sequence[float], p_value: PValueOf, level: float = LEVEL
 ) -> list[tuple[int, ...]]:
     """Returns the largest groups of systems of which no two differ at ``level``, the best group
     first. A system may be in several groups (the compact letter display of Piepho 2004)."""

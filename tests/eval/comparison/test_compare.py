@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -16,7 +17,11 @@ from medal_judges import CompareOptions, MedalError
 from medal_judges import compare as compare_systems
 from medal_judges.cli import app
 from medal_judges.errors import DataError
-from medal_judges.eval.comparison.compare import SystemComparison, write_comparison
+from medal_judges.eval.comparison.compare import (
+    SystemComparison,
+    check_worse,
+    write_comparison,
+)
 from medal_judges.records.judgement import parse_judgement
 from medal_judges.storage.judgements import write_judgements
 
@@ -319,7 +324,7 @@ def test_small_tied_and_unscored_are_told_in_words(write: Write, tmp_path: Path)
     assert small.comparisons == 0
     tied = {s: write(f"t{s}.jsonl", scores([4.0] * 40, s)) for s in "ab"}
     words = compare(tied).verdicts()[0]
-    assert words == "overall: all dialogues of a and b have the same score (by the judge alone)."
+    assert words == "overall: the scores of a and b do not differ (by the judge alone)."
     single = {s: write(f"s{s}.jsonl", scores([4.0 + k], s)) for k, s in enumerate("ab")}
     assert "1 dialogue of one of the two" in compare(single).verdicts()[0]
     gaps = {
@@ -364,7 +369,7 @@ def test_numbers_whose_squares_are_infinite_are_refused_when_read(
     write: Write, tmp_path: Path, value: float
 ) -> None:
     near = write("near.jsonl", scores([3 + 1e-13 * k for k in range(9)]))
-    assert "the same score" in compare([f"a={near}", f"b={near}"]).verdicts()[0]
+    assert "do not differ" in compare([f"a={near}", f"b={near}"]).verdicts()[0]
     write_judgements(table := tmp_path / "t.parquet", map(parse_judgement, scores([1.0, 2.0])))
     frame = pq.read_table(table)
     huge = frame.set_column(frame.column_names.index("overall"), "overall", [[1.0, value]])
@@ -446,3 +451,82 @@ def test_a_gate_for_a_system_that_is_worse(
     done = CliRunner().invoke(app, ["compare", *files, *options])
     assert done.exit_code == code and f"margin {margin}: {verdict}" in done.output, done.output
     assert ('failures="1"' in (tmp_path / "gates.xml").read_text()) == (code == 1)
+
+
+@pytest.mark.parametrize("noise", ["none", "both ways", "one way", "17 others"])
+def test_the_same_chats_in_other_batches_pass_a_gate(
+    write: Write, tmp_path: Path, noise: str
+) -> None:
+    rng = np.random.default_rng(3)
+    first = draw(60, 3.0, 1)
+    moved = {"none": 0.0, "one way": 2e-6}.get(noise, rng.uniform(-2e-6, 2e-6, 60))
+    second = [*(np.array(first) + moved), *(draw(17, 3.0, 2) if noise == "17 others" else [])]
+    files = [str(write("old.jsonl", scores(first))), str(write("new.jsonl", scores(second)))]
+    page = tmp_path / "page"
+    command = ["compare", *files, "--fail-if-worse", "0", "--fail-undecided", "--out", str(page)]
+    done = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "the scores of new and old do not differ, margin 0: passed" in done.output
+    record = json.loads((page / "compare.json").read_text())
+    (pair,) = record["results"][0]["pairs"]
+    assert (pair["wins"], pair["ties"], pair["losses"]) == (0, 60, 0)
+    assert pair["difference"]["p_value"] == 1
+    assert record["differing"] == []
+    assert {system["groups"] for system in record["results"][0]["systems"]} == {"a"}
+
+
+def test_a_constant_difference_is_refused_by_a_gate_with_noise_and_without(write: Write) -> None:
+    rng = np.random.default_rng(4)
+    for noise in (0.0, 2e-6):
+        files = []
+        for name, value in (("old", 4.0), ("new", 3.0)):
+            values = value + rng.uniform(-noise, noise, 30)
+            files.append(str(write(f"{name}.jsonl", scores(list(values)))))
+        done = CliRunner().invoke(app, ["compare", *files, "--fail-if-worse", "0"])
+        assert "cannot be compared with old: no interval: nothing varies" in str(done.exception)
+
+
+def test_a_gate_decides_as_the_table_does(write: Write, tmp_path: Path) -> None:
+    """Nine dimensions: what one comparison alone would show is not shown among nine, and the gate
+    has the interval of the table."""
+    rng = np.random.default_rng(8)
+    names = [f"d{k}" for k in range(9)]
+    files = []
+    for system, drop in (("old", 0.0), ("new", 0.5)):
+        rows = [
+            row | {"scores": {name: float(rng.normal(3 - drop * (name == "d0"))) for name in names}}
+            for row in scores([3.0] * 60, system)
+        ]
+        files.append(write(f"{system}.jsonl", rows))
+    found = compare(files)
+    for result in found.results:
+        estimate, pair = result.pairs[0].estimate, result.pairs[0]
+        assert estimate.low is not None and estimate.high is not None
+        assert estimate.p_value is not None
+        assert pair.apart == (estimate.p_value < 0.05) == (estimate.low > 0 or estimate.high < 0)
+    for (_, verdict, text), result in zip(
+        check_worse(found, 0.0, 0.98), found.results, strict=True
+    ):
+        low = result.pairs[0].estimate.low or 0.0
+        assert (verdict == "failed") == result.pairs[0].apart == (low > 0), text
+
+
+def test_systems_with_one_mean_stand_in_the_order_of_the_files(write: Write) -> None:
+    values = np.array(draw(40, 3.0, 5))
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        files = {
+            name: write(f"{name}.jsonl", scores(list(values + rng.uniform(-2e-6, 2e-6, 40))))
+            for name in ("z", "y", "x")
+        }
+        result = compare(files).on("overall")
+        assert [system.system for system in result.systems] == ["z", "y", "x"]
+        assert [system.rank for system in result.systems] == [(1, 3)] * 3
+
+
+def test_a_junit_file_of_any_name_can_be_parsed(write: Write, tmp_path: Path) -> None:
+    files = [f"v\uffff{k}={write(f'{k}.jsonl', scores(draw(20, 3.0, k)))}" for k in range(2)]
+    path = tmp_path / "gates.xml"
+    command = ["compare", *files, "--fail-if-worse", "1", "--junit", str(path)]
+    assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
+    assert "v\\uffff1" in ElementTree.parse(path).getroot()[0].attrib["name"]

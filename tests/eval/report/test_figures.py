@@ -82,18 +82,19 @@ def test_groups_are_tested_against_the_others_and_corrected() -> None:
     groups = {group.name: group for group in found.groups["version"]}
     assert {name: group.rows for name, group in groups.items()} == dict.fromkeys("abc", 100)
     column, values = np.array(version), np.array(overall)
-    raw = []
-    for name, group in groups.items():
-        sides = DescrStatsW(values[column == name]), DescrStatsW(values[column != name])
-        compared = CompareMeans(*sides)
-        raw.append(compared.ttest_ind(usevar="unequal")[1])
-        difference = group.differences["overall"]
-        assert difference.value == pytest.approx(sides[0].mean - sides[1].mean)
-        ends = compared.tconfint_diff(usevar="unequal")
-        assert (difference.low, difference.high) == pytest.approx(ends, abs=6e-3)
+    sides = {
+        name: CompareMeans(DescrStatsW(values[column == name]), DescrStatsW(values[column != name]))
+        for name in groups
+    }
+    raw = [compared.ttest_ind(usevar="unequal")[1] for compared in sides.values()]
     corrected = multipletests(raw, method="holm")[1]
     ours = [group.differences["overall"].p_value for group in groups.values()]
     assert ours == pytest.approx(corrected, rel=0.15)
+    for (name, group), p, p_holm in zip(groups.items(), raw, corrected, strict=True):
+        difference = group.differences["overall"]
+        assert difference.value == pytest.approx(sides[name].d1.mean - sides[name].d2.mean)
+        ends = sides[name].tconfint_diff(alpha=0.05 * p / p_holm, usevar="unequal")
+        assert (difference.low, difference.high) == pytest.approx(ends, abs=8e-3)
 
 
 def test_turns_of_a_dialogue_are_one_cluster() -> None:

@@ -17,8 +17,8 @@ RNG = np.random.default_rng(0)
 
 
 def scored(count: int = 40, strength: int = 0, drop: float = 0.3) -> pd.DataFrame:
-    before = RNG.normal(3, 1, count)
-    after = before - drop + RNG.normal(0, 0.5, count)
+    before = np.round(RNG.normal(3, 1, count), 3)
+    after = np.round(before - drop + RNG.normal(0, 0.5, count), 3)
     rows = [
         {"strength": strength, "conversation": f"c{i // 2}", "lang": "de" if i % 2 else "en",
          "after": f"{i}+unsafe.{strength}"}

@@ -1,0 +1,156 @@
+"""A difference: its interval and its p-value come from one distribution, so they never contradict.
+
+Both are corrected alike for the number of comparisons. Holm's correction (1979) raises a p-value by
+a factor; the interval becomes as wide as its level, 5% divided by that factor, needs. An interval
+then excludes 0 exactly if the p-value beside it is below 0.05. Each interval holds at least as
+often as a 95% one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import TINY
+
+LEVEL = 0.05
+POWER = 0.8
+
+
+class Reference(Protocol):
+    """The distribution of the distance of a difference from the true one, in standard errors."""
+
+    def p_value(self, distance: float) -> float:
+        """Returns the chance of a distance that is as large, on either side; above 0."""
+        ...
+
+    def critical(self, level: float) -> float:
+        """Returns the distance above which the p-value is below ``level``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Student:
+    """Student's t."""
+
+    degrees: float
+
+    def p_value(self, distance: float) -> float:
+        from scipy.special import stdtr  # what scipy.stats.t calls, without its checks
+
+        # The smallest float instead of 0, which would be certainty.
+        return max(float(2 * stdtr(self.degrees, -distance)), TINY)
+
+    def critical(self, level: float) -> float:
+        from scipy.special import stdtrit
+
+        return -float(stdtrit(self.degrees, level / 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One figure minus another.
+
+    ``error`` is its standard error and ``reference`` the distribution of it; without them
+    ``reason`` says why there is no interval. Differences up to ``tolerance`` are none: the interval
+    is wider by it on both sides, and the p-value is of a difference beyond it. ``span``: the lowest
+    and highest possible difference. ``equal``: all scores of both are equal, so the p-value is 1.
+    ``comparisons``: the factor of the correction. ``beside``: the same for other chatbots (or, if
+    those lead, for these).
+    """
+
+    value: float | None
+    error: float = 0.0
+    reference: Reference | None = None
+    reason: str | None = None
+    tolerance: float = 0.0
+    span: tuple[float, float] = (-math.inf, math.inf)
+    equal: bool = False
+    comparisons: float = 1.0
+    beside: Difference | None = None
+
+    @property
+    def p_value(self) -> float | None:
+        """The two-sided p-value of no difference, corrected; None without an interval."""
+        if self.equal:
+            return 1.0
+        if self.value is None or self.reference is None:
+            return None
+        beyond = max(abs(self.value) - self.tolerance, 0.0)
+        if not beyond:
+            return 1.0
+        distance = beyond / self.error if self.error else math.inf
+        return min(1.0, self.comparisons * self.reference.p_value(distance))
+
+    @property
+    def half(self) -> float | None:
+        """Half the width of the interval; None without one."""
+        if self.reference is None:
+            return None
+        critical = self.reference.critical(LEVEL / self.comparisons)
+        return self.error * critical + self.tolerance if math.isfinite(critical) else None
+
+    @property
+    def smallest(self) -> float | None:
+        """The smallest difference that as many rows show with a power of 0.8; None without an
+        interval, and if the error is not Student's."""
+        from scipy.special import stdtrit
+
+        if self.half is None or not isinstance(self.reference, Student):
+            return None
+        return self.half + self.error * float(stdtrit(self.reference.degrees, POWER))
+
+    @property
+    def estimate(self) -> Estimate:
+        """The difference with its interval and its p-value, both corrected."""
+        beside = None if self.beside is None else self.beside.estimate
+        value, half = self.value, self.half
+        if value is None or half is None:
+            return Estimate(value, p_value=self.p_value, reason=self.reason, beside=beside)
+        low, high = max(self.span[0], value - half), min(self.span[1], value + half)
+        return Estimate(value, min(low, value), max(high, value), self.p_value, beside=beside)
+
+    def __neg__(self) -> Difference:
+        """The other figure minus this one."""
+        value = None if self.value is None else -self.value
+        span = -self.span[1], -self.span[0]
+        beside = None if self.beside is None else -self.beside
+        return replace(self, value=value, span=span, beside=beside)
+
+    def corrected(self, comparisons: float) -> Difference:
+        """Returns the difference corrected for a number of comparisons."""
+        beside = None if self.beside is None else self.beside.corrected(comparisons)
+        return replace(self, comparisons=comparisons, beside=beside)
+
+
+def holm_factors(p_values: Sequence[float | None]) -> list[float]:
+    """Returns the factor by which Holm's correction (1979) raises each p-value; 1 for None, which
+    is no comparison."""
+    known = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
+    factors = [1.0] * len(p_values)
+    largest = 0.0
+    for rank, (p, i) in enumerate(known):
+        largest = max(largest, p * (len(known) - rank))
+        factors[i] = largest / p if p else float(len(known) - rank)
+    return factors
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Returns p-values after Holm's correction over all that are not None."""
+    factors = holm_factors(p_values)
+    return [
+        None if p is None else min(1.0, p * factor)
+        for p, factor in zip(p_values, factors, strict=True)
+    ]
+
+
+def holm_corrected(differences: Sequence[Difference]) -> list[Difference]:
+    """Returns the differences, corrected by Holm over all that have a p-value."""
+    factors = holm_factors([difference.p_value for difference in differences])
+    return [
+        difference.corrected(factor)
+        for difference, factor in zip(differences, factors, strict=True)
+    ]

@@ -1,0 +1,143 @@
+"""An interval and its p-value never contradict each other, whatever is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+
+from medal_judges.stats.change import Orders, change
+from medal_judges.stats.correlation import Floats
+from medal_judges.stats.difference import Difference, Student, holm_corrected
+from medal_judges.stats.equal import Values
+from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import Clusters
+from medal_judges.stats.means import Sample, difference_of
+from medal_judges.stats.significance import correlation_difference
+from medal_judges.stats.systems import SystemRows, system_difference
+
+
+def excludes(estimate: Estimate) -> bool:
+    assert estimate.low is not None and estimate.high is not None
+    return estimate.low > 0 or estimate.high < 0
+
+
+def agrees(estimate: Estimate) -> bool:
+    """Whether interval and p-value say the same; without an interval there is none but 1."""
+    if estimate.low is None:
+        return estimate.p_value in (None, 1)
+    assert estimate.p_value is not None
+    return excludes(estimate) == (estimate.p_value < 0.05)
+
+
+def test_students_interval_and_p_value_are_scipys() -> None:
+    rng = np.random.default_rng(0)
+    for shift in (0.0, 0.4, 2.0):
+        one, two = rng.normal(shift, 1, 40), rng.normal(0, 1, 40)
+        test = stats.ttest_ind(one, two)
+        found = Difference(float(one.mean() - two.mean()), float(test._standard_error), Student(78))
+        assert found.p_value == pytest.approx(test.pvalue)
+        low, high = test.confidence_interval()
+        assert (found.estimate.low, found.estimate.high) == pytest.approx((low, high))
+        wide = test.confidence_interval(1 - 0.05 / 6)
+        corrected = found.corrected(6.0)
+        assert corrected.p_value == pytest.approx(min(1.0, 6 * test.pvalue))
+        assert (corrected.estimate.low, corrected.estimate.high) == pytest.approx(tuple(wide))
+
+
+def test_differences_up_to_the_tolerance_are_none() -> None:
+    found = Difference(1e-5, 1e-9, Student(50), tolerance=1e-5)
+    assert found.p_value == 1 and not excludes(found.estimate)
+    beyond = Difference(3e-5, 1e-9, Student(50), tolerance=1e-5)
+    assert beyond.p_value is not None and beyond.p_value < 1e-9 and excludes(beyond.estimate)
+    assert (-beyond).estimate.high == -(beyond.estimate.low or 0)
+
+
+def test_orders_count_themselves() -> None:
+    orders = Orders(np.arange(1.0, 5000.0))  # steps of 4,999 random orders
+    assert orders.p_value(4999.0) == 2 / 5000 and orders.p_value(5001.0) == 1 / 5000
+    assert orders.p_value(0.5) == 1
+    for level in (0.05, 0.05 / 3, 0.01, 0.0004):
+        critical = orders.critical(level)
+        assert orders.p_value(critical * 0.9999) >= level > orders.p_value(critical * 1.0001)
+    assert orders.critical(1e-4) == np.inf
+    out_of_reach = Difference(10.0, 1e-3, orders).corrected(1000.0)
+    assert out_of_reach.estimate.low is None and out_of_reach.estimate.p_value == pytest.approx(0.2)
+
+
+def families(rng: np.random.Generator) -> Iterable[list[Difference]]:
+    """Differences of one page, of every kind that a page shows."""
+    count = int(rng.integers(12, 60))
+    effect = float(rng.choice([0.0, 0.3, 0.8]))
+    scores = np.round(rng.normal(3, 1, count), int(rng.integers(0, 4)))
+    group = rng.integers(0, 4, count)
+    scores = scores + effect * (group == 0)
+    users = rng.integers(0, 12, count)
+
+    def part(rows: Any) -> Sample:
+        return Sample(Values(scores[rows], 4e-5), users[rows])
+
+    yield [difference_of(part(group == k), part(group != k)) for k in range(4)]
+    periods = np.sort(rng.integers(0, int(rng.integers(3, 20)), count))
+    dimensions = [scores + effect * (periods > 6), rng.normal(size=count)]
+    yield [change(Values(values, 4e-5), periods, users, seed=1).difference for values in dimensions]
+    contexts = [f"c{i}" for i in range(count)]
+    systems = [
+        SystemRows(Values(scores + rng.normal(effect * k, 0.5, count), 4e-5), contexts)
+        for k in range(3)
+    ]
+    yield [system_difference(systems[i], systems[j]).judge for i, j in ((0, 1), (0, 2), (1, 2))]
+    clusters = Clusters("conversation", tuple(contexts))
+    human = Values(rng.normal(size=count), 1e-5)
+    judges = [
+        Values(human.numbers + rng.normal(0, 0.5 + effect * k, count), 1e-5) for k in range(3)
+    ]
+    yield [
+        correlation_difference(human, judges[i], judges[j], clusters)
+        for i, j in ((0, 1), (0, 2), (1, 2))
+    ]
+
+
+def test_no_pair_of_300_data_sets_disagrees() -> None:
+    shown = significant = corrected = 0
+    for seed in range(300):
+        for family in families(np.random.default_rng(seed)):
+            differences = holm_corrected(family)
+            for raw, difference in zip(family, differences, strict=True):
+                estimate = difference.estimate
+                assert agrees(estimate) and agrees(raw.estimate), (seed, raw, difference)
+                shown += estimate.low is not None
+                significant += estimate.p_value is not None and estimate.p_value < 0.05
+                corrected += raw.p_value != difference.p_value
+    assert shown > 3000 and 500 < significant < shown - 500 and corrected > 1000
+
+
+def test_the_correction_is_statsmodels() -> None:
+    rng = np.random.default_rng(4)
+    family = [Difference(float(v), 0.1, Student(30)) for v in rng.normal(0.15, 0.1, 9)]
+    family.insert(3, Difference(None, reason="no rows"))
+    raw = [d.p_value for d in family if d.p_value is not None]
+    found = [d.p_value for d in holm_corrected(family) if d.p_value is not None]
+    assert found == pytest.approx(list(multipletests(raw, method="holm")[1]))
+
+
+def step(rng: np.random.Generator, size: float) -> tuple[Values, Floats, Floats]:
+    period = np.repeat(np.arange(16), 12)
+    scores = rng.normal(size=len(period)) + rng.normal(0, 0.2, 16)[period] + size * (period >= 9)
+    return Values(scores, 1e-5), period, np.arange(len(period))
+
+
+def test_the_interval_of_a_searched_change_holds() -> None:
+    """150 draws of a change of 0.8: at a level of 95% fewer than 135 have a chance below 1%."""
+    rng = np.random.default_rng(5)
+    held, widths = 0, []
+    for seed in range(150):
+        estimate = change(*step(rng, 0.8), seed).difference.estimate
+        assert estimate.low is not None and estimate.high is not None
+        held += estimate.low <= 0.8 <= estimate.high
+        widths.append(estimate.high - estimate.low)
+    assert held >= 135 and np.mean(widths) < 1.4

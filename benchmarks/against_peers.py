@@ -40,8 +40,8 @@ from scipy.stats import spearmanr
 
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.model_files import resolve
+from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import parse_judgement
 from medal_judges.storage.jsonl import read_records, write_records
@@ -67,7 +67,7 @@ def mixed_dialogues(count: int) -> list[Dialogue]:
     return [d for d in rows if d.assistant_turns and len(d.turns) <= 60][:count]
 
 
-def chosen(count: int, judge: EncoderJudge) -> tuple[list[Dialogue], list[str], list[list[int]]]:
+def chosen(count: int, judge: TurnsJudge) -> tuple[list[Dialogue], list[str], list[list[int]]]:
     """Chats whose turns all fit the window, their distinct turns, and those in tokens."""
     kept: list[Dialogue] = []
     for dialogue in mixed_dialogues(count * 2):
@@ -110,7 +110,7 @@ def scored(place: Path, chats: Path, dtype: str) -> tuple[dict[str, Any], list[f
 
 
 def agreement(
-    judge: EncoderJudge,
+    judge: TurnsJudge,
     chats: list[Dialogue],
     pieces: list[list[int]],
     vectors: np.ndarray,
@@ -133,7 +133,7 @@ def run(results: Path, peers: str, count: int, asked: Sequence[str]) -> None:
     names = [name for name in PEERS if any(word in name for word in asked)]
     precisions = [reference(name) for name in names] or list(OURS.values())
     judge = Judge.from_pretrained("boxed", device="cpu")
-    assert isinstance(judge, EncoderJudge)
+    assert isinstance(judge, TurnsJudge)
     chats, texts, pieces = chosen(count, judge)
     facts = {"chats": count, "turns": len(texts), "tokens": sum(map(len, pieces))}
     facts["stretch"] = int(time.time())
@@ -163,7 +163,7 @@ def run(results: Path, peers: str, count: int, asked: Sequence[str]) -> None:
 
 def agree(results: Path, count: int) -> None:
     judge = Judge.from_pretrained("boxed", device="cpu")
-    assert isinstance(judge, EncoderJudge)
+    assert isinstance(judge, TurnsJudge)
     chats, _, pieces = chosen(count, judge)
     kept = beside(results)
     exact = json.loads((kept / f"fp32.{count}.json").read_text())

@@ -187,7 +187,7 @@ def train_encoder(folder: Path) -> tuple[str, Functions]:
         "name": "traced",
         "output_dir": str(folder / "judge"),
         "rubric": "overall",
-        "model": {"family": "encoder", "base": "embedded:minilm", **shape, "max_tokens": 32},
+        "model": {"family": "turns", "base": "embedded:minilm", **shape, "max_tokens": 32},
         "trainable_layers": 0,
         "optim": {"epochs": 1, "batch_size": 8, "mixed_precision": "no"},
         "stop": {"metric": "spearman", "keep": "last"},

@@ -23,9 +23,9 @@ import torch
 from into_docs import keep
 from training_batches import examples
 
-from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.model_files import embedded_files
+from medal_judges.models.turns.config import TurnsConfig
+from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
@@ -82,8 +82,8 @@ def text_of(dialogue: Dialogue, turns: slice = slice(None)) -> str:
 
 def ours(count: int, batch: int, folder: str) -> Row:
     """This package's loop."""
-    model = EncoderConfig(shape="flat", max_tokens=LONGEST, net="linear", pooling="role")
-    judge = EncoderJudge.create(model, load_rubric("overall"))
+    model = TurnsConfig(shape="flat", max_tokens=LONGEST, net="linear", pooling="role")
+    judge = TurnsJudge.create(model, load_rubric("overall"))
     config = TrainConfig(
         name="speed",
         output_dir=folder,

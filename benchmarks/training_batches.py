@@ -22,9 +22,9 @@ from rich.table import Table
 
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.lora.adapters import LoraConfig
+from medal_judges.models.turns.config import TurnsConfig
+from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
 from medal_judges.training.families.steps import start_loop
@@ -34,8 +34,8 @@ from medal_judges.training.rows import TrainingExample
 BATCH = {"encoder": 8, "lora": 4}
 ROWS_SHARE = {"encoder": 1.0, "lora": 0.5}  # a body six times as large
 LONGEST = 256
-MODELS: dict[str, EncoderConfig | LoraConfig] = {
-    "encoder": EncoderConfig(shape="flat", max_tokens=LONGEST, net="linear", pooling="role"),
+MODELS: dict[str, TurnsConfig | LoraConfig] = {
+    "encoder": TurnsConfig(shape="flat", max_tokens=LONGEST, net="linear", pooling="role"),
     "lora": LoraConfig(max_tokens=LONGEST),
 }
 
@@ -56,7 +56,7 @@ def loop_of(family: str, rows: Sequence[TrainingExample], folder: str) -> Traini
 
         judge = LoraJudge.create(model, dimensions)
     else:
-        judge = EncoderJudge.create(model, dimensions)
+        judge = TurnsJudge.create(model, dimensions)
     config = TrainConfig(
         name="speed",
         output_dir=folder,

@@ -26,7 +26,14 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("models.llm.loading",),  # the front door of the two
     ("models.base",),
     (
-        *("models.encoder", "models.embedding", "models.feature", "models.lora", "models.prompted"),
+        *(
+            "models.encoder",
+            "models.turns",
+            "models.embedding",
+            "models.feature",
+            "models.lora",
+            "models.prompted",
+        ),
         *("models.followup", "models.trained_metrics", "models.hybrid"),
     ),
     ("inference",),
@@ -36,6 +43,11 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("training.rows",),
     ("training.agreement",),
     ("training.fitted",),
+    ("training.calibration", "training.validation"),
+    ("training.arguments",),
+    ("training.checkpoints",),
+    ("training.trainer",),
+    ("training.steps",),
     ("training.loop",),
     ("training.families",),
     ("training",),  # the run itself, from rows to the saved judge

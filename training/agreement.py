@@ -20,7 +20,7 @@ from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import BESIDE, WHOM, choose_clusters, with_intervals
 
 if TYPE_CHECKING:  # the card imports this module, and needs no torch for it
-    from medal_judges.models.base.heads import Calibration, Head
+    from medal_judges.models.base.heads import Calibration, OutputHead
     from medal_judges.models.base.judge import Judge
     from medal_judges.training.config import TrainConfig
     from medal_judges.training.rows import TrainingExample
@@ -180,7 +180,7 @@ def _estimate(
 
 
 def scores_of_logits(
-    heads: Mapping[str, Head],
+    heads: Mapping[str, OutputHead],
     logits: Mapping[str, np.ndarray],
     calibration: Mapping[str, Calibration],
 ) -> Scores:

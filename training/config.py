@@ -43,7 +43,10 @@ class TrainedFamily:
 _MODELS, _FITS = "medal_judges.models", "medal_judges.training.families"
 FAMILIES = {
     "embedding": TrainedFamily(f"{_MODELS}.embedding.judge:EmbeddingConfig", f"{_FITS}.embedding"),
-    "encoder": TrainedFamily(f"{_MODELS}.encoder.config:EncoderConfig", f"{_FITS}.encoder", True),
+    "encoder": TrainedFamily(
+        f"{_MODELS}.encoder.config:EncoderConfig", f"{_FITS}.encoder", by_steps=True
+    ),
+    "turns": TrainedFamily(f"{_MODELS}.turns.config:TurnsConfig", f"{_FITS}.turns", True),
     "feature": TrainedFamily(f"{_MODELS}.feature.judge:FeatureConfig", f"{_FITS}.feature"),
     "hybrid": TrainedFamily(f"{_MODELS}.hybrid.members:HybridConfig", f"{_FITS}.hybrid"),
     "lora": TrainedFamily(f"{_MODELS}.lora.adapters:LoraConfig", f"{_FITS}.lora", True),
@@ -209,6 +212,8 @@ class TrainConfig(Config):
     optim: OptimConfig = Field(default_factory=OptimConfig)
     stop: StopConfig = Field(default_factory=StopConfig)
     soft_labels: bool = False  # several annotators as a distribution instead of their mean
+    args: dict[str, Any] = Field(default_factory=dict)
+    early_stopping_patience: int | None = Field(default=None, ge=1)
     calibration: Literal["temperature", "isotonic", "none"] = "temperature"
     answered_rows: int = Field(default=200, ge=1)
     checkpoint_steps: int | None = Field(default=None, ge=1)  # None: at the end of each epoch

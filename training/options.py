@@ -20,7 +20,10 @@ class TrainOptions(Config):
         "configs/train/quickstart.yaml", help="YAML file, or the name of one in configs/train/."
     )
     out: Path | None = option(None, help="Folder to write; by default the config's output_dir.")
-    resume: bool = option(False, help="Resume from the newest checkpoint.")
+    resume: bool = option(False, help="Fail if there is no checkpoint to resume from.")
+    overwrite: bool = option(
+        False, help="Delete an earlier run's checkpoints; otherwise it is resumed."
+    )
     push: str | None = option(None, metavar="ORG/NAME", help="Push the judge when it is trained.")
     public: bool = option(False, help="With --push: public.")
     revision: str | None = option(None, help="With --push: a tag.")

@@ -46,11 +46,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def train(config: str | Path, overrides: Sequence[str] = (), *, resume: bool = False) -> Path:
+def train(
+    config: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> Path:
     """Train a judge and save it; returns its folder, the config's ``output_dir``.
 
     ``config`` is a YAML file or the name of one in configs/train/, ``overrides`` are
-    ``field=value``; ``resume`` continues from the newest checkpoint. Raises ConfigError, and what
+    ``field=value``. A run by steps that was stopped goes on from its newest checkpoint: with
+    ``resume`` a missing one is an error, ``overwrite`` starts again. Raises ConfigError, and what
     ``train_judge`` raises.
 
     >>> from medal_judges import Judge, train
@@ -59,10 +66,11 @@ def train(config: str | Path, overrides: Sequence[str] = (), *, resume: bool = F
     >>> Judge.from_pretrained(folder).family
     'feature'
     """
-    return train_judge(load_config(TrainConfig, config, overrides, folder="train"), resume=resume)
+    settings = load_config(TrainConfig, config, overrides, folder="train")
+    return train_judge(settings, resume=resume, overwrite=overwrite)
 
 
-def train_judge(config: TrainConfig, *, resume: bool = False) -> Path:
+def train_judge(config: TrainConfig, *, resume: bool = False, overwrite: bool = False) -> Path:
     """Train, calibrate, save and check the judge of ``config``; returns its folder.
 
     With several processes, all take part in training by steps; the main one does everything else.
@@ -83,7 +91,7 @@ def train_judge(config: TrainConfig, *, resume: bool = False) -> Path:
             # The judge has learnt from these rows too: the card and medal benchmark say so.
             before = json.loads(known.read_text(encoding="utf-8"))
             rows.facts += [one | {"part": "start"} for one in before if one["part"] == "train"]
-        run = TrainingRun(config, learnt, rows, resume)
+        run = TrainingRun(config, learnt, rows, resume, overwrite)
         fitted = family_module(config.model.family).fit(run)
         if is_main():
             finish(config, fitted, rows)

@@ -16,9 +16,9 @@ from medal_judges.config import BOXED
 from medal_judges.models.base.golden import COARSE, compare
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.device import Attention, set_attention
-from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.lora.adapters import LoraConfig
+from medal_judges.models.turns.config import TurnsConfig
+from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
@@ -43,9 +43,9 @@ from .models import dialogues, model_folder, shares
 SAME = 1e-4  # of the scale, fp32 on another device
 
 
-def settings_of(body: Path, attention: Attention = "auto") -> EncoderConfig:
+def settings_of(body: Path, attention: Attention = "auto") -> TurnsConfig:
     """The whole dialogue as one sequence, and a linear net on its turns."""
-    return EncoderConfig(
+    return TurnsConfig(
         base=str(body),
         shape="flat",
         max_tokens=1024,
@@ -79,7 +79,7 @@ def scoring(setting: Setting, name: str) -> Iterator[Row]:
     device = setting.device
     body = model_folder(name, setting.folder, small=setting.small, device=device)
     torch.manual_seed(0)
-    made = EncoderJudge.create(settings_of(body), load_rubric("overall"), device=device)
+    made = TurnsJudge.create(settings_of(body), load_rubric("overall"), device=device)
     chats = dialogues(setting.of(1024, 8), setting.of((150, 600), (20, 60)))
     budget, few = setting.of(65536, 1024), chats[: setting.of(128, 4)]
     exact = scores(made, few)
@@ -88,7 +88,7 @@ def scoring(setting: Setting, name: str) -> Iterator[Row]:
         del made
         release()
         judge = Judge.from_pretrained(saved, device=str(device), dtype="bf16")
-    assert isinstance(judge, EncoderJudge)
+    assert isinstance(judge, TurnsJudge)
     lengths = [len(judge.turns.encode(chat).ids) for chat in chats]
     judge.window = len(chats)
 
@@ -126,7 +126,7 @@ def scoring(setting: Setting, name: str) -> Iterator[Row]:
 
 
 @torch.inference_mode()
-def bare(judge: EncoderJudge, setting: Setting, budget: int) -> Row:
+def bare(judge: TurnsJudge, setting: Setting, budget: int) -> Row:
     """The body alone over batches that are full: what no judge on it can be quicker than."""
     length = 1024
     ids = torch.randint(10, 1000, (max(1, budget // length), length), device=judge.device)
@@ -163,7 +163,7 @@ BATCH = (32, 32768), (2, 2048)  # dialogues and tokens of a step, and of the sma
 
 def run_config(
     folder: Path,
-    model: EncoderConfig | LoraConfig,
+    model: TurnsConfig | LoraConfig,
     size: tuple[int, int],
     steps: int,
     **optim: object,
@@ -327,7 +327,7 @@ def memory(setting: Setting) -> Iterator[Row]:
     body = model_folder("ModernBERT-base", setting.folder, small=setting.small, device=device)
 
     def measured() -> Row:
-        made = EncoderJudge.create(settings_of(body), load_rubric("overall"), device=device)
+        made = TurnsJudge.create(settings_of(body), load_rubric("overall"), device=device)
         made.place(device, "bf16")
         chats = dialogues(setting.of(2048, 8), setting.of((300, 600), (20, 60)))
         wanted = scores(made, chats)

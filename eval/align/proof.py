@@ -21,8 +21,8 @@ from medal_judges.stats.correlation import Floats, undefined_reason, weighted_sp
 from medal_judges.stats.equal import Values, tolerance_of
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import DIFFERENCE, Clusters, jackknife
+from medal_judges.training.calibration import fit_isotonic
 from medal_judges.training.families.hybrid import FitRows, fit_blend
-from medal_judges.training.loop.calibration import fit_isotonic
 
 FOLDS, MIN_LABELS = 5, 20
 # Folds share training rows, which adds (test rows / training rows) to the 1 / FOLDS of a variance

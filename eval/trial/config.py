@@ -11,7 +11,7 @@ from pydantic import Field
 from medal_judges.config import Config, build_config, option, read_yaml
 from medal_judges.data_prep.perturbation.edit import LANGUAGES
 from medal_judges.errors import ConfigError
-from medal_judges.reading.dialogues import DEFAULT_READING, ReadOptions
+from medal_judges.reading.dialogues import ReadOptionsWithoutLabels
 from medal_judges.stats.estimate import Estimate
 
 # The score should stay, not rise, not obey an instruction, fall; or a figure about daily use.
@@ -51,7 +51,7 @@ class TrialOptions(Config):
     save: bool = option(
         False, help="Also write trial.json into each judge's folder, for its model card."
     )
-    reading: ReadOptions = DEFAULT_READING
+    reading: ReadOptionsWithoutLabels = ReadOptionsWithoutLabels()
 
 
 class TrialConfig(Config):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import logging
 import math
 import time
@@ -136,7 +137,8 @@ class ScoreService:
         """Answers a request; drops its dialogues if the client disconnects. Raises RefusedError
         (503 or 429) if the queue is closed or full."""
         body = await self._body(request)
-        given = (body, self.judge.dimensions, self.options, self.limits)
+        folded: collections.Counter[str] = collections.Counter()
+        given = (body, self.judge.dimensions, self.options, self.limits, folded)
         # A large body is parsed beside the loop, which answers others meanwhile.
         beside = len(body) > LARGE
         dialogues, options = (
@@ -185,7 +187,8 @@ class ScoreService:
         if (reason := done.result()) is not None:
             raise RefusedError(503, reason, retry_after=SOON)
         judgements = [one.to_record() for group in job.judgements for one in group]
-        return JSONResponse({"judge": self.worker.signature, "judgements": judgements})
+        answer = {"judge": self.worker.signature, "judgements": judgements}
+        return JSONResponse(answer | ({"folded": folded} if folded else {}))
 
 
 def make_app(service: ScoreService, token: str | None, loopback: bool) -> FastAPI:

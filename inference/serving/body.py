@@ -6,6 +6,7 @@ them ``level``, ``dimensions`` and ``unknown_language``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, get_args
 
@@ -24,10 +25,14 @@ LISTED = 20  # bad rows in an answer
 
 
 def parse_body(
-    body: bytes, dimensions: tuple[Dimension, ...], options: ScoreOptions, limits: ServeLimits
+    body: bytes,
+    dimensions: tuple[Dimension, ...],
+    options: ScoreOptions,
+    limits: ServeLimits,
+    folded: Counter[str],
 ) -> tuple[list[Dialogue], ScoreOptions]:
     """Returns the dialogues of a request and its options; ``options`` are the defaults of the
-    server.
+    server. ``folded`` counts the parts of messages that are not judged, such as thoughts.
 
     Raises RefusedError: 400 for invalid JSON, 413 beyond the limits, 422 for malformed fields,
     which it names.
@@ -52,7 +57,7 @@ def parse_body(
     if not {"messages", "dialogue", "dialogues"} & record.keys():
         raise RefusedError(422, "expected messages, dialogue or dialogues", field="messages")
     if "dialogues" not in record:
-        return [_checked(record, "", limits)], asked
+        return [_checked(record, "", limits, folded)], asked
     rows = record["dialogues"]
     if not isinstance(rows, list) or not rows:
         raise RefusedError(422, "expected a non-empty list of dialogues", field="dialogues")
@@ -63,7 +68,7 @@ def parse_body(
     bad: list[dict[str, object]] = []
     for index, row in enumerate(rows):
         try:
-            dialogues.append(_checked(row, f"dialogues[{index}]", limits))
+            dialogues.append(_checked(row, f"dialogues[{index}]", limits, folded))
         except RefusedError as error:
             if error.status != 422:
                 raise
@@ -95,12 +100,12 @@ def _options(record: Mapping[str, Any], known: list[str], options: ScoreOptions)
     )
 
 
-def _checked(row: object, place: str, limits: ServeLimits) -> Dialogue:
+def _checked(row: object, place: str, limits: ServeLimits, folded: Counter[str]) -> Dialogue:
     turns = row.get("messages", row.get("dialogue")) if isinstance(row, Mapping) else None
     if isinstance(turns, list):
         _require_few_turns(len(turns), place, limits)  # before they are parsed
     try:
-        dialogue = parse_dialogue(row)
+        dialogue = parse_dialogue(row, folded=folded)
     except RecordError as error:
         field = place if error.field in ("(line)", "(record)") else f"{place}.{error.field}"
         raise RefusedError(422, error.message, field=field.lstrip(".") or "(body)") from None

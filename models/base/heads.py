@@ -22,7 +22,6 @@ from medal_judges.errors import ConfigError
 from medal_judges.records.dimension import Dimension
 
 HeadKind = Literal["regression", "ordinal", "binary", "classification"]
-_LEAST_WEIGHT = 1e-12  # of a batch's labelled rows together; avoids a division by 0
 _END = 0.1  # the part of the scale at each end in which a raw score is bent
 _ORDER = 0.01  # the share of the unit in an isotonic map, whose flat parts would be ties
 
@@ -103,19 +102,13 @@ class Calibration(Config):
         return unit if self.isotonic is None else float(isotonic_map(unit, self.isotonic))
 
 
-class Head(nn.Module):
-    """The head of one dimension over turn vectors [batch, turns, width].
+class OutputHead:
+    """What the logits of one dimension mean: their loss, their distribution and their score.
 
-    ``forward`` returns logits [batch, outputs], evidence [batch, turns] (each turn's summand in
-    their ``linear``) and the pooling weights of the turns [batch, turns].
+    ``outputs`` is the number of logits, ``targets`` the number of values in a target.
     """
 
-    direction: Tensor
-
-    def __init__(
-        self, dimension: Dimension, config: HeadConfig, width: int, attention: bool
-    ) -> None:
-        super().__init__()
+    def __init__(self, dimension: Dimension, config: HeadConfig) -> None:
         self.dimension, self.config = dimension, config
         self.levels = len(dimension.levels)
         weight = config.positive_weight
@@ -131,62 +124,49 @@ class Head(nn.Module):
                 f"dimension {dimension.name!r} does not have two levels, as a binary head needs",
                 hint="use kind: regression" + (", ordinal or classification" * (self.levels > 2)),
             )
-        outputs = {"ordinal": self.levels - 1, "classification": self.levels}.get(config.kind, 1)
-        self.value = nn.Linear(width, outputs, bias=False)
-        self.bias = nn.Parameter(
-            torch.full((outputs,), 0.5 if config.kind == "regression" else 0.0)
-        )
-        self.attention = nn.Linear(width, 1) if attention else None
-        if self.attention is not None:  # start as a plain mean
-            nn.init.zeros_(self.attention.weight)
-            nn.init.zeros_(self.attention.bias)
-        nn.init.normal_(self.value.weight, std=0.1 * width**-0.5)
-        direction = torch.full((outputs,), 1 / outputs)  # weight of each logit in ``linear``
-        if config.kind == "classification":
-            places = torch.arange(outputs, dtype=torch.float32) - (outputs - 1) / 2
-            direction = places / (places**2).sum()
-        self.register_buffer("direction", direction, persistent=False)
+        sizes = {"ordinal": self.levels - 1, "classification": self.levels}
+        self.outputs = sizes.get(config.kind, 1)
+        self.targets = self.levels if config.kind in ("ordinal", "classification") else 1
 
-    def linear(self, logits: Tensor) -> Tensor:
-        """Returns the number [...] that contributions add up to, from logits [..., outputs]: the
-        output of a regression or binary head, the mean logit of an ordinal head, the least-squares
-        slope of the logits over the levels of a classification head."""
-        return logits @ self.direction
+    @property
+    def output_names(self) -> list[str]:
+        """The name of each logit: the dimension; for an ordinal head ``overall>2``, the chance of
+        more than 2 if it is at least 2; for a classification head ``overall=2``."""
+        name, levels = self.dimension.name, self.dimension.levels
+        if self.config.kind == "ordinal":
+            return [f"{name}>{level:g}" for level in levels[:-1]]
+        if self.config.kind == "classification":
+            return [f"{name}={level:g}" for level in levels]
+        return [name]
 
-    def forward(self, turns: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Applies the head to ``turns`` [B, T, W] with pooling ``weights`` [B, T], 0 for
-        padding."""
-        if self.attention is not None:
-            scores = self.attention(turns).squeeze(-1).masked_fill(weights == 0, -torch.inf)
-            weights = functional.softmax(scores, dim=-1)
-        evidence = self.value(turns) * weights.unsqueeze(-1)
-        return evidence.sum(dim=1) + self.bias, self.linear(evidence), weights
+    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Returns the loss [B] of each row, times the head's weight: 0 for a row without a label.
 
-    def loss(self, logits: Tensor, target: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
-        """Returns the weighted mean loss over labelled rows, 0 if there are none.
-
-        ``target`` is [B] on [0, 1] for regression and binary heads, else probabilities [B, levels];
-        ``mask`` [B] is True for labelled rows; ``weights`` [B] are row weights.
+        ``targets`` [B, targets] are numbers on [0, 1] for regression and binary heads, else
+        probabilities of the levels; NaN is a missing label.
         """
-        # Rows without a label get weight 0: selecting the others would wait for a GPU.
-        known = logits.float().masked_fill(~mask.unsqueeze(-1), 0.0)
-        target, weights, config = target.float(), weights * mask, self.config
+        labelled = ~targets.isnan().any(dim=-1, keepdim=True)
+        # Rows without a label get a loss of 0: selecting the others would wait for a GPU.
+        logits = logits.float().masked_fill(~labelled, 0.0)
+        targets = targets.float().masked_fill(~labelled, 0.0)
+        config = self.config
         if config.kind == "regression":
-            losses = functional.mse_loss(known.squeeze(-1), target, reduction="none")
+            losses = functional.mse_loss(logits, targets, reduction="none").squeeze(-1)
         elif config.kind == "binary":
+            smoothed = targets * (1 - config.label_smoothing) + 0.5 * config.label_smoothing
             losses = functional.binary_cross_entropy_with_logits(
-                known.squeeze(-1),
-                target * (1 - config.label_smoothing) + 0.5 * config.label_smoothing,
-                pos_weight=known.new_tensor(self.positive_weight),
+                logits,
+                smoothed,
+                pos_weight=logits.new_tensor(self.positive_weight),
                 reduction="none",
-            )
+            ).squeeze(-1)
         elif config.kind == "ordinal":
-            losses = corn_losses(known, target)
+            losses = corn_losses(logits, targets)
         else:
             losses = functional.cross_entropy(
-                known, target, label_smoothing=config.label_smoothing, reduction="none"
+                logits, targets, label_smoothing=config.label_smoothing, reduction="none"
             )
-        return (losses * weights).sum() / weights.sum().clamp_min(_LEAST_WEIGHT)
+        return losses * labelled.squeeze(-1) * config.weight
 
     def probabilities(self, logits: Tensor, temperature: float, spread: float | None) -> Tensor:
         """Returns the probability per level [B, levels]. A regression's distribution is a normal
@@ -230,6 +210,52 @@ class Head(nn.Module):
         return p @ p.new_tensor(self.dimension.levels)
 
 
+class Head(OutputHead, nn.Module):
+    """The head of one dimension over turn vectors [batch, turns, width].
+
+    ``forward`` returns logits [batch, outputs], evidence [batch, turns] (each turn's summand in
+    their ``linear``) and the pooling weights of the turns [batch, turns].
+    """
+
+    direction: Tensor
+
+    def __init__(
+        self, dimension: Dimension, config: HeadConfig, width: int, attention: bool
+    ) -> None:
+        nn.Module.__init__(self)
+        OutputHead.__init__(self, dimension, config)
+        outputs = self.outputs
+        self.value = nn.Linear(width, outputs, bias=False)
+        self.bias = nn.Parameter(
+            torch.full((outputs,), 0.5 if config.kind == "regression" else 0.0)
+        )
+        self.attention = nn.Linear(width, 1) if attention else None
+        if self.attention is not None:  # start as a plain mean
+            nn.init.zeros_(self.attention.weight)
+            nn.init.zeros_(self.attention.bias)
+        nn.init.normal_(self.value.weight, std=0.1 * width**-0.5)
+        direction = torch.full((outputs,), 1 / outputs)  # weight of each logit in ``linear``
+        if config.kind == "classification":
+            places = torch.arange(outputs, dtype=torch.float32) - (outputs - 1) / 2
+            direction = places / (places**2).sum()
+        self.register_buffer("direction", direction, persistent=False)
+
+    def linear(self, logits: Tensor) -> Tensor:
+        """Returns the number [...] that contributions add up to, from logits [..., outputs]: the
+        output of a regression or binary head, the mean logit of an ordinal head, the least-squares
+        slope of the logits over the levels of a classification head."""
+        return logits @ self.direction
+
+    def forward(self, turns: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Applies the head to ``turns`` [B, T, W] with pooling ``weights`` [B, T], 0 for
+        padding."""
+        if self.attention is not None:
+            scores = self.attention(turns).squeeze(-1).masked_fill(weights == 0, -torch.inf)
+            weights = functional.softmax(scores, dim=-1)
+        evidence = self.value(turns) * weights.unsqueeze(-1)
+        return evidence.sum(dim=1) + self.bias, self.linear(evidence), weights
+
+
 def heads_of(
     dimensions: Sequence[Dimension],
     settings: Mapping[str, HeadConfig],
@@ -246,6 +272,18 @@ def heads_of(
             for d in dimensions
         }
     )
+
+
+def output_heads(
+    dimensions: Sequence[Dimension], settings: Mapping[str, HeadConfig]
+) -> list[OutputHead]:
+    """Returns a head for each dimension: as ``settings`` say, else a binary head for a binary
+    dimension and a regression for any other."""
+    heads = []
+    for dimension in dimensions:
+        usual = HeadConfig(kind="binary" if dimension.kind == "binary" else "regression")
+        heads.append(OutputHead(dimension, settings.get(dimension.name, usual)))
+    return heads
 
 
 def corn_losses(logits: Tensor, target: Tensor) -> Tensor:

@@ -18,9 +18,14 @@ _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
 _FOLDERS = {"configs", "judges", "runs"}  # of this project, so never the owner of a repository
 # The subfolders and files of a judge's folder. Nothing else is published.
 PARTS = ("adapter", "encoder", "members", "model", "tokenizer")
+# Files of transformers and PEFT at the top of a judge's folder: model, adapter, tokenizer.
+TOP_FILES = (
+    *("config.json", "adapter_config.json", "*.safetensors", "model.safetensors.index.json"),
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.txt", "vocab.json", "merges.txt", "*.model", "chat_template.jinja"),
+)
 _OWN_FILES = (
-    *("judge.json", "config.json", "golden.json", "*.safetensors", "rubric.yaml", "prompt.yaml"),
-    "grid.csv",
+    *("judge.json", "golden.json", "rubric.yaml", "prompt.yaml", "grid.csv", *TOP_FILES),
     *("README.md", "train_config.json", "validation.json", "agreement.json", "data.json"),
     *("trial.json", "align.json", "members/*/*.yaml"),
     *(f"{part}/**/{kind}" for part in PARTS for kind in MODEL_FILES),

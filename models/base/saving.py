@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from medal_judges.config import boxed_folder, judge_file, read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
-from medal_judges.models.base.hub import PARTS, pull
+from medal_judges.models.base.hub import PARTS, TOP_FILES, pull
 from medal_judges.models.llm.settings import TransformersLLM, VllmLLM, llm_config
 from medal_judges.models.model_files import MODEL_FILES, files_hash
 from medal_judges.storage.files import atomic_path
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 FAMILIES = {
     "embedding": "medal_judges.models.embedding.judge:EmbeddingJudge",
     "encoder": "medal_judges.models.encoder.judge:EncoderJudge",
+    "turns": "medal_judges.models.turns.judge:TurnsJudge",
     "feature": "medal_judges.models.feature.judge:FeatureJudge",
     "followup": "medal_judges.models.followup.judge:FollowUpJudge",
     "geval": "medal_judges.models.prompted.geval:GEvalJudge",
@@ -51,7 +52,7 @@ MODEL_CONFIG = "config.json"
 WEIGHTS_NAME = "model.safetensors"
 GOLDEN_NAME = "golden.json"
 # Files in a judge's folder, beside the subfolders PARTS, on which its scores depend.
-_TOP = (CONFIG_NAME, MODEL_CONFIG, "*.safetensors", "prompt.yaml", "rubric.yaml")
+_TOP = (CONFIG_NAME, *TOP_FILES, "prompt.yaml", "rubric.yaml")
 # Fields of judge.json on which no score depends.
 _NO_NUMBERS = ("name", "facts", "languages", "medal_judges_version")
 FORMAT = 3  # raise it if an older package would load a saved judge wrongly

@@ -43,9 +43,9 @@ from medal_judges.models.base.turn_features import (
     turn_similarities,
 )
 from medal_judges.models.batching import SpecialTokens
-from medal_judges.models.encoder.body import body_of
 from medal_judges.models.llm.local.weights import model_path
 from medal_judges.models.model_files import base_hash, require_base
+from medal_judges.models.turns.body import body_of
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Contributions, Judgement

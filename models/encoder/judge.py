@@ -1,95 +1,64 @@
-"""The encoder judge: a Hugging Face encoder as body, and one small head for each dimension."""
+"""The encoder judge: a pretrained encoder with transformers' own classification head."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+from transformers.utils import logging
 
-from medal_judges.models.base.heads import Calibration, HeadKind
-from medal_judges.models.base.judge import ScoreRequest
-from medal_judges.models.base.learned import NetworkJudge, centred, learned_state, unit_of
+from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.models.base.heads import Calibration, OutputHead, output_heads
+from medal_judges.models.base.learned import learned_state
 from medal_judges.models.base.saving import (
     WEIGHTS_NAME,
-    load_weights,
     read_config,
     require_enough_weights,
-    write_weights,
+    require_no_differences,
 )
-from medal_judges.models.batching import budget_batches, pad_rows, retry_on_oom
-from medal_judges.models.encoder.body import (
-    PASS_TOKENS,
-    body_of,
-    can_pack,
-    check_window,
-    load_body,
-    load_tokenizer,
-    packed_sums,
-    settings_of,
-)
+from medal_judges.models.base.sequence import SequenceJudge, classifier_settings, output_layer
 from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.encoder.net import (
-    EncodedDialogue,
-    EncoderNet,
-    Logits,
-    TurnTokenizer,
-    collate,
-    collate_sequences,
-)
-from medal_judges.models.model_files import base_hash, require_base
+from medal_judges.models.encoder.text import DialogueText
+from medal_judges.models.model_files import resolve
+from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Contributions, Judgement, Unit
+from medal_judges.records.rendered import RenderedDialogue
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-TOKENIZER = "tokenizer"
-BODY = "body."  # prefix of the body's weights in the net's
-_UNITS: dict[HeadKind, Unit] = {
-    "regression": "score",
-    "binary": "logit",
-    "ordinal": "mean logit",
-    "classification": "logit per level",
-}
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 
-class EncoderJudge(NetworkJudge):
-    """Scores dialogues with one forward pass over each distinct turn (``shape: flat``: each
-    dialogue).
-
-    Contributions add up to the raw score of a regression head, else to logits, relative to
-    average turns of the training data: ``turn_means`` holds, for each dimension, what an average
-    user turn and an average assistant turn add to ``Head.linear``.
-    """
+class EncoderJudge(SequenceJudge):
+    """Scores a dialogue with one forward pass over its text."""
 
     family = "encoder"
     config: EncoderConfig
-    net: EncoderNet
 
     def __init__(
         self,
-        net: EncoderNet,
+        net: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
-        dimensions: Sequence[Dimension],
+        config: EncoderConfig,
+        heads: Sequence[OutputHead],
         *,
         name: str = "encoder",
         calibration: Mapping[str, Calibration] | None = None,
-        turn_means: Mapping[str, Sequence[float]] | None = None,
         facts: Mapping[str, object] | None = None,
         device: str | torch.device | None = None,
         dtype: str = "fp32",
+        on_scale: bool = True,
     ) -> None:
-        self.describe(dimensions, name, calibration, facts)
-        self.net, self.config, self.tokenizer = net, net.config, tokenizer
+        self.describe_heads(heads, name, calibration, facts)
+        self.net, self.tokenizer, self.config = net, tokenizer, config
+        self.on_scale = on_scale
+        self.text = DialogueText(tokenizer, config.max_tokens)
+        self.truncation = f"oldest turns beyond {config.max_tokens} tokens"
         self.place(device, dtype)
-        self.turns = TurnTokenizer(tokenizer, net.config)
-        self.turn_means = {k: (float(u), float(a)) for k, (u, a) in (turn_means or {}).items()}
-        flat = self.config.shape == "flat"
-        limit = f"{self.config.max_tokens} tokens" if flat else f"{self.config.max_turns} turns"
-        self.truncation = f"oldest turns beyond {limit}"
 
     @classmethod
     def create(
@@ -100,160 +69,162 @@ class EncoderJudge(NetworkJudge):
         name: str = "encoder",
         device: str | torch.device | None = None,
     ) -> EncoderJudge:
-        """Returns a new judge on the pretrained ``config.base``, with random heads by torch's
-        seed."""
-        body, tokenizer = load_body(config.base, config.base_revision)
-        check_window(config, body.config)
-        net = EncoderNet(body, body.config.hidden_size, config, dimensions)
-        return cls(net, tokenizer, dimensions, name=name, device=device)
+        """Returns a new judge on the pretrained ``config.base``, with a random head by torch's
+        seed. Raises ConfigError, and JudgeLoadError for a base that cannot be loaded."""
+        heads = output_heads(dimensions, config.heads)
+        source, options = resolve(config.base), {"revision": config.base_revision}
+        try:
+            settings = AutoConfig.from_pretrained(source, trust_remote_code=False, **options)
+            tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False, **options)
+        except (OSError, ValueError) as error:
+            raise _not_loaded(config.base, error) from error
+        check_window(config, settings)
+        settings.update(_usual_settings(settings) | config.config | classifier_settings(heads))
+        try:
+            with _quiet():
+                net = AutoModelForSequenceClassification.from_pretrained(
+                    source,
+                    config=settings,
+                    dtype=torch.float32,
+                    trust_remote_code=False,
+                    ignore_mismatched_sizes=True,  # a base with another classification head
+                    **options,
+                )
+        except (OSError, ValueError) as error:
+            raise _not_loaded(config.base, error) from error
+        tokenizer.model_max_length = config.max_tokens
+        judge = cls(net, tokenizer, config, heads, name=name, device=device, on_scale=False)
+        return judge
+
+    def to_scale(self) -> None:
+        """Changes the output layer so that a regression's logit is the raw score on the dimension's
+        scale: the judge scores as before, and plain transformers gives raw scores."""
+        if self.on_scale:
+            return
+        factor, offset = self._scale_map()
+        self._map_outputs(factor, offset)
+        self.on_scale = True
+
+    def to_units(self) -> None:
+        """Undoes ``to_scale``, so that training can go on."""
+        factor, offset = self._scale_map()
+        self._map_outputs(1 / factor, -offset / factor)
+        self.on_scale = False
+
+    @torch.no_grad()
+    def _map_outputs(self, factor: Tensor, offset: Tensor) -> None:
+        layer = output_layer(self.net, sum(head.outputs for head in self.heads))
+        layer.weight.mul_(factor.to(layer.weight)[:, None])
+        layer.bias.mul_(factor.to(layer.bias)).add_(offset.to(layer.bias))
+
+    def _scale_map(self) -> tuple[Tensor, Tensor]:
+        """Returns the factor and the offset [outputs] that map a logit in training to a raw
+        score."""
+        factor, offset = [], []
+        for head in self.heads:
+            dimension, regression = head.dimension, head.config.kind == "regression"
+            width = dimension.high - dimension.low if regression else 1.0
+            middle = (dimension.high + dimension.low) / 2 if regression else 0.0
+            factor += [width] * head.outputs
+            offset += [middle] * head.outputs
+        return torch.tensor(factor), torch.tensor(offset)
+
+    def network_with(self, state: Mapping[str, Tensor]) -> PreTrainedModel:
+        """Returns a network of the same settings with the weights ``state``."""
+        network = _built(self.net.config)
+        network.load_state_dict(dict(state))
+        return network
 
     def _save(self, folder: Path) -> None:
-        state = self.net.state_dict()
-        if self.config.reply is not None and self.config.reply.half:  # rounded when it was learnt
-            state |= {k: v.half() for k, v in state.items() if k.startswith("reply.")}
-        if self.config.save_body:
-            self.tokenizer.save_pretrained(folder / TOKENIZER)
-            self.write_state(folder, body=settings_of(self.net.body), turn_means=self.turn_means)
-        else:
-            state = {k: v for k, v in state.items() if not k.startswith(BODY)}
-            hashed = base_hash(self.config.base, self.config.base_revision)
-            self.write_state(folder, body_hash=hashed, turn_means=self.turn_means)
-        write_weights(state, folder / WEIGHTS_NAME)
+        self.to_scale()
+        # The attention of this machine is not a setting of the judge.
+        self.net.save_pretrained(folder, safe_serialization=True)
+        self.tokenizer.save_pretrained(folder)
+        self.write_state(folder)
 
     @classmethod
     def load(
         cls, folder: Path, *, device: str | torch.device | None = None, dtype: str = "fp32"
     ) -> EncoderJudge:
-        """Loads the judge saved in ``folder``. If the body was not saved with it, the body is
-        loaded from its package, folder or hub id.
-
-        Raises JudgeLoadError if weights are missing or do not fit the config, or if the body's
-        weights are not those that the judge was trained on.
-        """
+        """Loads the judge saved in ``folder``. Raises JudgeLoadError if weights are missing or do
+        not fit the config."""
         saved = read_config(folder)
         state, config = learned_state(saved), EncoderConfig(**saved["encoder"])
-        weights = folder / WEIGHTS_NAME
-
-        def around(body: PreTrainedModel) -> EncoderNet:
-            return EncoderNet(body, body.config.hidden_size, config, state["dimensions"])
-
-        if config.save_body:
-            require_enough_weights(lambda: around(body_of(saved["body"])), weights)
-            body, tokenizer = body_of(saved["body"]), load_tokenizer(str(folder / TOKENIZER))
-        else:
-            body, tokenizer = load_body(config.base, config.base_revision)
-            require_base(folder, saved["body_hash"], config.base, config.base_revision)
-            require_enough_weights(lambda: around(body), weights, besides=BODY)
-        net = around(body)
-        load_weights(net, weights, besides="" if config.save_body else BODY)
-        means = saved["turn_means"]
-        return cls(net, tokenizer, turn_means=means, device=device, dtype=dtype, **state)
-
-    # -- the hooks of Judge ----------------------------------------------------------------------
-
-    def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
-        encoded = [self.turns.encode(request.dialogue) for request in requests]
-        lengths: dict[str, int] = {}
-        if self.config.shape == "hierarchical":  # each distinct turn is encoded once
-            texts = list(dict.fromkeys(text for one in encoded for text in one.texts))
-            pieces = self.turns.pieces(texts)
-            lengths = {t: sum(map(len, p)) for t, p in zip(texts, pieces, strict=True)}
-            table, rows = self._embedded(pieces), {text: row for row, text in enumerate(texts)}
-        for request, one in zip(requests, encoded, strict=True):
-            # Rows of the one table: a dialogue's turns are in many requests at level turn.
-            own = (table, [rows[text] for text in one.texts]) if lengths else None
-            request.payload = (one, own)
-            request.truncated_turns, request.cut_turns = one.dropped, one.cut
-            request.tokens = len(one.ids) if one.ids else sum(lengths[t] for t in one.texts)
-
-    def embed_texts(self, texts: Sequence[str]) -> Tensor:
-        """Returns the mean token vector [len(texts), H] (fp32, CPU) of each text."""
-        return self._embedded(self.turns.pieces(texts))
-
-    @torch.inference_mode()
-    def _embedded(self, pieces: Sequence[Sequence[list[int]]]) -> Tensor:
-        """Returns the mean token vectors of texts in token ``pieces``, in batches by token
-        budget."""
-        sums = torch.zeros(len(pieces), self.net.hidden)
-        if not self.config.embedding:  # features only: the body is not needed
-            return sums
-        packing = can_pack(self.net.body)
-
-        def piece_sums(batch: Sequence[tuple[int, list[int]]]) -> list[tuple[list[int], Tensor]]:
-            rows, texts = [row for row, _ in batch], [piece for _, piece in batch]
-            if packing:
-                return [(rows, packed_sums(self.net.body, texts))]
-            ids, mask = pad_rows(texts, self.pad)
-            return [(rows, self.net.piece_sums(ids.to(self.device), mask.to(self.device))[0].cpu())]
-
-        flat = [(row, piece) for row, parts in enumerate(pieces) for piece in parts]
-        budget = min(self.token_budget, PASS_TOKENS) if packing else self.token_budget
-        for batch in budget_batches(flat, lambda entry: len(entry[1]), budget, tight=not packing):
-            for rows, total in retry_on_oom(piece_sums, batch):
-                sums.index_add_(0, torch.tensor(rows), total)
-        counts = torch.tensor([[float(sum(map(len, parts)))] for parts in pieces])
-        return sums / counts.clamp_min(1) if len(pieces) else sums
-
-    @torch.inference_mode()
-    def _score_batch(
-        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[Judgement]:
-        members = self.members(requests)
-        scores: list[dict[str, float | None]] = [{} for _ in requests]
-        distributions: list[dict[str, list[float]]] = [{} for _ in requests]
-        contributions: list[dict[str, Contributions]] = [{} for _ in requests]
-        details: list[dict[str, dict[str, Any]]] = [{} for _ in requests]
-        for name in dimensions:
-            logits, evidence, pooling = (
-                self.net.combine([member[k] for member in members], name) for k in range(3)
+        heads = output_heads(state.pop("dimensions"), config.heads)
+        settings = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        outputs = sum(head.outputs for head in heads)
+        if settings.num_labels != outputs:
+            raise JudgeLoadError(
+                f"{folder}: config.json has {settings.num_labels} labels, judge.json {outputs}",
+                hint="copy or download the whole folder again",
             )
-            head, fitted = self.net.heads[0][name], self.fitted(name)
-            answers = head.answers(logits, fitted)
-            for row, (score, chances, raw) in enumerate(zip(*answers, strict=True)):
-                scores[row][name], details[row][name] = score, self.details_of(name, score, raw)
-                if chances:
-                    distributions[row][name] = chances
-            if not evidence.shape[1]:  # the net ``sequence`` does not tell turns apart
-                continue
-            # In the units that the head and its calibration have.
-            dimension, regression = head.dimension, head.config.kind == "regression"
-            factor = dimension.high - dimension.low if regression else 1 / fitted.temperature
-            unit = unit_of(_UNITS[head.config.kind], mapped=fitted.isotonic is not None)
-            means = self.turn_means.get(name, (0.0, 0.0))
-            accounts = (head.linear(logits).tolist(), evidence.tolist(), pooling.tolist())
-            for row, (value, turns, weights) in enumerate(zip(*accounts, strict=True)):
-                one: EncodedDialogue = requests[row].payload[0]
-                before, seen = [0.0] * one.dropped, len(one.roles)
-                contributions[row][name] = centred(
-                    [*before, *(factor * each for each in turns[:seen])],
-                    [*before, *weights[:seen]],
-                    [*before, *(factor * means[role] for role in one.roles)],
-                    factor * value + (dimension.low if regression else 0.0),
-                    unit,
-                )
-        return [
-            Judgement(
-                scores=scores[row],
-                distributions=distributions[row],
-                contributions=contributions[row],
-                details=details[row],
+        check_window(config, settings)
+        weights = [*folder.glob("*.safetensors")] or [folder / WEIGHTS_NAME]
+        require_enough_weights(lambda: _built(settings), *weights)
+        with _quiet():
+            net, found = AutoModelForSequenceClassification.from_pretrained(
+                folder,
+                config=settings,
+                dtype=torch.float32,
+                use_safetensors=True,
+                trust_remote_code=False,
+                ignore_mismatched_sizes=True,  # reported below
+                output_loading_info=True,
             )
-            for row in range(len(requests))
-        ]
+        require_no_differences(
+            weights[0],
+            {
+                "missing": found["missing_keys"],
+                "unexpected": found["unexpected_keys"],
+                "of another shape": [key for key, *_ in found["mismatched_keys"]],
+            },
+        )
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        return cls(net, tokenizer, config, heads, device=device, dtype=dtype, **state)
 
-    def members(self, requests: Sequence[ScoreRequest]) -> list[tuple[Logits, Logits, Logits]]:
-        """Returns each ensemble member's output for ``requests``; see EncoderNet.forward."""
-        encoded: list[EncodedDialogue] = [request.payload[0] for request in requests]
-        batch = collate(encoded).to(self.device)
-        longest = batch.mask.shape[1]
-        if self.config.shape == "flat":
-            sequences = collate_sequences(encoded, self.pad)
-            ids, mask, segments = (part.to(self.device) for part in sequences)
-            vectors = self.net.sequence_vectors(ids, mask, segments, longest)
-        else:
-            vectors = torch.zeros(len(requests), longest, self.net.hidden)
-            for row, request in enumerate(requests):
-                table, numbers = request.payload[1]
-                vectors[row, : len(numbers)] = table[numbers]
-        members: list[tuple[Logits, Logits, Logits]] = self.net(vectors.to(self.device), batch)
-        return members
+    def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:
+        return self.text.render(dialogues)
+
+
+def check_window(config: EncoderConfig, base: PretrainedConfig) -> None:
+    """Raises ConfigError if ``max_tokens`` is above the number of positions of the base."""
+    positions = getattr(base, "max_position_embeddings", None)
+    if positions is not None and "roberta" in base.model_type:
+        positions -= base.pad_token_id + 1  # their positions start after the padding's
+    if positions is not None and config.max_tokens > positions:
+        raise ConfigError(
+            f"max_tokens {config.max_tokens} is above the {positions} of {config.base}",
+            hint=f"set model.max_tokens to {positions} or less",
+        )
+
+
+def _usual_settings(base: PretrainedConfig) -> dict[str, Any]:
+    """Returns attention without dropout, with which it is 4 times slower on a CPU."""
+    names = ("attention_probs_dropout_prob", "attention_dropout")
+    return {name: 0.0 for name in names if hasattr(base, name)}
+
+
+def _built(settings: PretrainedConfig) -> PreTrainedModel:
+    model: PreTrainedModel = AutoModelForSequenceClassification.from_config(  # type: ignore[no-untyped-call]
+        settings, trust_remote_code=False
+    )
+    return model
+
+
+def _not_loaded(base: str, error: Exception) -> JudgeLoadError:
+    return JudgeLoadError(
+        f"cannot load the encoder {base}: {str(error).splitlines()[0]}",
+        hint="give a hub id (with a network, or cached), a folder, or embedded:minilm",
+    )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Leaves out transformers' report that the new head is new, and its progress bars."""
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)

@@ -17,13 +17,13 @@ from medal_judges.models.embedding.judge import (
     FittedNet,
     SentenceEncoder,
 )
-from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
 from medal_judges.models.hybrid.members import MemberConfig, open_member
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import LoraJudge
+from medal_judges.models.turns.config import TurnsConfig
+from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dimension import Dimension
 
 from .every_command import Files
@@ -57,10 +57,10 @@ def made_judges(
     base = str(tiny_llama)
     lora = LoraConfig(base=base, rank=4)
     writing = LoraConfig(base=base, rank=4, head="generative")
-    encoder = EncoderConfig(base=str(tiny_bert), max_tokens=64, width=16)
+    encoder = TurnsConfig(base=str(tiny_bert), max_tokens=64, width=16)
     judges: dict[str, Judge] = {
         "embedding": _embedding(tiny_bert),
-        "encoder": EncoderJudge.create(encoder, [OVERALL]),
+        "encoder": TurnsJudge.create(encoder, [OVERALL]),
         "lora": LoraJudge.create(lora, [OVERALL], name="lora"),
         "generative": GenerativeLoraJudge.create(writing, [OVERALL], name="w", rubric="medal"),
     }

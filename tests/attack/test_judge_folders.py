@@ -16,10 +16,10 @@ import pytest
 
 from medal_judges import Judge
 from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
-from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
 from medal_judges.models.hybrid.members import MemberConfig, open_member, to_saved
+from medal_judges.models.turns.config import TurnsConfig
+from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dimension import Dimension, load_rubric
 
 from .every_command import some
@@ -176,8 +176,8 @@ EVIL = "import pathlib\npathlib.Path({0!r}).write_text('ran')\nclass Evil:\n    
 
 @pytest.fixture
 def encoder(tiny_bert: Path, tmp_path: Path) -> Path:
-    config = EncoderConfig(base=str(tiny_bert), max_tokens=64, width=16)
-    return EncoderJudge.create(config, load_rubric("medal")).save_pretrained(tmp_path / "encoder")
+    config = TurnsConfig(base=str(tiny_bert), max_tokens=64, width=16)
+    return TurnsJudge.create(config, load_rubric("medal")).save_pretrained(tmp_path / "encoder")
 
 
 @pytest.mark.parametrize("place", ["tokenizer/tokenizer_config.json", "judge.json"])
@@ -306,8 +306,8 @@ HUGE: dict[str, tuple[str, Callable[[dict[str, Any]], object], str]] = {
     ),
     "layers": ("judge.json", lambda c: c["body"].update(num_hidden_layers=10**9), "sets num_hid"),
     "more layers": ("judge.json", lambda c: c["body"].update(num_hidden_layers=40), "asks for"),
-    "width": ("judge.json", lambda c: c["encoder"].update(width=16_384), "asks for 2,"),
-    "members": ("judge.json", lambda c: c["encoder"].update(members=10**9), "sets members to"),
+    "width": ("judge.json", lambda c: c["turns"].update(width=16_384), "asks for 2,"),
+    "members": ("judge.json", lambda c: c["turns"].update(members=10**9), "sets members to"),
     "words": ("judge.json", lambda c: c["body"].update(vocab_size=10**8), "asks for 3,"),
     "a normalizer": (
         "tokenizer/tokenizer.json",

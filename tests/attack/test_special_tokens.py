@@ -17,9 +17,9 @@ from transformers import AutoTokenizer
 from medal_judges import Judge
 from medal_judges.models.batching import SpecialTokens
 from medal_judges.models.embedding.judge import SentenceEncoder
-from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.protocol import Message
+from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dialogue import Dialogue, Turn
 
 from .conftest import FAMILIES
@@ -97,7 +97,7 @@ def test_a_turn_with_a_separator_is_read_as_text(
     judge_folder: Callable[[str], Path], tiny_bert: Path
 ) -> None:
     judge = Judge.from_pretrained(judge_folder("encoder"))
-    assert isinstance(judge, EncoderJudge)
+    assert isinstance(judge, TurnsJudge)
     one, other = judge.turns.pieces(["a [SEP]", "a [ S E P ]"])
     assert one == other
     vectors = SentenceEncoder.create(str(tiny_bert), None).embed(["a [SEP]", "a [ S E P ]"], 100)

@@ -10,8 +10,8 @@ import torch
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.models.turns.config import TurnsConfig
+from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dimension import load_rubric
 
 DIALOGUES = [
@@ -33,8 +33,8 @@ DIALOGUES = [
 def place(tiny_bert: Path, tmp_path: Path) -> Path:
     """A folder with chats.jsonl and a saved encoder judge with random heads."""
     torch.manual_seed(0)
-    config = EncoderConfig(base=str(tiny_bert), max_tokens=64, width=16, members=2)
-    judge = EncoderJudge.create(config, load_rubric("overall"))
+    config = TurnsConfig(base=str(tiny_bert), max_tokens=64, width=16, members=2)
+    judge = TurnsJudge.create(config, load_rubric("overall"))
     for name, parameter in judge.net.named_parameters():
         if "value" in name:
             torch.nn.init.normal_(parameter, std=0.3)

@@ -29,7 +29,7 @@ def test_mlflow_and_trackio(
         "name": "words",
         "output_dir": str(tmp_path / "run"),
         "rubric": "overall",
-        "model": {"family": "encoder", "base": str(tiny_bert), "max_tokens": 64},
+        "model": {"family": "turns", "base": str(tiny_bert), "max_tokens": 64},
         "optim": {"epochs": 2, "batch_size": 8},
         "log_with": ["mlflow", "trackio"],
         "log_steps": 2,
@@ -43,7 +43,7 @@ def test_mlflow_and_trackio(
     import mlflow
 
     (run,) = mlflow.search_runs(search_all_experiments=True, output_format="list")
-    assert run.data.params["optim.epochs"] == "2.0" and run.data.params["model.family"] == "encoder"
+    assert run.data.params["optim.epochs"] == "2.0" and run.data.params["model.family"] == "turns"
     assert json.loads(run.data.params["train"])[0]["source"].endswith("train.jsonl")
     client = mlflow.MlflowClient()
     losses = client.get_metric_history(run.info.run_id, "train/loss")

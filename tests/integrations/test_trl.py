@@ -31,7 +31,7 @@ def test_rewards_grow_with_what_a_user_wants(chat: Callable[..., Any]) -> None:
     got = reward(prompts, said, log_metric=logged.__setitem__, trainer_state=None, other=[1] * 4)
     assert got[0] == got[3] < got[1] == got[2] and counting.asked == 2
     assert all(each is not None and 0 <= each <= 1 for each in got)
-    assert logged == {"medal_overall/unscored": 0}
+    assert logged == {"medal_overall/unscored": 0, "medal_overall/thoughts_left_out": 0}
     unsafe = JudgeReward("length", dimension="unsafe")
     worse, better = unsafe(["こんにちは", "こんにちは"], ["はい", "word " * 30], lang=["ja", "en"])
     assert worse is not None and better is not None and worse < better

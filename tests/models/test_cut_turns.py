@@ -16,12 +16,12 @@ from medal_judges.models.embedding.judge import (
     FittedNet,
     SentenceEncoder,
 )
-from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
 from medal_judges.models.hybrid.members import Member
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.models.lora.judge import LoraJudge
+from medal_judges.models.turns.config import TurnsConfig
+from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import parse_judgement
 from medal_judges.storage.jsonl import Journal
@@ -39,9 +39,9 @@ def lora(base: Path, bert: Path, max_tokens: int = WINDOW) -> LoraJudge:
     return LoraJudge.create(LoraConfig(base=str(base), rank=4, max_tokens=max_tokens), DIMENSIONS)
 
 
-def flat(base: Path, bert: Path, max_tokens: int = WINDOW, **settings: Any) -> EncoderJudge:
+def flat(base: Path, bert: Path, max_tokens: int = WINDOW, **settings: Any) -> TurnsJudge:
     shape = {"shape": "flat", "width": 16, "max_tokens": max_tokens}
-    return EncoderJudge.create(EncoderConfig(base=str(bert), **shape, **settings), DIMENSIONS)
+    return TurnsJudge.create(TurnsConfig(base=str(bert), **shape, **settings), DIMENSIONS)
 
 
 def sequence(base: Path, bert: Path) -> Judge:

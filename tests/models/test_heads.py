@@ -16,7 +16,7 @@ from medal_judges.models.base.heads import (
     on_scale,
 )
 from medal_judges.records.dimension import Dimension
-from medal_judges.training.loop.calibration import fit_isotonic, fit_temperature
+from medal_judges.training.calibration import fit_isotonic, fit_temperature
 
 OVERALL = Dimension("overall", "ordinal", 1, 5)
 ISSUE = Dimension("unsafe", "binary", 0, 1, good="low")

@@ -17,8 +17,6 @@ from medal_judges.models import model_files
 from medal_judges.models.base.golden import golden_dialogues
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.saving import judge_of_settings
-from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.hybrid.judge import (
     Blend,
     Combination,
@@ -31,6 +29,8 @@ from medal_judges.models.hybrid.judge import (
 )
 from medal_judges.models.hybrid.members import HybridConfig, Member, MemberConfig, open_member
 from medal_judges.models.llm.protocol import LanguageModel
+from medal_judges.models.turns.config import TurnsConfig
+from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Contributions, Judgement, known_details, parse_judgement
 from medal_judges.records.signature import Signature
@@ -230,10 +230,10 @@ def test_the_stacks_distribution_is_a_normal_in_bins() -> None:
     assert level_chances(Dimension("x", "continuous", 0, 1), 0.3, 0.1) == []
 
 
-def encoder(base: Path) -> EncoderJudge:
+def encoder(base: Path) -> TurnsJudge:
     torch.manual_seed(0)
-    config = EncoderConfig(base=str(base), max_tokens=64, width=16)
-    made = EncoderJudge.create(config, [OVERALL], name="tiny")
+    config = TurnsConfig(base=str(base), max_tokens=64, width=16)
+    made = TurnsJudge.create(config, [OVERALL], name="tiny")
     made.calibration = {}
     return made
 

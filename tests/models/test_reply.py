@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from medal_judges.models.encoder.net import ReplyModel, context_of, contrast
+from medal_judges.models.turns.net import ReplyModel, context_of, contrast
 
 
 def test_contrast_is_the_difference_of_log_mean_exponentials() -> None:

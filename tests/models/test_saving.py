@@ -162,7 +162,7 @@ def test_a_folder_that_is_no_judge_is_told(tmp_path: Path, content: str) -> None
     ("config", "hint"),
     [
         ({"model_type": "bert"}, "a plain model becomes a judge by training"),
-        ({"family": "encoder", "format": 2}, "saved before format"),
+        ({"family": "turns", "format": 2}, "saved before format"),
         ([7], "a plain model"),
     ],
 )
@@ -184,7 +184,7 @@ def test_an_unknown_family_names_the_known_ones(tmp_path: Path, family: object) 
     for source in (tmp_path, path):
         with pytest.raises(JudgeLoadError, match="unknown family") as caught:
             Judge.from_pretrained(source)
-        assert "encoder" in str(caught.value) and "feature" in str(caught.value)
+        assert "turns" in str(caught.value) and "feature" in str(caught.value)
 
 
 def test_an_entry_point_that_does_not_load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_an_entry_point_that_does_not_load(monkeypatch: pytest.MonkeyPatch, tmp_
         ({"format": 99}, "in format 99", "pip install 'medal-judges==9.1'"),
         ({"format": "x"}, "in format x", "pip install 'medal-judges==9.1'"),
         ({"format": 1}, "in format 1", "train it again"),
-        ({"family": "oracle"}, "unknown family 'oracle'", "encoder"),
+        ({"family": "oracle"}, "unknown family 'oracle'", "turns"),
     ],
 )
 def test_a_judge_of_another_package_says_which_reads_it(

@@ -87,7 +87,7 @@ class Workshop:
     ) -> subprocess.CompletedProcess[str]:
         """``medal train`` by ``strategy`` to its end; a global batch is always 8 rows."""
         single = strategy == "single"
-        model = {"family": "encoder", "base": str(self.body), "max_tokens": 64, "width": 16}
+        model = {"family": "turns", "base": str(self.body), "max_tokens": 64, "width": 16}
         settings = {
             "name": "pair",
             "output_dir": str(folder),

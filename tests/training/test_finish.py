@@ -16,11 +16,11 @@ from medal_judges.cli import app
 from medal_judges.config import build_config
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.models.base import golden
-from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.models.turns.config import TurnsConfig
+from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import OptimConfig
-from medal_judges.training.families.steps_encoder import reads_in_bf16
+from medal_judges.training.families.steps_turns import reads_in_bf16
 
 from ..talks import write_rated
 
@@ -130,7 +130,7 @@ def test_golden_scores_of_a_large_net_are_few_short_and_in_its_dtype(
     tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rubric = [d for d in load_rubric("medal") if d.name == "overall"]
-    judge = EncoderJudge.create(EncoderConfig(base=str(tiny_bert), max_tokens=64), rubric)
+    judge = TurnsJudge.create(TurnsConfig(base=str(tiny_bert), max_tokens=64), rubric)
     assert golden.setting_for(judge.net, "cuda", "bf16") == golden.GoldenSetting("cpu", "fp32")
     monkeypatch.setattr(golden, "LARGE", 1000)
     assert golden.setting_for(judge.net, "cuda", "no").device == "cuda"

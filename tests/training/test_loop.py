@@ -15,15 +15,15 @@ from transformers import AutoModel, AutoTokenizer
 from medal_judges.config import build_config
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.device import set_attention
-from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.models.turns.config import TurnsConfig
+from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.families import steps_encoder as task_module
+from medal_judges.training.families import steps_turns as task_module
 from medal_judges.training.families.reply import half_of
 from medal_judges.training.families.steps import start_loop
-from medal_judges.training.families.steps_encoder import EncoderDataset
+from medal_judges.training.families.steps_turns import TurnsDataset
 from medal_judges.training.loop.accelerator import make_accelerator
 from medal_judges.training.loop.loop import TrainingLoop
 from medal_judges.training.loop.task import TrainingData
@@ -58,7 +58,7 @@ def loop_of(
         "output_dir": str(folder),
         "rubric": "medal",
         "model": {
-            "family": "encoder",
+            "family": "turns",
             "base": str(base),
             "max_tokens": 64,
             "width": 16,
@@ -75,7 +75,7 @@ def loop_of(
     assert not isinstance(config.model, dict)
     torch.manual_seed(0)
     dimensions = [d for d in load_rubric("medal") if d.name in DIMENSIONS]
-    judge = EncoderJudge.create(config.model, dimensions, name="x")  # type: ignore[arg-type]
+    judge = TurnsJudge.create(config.model, dimensions, name="x")  # type: ignore[arg-type]
     return start_loop(config, judge, rows, rows, "hash")
 
 
@@ -88,9 +88,9 @@ def test_the_scale_of_features_is_one_however_many_turns_are_read_together(
     for at_once in (1, 5, 128):
         monkeypatch.setattr(task_module, "_ROWS_AT_ONCE", at_once)
         torch.manual_seed(0)
-        config = EncoderConfig(base=str(tiny_bert), max_tokens=64, net="linear", pooling="role")
-        judge = EncoderJudge.create(config, dimensions, name="x")
-        task_module.fit_feature_scale(judge, EncoderDataset(judge, rows, frozen))
+        config = TurnsConfig(base=str(tiny_bert), max_tokens=64, net="linear", pooling="role")
+        judge = TurnsJudge.create(config, dimensions, name="x")
+        task_module.fit_feature_scale(judge, TurnsDataset(judge, rows, frozen))
         net = judge.net
         found.append((net.feature_mean, net.feature_std, net.embedding_mean))
     assert found[0][2].abs().sum() > 0
@@ -99,7 +99,7 @@ def test_the_scale_of_features_is_one_however_many_turns_are_read_together(
 
 
 def test_runs_of_one_process_choose_their_own_precision() -> None:
-    model = {"family": "encoder", "base": "embedded:minilm"}
+    model = {"family": "turns", "base": "embedded:minilm"}
     config = build_config(TrainConfig, MINIMAL | {"model": model}, where="x")
     for precision in ("no", "bf16", "no"):
         update = {"mixed_precision": precision}
@@ -166,7 +166,7 @@ def test_the_closed_form_of_a_binary_head_is_calibrated_to_its_labels(
     loop = loop_of(tiny_bert, tmp_path, rows, model, solver="ridge", embedding_share=0.0)
     loop.run(resume=False)
     judge = loop.task.judge
-    assert isinstance(judge, EncoderJudge)
+    assert isinstance(judge, TurnsJudge)
     scores = [one.scores["repetitive"] for one in judge.score([rows[0].dialogue, rows[1].dialogue])]
     wanted = [np.mean([row.targets["repetitive"] for row in rows[k::2]]) for k in (0, 1)]
     assert scores == pytest.approx(wanted, abs=0.02)
@@ -207,13 +207,13 @@ def test_a_judge_without_its_body_is_small_and_the_same(tiny_bert: Path, tmp_pat
     loop = loop_of(tiny_bert, tmp_path, rows, model | {"heads": heads}, solver="ridge")
     loop.run(resume=False)
     judge = loop.task.judge
-    assert isinstance(judge, EncoderJudge)
+    assert isinstance(judge, TurnsJudge)
     folder = judge.save_pretrained(tmp_path / "judge")
     weights = load_file(folder / "model.safetensors")
     halves = {name for name, tensor in weights.items() if tensor.dtype == torch.float16}
     assert halves == {name for name in weights if name.startswith("reply.")} and halves
     assert not (folder / "tokenizer").exists() and not any(k.startswith("body.") for k in weights)
-    again = EncoderJudge.load(folder)
+    again = TurnsJudge.load(folder)
     dialogues = [row.dialogue for row in rows]
     for one, other in zip(judge.score(dialogues), again.score(dialogues), strict=True):
         assert one.scores == pytest.approx(dict(other.scores), abs=1e-6)
@@ -222,15 +222,15 @@ def test_a_judge_without_its_body_is_small_and_the_same(tiny_bert: Path, tmp_pat
     judge.net.body.save_pretrained(tmp_path / "other")
     AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path / "other")
     config = json.loads((folder / "judge.json").read_text())
-    config["encoder"]["base"] = str(tmp_path / "other")
+    config["turns"]["base"] = str(tmp_path / "other")
     (folder / "judge.json").write_text(json.dumps(config))
     with pytest.raises(JudgeLoadError, match="trained on other weights"):
-        EncoderJudge.load(folder)
+        TurnsJudge.load(folder)
 
 
 def test_a_body_that_learns_is_saved(tiny_bert: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="needs a frozen body"):
-        settings = {"model": {"family": "encoder", "save_body": False}, "trainable_layers": 1}
+        settings = {"model": {"family": "turns", "save_body": False}, "trainable_layers": 1}
         build_config(TrainConfig, MINIMAL | settings, where="test")
 
 

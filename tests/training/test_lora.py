@@ -134,7 +134,7 @@ def test_training_starts_from_a_judge_of_other_data(
 ) -> None:
     model: dict[str, Any] = {"head": head, "max_tokens": 256}
     if head == "encoder":
-        encoder = {"family": "encoder", "base": str(tiny_bert), "max_tokens": 32, "shape": "flat"}
+        encoder = {"family": "turns", "base": str(tiny_bert), "max_tokens": 32, "shape": "flat"}
         config = run_config(tmp_path, tiny_llama, {})
         raw = config.model_dump() | {"model": encoder}
         config = build_config(TrainConfig, raw, where="test")

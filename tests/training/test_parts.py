@@ -11,17 +11,16 @@ from sklearn.linear_model import Ridge
 from medal_judges.config import build_config, load_config
 from medal_judges.errors import ConfigError, LeakError
 from medal_judges.models.base.heads import HeadConfig
-from medal_judges.models.encoder.body import load_body
-from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.turns.body import load_body
+from medal_judges.models.turns.config import TurnsConfig
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.training.config import DataEntry, OptimConfig, TrainConfig
 from medal_judges.training.families.ridge import RidgeProblem, named_columns
-from medal_judges.training.families.steps_encoder import balance_heads
+from medal_judges.training.families.steps_turns import balance_heads
 from medal_judges.training.loop.body import body_layers, build_optimizer, build_schedule, freeze
 from medal_judges.training.loop.loop import epoch_batches
-from medal_judges.training.loop.task import validation_figures, watched
 from medal_judges.training.rows import (
     RowFacts,
     RunRows,
@@ -32,6 +31,7 @@ from medal_judges.training.rows import (
     load_rows,
     to_example,
 )
+from medal_judges.training.validation import validation_figures, watched
 
 CONFIGS = sorted(p.name for p in Path("configs/train").glob("*.yaml"))
 
@@ -46,7 +46,7 @@ def minimal(**more: object) -> dict[str, object]:
         "name": "x",
         "output_dir": "o",
         "rubric": "medal",
-        "model": {"family": "encoder"},
+        "model": {"family": "turns"},
         "train": [{"source": "a.jsonl"}],
         "stop": {"keep": "last"},
     }
@@ -71,14 +71,14 @@ def test_early_stopping_without_validation_is_a_clash() -> None:
     ],
 )
 def test_closed_forms_need_a_frozen_hierarchical_body(model: dict, optim: dict) -> None:
-    settings = minimal(model={"family": "encoder"} | model, optim=optim)
+    settings = minimal(model={"family": "turns"} | model, optim=optim)
     with pytest.raises(ConfigError, match="trainable_layers: 0"):
         build_config(TrainConfig, settings, where="x")
     assert build_config(TrainConfig, settings | {"trainable_layers": 0}, where="x")
 
 
 def test_the_closed_form_is_refused_for_a_pooling_it_does_not_solve() -> None:
-    model = {"family": "encoder", "net": "linear", "pooling": "attention"}
+    model = {"family": "turns", "net": "linear", "pooling": "attention"}
     settings = minimal(model=model, trainable_layers=0, optim={"solver": "ridge"})
     with pytest.raises(ConfigError, match="pooling: role"):
         build_config(TrainConfig, settings, where="x")
@@ -234,7 +234,7 @@ def test_a_prior_pulls_the_answer_and_keeps_its_spread() -> None:
 
 
 def test_a_feature_group_reads_the_columns_it_names() -> None:
-    config = EncoderConfig(features=("log_words", "copy"))
+    config = TurnsConfig(features=("log_words", "copy"))
     found = named_columns(config, [("user.copy", 2.0), ("log_words", 1.0)], half=3)
     assert found.tolist() == [1, 2, 0, 1, 0, 0]
     with pytest.raises(ConfigError, match=r"user\.NAME"):
@@ -242,7 +242,7 @@ def test_a_feature_group_reads_the_columns_it_names() -> None:
 
 
 def test_balance_is_negatives_over_positives() -> None:
-    model = EncoderConfig(heads={"overall": HeadConfig(kind="binary", positive_weight="balanced")})
+    model = TurnsConfig(heads={"overall": HeadConfig(kind="binary", positive_weight="balanced")})
     examples = [example("a", v) for v in (1.0, 0.0, 0.0, 0.0)]
     assert balance_heads(model, examples).heads["overall"].positive_weight == 3.0
 

@@ -30,7 +30,7 @@ DIMENSIONS = ("overall", "repetitive")
 
 
 def settings(base: Path, folder: Path, **more: Any) -> TrainConfig:
-    model = {"family": "encoder", "base": str(base), "max_tokens": 32, "width": 8}
+    model = {"family": "turns", "base": str(base), "max_tokens": 32, "width": 8}
     return build_config(
         TrainConfig,
         {

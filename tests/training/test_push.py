@@ -13,10 +13,10 @@ from safetensors.torch import load_file, save
 from medal_judges import Judge
 from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.metaeval.metaeval import ResultRow
-from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.models.lora.judge import LoraJudge
+from medal_judges.models.turns.config import TurnsConfig
+from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.signature import Signature
 from medal_judges.stats.estimate import Estimate
@@ -131,7 +131,7 @@ def test_what_is_refused_leaves_the_hub_as_it_was(hub: Hub, tmp_path: Path) -> N
 
 def test_weights_travel_as_large_files(hub: Hub, tiny_bert: Path, tmp_path: Path) -> None:
     rubric = [d for d in load_rubric("medal") if d.name == "overall"]
-    made = EncoderJudge.create(EncoderConfig(base=str(tiny_bert), max_tokens=64), rubric)
+    made = TurnsJudge.create(TurnsConfig(base=str(tiny_bert), max_tokens=64), rubric)
     folder = made.save_pretrained(tmp_path / "judge")
     (folder / "checkpoints").mkdir()
     (folder / "checkpoints" / "model.safetensors").write_bytes(b"0")

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from medal_judges.models.encoder.config import ReplyConfig
-from medal_judges.models.encoder.net import ReplyModel
+from medal_judges.models.turns.config import ReplyConfig
+from medal_judges.models.turns.net import ReplyModel
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.training.families.reply import _train, half_of, other_halves
 from medal_judges.training.rows import TrainingExample

@@ -42,7 +42,7 @@ def config(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
         "rubric": "medal",
         "seed": 3,
         "model": {
-            "family": "encoder",
+            "family": "turns",
             "base": str(tiny_bert),
             "shape": "flat",
             "max_tokens": 128,
@@ -197,7 +197,7 @@ def test_losses_figures_and_settings_are_logged(short: Path) -> None:
     (told,) = place.glob("*/*tfevents*")
     settings = EventAccumulator(str(told)).Reload().SummaryMetadata("_hparams_/session_start_info")
     read = HParamsPluginData.FromString(settings.plugin_data.content).session_start_info.hparams
-    assert read["optim.epochs"].number_value == 1 and read["model.family"].string_value == "encoder"
+    assert read["optim.epochs"].number_value == 1 and read["model.family"].string_value == "turns"
 
 
 @pytest.mark.parametrize(

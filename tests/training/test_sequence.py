@@ -32,7 +32,7 @@ def test_trained_saved_and_loaded(tiny_bert: Path, tmp_path: Path) -> None:
         "output_dir": str(tmp_path / "judge"),
         "rubric": str(tmp_path / "rubric.yaml"),
         "model": {
-            "family": "encoder",
+            "family": "turns",
             "base": str(tiny_bert),
             "net": "sequence",
             "shape": "flat",

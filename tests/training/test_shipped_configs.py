@@ -141,7 +141,7 @@ def test_a_training_config_runs(name: str, processes: int, bases: dict[str, Path
         **CPU,
     )
     facts = json.loads((tmp_path / "judge" / "judge.json").read_text()).get("facts", {})
-    by_steps = settings["model"]["family"] in ("encoder", "lora")
+    by_steps = settings["model"]["family"] in ("turns", "lora")
     assert facts.get("processes") == (2 if by_steps else None)
 
 

@@ -26,11 +26,11 @@ from medal_judges.models.embedding.judge import (
 )
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
+from medal_judges.training.calibration import MIN_ROWS, fit_isotonic
 from medal_judges.training.config import TrainConfig, refuse_steps
 from medal_judges.training.fitted import FittedJudge, TrainingRun
-from medal_judges.training.loop.calibration import MIN_ROWS, fit_isotonic
-from medal_judges.training.loop.task import validation_figures
 from medal_judges.training.rows import RunRows, TrainingExample
+from medal_judges.training.validation import validation_figures
 
 _FLOOR = 1e-9
 _MOST_TEXTS = 100_000

@@ -1,32 +1,93 @@
-"""The family ``encoder`` in a run."""
+"""The family ``encoder`` in a run: a sequence classifier fine-tuned by JudgeTrainer."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from torch import nn
+
+from medal_judges.models.base.heads import HeadConfig
+from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.records.dimension import Dimension
+from medal_judges.training.arguments import check_arguments
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.fitted import FittedJudge, TrainingRun
+from medal_judges.training.rows import Columns, TrainingExample
+from medal_judges.training.steps import fit_by_steps
+from medal_judges.training.trainer import JudgeTrainer, judge_dataset
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from datasets import Dataset
+
+_MOST_POSITIVE_WEIGHT = 10.0  # a larger one would let a few positives outweigh everything else
 
 
 def check(config: TrainConfig) -> None:
-    """Raises ValueError for settings that do not go together."""
-    model = config.model
-    ridge, unfrozen = config.optim.solver == "ridge", config.trainable_layers != 0
-    if not model.save_body and unfrozen:
-        raise ValueError("model.save_body: false needs a frozen body: trainable_layers: 0")
-    if (ridge or model.reply) and (model.shape != "hierarchical" or unfrozen):
-        raise ValueError(
-            f"{'optim.solver: ridge' if ridge else 'model.reply'} reads each turn's "
-            "embedding once: set model.shape: hierarchical and trainable_layers: 0"
-        )
-    if ridge and model.pooling != "role":
-        raise ValueError(
-            "optim.solver: ridge solves for the mean over a role's turns, so that "
-            f"model.pooling: {model.pooling} would score with other numbers: "
-            "set model.pooling: role, or optim.solver: gradient"
-        )
+    """Raises ValueError for arguments that TrainingArguments does not have."""
+    check_arguments(config.args)
 
 
 def fit(run: TrainingRun) -> FittedJudge | None:
     """Trains the judge; None except on the main process."""
-    from medal_judges.training.families.steps import train_by_steps
+    return fit_by_steps(run, EncoderSteps())
 
-    return train_by_steps(run)
+
+class EncoderSteps:
+    """What the family brings to training by steps; see StepFamily."""
+
+    def new_judge(
+        self, config: TrainConfig, dimensions: Sequence[Dimension], train: Sequence[TrainingExample]
+    ) -> EncoderJudge:
+        heads = balanced_heads(config.model.heads, train)
+        model = config.model.model_copy(update={"heads": heads})
+        judge = EncoderJudge.create(model, dimensions, name=config.name)
+        freeze(judge.net, config.trainable_layers)
+        return judge
+
+    def dataset(
+        self, judge: EncoderJudge, examples: Sequence[TrainingExample], cache: Path | None
+    ) -> Dataset:
+        return judge_dataset(judge, examples, cache)
+
+    def trainer_class(self, judge: EncoderJudge) -> type[JudgeTrainer]:
+        return JudgeTrainer
+
+
+def freeze(network: nn.Module, trainable_layers: int | None) -> None:
+    """Lets only the classification head, the top ``trainable_layers`` of the base and what comes
+    after its layers learn; None: everything."""
+    if trainable_layers is None:
+        return
+    base = getattr(network, str(network.base_model_prefix))
+    lists = [list(m) for m in base.modules() if isinstance(m, nn.ModuleList)]
+    layers = max(lists, key=len)
+    base.requires_grad_(False)
+    for layer in layers[len(layers) - trainable_layers :] if trainable_layers else ():
+        layer.requires_grad_(True)
+    final_norm = getattr(base, "final_norm", None)
+    if trainable_layers and final_norm is not None:
+        final_norm.requires_grad_(True)
+
+
+def balanced_heads(
+    heads: Mapping[str, HeadConfig], examples: Sequence[TrainingExample]
+) -> dict[str, HeadConfig]:
+    """Returns ``heads`` with each ``positive_weight: balanced`` of a binary head replaced by
+    negatives / positives, so that the head does not answer no to every rare issue."""
+    columns = Columns.of(examples).targets
+    balanced: dict[str, HeadConfig] = {}
+    for name, head in heads.items():
+        if head.positive_weight == "balanced":
+            targets = columns.get(name, np.zeros(0))
+            labels = targets[np.isfinite(targets)] >= 0.5
+            positives = max(1, int(labels.sum()))
+            weight = (len(labels) - positives) / positives
+            weight = min(_MOST_POSITIVE_WEIGHT, max(1.0, weight))
+            head = head.model_copy(update={"positive_weight": weight})
+        balanced[name] = head
+    return balanced

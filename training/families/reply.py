@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.encoder.config import ReplyConfig
-from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.encoder.net import HALVES, ReplyModel, context_of
+from medal_judges.models.turns.config import ReplyConfig
+from medal_judges.models.turns.judge import TurnsJudge
+from medal_judges.models.turns.net import HALVES, ReplyModel, context_of
 from medal_judges.training.rows import TrainingExample
 
 _MOST_TURNS = 200  # of one conversation: one between two bots must not fill a batch
@@ -35,7 +35,7 @@ def other_halves(examples: Sequence[TrainingExample], seed: int) -> Tensor:
     return torch.tensor([1 - half_of(e.group, seed) for e in examples])
 
 
-def fit_reply(judge: EncoderJudge, data: Any, seed: int) -> None:
+def fit_reply(judge: TurnsJudge, data: Any, seed: int) -> None:
     """Train both reply models in place and set the reactions' vectors.
 
     Raises ConfigError if one of them has too few answered turns to learn from.
@@ -63,7 +63,7 @@ def fit_reply(judge: EncoderJudge, data: Any, seed: int) -> None:
 
 
 @torch.no_grad()
-def _pairs(judge: EncoderJudge, data: Any, rows: Sequence[int]) -> list[Tensor]:
+def _pairs(judge: TurnsJudge, data: Any, rows: Sequence[int]) -> list[Tensor]:
     """(turn, before, earlier, measures, next turn, number of its text) of every assistant turn that
     a user answered, without the opening turn; empty for no rows."""
     batches: list[list[Tensor]] = []

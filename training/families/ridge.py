@@ -18,9 +18,9 @@ from sklearn.model_selection import GroupKFold
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.turn_features import ROLE_INDEX
-from medal_judges.models.encoder.config import EncoderConfig, FeatureGroup
-from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.encoder.net import EncoderNet, LinearNet, by_role
+from medal_judges.models.turns.config import FeatureGroup, TurnsConfig
+from medal_judges.models.turns.judge import TurnsJudge
+from medal_judges.models.turns.net import LinearNet, TurnsNet, by_role
 from medal_judges.training.families.reply import other_halves
 from medal_judges.training.rows import STANDARD_SHARE, Columns, TrainingExample
 
@@ -29,7 +29,7 @@ _FLOOR = 1e-6  # below it is the rounding of a column that never varies
 _FOLDS = 5
 
 
-def fit_ridge(judge: EncoderJudge, data: Any, embedding_share: float, seed: int) -> None:
+def fit_ridge(judge: TurnsJudge, data: Any, embedding_share: float, seed: int) -> None:
     """Set in place the weights of every feature group's heads and the groups' shares.
 
     Every source has the same total weight and is centred on its own mean: a judge learns what is
@@ -148,7 +148,7 @@ class RidgeProblem:
         return unit(solved) * float(self.deviation(self.y[:, None])[0])
 
 
-def _pooled_table(judge: EncoderJudge, data: Any, seed: int) -> np.ndarray:
+def _pooled_table(judge: TurnsJudge, data: Any, seed: int) -> np.ndarray:
     """Mean user inputs beside mean assistant inputs of each dialogue [n, 2 x width]."""
     net, parts = judge.net, []
     linear = net.nets[0]
@@ -167,7 +167,7 @@ def _pooled_table(judge: EncoderJudge, data: Any, seed: int) -> np.ndarray:
 
 
 def named_columns(
-    config: EncoderConfig, values: Iterable[tuple[str, float]], half: int
+    config: TurnsConfig, values: Iterable[tuple[str, float]], half: int
 ) -> np.ndarray:
     """The value of each of the 2 x ``half`` columns (user side first; features first) by its name:
     ``name``, ``user.name`` or ``assistant.name``; else 0. Raises ConfigError for other names."""
@@ -185,13 +185,13 @@ def named_columns(
     return columns.reshape(-1)
 
 
-def _groups(config: EncoderConfig) -> tuple[FeatureGroup, ...]:
+def _groups(config: TurnsConfig) -> tuple[FeatureGroup, ...]:
     """The settings of each member of the ensemble; without groups all of them read all sources."""
     return config.feature_groups or (FeatureGroup(name="all"),) * config.members
 
 
 def mute_groups(
-    net: EncoderNet, examples: Sequence[TrainingExample], least: int
+    net: TurnsNet, examples: Sequence[TrainingExample], least: int
 ) -> list[dict[str, list[int]]]:
     """Set to 0 the share of each feature group in each dimension with fewer than ``least`` labels
     in its sources: its head there has learnt nothing. Returns the labelled rows of each group.

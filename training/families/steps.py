@@ -14,13 +14,14 @@ from medal_judges.errors import ConfigError
 from medal_judges.models.base.golden import setting_for
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import save_judge
-from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.models.turns.config import TurnsConfig
+from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
 from medal_judges.training.agreement import ScoredExamples, score_examples, scores_of_logits
+from medal_judges.training.calibration import fit_calibrations
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.families.steps_encoder import EncoderTask, balance_heads, fit_turn_means
+from medal_judges.training.families.steps_turns import TurnsTask, balance_heads, fit_turn_means
 from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.loop.accelerator import (
     log_figures,
@@ -28,10 +29,9 @@ from medal_judges.training.loop.accelerator import (
     strategy,
     whole_weights,
 )
-from medal_judges.training.loop.calibration import fit_calibrations
 from medal_judges.training.loop.loop import TrainingLoop
-from medal_judges.training.loop.task import means_over_dimensions
 from medal_judges.training.rows import RunRows, TrainingExample, spread
+from medal_judges.training.validation import means_over_dimensions
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -113,7 +113,7 @@ def train_one(
     if accelerator.is_main_process:
         judge.net.to(accelerator.device).eval()
         judge.device = accelerator.device
-        if isinstance(judge, EncoderJudge):
+        if isinstance(judge, TurnsJudge):
             # A thousand turns are enough for a mean.
             fit_turn_means(judge, [example.dialogue for example in spread(rows.train, 64)])
     return trained
@@ -127,9 +127,9 @@ def new_judge(
 ) -> Any:
     """The judge that the loop trains, with new heads, on ``device``."""
     model, name = config.model, config.name
-    if isinstance(model, EncoderConfig):
+    if isinstance(model, TurnsConfig):
         heads = balance_heads(model, train)
-        return EncoderJudge.create(heads, dimensions, name=name, device=device)
+        return TurnsJudge.create(heads, dimensions, name=name, device=device)
     from medal_judges.models.lora.adapters import LoraConfig
     from medal_judges.models.lora.generative import GenerativeLoraJudge
     from medal_judges.models.lora.judge import LoraJudge
@@ -174,8 +174,8 @@ def start_loop(
 ) -> TrainingLoop:
     """The loop that trains ``judge``, with the data and the objective of its family."""
     accelerator = accelerator or make_accelerator(config)
-    family: Any = EncoderTask
-    if not isinstance(judge, EncoderJudge):
+    family: Any = TurnsTask
+    if not isinstance(judge, TurnsJudge):
         from medal_judges.training.families.steps_lora import LoraTask
 
         family = LoraTask

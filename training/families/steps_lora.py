@@ -18,13 +18,7 @@ from medal_judges.models.batching import pad_rows
 from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.loop.task import (
-    Logits,
-    Objective,
-    Targets,
-    TrainingData,
-    TrainingTask,
-)
+from medal_judges.training.loop.task import Logits, Objective, Targets, TrainingData, TrainingTask
 from medal_judges.training.rows import TrainingExample
 
 

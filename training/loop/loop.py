@@ -49,13 +49,8 @@ from medal_judges.training.loop.checkpoint import (
     save_checkpoint,
     save_only_trained,
 )
-from medal_judges.training.loop.task import (
-    Objective,
-    TrainingData,
-    TrainingTask,
-    validation_figures,
-    watched,
-)
+from medal_judges.training.loop.task import Objective, TrainingData, TrainingTask
+from medal_judges.training.validation import validation_figures, watched
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

@@ -3,16 +3,14 @@ validation: per dimension, averaged over sources."""
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from medal_judges.errors import ConfigError
 from medal_judges.models.base.heads import Head
 from medal_judges.training.rows import Columns, TrainingExample
 
@@ -90,10 +88,9 @@ class Objective(nn.Module):
             each = []
             for heads, logits, mine in zip(self.net.heads, members, learns, strict=True):
                 head, known = heads[name], mask & mine
-                loss = head.loss(logits[name], target, known, weights)
-                # A dimension labelled in few rows must not outweigh the rest; and by the weight
-                # of those rows, not their number, a batch's loss is the mean of its halves'.
-                each.append(loss * (known * weights).mean() * head.config.weight)
+                values = target if target.ndim > 1 else target[:, None]
+                values = values.masked_fill(~known[:, None], torch.nan)
+                each.append((head.losses(logits[name], values) * weights).mean())
             losses.append(torch.stack(each).mean())
         detached = [{name: one.detach() for name, one in m.items()} for m in members]
         return torch.stack(losses).sum(), detached
@@ -117,61 +114,3 @@ class TrainingTask(ABC):
     def solve(self) -> bool:
         """Solve in closed form if the config says so; False: the loop takes steps."""
         return False
-
-
-# -- validation figures ----------
-
-
-def validation_figures(
-    examples: Sequence[TrainingExample],
-    predictions: Mapping[str, np.ndarray],
-    binary: Collection[str],
-) -> dict[str, float]:
-    """``spearman/DIM`` and ``auc/DIM`` (binary dimensions), each the mean over the sources where it
-    is defined, and their means over dimensions ``spearman`` and ``auc``.
-
-    ``predictions`` maps a dimension to a score per example [n].
-    """
-    from scipy.stats import spearmanr
-    from sklearn.metrics import roc_auc_score
-
-    figures: dict[str, float] = {}
-    for name, scores in predictions.items():
-        rows: dict[str, list[tuple[float, float]]] = {}
-        for example, score in zip(examples, scores, strict=True):
-            if name in example.human:
-                rows.setdefault(example.source, []).append((example.human[name], float(score)))
-        found = []
-        for pairs in rows.values():
-            human, score = np.array(pairs).T
-            label = human >= 0.5 if name in binary else human
-            if len(set(label)) < 2 or len(set(score)) < 2:
-                continue
-            if name in binary:
-                found.append(roc_auc_score(label, score))
-            else:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    found.append(spearmanr(human, score).statistic)
-        if found:
-            figures[f"{'auc' if name in binary else 'spearman'}/{name}"] = float(np.mean(found))
-    return figures | means_over_dimensions(figures)
-
-
-def means_over_dimensions(figures: Mapping[str, float]) -> dict[str, float]:
-    """The means ``spearman`` and ``auc`` of the figures of single dimensions."""
-    means = {}
-    for kind in ("spearman", "auc"):
-        if values := [v for k, v in figures.items() if k.startswith(f"{kind}/")]:
-            means[kind] = float(np.mean(values))
-    return means
-
-
-def watched(figures: Mapping[str, float], metric: str) -> float:
-    """The figure that early stopping watches. Raises ConfigError for an unknown name."""
-    if metric not in figures:
-        raise ConfigError(
-            f"stop.metric {metric!r} is not a figure of this run's validation",
-            hint=f"there are: {', '.join(sorted(figures))}",
-        )
-    return figures[metric]

@@ -20,7 +20,11 @@ from medal_judges.cli.options import OVERRIDES, from_options, writes
 from medal_judges.config import Config, build_config, load_config, option
 from medal_judges.data_prep.seeds.contexts import SeedsConfig, draws_for, in_languages
 from medal_judges.errors import MedalError, SourceError
-from medal_judges.reading.dialogues import ReadOptions, reading_report
+from medal_judges.reading.dialogues import (
+    ReadOptions,
+    ReadOptionsWithoutLabels,
+    reading_report,
+)
 from medal_judges.records.dialogue import language
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.console import wide_console
@@ -78,7 +82,7 @@ class PlantOptions(LengthOptions):
     per_issue: int | None = option(None, ge=1, help="Pairs per issue; default: all.")
     split: Literal["train", "val", "test"] = option("train", help="Part of the sentence tables.")
     seed: int = option(0, ge=0, help="Seed of every random draw.")
-    reading: ReadOptions = ReadOptions()
+    reading: ReadOptionsWithoutLabels = ReadOptionsWithoutLabels()
 
 
 class StatsOptions(Config):

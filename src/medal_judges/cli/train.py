@@ -19,7 +19,9 @@ def train(options: TrainOptions) -> None:
     from medal_judges.training.run import train as train_judge
 
     overrides = [*options.overrides, *([f"output_dir={options.out}"] if options.out else [])]
-    folder = train_judge(options.config, overrides, resume=options.resume)
+    folder = train_judge(
+        options.config, overrides, resume=options.resume, overwrite=options.overwrite
+    )
     if not is_main():
         return
     from medal_judges.training.agreement import summary_table

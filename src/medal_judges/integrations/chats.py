@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -80,9 +81,12 @@ def load_judge(judge: JudgeSource = BOXED, *, max_cost: float | None = None) -> 
     return judge
 
 
-def as_dialogue(chat: Chat, place: str = "chat", **known: object) -> Dialogue:
+def as_dialogue(
+    chat: Chat, place: str = "chat", folded: Counter[str] | None = None, **known: object
+) -> Dialogue:
     """Returns the dialogue of ``chat``, with the fields ``known`` (id, lang, ...) unless the chat
-    has them. Raises DataError that names ``place``, the message and its field."""
+    has them. ``folded`` counts the parts of messages that are not judged. Raises DataError that
+    names ``place``, the message and its field."""
     if isinstance(chat, Dialogue):
         return chat
     given = {name: value for name, value in known.items() if value is not None}
@@ -92,7 +96,7 @@ def as_dialogue(chat: Chat, place: str = "chat", **known: object) -> Dialogue:
         listed = isinstance(chat, Sequence) and not isinstance(chat, str)
         row = {"messages": list(chat) if listed else chat}
     try:
-        return parse_dialogue({**given, **row})
+        return parse_dialogue({**given, **row}, folded=folded)
     except RecordError as error:
         raise DataError(place, None, error.message) from error
 

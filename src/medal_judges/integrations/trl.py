@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ from medal_judges.config import BOXED
 from medal_judges.eval.report.scores import HEADLINE
 from medal_judges.integrations.chats import JudgeSource, as_dialogue, goodness, load_judge
 from medal_judges.models.base.judge import Judge, ScoreLevel
+from medal_judges.reading.thoughts import THOUGHTS
 from medal_judges.records.dialogue import Dialogue, Turn
 
 # A prompt or a completion: text, or the messages of a chat.
@@ -23,6 +25,7 @@ class JudgeReward:
     ``Judge.score``; ``last`` scores the completion given its prompt. Each distinct chat of a batch
     is scored once. A column ``lang`` of the data set states the language. An unscored completion
     has the reward None, which TRL ignores; the metric ``NAME/unscored`` counts them.
+    Reasoning between think tags is left out; the metric ``NAME/thoughts_left_out`` counts it.
     """
 
     def __init__(
@@ -51,8 +54,11 @@ class JudgeReward:
     ) -> list[float | None]:
         """Returns a reward for each completion, in order. Raises DataError that names the chat and
         the message."""
+        folded: Counter[str] = Counter()
         chats = [
-            _dialogue(prompt, completion, f"completions[{i}]", None if lang is None else lang[i])
+            _dialogue(
+                prompt, completion, f"completions[{i}]", None if lang is None else lang[i], folded
+            )
             for i, (prompt, completion) in enumerate(zip(prompts, completions, strict=True))
         ]
         distinct = list({(chat.lang, chat.turns): chat for chat in chats}.values())
@@ -65,15 +71,19 @@ class JudgeReward:
         ordered = [rewards[chat.lang, chat.turns] for chat in chats]
         if log_metric is not None:
             log_metric(f"{self.__name__}/unscored", float(ordered.count(None)))
+            log_metric(f"{self.__name__}/thoughts_left_out", float(folded[THOUGHTS]))
         return ordered
 
 
-def _dialogue(prompt: Text, completion: Text, place: str, lang: str | None) -> Dialogue:
-    """Returns the chat that ends with the completion; an empty completion is an empty turn."""
+def _dialogue(
+    prompt: Text, completion: Text, place: str, lang: str | None, folded: Counter[str]
+) -> Dialogue:
+    """Returns the chat that ends with the completion; one that is empty, or reasoning alone, is an
+    empty turn."""
     before = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
     answer: Mapping[str, Any] = {"role": "assistant", "content": completion}
     after = [answer] if isinstance(completion, str) else list(completion)
-    chat = as_dialogue([*before, *after], place, lang=lang)
+    chat = as_dialogue([*before, *after], place, folded, lang=lang)
     if chat.turns[-1].role != "assistant":
         chat = replace(chat, turns=(*chat.turns, Turn("assistant", "")))
     return chat

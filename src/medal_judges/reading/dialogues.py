@@ -43,8 +43,10 @@ from medal_judges.reading.forms import (
     normal_row,
 )
 from medal_judges.reading.grouped import grouped_chats
+from medal_judges.reading.instants import messages_in_order
 from medal_judges.reading.messages import read_messages
 from medal_judges.reading.released import line_of_released
+from medal_judges.reading.thoughts import spoken_turns
 from medal_judges.reading.unread import count_unread, unread_note
 from medal_judges.records.dialogue import (
     UNKNOWN_LANGUAGE,
@@ -322,12 +324,13 @@ def read_dialogues(
     return dialogues_of(source, ReadOptions(format=format, columns=columns), reading)
 
 
-def parse_dialogue(record: object) -> Dialogue:
+def parse_dialogue(record: object, *, folded: Counter[str] | None = None) -> Dialogue:
     """Returns the dialogue of one record, in any form that a row of a file may have: ``messages``
     as in OpenAI's or Anthropic's API, a list of such messages, the line format, a prompt with its
     response, a trace, ...
 
-    The id is made from the content if there is none. Raises RecordError that names the field, also
+    The id is made from the content if there is none. ``folded`` counts the parts that are not text
+    of the user or the assistant, such as thoughts. Raises RecordError that names the field, also
     for an unknown language and for a record of several dialogues.
 
     >>> from medal_judges import parse_dialogue
@@ -338,8 +341,9 @@ def parse_dialogue(record: object) -> Dialogue:
         if "messages" in record and "dialogue" in record:
             raise RecordError("dialogue", "messages or dialogue, not both", record["dialogue"])
         language_code(record.get("lang"))
+    report = ReadingReport(strict=True)
     try:
-        dialogues = list(dialogues_of([record]))
+        dialogues = list(dialogues_of([record], reading=report))
     except RecordError as error:
         if error.field not in ("(row)", "(line)") or not isinstance(record, Mapping):
             raise
@@ -349,6 +353,8 @@ def parse_dialogue(record: object) -> Dialogue:
         raise RecordError(name, expected, record.get(name)) from error
     if len(dialogues) != 1:
         raise RecordError("(record)", "one dialogue", f"{len(dialogues)} dialogues")
+    if folded is not None:
+        folded.update(report.folded)
     return dialogues[0]
 
 
@@ -389,7 +395,7 @@ def _read(
     unread: Counter[str] = Counter()  # fields with text -> rows
 
     def bad(number: int, error: RecordError) -> None:
-        if reading is None and not is_file:
+        if not is_file and (reading is None or reading.strict):
             raise error
         problem = DataError(
             path,
@@ -463,9 +469,7 @@ def _read(
     for number, record, own in chats(listed):
         try:
             chat = record() if callable(record) else record
-            row = normal_row(
-                chat, "messages" if form in GROUPED else form or "line", own, report.folded
-            )
+            row = normal_row(chat, form or "line", own, report.folded)
             parsed = _record(row, report, labelled)
             if isinstance(chat, Mapping) and form != "line" and names_system(chat, own):
                 note = "the column system names the chatbot; --column system=system reads it as "
@@ -542,6 +546,10 @@ def _record(row: Fields, report: ReadingReport, labelled: bool) -> Dialogue | La
     id: Any
     if "messages" not in row or "dialogue" in row:
         line = line_of_released(row) if is_released(row) else row
+        name = "dialogue" if "dialogue" in line else "turns"
+        if isinstance(turns := line.get(name), list):
+            turns = messages_in_order(turns, report.folded)
+            line[name] = spoken_turns(turns, report.folded)
         if (id := line.get("id")) is None or not str(id).strip():
             report.made += 1
             line = line | {"id": parse_dialogue_line(line | {"id": "none"}).text_hash}

@@ -15,11 +15,14 @@ from typing import IO, Any
 
 from medal_judges.config import parse_yaml
 from medal_judges.errors import ConfigError, RecordError, did_you_mean
+from medal_judges.reading.answers import last_exchange, pair_in, turns_in, without_pairs
 from medal_judges.reading.branches import without_siblings
+from medal_judges.reading.instants import messages_in_order
 from medal_judges.reading.names import (
     CHATBOTS,
     CONTENTS,
     CONVERSATIONS,
+    HISTORIES,
     IDS,
     LANGUAGES,
     MESSAGES,
@@ -31,6 +34,7 @@ from medal_judges.reading.names import (
     plain_names,
 )
 from medal_judges.reading.roles import ROLE_WORDS, role_of
+from medal_judges.reading.talks import messages_within
 from medal_judges.records.labelled import Scale
 from medal_judges.records.validation import as_text, number, text
 from medal_judges.storage.jsonl import load_json
@@ -55,6 +59,8 @@ _LANGFUSE = (
     {"trace_id", "parent_observation_id"},  # an observation
     *({"observations", "scores"}, {"observations", "trace"}),  # a downloaded trace
 )
+# How a message or a response of a server begins in a cell.
+_RESPONSES = tuple(f'{{"{key}' for key in ('role"', 'choices"', 'candidates"', 'content": ['))
 _JSON_FIELDS = ("dialogue", "turns", "models", "context", "meta", "labels", "scales")
 
 _SPEAKERS = ("user", "assistant", "system", "tool")
@@ -316,19 +322,57 @@ def checked_columns(
 def form_of(record: object, columns: ColumnMap) -> str | None:
     """Returns the form of a row, a key of FORMS; None if no form fits."""
     if isinstance(record, list):
-        are_messages = record and all(isinstance(each, Mapping) for each in record)
+        are_messages = record and all(isinstance(item, Mapping) for item in record)
         return "messages" if are_messages else None
     if not isinstance(record, Mapping):
         return None
     mapped = columns.fields
+    column, form = messages_column(record, columns)
     if "messages" in mapped:
-        cell = columns.get(record, "messages")
-        plain = isinstance(cell, str) and cell.lstrip()[:1] not in ("[", "{")
-        return "transcript" if plain else "messages"
+        return form
     if "role" in mapped and "content" in mapped:
         return "turns"
-    if "response" in mapped or "prompt" in mapped:
-        return "prompts"
+    if "prompt" in mapped or "response" in mapped:
+        return form if form and "prompt" not in mapped else "prompts"
+    if trace_form := _trace_form(record):
+        return trace_form
+    if is_released(record):
+        return "medal"
+    if form is not None:
+        return "line" if form == "messages" and column in ("dialogue", "turns") else form
+    return _form_by_names(record, columns)
+
+
+def messages_column(
+    record: Mapping[str, object], columns: ColumnMap, names: Iterable[str] = MESSAGES
+) -> tuple[str, str | None]:
+    """Returns the column of a chat's messages and their form, ``messages`` or ``transcript``; the
+    form is None if there are none."""
+    column = columns.fields.get("messages")
+    if column is not None:
+        cell = lookup(record, column)
+        is_transcript = isinstance(cell, str) and cell.lstrip()[:1] not in ("[", "{")
+        return column, "transcript" if is_transcript else "messages"
+    keys = plain_names(tuple(record))
+    for key in (keys[name] for name in names if name in keys):
+        form = _form_of_messages(record[key])
+        if form is not None:
+            return key, form
+    return "", None
+
+
+def _form_of_messages(value: object) -> str | None:
+    if isinstance(value, str):
+        first = SPOKEN.match(value.lstrip().partition("\n")[0])
+        if first is not None and first["name"].strip().lower() in ROLE_WORDS:
+            return "transcript"
+        return "messages" if value.lstrip().startswith("[") and '"' in value else None
+    items = value if isinstance(value, list) else []
+    are_messages = items and all(isinstance(item, Mapping) or pair_in(item) for item in items)
+    return "messages" if are_messages else None
+
+
+def _trace_form(record: Mapping[str, object]) -> str | None:
     # A span of a GenAI call, or an export of spans in OTLP's JSON.
     names = record.get("attributes")
     if isinstance(names, list):
@@ -337,53 +381,47 @@ def form_of(record: object, columns: ColumnMap) -> str | None:
     exported = isinstance(record.get("resourceSpans"), list)
     if exported or any(str(name).startswith("gen_ai.") for name in names):
         return "otel"
-    keys = plain_names(tuple(record))
-    if {"run_type", "inputs", "outputs"} <= keys.keys():
+    keys = plain_names(tuple(record)).keys()
+    if {"run_type", "inputs", "outputs"} <= keys:
         return "langsmith"
-    for known in _LANGFUSE:
-        if known <= keys.keys():
-            return "langfuse"
-    if is_released(record):
-        return "medal"
-    for key in (keys[name] for name in MESSAGES if name in keys):
-        value = record[key]
-        if isinstance(value, str):
-            first = SPOKEN.match(value.lstrip().partition("\n")[0])
-            if first is not None and first["name"].strip().lower() in ROLE_WORDS:
-                return "transcript"
-            are_messages = value.lstrip().startswith("[") and '"' in value
-        else:
-            are_messages = isinstance(value, list) and all(isinstance(m, Mapping) for m in value)
-        if are_messages:
-            return "line" if key in ("dialogue", "turns") else "messages"
+    return "langfuse" if any(known <= keys for known in _LANGFUSE) else None
+
+
+def _form_by_names(record: Mapping[str, object], columns: ColumnMap) -> str | None:
     if any(isinstance(record.get(name), list) for name in ("input", "output")):
         return "prompts"
     if record.get("dialogue") is not None or isinstance(record.get("turns"), list):
         return "line"
 
     def has(field: str, names: tuple[str, ...]) -> bool:
-        return field in mapped or any(name in keys for name in names)
+        return field in columns.fields or find_key(record, names) is not None
 
     if has("role", ROLES) and has("content", CONTENTS) and has("id", CONVERSATIONS):
         return "turns"
     if has("prompt", PROMPTS) and has("response", RESPONSES):
         return "prompts"
-    return "line" if "dialogue" in record else None
+    if "dialogue" in record:
+        return "line"
+    return "messages" if [] in (record.get(name) for name in MESSAGES) else None
 
 
 def chats_within(record: object, columns: ColumnMap) -> list[Any] | None:
     """Returns the chats of a value that is a list of chats, or an object with just one list, of
     chats: ``{"data": [...]}``. None for any other value."""
-    lists, is_chat = [record], False
+    lists: dict[str, list[Any]] = {"": record} if isinstance(record, list) else {}
     if isinstance(record, Mapping):
-        lists = [value for value in record.values() if isinstance(value, list)]
-        is_chat = form_of(record, columns) not in (None, "messages")
-    if is_chat or len(lists) != 1 or not isinstance(inner := lists[0], list):
+        lists = {name: value for name, value in record.items() if isinstance(value, list)}
+        mapped = lookup(record, columns.fields.get("messages", ""), _MISSING)
+        if mapped is not _MISSING or form_of(record, columns) not in (None, "messages"):
+            return None
+    if len(lists) != 1:
         return None
-    for each in inner[:1]:
-        form = form_of(each, columns)
-        if isinstance(each, list) or (form and find_key(each, ROLES) is None):
-            return inner
+    ((name, items),) = lists.items()
+    for first in items[:1]:
+        form = form_of(first, columns)
+        is_history = name != "conversations" and name in MESSAGES and pair_in(first)
+        if isinstance(first, list) or (form and find_key(first, ROLES) is None):
+            return None if is_history else items
     return None
 
 
@@ -439,20 +477,7 @@ def normal_row(record: object, form: str, columns: ColumnMap, folded: Counter[st
     system: Any = parsed_cell(take("system", SYSTEMS), "[{")  # Anthropic's blocks, in a cell
     named = names_system(record, columns)
     row["messages"] = [{"role": "system", "content": system}] if system and not named else []
-    if form == "prompts":
-        pairs = (("user", "prompt", PROMPTS), ("assistant", "response", RESPONSES))
-        for role, field, names in pairs:
-            value = parsed_cell(take(field, names), "[{")
-            if isinstance(value, list):  # OpenAI's Responses
-                row["messages"] += value
-            elif value is not None:
-                row["messages"].append({"role": role, "content": value})
-    else:
-        row["messages"] += _messages(take("messages", MESSAGES), form, columns, folded)
-        choices = record.get("choices")  # a logged request with its answer
-        if isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
-            used.add("choices")
-            row["messages"].append(choices[0].get("message"))
+    row["messages"] += _talk(record, form, columns, used, folded)
     row["models"] = models = dict(taken_object("models"))
     chatbot = take("chatbot", CHATBOTS) or (system if named else None)
     user = take("user")
@@ -506,6 +531,74 @@ def _taken(
     return record[key]
 
 
+def _talk(
+    record: Mapping[str, object],
+    form: str,
+    columns: ColumnMap,
+    used: set[str],
+    folded: Counter[str],
+) -> list[Any]:
+    """Returns the messages of a row, and those of a question and an answer in columns of their own
+    that continue them. Adds the columns to ``used``."""
+    names = HISTORIES if form == "prompts" else MESSAGES
+    column, column_form = messages_column(record, columns, names)
+    before: list[Any] = []
+    if form != "prompts" or column_form:
+        column = column or find_key(record, names) or ""
+        used.add(column)
+        messages = _messages(lookup(record, column), column_form or form, columns, folded)
+        before = messages_in_order(messages, folded)
+    if form in GROUPED:
+        return before
+    is_history = find_key({column: True}, HISTORIES) is not None
+    return before + _last_exchange(record, columns, used, before, is_history)
+
+
+def _last_exchange(
+    record: Mapping[str, object],
+    columns: ColumnMap,
+    used: set[str],
+    before: list[Any],
+    is_history: bool,
+) -> list[Any]:
+    """Returns the messages of the question and the answer that stand beside those ``before``."""
+    free = {key: value for key, value in record.items() if key not in used}
+    # Beside messages the last names, ``user`` and ``assistant``, are ids.
+    end = -1 if before else None
+    question_column = columns.fields.get("prompt") or find_key(free, PROMPTS[:end]) or ""
+    answer_column = columns.fields.get("response") or find_key(free, RESPONSES[:end]) or ""
+    question, answer = lookup(record, question_column), lookup(record, answer_column)
+    choices = parsed_cell(record.get("choices"), "[{")  # a logged request with its answer
+    if answer is None and isinstance(choices, list) and isinstance(next(iter(choices), 0), Mapping):
+        answer, answer_column = choices[:1], "choices"
+    further_column = find_key(free, ("input",)) or ""
+    further = as_text(free.get(further_column))
+    if question_column.lower() == "instruction" and isinstance(further, str) and further.strip():
+        question = f"{question}\n{further}"  # one turn, as trainers on Alpaca's data read it
+        used.add(further_column)
+    turns = turns_in(before)
+    is_answered = bool(turns) and turns[-1][0] == "assistant" and question is None
+    if turns and (answer is None or (is_answered and not isinstance(answer, str))):
+        return []
+    asked = _said(question_column, question, "user")
+    answered = _said(answer_column, answer, "assistant")
+    messages = last_exchange(before, asked, answered, is_history=is_history)
+    turns = turns_in(before + messages)
+    used.update(
+        column
+        for column, said in ((question_column, asked), (answer_column, answered))
+        if set(turns_in(said)) <= set(turns)
+    )
+    return messages
+
+
+def _said(column: str, value: object, role: str) -> list[Any]:
+    """Returns the messages of a cell. JSON in a text can be the answer itself, if it is no message
+    and no response of a server."""
+    value = parsed_cell(value, "[{", *_RESPONSES)
+    return [] if value in (None, [], {}) else messages_within(column, value, role)
+
+
 def _messages(value: Any, form: str, columns: ColumnMap, folded: Counter[str]) -> list[Any]:
     """Returns messages with the fields ``role`` and ``content``, whatever the names in the row."""
     if isinstance(value, str) and form == "transcript":
@@ -516,7 +609,7 @@ def _messages(value: Any, form: str, columns: ColumnMap, folded: Counter[str]) -
     if not isinstance(value, list) or not value:
         raise RecordError("messages", "a non-empty list of {role, content}", value)
     messages: list[Any] = []
-    for index, message in enumerate(value):
+    for index, message in enumerate(without_pairs(value)):
         if not isinstance(message, Mapping):
             messages.append(message)  # read_messages refuses it
             continue

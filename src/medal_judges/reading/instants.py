@@ -129,7 +129,7 @@ def is_newest_first(instants: Sequence[Instant]) -> bool:
     return times == sorted(times, reverse=True) and times[0] > times[-1]
 
 
-def messages_in_order(messages: Sequence[Any], counts: Counter[str]) -> Sequence[Any]:
+def messages_in_order(messages: list[Any], counts: Counter[str]) -> list[Any]:
     """Returns the messages of a chat oldest first, if they are newest first and each of them but
     the system prompts has a time. ``counts`` counts such a chat, and one whose times are in no
     order, which is returned as it is."""

@@ -24,6 +24,7 @@ from typing import Any, Literal, NamedTuple
 from medal_judges.errors import RecordError
 from medal_judges.reading.instants import messages_in_order
 from medal_judges.reading.roles import ROLE_WORDS, MessageRole, stated_role
+from medal_judges.reading.thoughts import THOUGHTS, without_thoughts
 from medal_judges.records.dialogue import (
     SYSTEM_PROMPT,
     Dialogue,
@@ -36,7 +37,7 @@ from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import as_text, text
 
 _ROLES = "user, assistant, system, developer, tool or function (human, gpt, bot, ... too)"
-_COUNTED = {"call": "tool calls", "result": "tool results", "thinking": "thoughts left out"}
+_COUNTED = {"call": "tool calls", "result": "tool results", "thinking": THOUGHTS}
 _TOOLS = ("call", "result")
 # Type of a part -> its kind, or its mark in the text if it is a gap.
 _TYPES = {
@@ -45,6 +46,8 @@ _TYPES = {
     **dict.fromkeys(("image", "image_url", "input_image", "image_generation_call"), "image"),
     **dict.fromkeys(("audio", "input_audio", "output_audio", "audio_url"), "audio"),
     **dict.fromkeys(("video", "input_video", "video_url"), "video"),
+    **dict.fromkeys(("step-start", "source", "source-url", "source-document"), "mark"),
+    **dict.fromkeys(("dynamic-tool", "tool-invocation"), "call"),
     **dict.fromkeys(("file", "input_file", "document", "container_upload", "blob", "uri"), "file"),
 }
 # By their endings: server_tool_use, mcp_tool_result, web_search_call, custom_tool_call_output
@@ -99,7 +102,7 @@ def read_messages(
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
         raise RecordError("messages", "a non-empty list of {role, content}", messages)
     counts: Counter[str] = Counter()
-    messages = messages_in_order(messages, counts)
+    messages = messages_in_order(list(messages), counts)
     read = [parse_message(f"messages[{i}]", each) for i, each in enumerate(messages)]
     models, context = dict(models or {}), dict(context or {})
     names: dict[str, int] = {}  # of assistants, with the first message of each
@@ -124,8 +127,8 @@ def read_messages(
         for part in parts:
             if part.kind != "text":
                 counts[_COUNTED.get(part.kind, f"gaps [{part.text}]")] += 1
-        texts_alone = all(part.kind == "text" for part in parts)
-        if texts_alone and not content and message.role in ("user", "assistant"):
+        is_silent = all(part.kind in ("text", "thinking") for part in parts)
+        if is_silent and not content and message.role in ("user", "assistant"):
             counts["empty turns left out"] += 1
         shown = [i for i, part in enumerate(parts) if part.kind in ("text", "gap")]
         first = shown[0] if shown else len(parts)
@@ -171,12 +174,14 @@ def parse_message(field: str, message: object) -> _Message:
     kind = message.get("type")
     if "role" not in message and kind_of_part(kind) is not None:
         parts = list(_parts(field, message))  # an item of OpenAI's Responses, which has no role
-        return _Message("assistant" if parts[0].kind == "gap" else "call", parts)
+        is_gap = any(part.kind == "gap" for part in parts)
+        return _Message("assistant" if is_gap else "call", parts)
     role = stated_role(message)
     if role is None:
         raise RecordError(f"{field}.role", _ROLES, message.get("role", kind))
-    place = "content" if message.get("content") is not None or "parts" not in message else "parts"
-    parts = list(_parts(f"{field}.{place}", message.get(place)))
+    has_content = message.get("content") not in (None, "", []) or "parts" not in message
+    column = "content" if has_content else "parts"
+    parts = list(_parts(f"{field}.{column}", message.get(column)))
     if role == "tool":
         results = [part for part in parts if part.kind == "result"]
         return _Message(role, results or [_Part("result", f"-> {_short(shown_text(parts))}")])
@@ -188,6 +193,7 @@ def parse_message(field: str, message: object) -> _Message:
         call = call if isinstance(call, dict) else {"arguments": shown_text(parts)}
         return _Message(role, [_call(f"{field}.content", call)])
     if role == "assistant":
+        parts = list(_spoken(parts))
         if message.get("refusal") is not None:
             parts.append(_Part("text", text(f"{field}.refusal", message["refusal"])))
         if isinstance(message.get("audio"), Mapping):
@@ -208,6 +214,14 @@ def parse_message(field: str, message: object) -> _Message:
     return _Message(role, parts)
 
 
+def _spoken(parts: Iterable[_Part]) -> Iterator[_Part]:
+    """Yields the parts of an answer, with the thoughts in its texts as parts of their own."""
+    for part in parts:
+        answer, count = without_thoughts(part.text) if part.kind == "text" else (part.text, 0)
+        yield from [_Part("thinking", "")] * count
+        yield part._replace(text=answer)
+
+
 def _parts(field: str, content: object) -> Iterator[_Part]:
     """Yields the parts of ``content``: a text, one part, a list of parts, or None. Raises
     RecordError for an unknown type of part, because it may be text that the user read."""
@@ -226,7 +240,8 @@ def _parts(field: str, content: object) -> Iterator[_Part]:
         return
     if not isinstance(content, Mapping):
         raise RecordError(field, "a text, a list of parts, or null", content)
-    kind = kind_of_part(content.get("type"))
+    stated = content.get("type", "text" if isinstance(content.get("text"), str) else None)
+    kind = "thinking" if content.get("thought") is True else kind_of_part(stated)  # Gemini's
     if kind is None:
         known = "text, image_url, input_audio, file, tool_use, tool_result, ..."
         raise RecordError(f"{field}.type", f"a part of a known type ({known})", content.get("type"))
@@ -236,6 +251,8 @@ def _parts(field: str, content: object) -> Iterator[_Part]:
         yield _Part("text", text(f"{field}.{name}", as_text(content.get(name))))
     elif kind == "thinking":
         yield _Part("thinking", "")
+    elif kind == "mark":
+        return
     elif kind == "call":
         yield _call(field, content)
     elif kind == "result":
@@ -251,10 +268,12 @@ def _parts(field: str, content: object) -> Iterator[_Part]:
 
 
 def kind_of_part(stated: object) -> str | None:
-    """Returns text, thinking, call, result or the mark of a gap; None for an unknown type."""
+    """Returns text, thinking, call, result, mark (nothing that anybody reads) or the mark of a
+    gap; None for an unknown type."""
     if not isinstance(stated, str) or stated in _TYPES:
         return _TYPES.get(stated) if isinstance(stated, str) else None
-    return "result" if stated.endswith(_RESULTS) else "call" if stated.endswith(_CALLS) else None
+    is_call = stated.endswith(_CALLS) or stated.startswith("tool-")  # the AI SDK's
+    return "result" if stated.endswith(_RESULTS) else "call" if is_call else None
 
 
 def _call(field: str, call: object) -> _Part:
@@ -262,10 +281,12 @@ def _call(field: str, call: object) -> _Part:
     ``function``."""
     if not isinstance(call, Mapping):
         raise RecordError(field, "an object with the tool's name", call)
-    inner = call["function"] if isinstance(call.get("function"), Mapping) else call
+    nested = (call.get("function"), call.get("toolInvocation"), call)
+    inner = next(value for value in nested if isinstance(value, Mapping))
     names = ("arguments", "input", "args", "action")
     given = _short(next((inner[k] for k in names if k in inner), None))
-    named = inner.get("name") or str(call.get("type", "")).removesuffix("_call")
+    kind = str(call.get("type", "")).removesuffix("_call").removeprefix("tool-")
+    named = inner.get("name") or inner.get("toolName") or kind
     name = text(f"{field}.name", named or "tool")
     return _Part("call", f"{name[:60]}({given if given != '{}' else ''})")
 

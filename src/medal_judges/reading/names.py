@@ -24,11 +24,16 @@ CONTENTS = ("content", "text", "message", "body", "utterance", "value", "msg")
 IDS = ("id", *CONVERSATIONS[:9], "uuid")
 MESSAGES = (
     *("messages", "conversations", "conversation", "dialogue", "dialog", "turns", "chat"),
-    *("transcript", "chat_messages", "history", "chat_history"),
+    *("transcript", "chat_messages", "contents", "user_input", "history", "chat_history"),
 )
-PROMPTS = ("prompt", "question", "user_message", "instruction", "query", "input", "user")
+HISTORIES = MESSAGES[-2:]  # of what was said before a question
+PROMPTS = (
+    *("prompt", "question", "user_message", "instruction", "query", "input", "input_text"),
+    *("user_input", "user"),
+)
 RESPONSES = (
-    *("response", "answer", "assistant_message", "completion", "reply", "output", "assistant"),
+    *("response", "answer", "assistant_message", "completion", "reply", "output", "output_text"),
+    *("assistant_response", "model_response", "generated_text", "assistant"),
 )
 SYSTEMS = ("system", "system_prompt", "system_message", "instructions")
 LANGUAGES = ("lang", "language")

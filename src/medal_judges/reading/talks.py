@@ -14,9 +14,9 @@ from medal_judges.records.validation import as_text
 
 EMPTY: tuple[object, ...] = (None, "", [], {})
 # In a request to a model or its answer; in the arguments of a function or its result.
-_TALKS = ("messages", "choices", "generations", "message")
+_TALKS = ("messages", "choices", "generations", "candidates", "message")
 _TEXTS = {
-    "user": (*PROMPTS, "user_input", "content", "text", "args", "kwargs"),
+    "user": (*PROMPTS, "content", "text", "args", "kwargs"),
     "assistant": (*RESPONSES, "result", "content", "text"),
 }
 Talk = list[tuple[Any, tuple[str, str] | None]]  # (message, its role and text if it is a turn)
@@ -24,13 +24,14 @@ Talk = list[tuple[Any, tuple[str, str] | None]]  # (message, its role and text i
 
 def talk_of(field: str, value: Any, role: str) -> Talk:
     """Returns the messages of an input (``role`` user) or of an output (assistant)."""
-    talk: Talk = []
-    for message in messages_within(field, value, role):
-        read = parse_message(field, message)
-        text = " ".join(shown_text(read.parts).split())
-        is_turn = text and read.role in ("user", "assistant")
-        talk.append((message, (read.role, text) if is_turn else None))
-    return talk
+    return [(message, turn_in(field, message)) for message in messages_within(field, value, role)]
+
+
+def turn_in(field: str, message: object) -> tuple[str, str] | None:
+    """Returns the role and the text of a message, on one line; None if nobody saw a text."""
+    parsed = parse_message(field, message)
+    text = " ".join(shown_text(parsed.parts).split())
+    return (parsed.role, text) if text and parsed.role in ("user", "assistant") else None
 
 
 def messages_within(field: str, value: Any, role: str) -> list[Any]:
@@ -54,8 +55,8 @@ def messages_within(field: str, value: Any, role: str) -> list[Any]:
         talks = [name for name in _TALKS if one.get(name) not in EMPTY][:1]
         names = talks or [name for name in _TEXTS[role] if one.get(name) not in EMPTY]
         inner = as_text(one[names[0]]) if len(names) == 1 else None
-        if isinstance(inner, list | Mapping) or (inner and names[0] not in _TALKS[:3]):
-            if names[0] in ("choices", "generations") and isinstance(inner, list):
+        if isinstance(inner, list | Mapping) or (inner and names[0] not in _TALKS[:4]):
+            if names[0] in _TALKS[1:4] and isinstance(inner, list):
                 inner = inner[:1]
             said = messages_within(field, inner, role)
             system = one.get(find_key(one, SYSTEMS) or "") if role == "user" else None

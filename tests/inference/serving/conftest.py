@@ -84,12 +84,12 @@ def judge_folder(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     """A saved encoder judge with random heads, made for English."""
     import torch
 
-    from medal_judges.models.encoder.config import EncoderConfig
-    from medal_judges.models.encoder.judge import EncoderJudge
+    from medal_judges.models.turns.config import TurnsConfig
+    from medal_judges.models.turns.judge import TurnsJudge
 
     torch.manual_seed(0)
-    config = EncoderConfig(base=str(tiny_bert), max_tokens=64, width=16, members=2)
-    judge = EncoderJudge.create(config, load_rubric("medal"))
+    config = TurnsConfig(base=str(tiny_bert), max_tokens=64, width=16, members=2)
+    judge = TurnsJudge.create(config, load_rubric("medal"))
     for name, parameter in judge.net.named_parameters():
         if "value" in name:
             torch.nn.init.normal_(parameter, std=0.3)

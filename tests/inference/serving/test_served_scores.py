@@ -83,6 +83,28 @@ def test_messages_and_lines_score_the_same(served: Served) -> None:
     assert answers[0]["id"] == answers[1]["id"]  # made of what was said
 
 
+def test_reasoning_is_left_out_and_counted(served: Served) -> None:
+    said = [{"role": "user", "content": "Is it open?"}, {"role": "assistant", "content": "Yes."}]
+    thought = [said[0], {"role": "assistant", "content": "<think>no</think>Yes."}]
+    bodies: list[dict[str, object]] = [
+        {"messages": said},
+        {"messages": thought},
+        {
+            "dialogues": [
+                {"id": "a", "dialogue": thought},
+                {"prompt": "Is it open?", "output": "Yes."},
+            ]
+        },
+    ]
+    plain, *others = [httpx.post(f"{served.address}/score", json=b).json() for b in bodies]
+    assert "folded" not in plain
+    for answer in others:
+        assert answer["folded"] == {"thoughts left out": 1}
+        for judgement in answer["judgements"]:
+            expected = plain["judgements"][0]["scores"]
+            assert judgement["scores"] == pytest.approx(expected, abs=1e-5)
+
+
 def test_a_dialogue_without_an_answer_is_unscored_with_its_reason(served: Served) -> None:
     silent = Dialogue("silent", (Turn("user", "Anybody?"),), lang="en")
     with Client(served.address) as client:
@@ -96,7 +118,7 @@ def test_what_the_server_says_of_its_judge(served: Served, judge: Judge) -> None
         about = client.judge()
     assert about["signature"] == str(judge.signature())
     assert about["dimensions"] == [dimension.to_record() for dimension in judge.dimensions]
-    assert about["languages"] is None and about["family"] == "encoder"
+    assert about["languages"] is None and about["family"] == "turns"
 
 
 def test_metrics_count_what_was_asked(served: Served) -> None:

@@ -13,12 +13,12 @@ from torch.nn import functional
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.batching import budget_batches, pad_rows
 from medal_judges.models.device import has_bf16
-from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.encoder.net import (
+from medal_judges.models.turns.config import TurnsConfig
+from medal_judges.models.turns.judge import TurnsJudge
+from medal_judges.models.turns.net import (
     EncodedDialogue,
-    EncoderNet,
     TurnBatch,
+    TurnsNet,
     collate,
     collate_sequences,
 )
@@ -35,16 +35,16 @@ _LEAST_DEVIATION = 1e-3  # a measure that never varies must not be large on a ne
 _ROWS_AT_ONCE = 128  # whose turns are read together
 
 
-class EncoderTask(TrainingTask):
+class TurnsTask(TrainingTask):
     """An encoder judge in training; everything that is not learnt in steps is fitted here."""
 
-    judge: EncoderJudge
-    train: EncoderDataset
+    judge: TurnsJudge
+    train: TurnsDataset
 
     def __init__(
         self,
         config: TrainConfig,
-        judge: EncoderJudge,
+        judge: TurnsJudge,
         train: Sequence[TrainingExample],
         validation: Sequence[TrainingExample],
         device: torch.device,
@@ -58,14 +58,14 @@ class EncoderTask(TrainingTask):
         freeze(self.body, config.trainable_layers)
         frozen = config.trainable_layers == 0 or not judge.config.embedding
         bf16 = frozen and reads_in_bf16(config.optim.mixed_precision, device)
-        self.train = EncoderDataset(judge, train, frozen, bf16)
-        self.validation = EncoderDataset(judge, validation, frozen, bf16)
+        self.train = TurnsDataset(judge, train, frozen, bf16)
+        self.validation = TurnsDataset(judge, validation, frozen, bf16)
         if judge.config.net != "sequence":  # which has neither features nor turn vectors
             fit_feature_scale(judge, self.train)
         if judge.config.reply is not None:
             fit_reply(judge, self.train, config.seed)
             fit_feature_scale(judge, self.train)  # again: now the reactions mean something
-        self.objective = EncoderObjective(judge.net, list(judge.net.heads[0]), train)
+        self.objective = TurnsObjective(judge.net, list(judge.net.heads[0]), train)
         self.heads = judge.net.heads[0]
 
     def solve(self) -> bool:
@@ -85,7 +85,7 @@ def reads_in_bf16(precision: str, device: torch.device) -> bool:
     return has_bf16(device) if precision == "auto" else precision == "bf16"
 
 
-def balance_heads(model: EncoderConfig, examples: Sequence[TrainingExample]) -> EncoderConfig:
+def balance_heads(model: TurnsConfig, examples: Sequence[TrainingExample]) -> TurnsConfig:
     """``model`` with each ``positive_weight: balanced`` of a binary head replaced by negatives /
     positives, so that the head does not answer no to every rare issue."""
     heads = dict(model.heads)
@@ -103,13 +103,13 @@ def balance_heads(model: EncoderConfig, examples: Sequence[TrainingExample]) -> 
 # -- data and objective ---------------------------------------------------------------------------
 
 
-class EncoderDataset(TrainingData):
+class TurnsDataset(TrainingData):
     """Dialogues as an encoder reads them. With a frozen body every distinct turn is encoded once,
     into ``table``, in bf16 if ``bf16``; ``row`` is its row by text."""
 
     def __init__(
         self,
-        judge: EncoderJudge,
+        judge: TurnsJudge,
         examples: Sequence[TrainingExample],
         frozen: bool,
         bf16: bool = False,
@@ -180,10 +180,10 @@ def _index(chosen: Sequence[EncodedDialogue], batch: TurnBatch, rows: dict[str, 
     return index
 
 
-class EncoderObjective(Objective):
+class TurnsObjective(Objective):
     """The objective of an encoder judge's net."""
 
-    net: EncoderNet
+    net: TurnsNet
 
     def logits(self, inputs: dict[str, Any]) -> list[Logits]:
         batch: TurnBatch = inputs["batch"]
@@ -215,7 +215,7 @@ class EncoderObjective(Objective):
 
 
 @torch.no_grad()
-def fit_feature_scale(judge: EncoderJudge, data: EncoderDataset, rows: int = 4000) -> None:
+def fit_feature_scale(judge: TurnsJudge, data: TurnsDataset, rows: int = 4000) -> None:
     """Mean and deviation per role of the net's features, and mean of its unit turn embeddings, over
     the first ``rows`` of the training set; each source counts the same. Of a body that learns: by
     its first weights."""
@@ -250,7 +250,7 @@ def fit_feature_scale(judge: EncoderJudge, data: EncoderDataset, rows: int = 400
 
 
 @torch.inference_mode()
-def fit_turn_means(judge: EncoderJudge, dialogues: Sequence[Dialogue]) -> None:
+def fit_turn_means(judge: TurnsJudge, dialogues: Sequence[Dialogue]) -> None:
     """Set ``judge.turn_means``, around which contributions are reported: per dimension what a turn
     of the user, and one of the assistant, adds to ``Head.linear`` on average, weighted as the head
     pools them; a side that never speaks has 0."""

@@ -21,7 +21,7 @@ from medal_judges.models.base.turn_features import (
     turn_similarities,
 )
 from medal_judges.models.batching import SpecialTokens, pad_rows
-from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.turns.config import TurnsConfig
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 
@@ -68,7 +68,7 @@ class TurnBatch:
 class TurnTokenizer:
     """Encodes dialogues, and splits texts into token pieces that fit the body's window."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, config: EncoderConfig) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, config: TurnsConfig) -> None:
         self.tokenizer, self.config = tokenizer, config
         self.marks = SpecialTokens(tokenizer)
         # Ids that the tokenizer puts before and after a single sequence.
@@ -236,7 +236,7 @@ def context_of(unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return unit, before, earlier
 
 
-class EncoderNet(nn.Module):
+class TurnsNet(nn.Module):
     """``body`` computes token vectors, and ``nets`` (the ensemble members) logits per dimension."""
 
     shares: Tensor
@@ -250,7 +250,7 @@ class EncoderNet(nn.Module):
         self,
         body: PreTrainedModel,
         hidden: int,
-        config: EncoderConfig,
+        config: TurnsConfig,
         dimensions: Sequence[Dimension],
     ) -> None:
         super().__init__()
@@ -387,7 +387,7 @@ class EncoderNet(nn.Module):
 class LinearNet(nn.Module):
     """Heads on each turn's embedding and features: a linear model of their means."""
 
-    def __init__(self, hidden: int, config: EncoderConfig, dimensions: Sequence[Dimension]) -> None:
+    def __init__(self, hidden: int, config: TurnsConfig, dimensions: Sequence[Dimension]) -> None:
         super().__init__()
         self.embedding = config.embedding
         width = 2 * (len(config.feature_names) + (hidden if config.embedding else 0))
@@ -408,7 +408,7 @@ class LinearNet(nn.Module):
 class TurnNet(nn.Module):
     """A few transformer layers over turn vectors and features, then the heads."""
 
-    def __init__(self, hidden: int, config: EncoderConfig, dimensions: Sequence[Dimension]) -> None:
+    def __init__(self, hidden: int, config: TurnsConfig, dimensions: Sequence[Dimension]) -> None:
         super().__init__()
         self.config = config
         width = config.width
@@ -485,7 +485,7 @@ class SequenceNet(nn.Module):
     def __init__(
         self,
         hidden: int,
-        config: EncoderConfig,
+        config: TurnsConfig,
         dimensions: Sequence[Dimension],
         body: PretrainedConfig,
     ) -> None:

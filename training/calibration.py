@@ -10,7 +10,7 @@ import torch
 from scipy.optimize import minimize_scalar
 from sklearn.isotonic import IsotonicRegression
 
-from medal_judges.models.base.heads import Calibration, Head, corn_probabilities, on_scale
+from medal_judges.models.base.heads import Calibration, OutputHead, corn_probabilities, on_scale
 from medal_judges.training.rows import TrainingExample
 
 COVERAGE = 0.9  # of the interval around a regression's score
@@ -20,7 +20,7 @@ MIN_ROWS = 20  # a fit on fewer would follow the noise
 def fit_calibrations(
     examples: Sequence[TrainingExample],
     logits: Mapping[str, np.ndarray],
-    heads: Mapping[str, Head],
+    heads: Mapping[str, OutputHead],
     method: str,
 ) -> dict[str, Calibration]:
     """Calibration of each dimension with at least 20 labelled validation rows.

@@ -10,10 +10,10 @@ import torch
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import Calibration, Head, HeadConfig, on_scale
-from medal_judges.models.encoder.config import EncoderConfig, FeatureGroup, ReplyConfig
-from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.models.turns.config import FeatureGroup, ReplyConfig, TurnsConfig
+from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dimension import load_rubric
-from medal_judges.training.families.steps_encoder import fit_turn_means
+from medal_judges.training.families.steps_turns import fit_turn_means
 
 from ..conftest import WORDS
 from ..talks import talk
@@ -33,12 +33,12 @@ def dialogues(count: int = 24) -> list[Dialogue]:
     return found
 
 
-def judge(base: Path, **settings: object) -> EncoderJudge:
+def judge(base: Path, **settings: object) -> TurnsJudge:
     """A judge whose heads are random, so that every turn matters."""
     torch.manual_seed(0)
     defaults = {"base": str(base), "max_tokens": 64, "width": 16, "members": 2}
-    config = EncoderConfig(**(defaults | settings))  # type: ignore[arg-type]
-    made = EncoderJudge.create(config, load_rubric("medal"))
+    config = TurnsConfig(**(defaults | settings))  # type: ignore[arg-type]
+    made = TurnsJudge.create(config, load_rubric("medal"))
     for name, parameter in made.net.named_parameters():
         if "attention.weight" in name or "value" in name:
             torch.nn.init.normal_(parameter, std=0.3)
@@ -54,7 +54,7 @@ SHAPES = [
 ]
 
 
-def unit_scores(made: EncoderJudge, found: list) -> list[list[float]]:
+def unit_scores(made: TurnsJudge, found: list) -> list[list[float]]:
     return [
         [made.dimension(n).to_unit(s) for n, s in j.scores.items()] if j.failure is None else []
         for j in found
@@ -151,11 +151,11 @@ def test_contributions_add_up_to_the_score_around_the_average_turn(
 ) -> None:
     rubric = [d for d in load_rubric("medal") if d.name in ("overall", "unsafe", *HEADS)]
     heads = {name: HeadConfig(kind=kind) for name, kind in HEADS.items()}  # type: ignore[arg-type]
-    config = EncoderConfig(
+    config = TurnsConfig(
         base=str(tiny_bert), max_tokens=64, width=16, members=2, heads=heads, **settings
     )
     torch.manual_seed(0)
-    made = EncoderJudge.create(config, rubric)
+    made = TurnsJudge.create(config, rubric)
     for name, parameter in made.net.named_parameters():
         if "attention.weight" in name or "value" in name:
             torch.nn.init.normal_(parameter, std=0.3)

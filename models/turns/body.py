@@ -24,7 +24,7 @@ from medal_judges.models.model_files import resolve
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-    from medal_judges.models.encoder.config import EncoderConfig
+    from medal_judges.models.turns.config import TurnsConfig
 
 PACKED = "medal_packed"
 # Bodies whose texts can be packed: each token's position is an argument, all layers see all tokens.
@@ -81,7 +81,7 @@ def settings_of(body: PreTrainedModel) -> dict[str, Any]:
     return settings
 
 
-def check_window(config: EncoderConfig, body: PretrainedConfig) -> None:
+def check_window(config: TurnsConfig, body: PretrainedConfig) -> None:
     """Raises ConfigError if ``max_tokens`` is above the number of positions of the body."""
     positions = getattr(body, "max_position_embeddings", None)
     if positions is not None and "roberta" in body.model_type:

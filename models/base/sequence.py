@@ -1,0 +1,172 @@
+"""Judges that are a sequence classifier of transformers: one text a dialogue, one row of logits.
+
+Every dimension reads its own slice of the logits. The network is a plain
+``AutoModelForSequenceClassification``, so that transformers loads the saved folder without this
+package.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from medal_judges.models.base.heads import Calibration, OutputHead
+from medal_judges.models.base.judge import ScoreRequest
+from medal_judges.models.base.learned import LearnedJudge
+from medal_judges.models.batching import pad_rows
+from medal_judges.models.device import cast_weights, set_attention, torch_device, torch_dtype
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.rendered import RenderedDialogue
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+def classifier_settings(heads: Sequence[OutputHead]) -> dict[str, Any]:
+    """Returns the fields of transformers' config that name the logits and say what they are.
+
+    ``problem_type`` decides what a pipeline of transformers does with the logits: it leaves those
+    of a regression as they are, which is right for mixed and ordinal heads too.
+    """
+    names = [name for head in heads for name in head.output_names]
+    kinds = {head.config.kind for head in heads}
+    problem = "regression"
+    if kinds == {"binary"}:
+        problem = "multi_label_classification"
+    elif kinds == {"classification"} and len(heads) == 1:
+        problem = "single_label_classification"
+    return {
+        "num_labels": len(names),
+        "id2label": dict(enumerate(names)),
+        "label2id": {name: number for number, name in enumerate(names)},
+        "problem_type": problem,
+        # CrossEncoder of sentence-transformers would put a sigmoid on a single logit.
+        "sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"},
+    }
+
+
+def output_layer(network: nn.Module, outputs: int) -> nn.Linear:
+    """Returns the layer of a sequence classifier that computes its logits: its last linear one."""
+    layers = [
+        module
+        for module in network.modules()
+        if isinstance(module, nn.Linear) and module.out_features == outputs
+    ]
+    return layers[-1]
+
+
+class SequenceJudge(LearnedJudge):
+    """A judge whose network, ``net``, gives one row of logits for a dialogue's text.
+
+    A regression's logit is the raw score on the dimension's scale if ``on_scale``, else the raw
+    score less the middle of the scale, in units of the scale's width.
+    """
+
+    net: Any  # a sequence classifier of transformers, or of PEFT around one
+    tokenizer: PreTrainedTokenizerBase
+    device: torch.device
+    heads: list[OutputHead]
+    on_scale: bool
+
+    def describe_heads(
+        self,
+        heads: Sequence[OutputHead],
+        name: str,
+        calibration: Mapping[str, Calibration] | None,
+        facts: Mapping[str, object] | None,
+    ) -> None:
+        """Sets the heads and the fields that every trained judge has."""
+        self.heads = list(heads)
+        self.describe([head.dimension for head in heads], name, calibration, facts)
+
+    @abstractmethod
+    def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:
+        """Returns what the network reads of each dialogue: the text of the newest turns that fit,
+        and its token ids, which are those of the plain tokenizer."""
+
+    @abstractmethod
+    def network_with(self, state: Mapping[str, Tensor]) -> Any:
+        """Returns a network like ``net`` with the weights ``state``."""
+
+    @property
+    def pad(self) -> int:
+        """The id of padding tokens (0 if the tokenizer has none: they are masked)."""
+        return int(self.tokenizer.pad_token_id or 0)
+
+    def place(self, device: str | torch.device | None, dtype: str) -> None:
+        self.device, self.dtype = torch_device(device), dtype
+        self.net = self.net.to(self.device).float().eval()
+        if dtype != "fp32":
+            cast_weights(self.net, torch_dtype(dtype, self.device))
+        set_attention(self.net, self.config.attention, self.device, dtype)
+
+    def unit_logits(self, logits: Tensor) -> dict[str, Tensor]:
+        """Returns the logits [B, outputs] of each dimension, those of a regression on [0, 1]."""
+        units: dict[str, Tensor] = {}
+        start = 0
+        for head in self.heads:
+            dimension, end = head.dimension, start + head.outputs
+            part = logits[:, start:end].float()
+            if head.config.kind == "regression" and self.on_scale:
+                part = (part - dimension.low) / (dimension.high - dimension.low)
+            elif head.config.kind == "regression":
+                part = part + 0.5
+            units[dimension.name] = part
+            start = end
+        return units
+
+    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Returns the loss [B] of each row, the sum over dimensions. ``targets`` [B, targets] has
+        the targets of all heads side by side."""
+        total = logits.new_zeros(len(logits), dtype=torch.float32)
+        units, start = self.unit_logits(logits), 0
+        for head in self.heads:
+            end = start + head.targets
+            total = total + head.losses(units[head.dimension.name], targets[:, start:end])
+            start = end
+        return total
+
+    # -- the hooks of Judge ----------------------------------------------------------------------
+
+    def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
+        rendered = self.render([request.dialogue for request in requests])
+        for request, text in zip(requests, rendered, strict=True):
+            request.payload, request.tokens = text.ids, len(text.ids)
+            request.truncated_turns, request.cut_turns = text.dropped, text.cut
+
+    @torch.inference_mode()
+    def _score_batch(
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Judgement]:
+        ids, mask = pad_rows([request.payload for request in requests], self.pad)
+        output = self.net(input_ids=ids.to(self.device), attention_mask=mask.to(self.device))
+        return self.judgements(output.logits.float().cpu(), dimensions)
+
+    def judgements(self, logits: Tensor, dimensions: Sequence[str]) -> list[Judgement]:
+        """Returns the judgement of each row of ``logits`` [B, outputs]."""
+        units = self.unit_logits(logits)
+        scores: list[dict[str, float | None]] = [{} for _ in logits]
+        distributions: list[dict[str, list[float]]] = [{} for _ in logits]
+        details: list[dict[str, dict[str, Any]]] = [{} for _ in logits]
+        heads = {head.dimension.name: head for head in self.heads}
+        for name in dimensions:
+            answers = heads[name].answers(units[name], self.fitted(name))
+            for row, (score, chances, raw) in enumerate(zip(*answers, strict=True)):
+                scores[row][name] = score
+                details[row][name] = self.details_of(name, score, raw)
+                if chances:
+                    distributions[row][name] = chances
+        return [
+            Judgement(scores=scores[row], distributions=distributions[row], details=details[row])
+            for row in range(len(logits))
+        ]
+
+    def dimension_of_output(self) -> list[Dimension]:
+        """Returns the dimension of each logit."""
+        return [head.dimension for head in self.heads for _ in range(head.outputs)]

@@ -1,0 +1,77 @@
+"""The text of a dialogue as an encoder reads it.
+
+The text is all that the network gets: ``tokenizer(text)`` of any copy of the tokenizer gives the
+same token ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from medal_judges.models.batching import SpecialTokens
+from medal_judges.models.llm.protocol import oldest_kept
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.rendered import RenderedDialogue
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class DialogueText:
+    """Writes dialogues as ``user: ...`` and ``assistant: ...`` on lines, with the tokenizer's
+    separator at the end of each turn but the last, whose separator the tokenizer adds.
+
+    A turn cannot end itself or begin another: special tokens within it are spelled out.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, max_tokens: int) -> None:
+        self.tokenizer, self.max_tokens = tokenizer, max_tokens
+        self.marks = SpecialTokens(tokenizer)
+        self.separator = f"{tokenizer.sep_token or ''}\n"
+
+    def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:
+        """Returns the text of the newest turns of each dialogue that fit."""
+        lines = [[self._line(turn) for turn in dialogue.turns] for dialogue in dialogues]
+        texts = [self.separator.join(parts) for parts in lines]
+        rendered = []
+        for parts, text, ids in zip(lines, texts, self._tokenised(texts), strict=True):
+            if len(ids) <= self.max_tokens:
+                rendered.append(RenderedDialogue(text, ids))
+            else:
+                rendered.append(self._shortened(parts))
+        return rendered
+
+    def _line(self, turn: Turn) -> str:
+        return f"{turn.role}: {self.marks.broken_up(turn.content)}"
+
+    def _tokenised(self, texts: list[str]) -> list[list[int]]:
+        if not texts:
+            return []
+        ids: list[list[int]] = self.tokenizer(texts, verbose=False)["input_ids"]
+        return ids
+
+    def _ids(self, text: str) -> list[int]:
+        return self._tokenised([text])[0]
+
+    def _shortened(self, lines: Sequence[str]) -> RenderedDialogue:
+        """Returns the text without the oldest turns that do not fit; a last turn that is too long
+        loses its end."""
+
+        def fits(start: int) -> bool:
+            return len(self._ids(self.separator.join(lines[start:]))) <= self.max_tokens
+
+        start = oldest_kept(len(lines) - 1, fits)
+        text = self.separator.join(lines[start:])
+        ids = self._ids(text)
+        if len(ids) <= self.max_tokens:
+            return RenderedDialogue(text, ids, dropped=start)
+        shortest, longest = 0, len(text)  # characters: the first fits, the second does not
+        while longest - shortest > 1:
+            middle = (shortest + longest) // 2
+            if len(self._ids(text[:middle])) <= self.max_tokens:
+                shortest = middle
+            else:
+                longest = middle
+        text = text[:shortest]
+        return RenderedDialogue(text, self._ids(text), dropped=start, cut=1)

@@ -1,0 +1,61 @@
+"""A question and its answer in columns of their own, alone or beside the messages before them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from medal_judges.reading.names import PROMPTS, RESPONSES, ROLES, find_key
+from medal_judges.reading.roles import ROLE_WORDS
+from medal_judges.reading.talks import turn_in
+
+
+def pair_in(item: object) -> tuple[Any, Any] | None:
+    """Returns the question and the answer of ``["Is it open?", "Yes."]``, or of an object with both
+    and no role."""
+    if isinstance(item, list) and len(item) == 2 and not isinstance(item[0], Mapping):
+        return item[0], item[1]
+    if isinstance(item, Mapping) and find_key(item, (*ROLES, "type")) is None:
+        question, answer = find_key(item, PROMPTS), find_key(item, RESPONSES)
+        if question is not None and answer is not None:
+            return item[question], item[answer]
+    return None
+
+
+def without_pairs(items: Sequence[Any]) -> list[Any]:
+    """Returns a list of messages: two for a question and its answer, one for a role and a text."""
+    pairs = [pair_in(item) for item in items]
+    has_roles = all(pair and str(pair[0]).lower() in ROLE_WORDS for pair in pairs)
+    messages: list[Any] = []
+    for item, pair in zip(items, pairs, strict=True):
+        if pair is None:
+            messages.append(item)
+        elif has_roles:
+            messages.append({"role": pair[0], "content": pair[1]})
+        else:
+            messages.append({"role": "user", "content": pair[0]})
+            messages.append({"role": "assistant", "content": pair[1]})
+    return messages
+
+
+def turns_in(messages: Sequence[Any]) -> list[tuple[str, str]]:
+    turns = [turn_in(f"messages[{index}]", message) for index, message in enumerate(messages)]
+    return [turn for turn in turns if turn is not None]
+
+
+def last_exchange(
+    before: Sequence[Any], question: list[Any], answer: list[Any], *, is_history: bool
+) -> list[Any]:
+    """Returns those messages of a question and its answer that continue the chat ``before``: none
+    if it has them, or ends with another answer. A history ends before the question; other lists can
+    be the whole chat, whose first question some data sets repeat in a column."""
+    turns = turns_in(before)
+    if not turns:
+        return question + answer
+    if not answer:
+        return []
+    if turns[-1][0] == "user":
+        return answer
+    is_asked = set(turns_in(question)) <= set(turns)
+    is_answered = not is_history or turns_in(answer)[-1:] == turns[-1:]
+    return [] if is_asked and is_answered else question + answer

@@ -1,0 +1,56 @@
+"""Reasoning between think tags in the text of an answer."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+THOUGHTS = "thoughts left out"  # in the counts of a reader
+# Code is text: an answer can explain the tags. A closing tag can stand alone because many chat
+# templates write the opening tag, which is then no part of what the model returned. Magistral
+# writes [THINK], Kimi ◁think▷, gpt-oss a channel.
+_TAG = r"(?:\w+:)?(?:think|thinking|thoughts?|reasoning)"
+_MARKUP = re.compile(
+    r"(?P<code>```.*?(?:```|\Z)|`[^`\n]+`)"
+    rf"|(?P<alone></{_TAG}\s*>|(?-i:\[/THINK\])|◁/think▷)"
+    rf"|<(?P<tag>{_TAG})(?:\s[^<>]*)?>.*?(?:</(?P=tag)\s*>|\Z)"
+    r"|(?-i:\[THINK\]).*?(?:\[/THINK\]|\Z)|◁think▷.*?(?:◁/think▷|\Z)"
+    r"|<\|channel\|>analysis<\|message\|>.*?(?:<\|channel\|>final<\|message\|>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+
+
+def without_thoughts(answer: str) -> tuple[str, int]:
+    """Returns an answer without the text between think tags, before a closing tag alone and after
+    an opening tag alone, and the number of such thoughts.
+
+    >>> without_thoughts("<think>The user asks for an hour.</think>At nine.")
+    ('At nine.', 1)
+    """
+    if not any(bracket in answer for bracket in "<[◁"):
+        return answer, 0
+    texts: list[str] = []
+    count, start = 0, 0
+    for markup in _MARKUP.finditer(answer):
+        if markup["code"]:
+            continue
+        texts.append(answer[start : markup.start()])
+        if markup["alone"]:
+            texts.clear()
+        count, start = count + 1, markup.end()
+    return ("".join([*texts, answer[start:]]).strip(), count) if count else (answer, 0)
+
+
+def spoken_turns(turns: list[Any], counts: Counter[str]) -> list[Any]:
+    """Returns the turns of a row in the line format without the thoughts in its answers."""
+    spoken: list[Any] = []
+    for turn in turns:
+        content = turn.get("content") if isinstance(turn, Mapping) else None
+        if isinstance(content, str) and turn.get("role") == "assistant":
+            answer, count = without_thoughts(content)
+            counts.update({THOUGHTS: count} if count else {})
+            turn = {**turn, "content": answer}
+        spoken.append(turn)
+    return spoken

@@ -1,0 +1,161 @@
+"""Reasoning between think tags is left out of answers and counted, by every reader."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+from tests.forked import medal
+
+from medal_judges import parse_dialogue
+from medal_judges.integrations.trl import JudgeReward
+from medal_judges.reading.dialogues import ReadingReport, read_dialogues, read_labelled
+from medal_judges.reading.messages import read_messages
+from medal_judges.reading.thoughts import THOUGHTS, without_thoughts
+
+from .test_spans import parts
+from .test_traces import trace
+from .written import CONTAINERS, in_jsonl, save
+
+Row = dict[str, Any]
+ASKED = "When does the library open?"
+ANSWER = "At ten on weekdays."
+THOUGHT = "<think>\nThe user asks for an hour.\nMaybe `ten`?\n</think>\n\n"
+FENCED = "Write it so:\n```xml\n<think>why</think>\n```\nand then `</think>`."
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "count"),
+    [
+        (THOUGHT + ANSWER, ANSWER, 1),
+        (f"<THINK>no</Think>{ANSWER}", ANSWER, 1),
+        (f'<thinking budget="3" mode=deep>no</thinking >{ANSWER}', ANSWER, 1),
+        (f"<reasoning>no <think> and </think> no</reasoning>\n{ANSWER}", ANSWER, 1),
+        (f"<thought>no</thought>{ANSWER}", ANSWER, 1),
+        (f"<seed:think>no</seed:think>{ANSWER}", ANSWER, 1),
+        (f"[THINK]no[/THINK]{ANSWER}", ANSWER, 1),
+        (f"◁think▷no◁/think▷{ANSWER}", ANSWER, 1),
+        (f"<|channel|>analysis<|message|>no<|channel|>final<|message|>{ANSWER}", ANSWER, 1),
+        (f"The user asks. Ten?\n</think>\n\n{ANSWER}", ANSWER, 1),  # the closing tag alone
+        (f"no</THINKING>{ANSWER}", ANSWER, 1),
+        ("<think>\nThe user asks", "", 1),  # not closed
+        (f"{ANSWER}\n<think>And on Sundays?", ANSWER, 1),
+        (f"So.\n<think>a</think>\n{ANSWER}<think>b</think>", f"So.\n\n{ANSWER}", 2),
+        (f"<think>a<think>b</think>c</think>{ANSWER}", ANSWER, 2),
+        (f"<think>use ```python\nx</think>{ANSWER} ```y```", f"{ANSWER} ```y```", 1),
+        (f"<think></think>{ANSWER}", ANSWER, 1),
+        (FENCED, FENCED, 0),
+        (f"<think>a</think>{FENCED}", FENCED, 1),
+        *((text, text, 0) for text in ("<thinker> <b>think</b> 1 < 2", "[think] Hm.", " a ")),
+    ],
+)  # fmt: skip
+def test_what_is_left_of_an_answer(answer: str, text: str, count: int) -> None:
+    assert without_thoughts(answer) == (text, count)
+
+
+@given(st.text("<>/think `\n[a]"), st.text("ab \n"))
+def test_no_tag_survives_and_what_has_none_is_unchanged(noise: str, text: str) -> None:
+    left, count = without_thoughts(f"<think>{noise.replace('</', '')}</think>{text}")
+    assert (left, count) == (text.strip(), 1)
+    assert without_thoughts(text) == (text, 0)
+
+
+def rows_of(answer: str) -> dict[str, list[Row]]:
+    """One chat in every form."""
+    said = [{"role": "user", "content": ASKED}, {"role": "assistant", "content": answer}]
+    pieces = [said[0], {"role": "assistant", "content": [{"type": "text", "text": answer}]}]
+    span = {
+        "gen_ai.conversation.id": "a",
+        "gen_ai.input.messages": parts(said[:1]),
+        "gen_ai.output.messages": parts(said[1:]),
+    }
+    sharegpt = [{"from": "human", "value": ASKED}, {"from": "gpt", "value": answer}]
+    released = {"source": "x-1", "models": [None, "m"], "lang": "English", "dialogue": said}
+    return {
+        "line": [{"id": "a", "dialogue": said}],
+        "medal": [released],
+        "messages": [{"id": "a", "messages": said}],
+        "content parts": [{"id": "a", "messages": pieces}],
+        "ShareGPT": [{"id": "a", "conversations": sharegpt}],
+        "answer beside messages": [{"id": "a", "messages": said[:1], "response": answer}],
+        "history pairs": [{"id": "a", "messages": [[ASKED, answer]]}],
+        "prompts": [{"id": "a", "prompt": ASKED, "response": answer}],
+        "transcript": [{"id": "a", "transcript": f"User: {ASKED}\nBot: {answer}"}],
+        "turns": [{"chat_id": "a", **message} for message in said],
+        "otel": [{"traceId": "t", "attributes": span}],
+        "langfuse": [trace("a", 1, ASKED, answer)],
+    }
+
+
+@pytest.mark.parametrize("form", rows_of(""))
+@pytest.mark.parametrize("read", [read_dialogues, read_labelled])
+def test_every_reader_leaves_it_out(form: str, read: Callable[..., Any], tmp_path: Path) -> None:
+    rows = rows_of(THOUGHT + ANSWER)[form]
+    report = ReadingReport()
+    (found,) = read(save(tmp_path, "chats.jsonl", in_jsonl(rows)), reading=report)
+    dialogue = found if read is read_dialogues else found.dialogue
+    assert [turn.content for turn in dialogue.turns] == [ASKED, ANSWER]
+    assert report.folded == {THOUGHTS: 1} and not report.count, report.messages
+
+
+@pytest.mark.parametrize("container", ["csv", "parquet", "json"])
+def test_every_container(container: str, tmp_path: Path) -> None:
+    rows = rows_of(THOUGHT + ANSWER)["prompts"]
+    report = ReadingReport()
+    (found,) = read_dialogues(save(tmp_path, "x", CONTAINERS[container](rows)), reading=report)
+    assert found.turns[1].content == ANSWER and report.folded == {THOUGHTS: 1}
+
+
+def test_the_id_of_a_chat_is_that_of_the_text_that_was_seen() -> None:
+    for form in ("line", "messages", "prompts"):
+        first, second = (
+            rows_of(answer)[form][0] | {"id": None} for answer in (THOUGHT + ANSWER, ANSWER)
+        )
+        assert parse_dialogue(first).id == parse_dialogue(second).id  # fmt: skip
+
+
+def test_a_user_and_a_system_prompt_may_write_tags() -> None:
+    said = [
+        {"role": "system", "content": "Answer after <think>...</think>."},
+        {"role": "user", "content": THOUGHT + ASKED},
+        {"role": "assistant", "content": ANSWER},
+    ]
+    counts: Counter[str] = Counter()
+    dialogue = read_messages(said, folded=counts)
+    assert dialogue.turns[0].content == THOUGHT + ASKED and not counts[THOUGHTS]
+    assert dialogue.context["system_prompt"] == said[0]["content"]
+
+
+def test_an_answer_of_reasoning_alone_is_an_empty_turn() -> None:
+    said = [{"role": "user", "content": ASKED}, {"role": "assistant", "content": "<think>\nThe u"}]
+    counts: Counter[str] = Counter()
+    assert [turn.role for turn in read_messages(said, folded=counts).turns] == ["user"]
+    assert counts == {THOUGHTS: 1, "empty turns left out": 1}
+    line = parse_dialogue({"id": "a", "dialogue": said})  # the line format keeps empty turns
+    assert [turn.content for turn in line.turns] == [ASKED, ""]
+
+
+def test_the_command_scores_the_answer_and_says_what_it_left_out(tmp_path: Path) -> None:
+    rows = [rows_of(answer)["messages"][0] for answer in (THOUGHT + ANSWER, ANSWER, "<think>no")]
+    path = save(tmp_path, "chats.jsonl", in_jsonl(rows))
+    done = medal("score", path, "--out", tmp_path / "out.jsonl")
+    assert "folded: 2 thoughts left out, 1 empty turns left out" in done.stderr, done.stderr
+    first, second, third = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    assert first["scores"]["overall"] == pytest.approx(2.144, abs=5e-4)
+    assert first["scores"] == pytest.approx(second["scores"], abs=1e-5)
+    assert third["failure"] == "no assistant turn to judge"
+
+
+def test_the_reward_of_trl_leaves_it_out() -> None:
+    reward = JudgeReward("length")
+    logged: dict[str, float] = {}
+    completions = [THOUGHT + ANSWER, ANSWER, f"ten?</think>{ANSWER}", "<think>no", ""]
+    got = reward([ASKED] * 5, completions, log_metric=logged.__setitem__)
+    assert got[0] == got[1] == got[2] and got[3] == got[4]
+    assert logged["medal_overall/thoughts_left_out"] == 3

@@ -1,0 +1,90 @@
+"""Figures of a judge on validation rows: per dimension, averaged over sources."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from medal_judges.errors import ConfigError
+
+
+class RatedRow(Protocol):
+    """A row with the mean rating of people (``human``) by dimension, and its ``source``."""
+
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def human(self) -> Mapping[str, float]: ...
+
+
+def validation_figures(
+    examples: Sequence[RatedRow],
+    predictions: Mapping[str, np.ndarray],
+    binary: Collection[str],
+) -> dict[str, float]:
+    """``spearman/DIM`` and ``auc/DIM`` (binary dimensions), each the mean over the sources where it
+    is defined, and their means over dimensions ``spearman`` and ``auc``.
+
+    ``predictions`` maps a dimension to a score per example [n].
+    """
+    from scipy.stats import spearmanr
+    from sklearn.metrics import roc_auc_score
+
+    figures: dict[str, float] = {}
+    for name, scores in predictions.items():
+        rows: dict[str, list[tuple[float, float]]] = {}
+        for example, score in zip(examples, scores, strict=True):
+            if name in example.human:
+                rows.setdefault(example.source, []).append((example.human[name], float(score)))
+        estimates = []
+        for pairs in rows.values():
+            human, score = np.array(pairs).T
+            label = human >= 0.5 if name in binary else human
+            if len(set(label)) < 2 or len(set(score)) < 2:
+                continue
+            if name in binary:
+                estimates.append(roc_auc_score(label, score))
+            else:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    estimates.append(spearmanr(human, score).statistic)
+        if estimates:
+            figures[f"{'auc' if name in binary else 'spearman'}/{name}"] = float(np.mean(estimates))
+    return figures | means_over_dimensions(figures)
+
+
+def means_over_dimensions(figures: Mapping[str, float]) -> dict[str, float]:
+    """The means ``spearman`` and ``auc`` of the figures of single dimensions."""
+    means = {}
+    for kind in ("spearman", "auc"):
+        if values := [v for k, v in figures.items() if k.startswith(f"{kind}/")]:
+            means[kind] = float(np.mean(values))
+    return means
+
+
+def require_figure(
+    metric: str, examples: Sequence[RatedRow], dimensions: Collection[str], binary: Collection[str]
+) -> None:
+    """Raises ConfigError if the validation of a run cannot have the figure ``metric``: it is found
+    out before the first step, not after the last."""
+    rising = np.arange(len(examples), dtype=float)  # has every figure that the labels allow
+    possible = {"loss", *validation_figures(examples, dict.fromkeys(dimensions, rising), binary)}
+    if metric.removeprefix("eval_") not in possible:
+        raise ConfigError(
+            f"args.metric_for_best_model: {metric!r} is not a figure of this run's validation",
+            hint=f"there are: {', '.join(sorted(possible))}",
+        )
+
+
+def watched(figures: Mapping[str, float], metric: str) -> float:
+    """The figure that early stopping watches. Raises ConfigError for an unknown name."""
+    if metric not in figures:
+        raise ConfigError(
+            f"stop.metric {metric!r} is not a figure of this run's validation",
+            hint=f"there are: {', '.join(sorted(figures))}",
+        )
+    return figures[metric]

@@ -35,10 +35,15 @@ def said(dialogue: Dialogue) -> list[str]:
 # -- ChatGPT ---------------------------------------------------------------------------------------
 
 
+HIDDEN = {"is_visually_hidden_from_conversation": True}
+
+
 def gpt_message(role: str, *parts: Any, kind: str = "text", **more: Any) -> Row:
+    text = {"code": "text", "execution_output": "text", "thoughts": "thoughts"}.get(kind)
+    content = {text: "".join(parts)} if text else {"parts": list(parts)}
     return {
         "id": "m", "author": {"role": role, "name": None, "metadata": {}}, "create_time": 1.7e9,
-        "content": {"content_type": kind, "parts": list(parts)}, "status": "finished_successfully",
+        "content": {"content_type": kind, **content}, "status": "finished_successfully",
         "weight": 1.0, "metadata": {"model_slug": "gpt-4o"}, "recipient": "all",
     } | more  # fmt: skip
 
@@ -48,18 +53,16 @@ def chatgpt(current: str | None = "a2") -> Row:
     nodes: dict[str, tuple[str | None, Row | None]] = {
         "root": (None, None),
         "sys": ("root", gpt_message("system", "")),
-        "about": ("sys", gpt_message("user", kind="user_editable_context")),
+        "about": ("sys", gpt_message("user", kind="user_editable_context", metadata=HIDDEN)),
         "hidden": (
             "about",
-            gpt_message(
-                "system", "Be brief.", metadata={"is_visually_hidden_from_conversation": True}
-            ),
+            gpt_message("system", "Be brief.", metadata=HIDDEN),
         ),
         "q1": ("hidden", gpt_message("user", ASKED)),
         "a1": ("q1", gpt_message("assistant", WRONG)),
         "q2": ("a1", gpt_message("user", EDITED)),
         "think": ("q1", gpt_message("assistant", kind="thoughts")),
-        "call": ("think", gpt_message("assistant", "hours()", recipient="browser")),
+        "call": ("think", gpt_message("assistant", "hours()", kind="code", recipient="browser")),
         "result": ("call", gpt_message("tool", "9:00", kind="execution_output")),
         "a2": ("result", gpt_message("assistant", RIGHT)),
     }

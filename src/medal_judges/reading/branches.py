@@ -7,161 +7,123 @@ ranked answer, or to the newest one, at each fork.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from medal_judges.errors import RecordError
+from medal_judges.reading.forms import lookup
 from medal_judges.reading.instants import position
 from medal_judges.reading.names import find_key
 from medal_judges.records.validation import as_text
 
-_IDS = ("id", "message_id", "uuid")
-_PARENTS = ("parent_id", "parent", "parent_message_id", "parent_message_uuid")
-# ChatGPT's types of content and of its parts.
-_SETTINGS = ("user_editable_context", "model_editable_context")
-_THOUGHTS = ("thoughts", "reasoning_recap")
-_PARTS = {
-    "audio_transcription": "text",
-    "image_asset_pointer": "image",
-    "audio_asset_pointer": "audio",
-    "real_time_user_audio_video_asset_pointer": "video",
-}
-_HIDDEN = "is_visually_hidden_from_conversation"
-_LEFT_OUT = "messages of other branches left out"
-
-
-class _Node(NamedTuple):
-    id: object
-    parent: object
-    record: Mapping[str, Any]
+Record = Mapping[str, Any]
+_ID = ("id", "message_id", "uuid")
+_PARENT = ("parent_id", "parent", "parent_message_id", "parent_message_uuid")
+LINKS = (*_ID, *_PARENT, "rank")
+# Paths to the nodes of a tree by id, and to the id of the current one.
+_TREES = (
+    ("mapping", "current_node"),  # ChatGPT
+    ("chat.history.messages", "chat.history.currentId"),  # Open WebUI
+)
 
 
 def one_branch(record: object, counts: Counter[str]) -> object:
     """Returns an exported chat of ChatGPT, Open WebUI or OASST with the ``messages`` of one branch
     in place of its tree, and any other record unchanged. ``counts`` counts what is left out.
     Returns a RecordError if the current message is not in the tree."""
-    tree = _tree(record) if isinstance(record, Mapping) else None
-    if tree is None or not isinstance(record, Mapping):
-        return record
-    field, items, current = tree
-    nodes = [_node(item) for item in items]
-    if current is not None and current not in [node.id for node in nodes]:
+    for path, current in _TREES:
+        nodes = lookup(record, path)
+        if isinstance(nodes, Mapping):
+            items, leaf = objects([*nodes.values()]), lookup(record, current)
+            return _without_tree(record, path.partition(".")[0], items, leaf, counts)
+    if isinstance(lookup(record, "prompt.replies"), list):  # OASST
+        items = [*_with_replies(lookup(record, "prompt"))]
+        return _without_tree(record, "prompt", items, None, counts)
+    return record
+
+
+def objects(value: object) -> list[Record]:
+    """Returns the objects in a list; none for another value."""
+    items = value if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, Mapping)]
+
+
+def _with_replies(message: Record) -> Iterator[Record]:
+    yield message
+    for reply in objects(message.get("replies")):
+        yield from _with_replies(reply)
+
+
+def _without_tree(
+    record: Any, field: str, nodes: Sequence[Record], current: object, counts: Counter[str]
+) -> object:
+    if current not in (None, *(_value(node, _ID) for node in nodes)):
         return RecordError("current message", f"the id of a message in {field}", current)
-    branch = _branch(nodes, current)
-    if len(branch) < len(nodes):
-        counts[_LEFT_OUT] += len(nodes) - len(branch)
-    rest = {name: value for name, value in record.items() if name != field}
-    rest.setdefault("lang", branch[0].record.get("lang") if branch else None)
-    messages = [_message(node.record, counts) for node in branch]
+    branch = _branch(nodes, counts, current)
+    messages = [_message(node, counts) for node in branch]
+    rest = {"lang": lookup(branch, "0.lang"), **record}
+    del rest[field]
     return rest | {"messages": [message for message in messages if message is not None]}
 
 
-def _tree(record: Mapping[str, Any]) -> tuple[str, Iterable[Any], object] | None:
-    """Returns the field of a tree, its nodes, and the id of the current one."""
-    mapping, chat, prompt = record.get("mapping"), record.get("chat"), record.get("prompt")
-    if isinstance(mapping, Mapping):  # ChatGPT
-        return "mapping", mapping.values(), record.get("current_node")
-    history = chat.get("history") if isinstance(chat, Mapping) else record.get("history")
-    if isinstance(history, Mapping) and isinstance(history.get("messages"), Mapping):  # Open WebUI
-        field = "chat" if isinstance(chat, Mapping) else "history"
-        return field, history["messages"].values(), history.get("currentId")
-    if isinstance(prompt, Mapping) and "replies" in prompt:  # OASST
-        return "prompt", _replies(prompt), None
-    return None
-
-
-def _replies(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield message
-    for reply in message.get("replies") or ():
-        yield from _replies(reply)
-
-
-def _node(record: Any) -> _Node:
-    if not isinstance(record, Mapping):
-        return _Node(None, None, {})
-    id, parent = find_key(record, _IDS), find_key(record, _PARENTS)
-    return _Node(as_text(record.get(id or "")), as_text(record.get(parent or "")), record)
-
-
-def _branch(nodes: Sequence[_Node], current: object = None) -> list[_Node]:
-    """Returns the nodes from a root to ``current``, or to the leaf that one arrives at."""
-    by_id = {node.id: node for node in nodes}
-    leaf = _leaf(nodes) if current is None else current
-    branch: list[_Node] = []
+def _branch(nodes: Sequence[Record], counts: Counter[str], current: object = None) -> list[Any]:
+    """Returns the nodes from a first one to ``current``, or to the one at the end of the best
+    answers."""
+    by_id = {_value(node, _ID): node for node in nodes}
+    best_answers = {}
+    for node in sorted(nodes, key=_rank, reverse=True):  # the best, and of equals the last, wins
+        parent = _value(node, _PARENT)
+        best_answers[parent if parent in by_id else None] = _value(node, _ID)
+    leaf = current
+    while current is None and leaf in best_answers:
+        leaf = best_answers.pop(leaf)
+    branch = []
     while leaf in by_id:
-        node = by_id.pop(leaf)  # a circle ends
-        branch.insert(0, node)
-        leaf = node.parent
-    return branch
+        branch.append(by_id.pop(leaf))  # a circle ends
+        leaf = _value(branch[-1], _PARENT)
+    if len(branch) < len(nodes):
+        counts["messages of other branches left out"] += len(nodes) - len(branch)
+    return branch[::-1]
 
 
-def _leaf(nodes: Sequence[_Node]) -> object:
-    ids = {node.id for node in nodes}
-    children: defaultdict[object, list[_Node]] = defaultdict(list)
-    for node in nodes:
-        children[node.parent if node.parent in ids else None].insert(0, node)
-    leaf: object = None
-    while leaf in children:
-        leaf = min(children.pop(leaf), key=_rank).id
-    return leaf
+def _value(node: Record, names: Sequence[str]) -> Any:
+    return as_text(node.get(find_key(node, names) or ""))
 
 
-def _rank(node: _Node) -> float:
-    rank = position(node.record.get("rank"))
+def _rank(node: Record) -> float:
+    rank = position(node.get("rank"))
     return math.inf if rank is None else rank.nanoseconds
 
 
-def _message(record: Mapping[str, Any], counts: Counter[str]) -> Any:
-    """Returns the message of a node, one of ChatGPT's with content parts; None if the user did not
-    see it, or if there is none, as in a root."""
-    message = record.get("message", record)
-    content = message.get("content") if isinstance(message, Mapping) else None
+def _message(node: Record, counts: Counter[str]) -> Any:
+    """Returns the message of a node; None for a root without one, and for one of ChatGPT's that the
+    user did not see."""
+    message = node.get("message", node)
+    content = lookup(message, "content")
     if not isinstance(content, Mapping):
         return message
-    kind, metadata = content.get("content_type"), message.get("metadata")
-    is_hidden = isinstance(metadata, Mapping) and metadata.get(_HIDDEN)
-    if is_hidden or kind in _SETTINGS:
+    if lookup(message, "metadata.is_visually_hidden_from_conversation"):
         counts["hidden messages left out"] += 1
         return None
-    author, receiver = message.get("author"), message.get("recipient")
-    role = author.get("role") if isinstance(author, Mapping) else None
-    if kind in _THOUGHTS:
-        return {"role": role, "content": [{"type": "reasoning"}]}
-    # The code of a call and the output of a tool are no parts.
-    parts = content.get("parts") or [content.get("text") or ""]
+    role, receiver = lookup(message, "author.role"), message.get("recipient")
     if receiver not in (None, "all"):
-        return {"role": role, "tool_calls": [{"name": receiver, "arguments": parts[0]}]}
-    return {"role": role, "content": [_part(part) for part in parts]}
+        arguments = lookup(content, "parts.0", content.get("text"))
+        return {"role": role, "tool_calls": [{"name": receiver, "arguments": arguments}]}
+    return {"role": role, "content": content.get("parts", content)}
 
 
-def _part(part: object) -> object:
-    if not isinstance(part, Mapping):
-        return part
-    kind = part.get("content_type")
-    return {**part, "type": _PARTS.get(str(kind), kind)}
-
-
-def without_siblings(
-    records: Sequence[Mapping[str, Any]], roles: Sequence[object], counts: Counter[str]
-) -> list[int]:
-    """Returns the places of the messages of one branch, if they name the messages before them and
-    several messages of one role follow the same one. Else the places of all: they are a list, in
-    which a message may name what it replies to."""
-    places = list(range(len(records)))
-    if len(records) < 3 or find_key(records[1], _PARENTS) is None:
-        return places
-    nodes = [_node(record) for record in records]
-    ids = {node.id for node in nodes}
-    siblings: defaultdict[object, list[object]] = defaultdict(list)  # parent -> roles
-    for node, role in zip(nodes, roles, strict=True):
-        siblings[node.parent].append(role)
-    roots = [parent for parent in siblings if parent not in ids]
-    is_tree = len(ids) == len(nodes) and len(roots) == 1 and len(siblings[None]) < 2
-    is_fork = any(len(answers) > 1 for answers in siblings.values())
-    is_mixed = any(len(set(answers)) > 1 for answers in siblings.values())
-    if not is_tree or not is_fork or is_mixed:
-        return places
-    branch = [nodes.index(node) for node in _branch(nodes)]
-    counts[_LEFT_OUT] += len(nodes) - len(branch)
-    return branch
+def without_siblings(messages: Any, counts: Counter[str]) -> Any:
+    """Returns the messages of one branch, if all but the first name an earlier message and several
+    of one role name the same one. Else returns all: in a list too, a message may name what it
+    replies to."""
+    nodes = objects(messages)
+    linked = [node for node in nodes if find_key(node, _PARENT)]
+    if len(linked) + 1 < len(messages):
+        return messages
+    ids = {_value(node, _ID) for node in nodes}
+    parents = Counter(_value(node, _PARENT) for node in nodes)
+    kinds = {(_value(node, _PARENT), node.get("role")) for node in nodes}
+    is_fork = len(kinds) == len(parents) < len(nodes)
+    is_tree = len(ids) == len(messages) and len(parents.keys() - ids) == 1 and parents[None] < 2
+    return _branch(nodes, counts) if is_fork and is_tree else messages

@@ -27,7 +27,7 @@ from medal_judges.errors import (
     did_you_mean,
     visible,
 )
-from medal_judges.reading.branches import one_branch
+from medal_judges.reading.branches import one_branch, without_siblings
 from medal_judges.reading.containers import CONTAINERS, TABLES, NumberedRow, open_rows
 from medal_judges.reading.forms import (
     FORMS,
@@ -414,7 +414,8 @@ def _read(
         function that returns it."""
         nonlocal form
         before = deque[object](maxlen=1000)
-        for number, record in rows:
+        for number, item in rows:
+            record = one_branch(item, report.folded)
             if isinstance(record, RecordError):
                 bad(number, record)
                 before.append(record.row)
@@ -452,7 +453,6 @@ def _read(
         kind, listed = open_rows(path, container, columns.roles)
     else:
         listed = enumerate(source, 1)
-    listed = ((number, one_branch(value, report.folded)) for number, value in listed)
     if kind not in TABLES:
         listed = (
             (place if number == 1 else number, each)
@@ -573,7 +573,7 @@ def _record(row: Fields, report: ReadingReport, labelled: bool) -> Dialogue | La
         report.folded[f"unknown languages ({lang.strip()[:30]})"] += 1
         lang = UNKNOWN_LANGUAGE
     dialogue = read_messages(
-        row.get("messages", []),
+        without_siblings(row.get("messages", []), report.folded),
         id=id,
         lang=lang,
         source=source if isinstance(source, str) else None,

@@ -16,7 +16,6 @@ from typing import IO, Any
 from medal_judges.config import parse_yaml
 from medal_judges.errors import ConfigError, RecordError, did_you_mean
 from medal_judges.reading.answers import last_exchange, pair_in, turns_in, without_pairs
-from medal_judges.reading.branches import without_siblings
 from medal_judges.reading.instants import messages_in_order
 from medal_judges.reading.names import (
     CHATBOTS,
@@ -74,8 +73,7 @@ _FIELDS = (
 _ANNOTATORS = [f"{name}{id}" for name in ("annotator", "rater", "worker") for id in ("", "_id")]
 _LABEL = re.compile(r"([^:@]+?)(?::(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?))?(?:@(.+))?\Z")
 # What spreadsheets, pandas, R and people write if there is no rating.
-_NO_RATING = {"na", "n/a", "n.a.", "#n/a", "<na>", "nan", "none", "null", "nil", "missing"}
-_NO_RATING |= {"-", "--", "–", "—", ".", "..", "?"}
+_NO_RATING = re.compile(r"#?n/?a|n\.a\.|<na>|nan|none|null|nil|missing|-{1,2}|[–—?]|\.{1,2}", re.I)
 _FLAGS = {"true": 1.0, "false": 0.0}
 _MISSING = object()
 
@@ -224,7 +222,7 @@ def _rating(column: str, value: object, folded: Counter[str]) -> float | None:
     word = text(column, cell, expected).strip()
     if not word:
         return None
-    if word.lower() in _NO_RATING:
+    if _NO_RATING.fullmatch(word):
         folded[f"missing ratings ({word})"] += 1
         return None
     try:
@@ -546,7 +544,7 @@ def _talk(
     if form != "prompts" or column_form:
         column = column or find_key(record, names) or ""
         used.add(column)
-        messages = _messages(lookup(record, column), column_form or form, columns, folded)
+        messages = _messages(lookup(record, column), column_form or form, columns)
         before = messages_in_order(messages, folded)
     if form in GROUPED:
         return before
@@ -599,7 +597,7 @@ def _said(column: str, value: object, role: str) -> list[Any]:
     return [] if value in (None, [], {}) else messages_within(column, value, role)
 
 
-def _messages(value: Any, form: str, columns: ColumnMap, folded: Counter[str]) -> list[Any]:
+def _messages(value: Any, form: str, columns: ColumnMap) -> list[Any]:
     """Returns messages with the fields ``role`` and ``content``, whatever the names in the row."""
     if isinstance(value, str) and form == "transcript":
         value = messages_of_transcript(value, columns.roles)
@@ -621,10 +619,7 @@ def _messages(value: Any, form: str, columns: ColumnMap, folded: Counter[str]) -
         if "content" in columns.fields or not (named or role is None):
             found["content"] = _taken(message, columns, "content", CONTENTS, set())
         messages.append(found)
-    if any(not isinstance(message, Mapping) for message in messages):
-        return messages  # read_messages refuses them
-    roles = [message.get("role") for message in messages]
-    return [messages[place] for place in without_siblings(messages, roles, folded)]
+    return messages
 
 
 # -- transcripts: lines such as ``User: Hi!`` ------------------------------------------------------

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from medal_judges.errors import MedalError, RecordError
-from medal_judges.reading.branches import without_siblings
+from medal_judges.reading.branches import LINKS, objects
 from medal_judges.reading.forms import (
     FORMS,
     ColumnMap,
@@ -38,6 +38,7 @@ from medal_judges.reading.names import (
     ROLES,
     TIMES,
     find_key,
+    plain_name,
     plain_names,
 )
 from medal_judges.reading.roles import role_of, stated_role
@@ -150,17 +151,16 @@ def _chat_of_turns(
     Columns that differ between turns are dropped, except the time of the first turn.
     """
     rows = _in_order(rows, columns, counts)
-    roles = [lookup(record, _column(record, "role", columns)) for _, record in rows]
-    places = without_siblings([record for _, record in rows], roles, counts)
-    rows = [rows[place] for place in places]
     messages: list[Fields] = []
     chat: Fields = {}
     used: set[str] = set()
     differ: set[str] = set()
     for number, record in rows:
         used.update(_column(record, field, columns) for field in _TURN_COLUMNS)
+        links = {name: value for name, value in record.items() if plain_name(name) in LINKS}
         messages.append(
             {
+                **links,
                 "role": _role(number, record, columns),
                 "content": lookup(record, _column(record, "content", columns)),
             }
@@ -231,9 +231,9 @@ def _spans(record: Mapping[str, object]) -> Iterator[Fields]:
     else trace) are one trace: each call of a model repeats the history."""
     spans: list[Mapping[str, Any]] = [record]
     if "resourceSpans" in record:
-        resources = _objects(record["resourceSpans"])
-        scopes = [scope for each in resources for scope in _objects(each.get("scopeSpans"))]
-        spans = [span for scope in scopes for span in _objects(scope.get("spans"))]
+        resources = objects(record["resourceSpans"])
+        scopes = [scope for each in resources for scope in objects(each.get("scopeSpans"))]
+        spans = [span for scope in scopes for span in objects(scope.get("spans"))]
     for span in spans:
         found = _attributes(span)
         if _INPUT not in found and _OUTPUT not in found:
@@ -263,7 +263,7 @@ def _attributes(record: Mapping[str, object]) -> Fields:
     if not isinstance(stated, list):
         return {k: v for k, v in record.items() if str(k).startswith(("gen_ai.", "session.id"))}
     found: Fields = {}
-    for entry in _objects(stated):
+    for entry in objects(stated):
         value = entry.get("value")
         if "key" in entry and isinstance(value, Mapping) and value:
             kind, inner = next(iter(value.items()))
@@ -274,10 +274,6 @@ def _attributes(record: Mapping[str, object]) -> Fields:
 def _whole(value: object) -> Any:
     """Returns the integer if ``value`` is one as text, as OTLP writes 64-bit integers."""
     return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 20 else value
-
-
-def _objects(value: object) -> list[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
 # -- traces ----------------------------------------------------------------------------------------
@@ -301,8 +297,8 @@ _KEPT = ("name", "trace_name", "user_id", "release", "version", "environment", "
 def _steps(record: Mapping[str, Any], form: str) -> Iterator[Fields]:
     """Yields the fields of _STEP and ``meta`` of a row and of the observations in it."""
     # A downloaded trace is a list of its observations, in earlier versions beside itself.
-    roots = _objects([record.get("trace")]) or [record]
-    for each in (*roots, *_objects(record.get("observations"))):
+    roots = objects([record.get("trace")]) or [record]
+    for each in (*roots, *objects(record.get("observations"))):
         if each.keys() <= {"observations", "scores"}:
             continue
         plain = {name: each[key] for name, key in plain_names(tuple(each)).items()}

@@ -43,6 +43,12 @@ _TOOLS = ("call", "result")
 _TYPES = {
     **dict.fromkeys(("text", "input_text", "output_text", "refusal", "summary_text"), "text"),
     **dict.fromkeys(("thinking", "redacted_thinking", "reasoning"), "thinking"),
+    # ChatGPT's
+    **dict.fromkeys(("code", "execution_output", "tether_quote", "audio_transcription"), "text"),
+    **dict.fromkeys(("thoughts", "reasoning_recap", "user_editable_context"), "thinking"),
+    "model_editable_context": "thinking",
+    **{"image_asset_pointer": "image", "audio_asset_pointer": "audio"},
+    "real_time_user_audio_video_asset_pointer": "video",
     **dict.fromkeys(("image", "image_url", "input_image", "image_generation_call"), "image"),
     **dict.fromkeys(("audio", "input_audio", "output_audio", "audio_url"), "audio"),
     **dict.fromkeys(("video", "input_video", "video_url"), "video"),
@@ -240,11 +246,12 @@ def _parts(field: str, content: object) -> Iterator[_Part]:
         return
     if not isinstance(content, Mapping):
         raise RecordError(field, "a text, a list of parts, or null", content)
-    stated = content.get("type", "text" if isinstance(content.get("text"), str) else None)
+    plain = "text" if isinstance(content.get("text"), str) else None
+    stated = content.get("type", content.get("content_type", plain))
     kind = "thinking" if content.get("thought") is True else kind_of_part(stated)  # Gemini's
     if kind is None:
         known = "text, image_url, input_audio, file, tool_use, tool_result, ..."
-        raise RecordError(f"{field}.type", f"a part of a known type ({known})", content.get("type"))
+        raise RecordError(f"{field}.type", f"a part of a known type ({known})", stated)
     if kind == "text":
         names = ("text", "content", "refusal")
         name = next((k for k in names if content.get(k) is not None), "text")

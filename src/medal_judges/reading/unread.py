@@ -16,13 +16,9 @@ _MOST_FIELDS = 1000  # hostile keys
 # Ids, hashes, addresses and times.
 _NO_PROSE = re.compile(r"[!-~]*|\d{4}-\d\d-\d\d \d\d:[\d:.,]+ ?[+\-:\w]*")
 # A field whose name has such a word holds metadata, which a judge does not read.
-_METADATA = frozenset(
-    (
-        *("annotator", "annotators", "author", "comment", "comments", "country", "date", "email"),
-        *("evidence", "feedback", "header", "headers", "heading", "id", "ids", "label", "labels"),
-        *("metadata", "name", "note", "notes", "rationale", "region", "state", "tag", "tags"),
-        *("time", "timestamp", "title", "url"),
-    )
+_METADATA = re.compile(
+    r"(?:.*_)?(?:annotators?|author|comments?|country|date|email|evidence|feedback|headers?|heading"
+    r"|ids?|labels?|metadata|name|notes?|rationale|region|state|tags?|time|timestamp|title|url)(?:_.*)?"
 )
 
 
@@ -31,7 +27,7 @@ def fields_of_text(record: Mapping[str, object]) -> list[str]:
     lists and objects. Ids, times and metadata are left out."""
     names = []
     for name, value in record.items():
-        if _has_text(value) and _METADATA.isdisjoint(plain_name(str(name)).split("_")):
+        if _has_text(value) and _METADATA.fullmatch(plain_name(str(name))) is None:
             names.append(str(name))
     return names
 
@@ -57,9 +53,8 @@ def count_unread(
     mapped = {*columns.fields.values(), *columns.labels}
     mapped |= {path.partition(".")[0] for path in mapped}
     copied = chat.keys() & metadata.keys() - mapped
-    for name in fields_of_text({name: chat[name] for name in copied}):
-        if name in unread or len(unread) < _MOST_FIELDS:
-            unread[name] += 1
+    if len(unread) < _MOST_FIELDS:
+        unread.update(fields_of_text({name: chat[name] for name in copied}))
 
 
 def unread_note(unread: Counter[str], path: str) -> str:

@@ -425,13 +425,7 @@ def _read(
             if isinstance(record, Mapping):
                 found = found or form
             if found is None:
-                error = RecordError("(line)", "a JSON object", record)
-                if isinstance(record, Mapping):
-                    names = ", ".join(map(str, list(record)[:20]))
-                    hint = f"--column assigns its fields ({names}): --column id=NAME --column "
-                    hint += "role=NAME --column content=NAME for one turn a row"
-                    error = RecordError("(row)", f"a chat in a known form; {hint}", dict(record))
-                bad(number, error)
+                bad(number, _unknown_form(record))
                 continue
             form = found
             if form in GROUPED:
@@ -495,8 +489,8 @@ def _read(
             repeated[parsed.id] = repeated.get(parsed.id, 1) + 1
             id = f"{parsed.id}#{repeated[parsed.id]}"
         found = parsed.dialogue if isinstance(parsed, LabelledDialogue) else parsed
-        extra = parsed.extra if isinstance(parsed, LabelledDialogue) else {}
-        count_unread(unread, chat, {**found.meta, **extra}, own)
+        metadata = {**found.meta, **getattr(parsed, "extra", {})}
+        count_unread(unread, chat, metadata, own)
         ids[hash(id)], turns = hash(found.turns), len(found.turns)
         if id != parsed.id:
             report.numbered += 1
@@ -511,14 +505,21 @@ def _read(
         else:
             yield parsed
     yield from held.values()
-    for name in report.copied:
-        unread.pop(name, None)
-    if unread:
-        report.notes[unread_note(unread, path)] = None
+    if lost := unread_note(unread, path, report.copied):
+        report.notes[lost] = None
     if form == "transcript" and report.read == 1 and turns > _LONG:
         report.notes[
             f"one chat of {turns} turns: a line of --- or a heading (=== Chat 2) separates chats"
         ] = None
+
+
+def _unknown_form(record: object) -> RecordError:
+    if not isinstance(record, Mapping):
+        return RecordError("(line)", "a JSON object", record)
+    names = ", ".join(map(str, list(record)[:20]))
+    hint = f"--column assigns its fields ({names}): --column id=NAME --column role=NAME --column "
+    hint += "content=NAME for one turn a row"
+    return RecordError("(row)", f"a chat in a known form; {hint}", dict(record))
 
 
 def _with_annotator(one: LabelledDialogue, other: LabelledDialogue) -> LabelledDialogue:

@@ -43,7 +43,7 @@ from medal_judges.reading.names import (
 )
 from medal_judges.reading.roles import role_of, stated_role
 from medal_judges.reading.talks import EMPTY, Talk, talk_of
-from medal_judges.reading.unread import count_unread
+from medal_judges.reading.unread import add_unread
 from medal_judges.records.validation import as_text
 
 _TURN_COLUMNS = {
@@ -169,7 +169,7 @@ def _chat_of_turns(
             if value not in (None, "") and chat.setdefault(name, value) != value:
                 differ.add(name)
     for _, record in rows:
-        count_unread(unread, record, dict.fromkeys(differ - used), columns)
+        add_unread(unread, record, differ - used)
     chat = {name: value for name, value in chat.items() if name not in differ | used}
     time_column = _column(rows[0][1], "time", columns)
     if (time := lookup(rows[0][1], time_column)) is not None:

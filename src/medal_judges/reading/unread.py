@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from medal_judges.errors import RecordError
@@ -13,6 +13,7 @@ from medal_judges.reading.names import plain_name
 
 _SHORT = 20  # characters of a text that is no turn: a state, a category
 _MOST_FIELDS = 1000  # hostile keys
+_SHOWN = 5
 # Ids, hashes, addresses and times.
 _NO_PROSE = re.compile(r"[!-~]*|\d{4}-\d\d-\d\d \d\d:[\d:.,]+ ?[+\-:\w]*")
 # A field whose name has such a word holds metadata, which a judge does not read.
@@ -46,20 +47,27 @@ def _has_text(value: object) -> bool:
 def count_unread(
     unread: Counter[str], chat: object, metadata: Mapping[str, object], columns: ColumnMap
 ) -> None:
-    """Counts in ``unread`` the fields of a row that are in the ``metadata`` of its dialogue, and
-    that hold text."""
-    if not isinstance(chat, Mapping):
-        return
+    """Counts the fields of a row that hold text and are in the ``metadata`` of its dialogue."""
     mapped = {*columns.fields.values(), *columns.labels}
     mapped |= {path.partition(".")[0] for path in mapped}
-    copied = chat.keys() & metadata.keys() - mapped
+    if isinstance(chat, Mapping):
+        add_unread(unread, chat, metadata.keys() - mapped)
+
+
+def add_unread(unread: Counter[str], record: Mapping[str, object], names: Iterable[str]) -> None:
+    """Counts those of the fields that hold text."""
     if len(unread) < _MOST_FIELDS:
-        unread.update(fields_of_text({name: chat[name] for name in copied}))
+        unread.update(
+            fields_of_text({name: record[name] for name in sorted(names) if name in record})
+        )
 
 
-def unread_note(unread: Counter[str], path: str) -> str:
-    """Returns ``not read: output (60 rows) in chats.jsonl``."""
-    fields = [f"{name} ({count:,} rows)" for name, count in unread.most_common(5)]
-    if (more := len(unread) - len(fields)) > 0:
-        fields.append(f"{more} other fields")
-    return f"not read: {', '.join(fields)} in {path}"
+def unread_note(unread: Counter[str], path: str, copied: Iterable[str]) -> str | None:
+    """Returns ``not read: output (60 rows) in chats.jsonl``; None if all columns are read or
+    ``copied`` to the scores."""
+    for name in copied:
+        unread.pop(name, None)
+    fields = [f"{name} ({count:,} rows)" for name, count in unread.most_common()]
+    if len(fields) > _SHOWN:
+        fields[_SHOWN:] = [f"{len(fields) - _SHOWN} other fields"]
+    return f"not read: {', '.join(fields)} in {path}" if fields else None

@@ -23,7 +23,7 @@ def metadata_of(dialogue: Dialogue, fields: Sequence[str]) -> dict[str, Any]:
     return {field: _value(dialogue, field) for field in fields}
 
 
-def chat_hash(dialogue: Dialogue, meta: Mapping[str, Any]) -> str:
+def input_hash(dialogue: Dialogue, meta: Mapping[str, Any]) -> str:
     """Returns a hash of what a judge reads of a dialogue, and of its metadata ``meta``."""
     return content_hash([dialogue.text_hash, dialogue.lang, dict(dialogue.context), meta])
 
@@ -34,7 +34,7 @@ def with_metadata(
     fields: Sequence[str],
 ) -> Iterator[Judgement]:
     """Yields ``judged(dialogues)`` with the fields added to the meta of each judgement, and the
-    hash of its dialogue. There must be one or more judgements for each dialogue, in the same order.
+    hash of its input. There must be one or more judgements for each dialogue, in the same order.
     """
     waiting: deque[tuple[str, dict[str, Any], str]] = deque()
 
@@ -42,16 +42,16 @@ def with_metadata(
         for dialogue in dialogues:
             if isinstance(dialogue, Dialogue):  # the judge raises an error for anything else
                 meta = metadata_of(dialogue, fields)
-                waiting.append((dialogue.id, meta, chat_hash(dialogue, meta)))
+                waiting.append((dialogue.id, meta, input_hash(dialogue, meta)))
             yield dialogue
 
     for judgement in judged(noted() if isinstance(dialogues, Iterator) else [*noted()]):
         while waiting[0][0] != judgement.id:
             waiting.popleft()
-        _, meta, chat = waiting[0]
+        _, meta, input = waiting[0]
         if "lang" in meta and judgement.detected_language is not None:
             meta = {**meta, "lang": judgement.detected_language}
-        yield replace(judgement, meta=meta, chat=chat)
+        yield replace(judgement, meta=meta, input=input)
 
 
 def _value(dialogue: Dialogue, field: str) -> object:

@@ -7,13 +7,14 @@ new judgements go to a journal beside the file, and replace the old ones at the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from pathlib import Path
+from typing import IO, Any
 
 from medal_judges.errors import MedalError
-from medal_judges.inference.metadata import chat_hash, metadata_of
+from medal_judges.inference.metadata import input_hash, metadata_of
 from medal_judges.models.base.judge import (
     ScoreLevel,
     UnknownLanguage,
@@ -22,7 +23,8 @@ from medal_judges.models.base.judge import (
     with_language,
 )
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.records.judgement import Judgement, parse_judgement, unscored
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Judgement, judgement_parser, unscored
 from medal_judges.storage.files import atomic_path
 from medal_judges.storage.jsonl import Journal, open_text, to_line
 
@@ -40,7 +42,7 @@ class Expected:
     """
 
     judge: str
-    dimensions: tuple[str, ...]
+    dimensions: tuple[Dimension, ...]
     level: ScoreLevel
     retry_failed: bool
     gone: Container[str]
@@ -56,9 +58,10 @@ class Expected:
         if first.judge != self.judge:
             how = "by another judge or with other settings"
             raise _refusal(out, how, first.judge, self.judge)
-        if set(first.scores) != set(self.dimensions):
-            known = ", ".join(first.scores), ", ".join(self.dimensions)
-            raise _refusal(out, "for other dimensions", *known)
+        if set(first.dimensions) != set(self.dimensions):
+            there = ", ".join(dimension.name for dimension in first.dimensions)
+            now = ", ".join(dimension.name for dimension in self.dimensions)
+            raise _refusal(out, "for other dimensions", there or "none is stated", now)
         if set(first.meta) != set(self.keep):
             raise _refusal(out, "with other metadata (--keep)", there, now)
 
@@ -106,12 +109,13 @@ def resume(
     again: list[Dialogue] = []
     changed: list[str] = []
     # (dialogue, its lines, its judgements or None if it is scored again)
-    window: list[tuple[Dialogue, list[str], Sequence[Judgement] | None]] = []
+    window: list[tuple[Dialogue, list[_Line], Sequence[Judgement] | None]] = []
     with atomic_path(out) as partial, open_text(partial, "w") as stream:
+        writer = _Writer(stream, expected.dimensions)
 
         def settle() -> None:
             for dialogue, lines, rows in window:
-                stream.writelines(lines)
+                writer.write(lines)
                 if rows is None:
                     again.append(dialogue)
                 else:
@@ -137,7 +141,7 @@ def resume(
 
 def _earlier(
     dialogues: Iterator[Dialogue], expected: Expected, out: Path, changed: list[str]
-) -> Iterator[tuple[Dialogue, list[str], list[Judgement] | None]]:
+) -> Iterator[tuple[Dialogue, list[_Line], list[Judgement] | None]]:
     """Yields each dialogue up to the last one in ``out`` with its lines and judgements.
 
     For a dialogue that changed since, or is missing in between, it yields placeholder lines and
@@ -149,22 +153,20 @@ def _earlier(
         expected.require_same(rows[0], out)
         for dialogue in dialogues:
             meta = metadata_of(dialogue, expected.keep)
-            chat = chat_hash(dialogue, meta)
-            if dialogue.id == rows[0].id and chat == rows[0].chat:
+            input = input_hash(dialogue, meta)
+            if dialogue.id == rows[0].id and input == rows[0].input:
                 expected.require_same_rules(rows, dialogue, out)
                 yield dialogue, lines, rows
                 break
             changed += [dialogue.id] * (dialogue.id == rows[0].id)
-            placeholders = [
-                replace(
-                    unscored(dialogue.id, expected.judge, expected.dimensions, NOT_YET, turn),
-                    transient=True,
-                    meta=meta,
-                    chat=chat,
+            placeholders = []
+            for request in requests_at(dialogue, expected.level):
+                waiting = unscored(
+                    request.dialogue, expected.judge, expected.dimensions, NOT_YET, request.turn
                 )
-                for turn in _turns(dialogue, expected.level)
-            ]
-            yield dialogue, [*map(to_line, placeholders)], None
+                waiting = replace(waiting, transient=True, meta=meta, input=input)
+                placeholders.append(waiting.to_record(before=expected.dimensions))
+            yield dialogue, placeholders, None
             if dialogue.id == rows[0].id:
                 break
         else:
@@ -179,19 +181,41 @@ def put_in_place(out: Path, newer: Path) -> None:
         return
     found = {rows[0].id: (lines, rows) for lines, rows in _by_dialogue(newer)}
     with atomic_path(out) as partial, open_text(partial, "w") as stream:
+        writer = None
         for lines, rows in _by_dialogue(out):
+            writer = writer or _Writer(stream, rows[0].dimensions)
             new_lines, new = found.get(rows[0].id, (lines, rows))
             # A kill can leave a part of a dialogue's turns.
             whole = [(r.turn, r.judge) for r in new] == [(r.turn, r.judge) for r in rows]
-            stream.writelines(new_lines if whole else lines)
+            writer.write(new_lines if whole else lines)
     newer.unlink()
 
 
-def _by_dialogue(path: Path) -> Iterator[tuple[list[str], list[Judgement]]]:
-    """Yields the lines and the judgements of one dialogue after another."""
+_Line = dict[str, Any]  # the JSON object of a line, without dimensions
 
-    def parsed(record: object) -> tuple[Judgement, str]:
-        return parse_judgement(record), to_line(record)
+
+class _Writer:
+    """Writes lines whose ``dimensions`` are the same; the first line states them."""
+
+    def __init__(self, stream: IO[str], dimensions: Sequence[Dimension]) -> None:
+        self._stream = stream
+        self._stated = {"dimensions": [dimension.to_record() for dimension in dimensions]}
+
+    def write(self, lines: Iterable[_Line]) -> None:
+        for line in lines:
+            self._stream.write(to_line(line | self._stated))
+            self._stated = {}
+
+
+def _by_dialogue(path: Path) -> Iterator[tuple[list[_Line], list[Judgement]]]:
+    """Yields the lines and the judgements of one dialogue after another."""
+    parse = judgement_parser()
+
+    def parsed(record: object) -> tuple[Judgement, _Line]:
+        judgement = parse(record)
+        assert isinstance(record, dict)  # else ``parse`` raises
+        record.pop("dimensions", None)
+        return judgement, record
 
     for _, group in groupby(Journal(path).records(parsed), key=lambda pair: pair[0].id):
         rows, lines = zip(*group, strict=True)

@@ -28,7 +28,7 @@ from medal_judges.models.base.judge import (
 )
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.records.judgement import Judgement, parse_judgement
+from medal_judges.records.judgement import Judgement, judgement_parser, to_records
 from medal_judges.storage.files import atomic_write, is_table, only_run, require_other_file
 from medal_judges.storage.jsonl import Journal
 from medal_judges.storage.judgements import (
@@ -264,7 +264,9 @@ def score_to_file(
     lines = out.with_name(f"{out.name}.jsonl") if is_table(out) else out
     if lines.exists() or out.exists():
         _require_judgements(lines, out, overwrite=options.overwrite)
-    names = judge._check_dimensions(options.dimensions or None)  # before OUT is changed
+    # Raises an error for an unknown name before OUT is changed.
+    names = judge._check_dimensions(options.dimensions or None)
+    dimensions = tuple(map(judge.dimension, names))
 
     def keep(rows: Sequence[Judgement]) -> None:
         for judgement in rows:
@@ -280,7 +282,7 @@ def score_to_file(
     else:
         expected = Expected(
             judge=str(judge.signature()),
-            dimensions=tuple(names),
+            dimensions=dimensions,
             level=options.level,
             retry_failed=options.retry_failed,
             gone=gone,
@@ -297,18 +299,21 @@ def score_to_file(
         parts.insert(0, (again, Journal(beside)))
     for part, journal in parts:
         block, last = list[Judgement](), None
+        # Only the first line of a file states the dimensions.
+        before = () if next(journal.lines(), None) is None else dimensions
         try:
             for judgement in options.score(judge, part, progress):
                 block.append(judgement)
                 # Writing each line by itself would halve the speed of a fast judge.
                 if len(block) >= min(judge.window, 64):
                     full, block = block, []
-                    journal.append(full, sync=False)
+                    journal.append(to_records(full, before), sync=False)
+                    before = dimensions
                 report.add(judgement)
                 report.dialogues += judgement.id != last
                 last = judgement.id
         finally:
-            journal.append(block, sync=False)
+            journal.append(to_records(block, before), sync=False)
             if part is again:
                 put_in_place(lines, beside)
                 report.rescored = report.total - report.resumed
@@ -327,7 +332,7 @@ class _Lines:
         self._path = path
 
     def __iter__(self) -> Iterator[Judgement]:
-        return Journal(self._path).records(parse_judgement)
+        return Journal(self._path).records(judgement_parser())
 
 
 def _require_judgements(lines: Path, out: Path, *, overwrite: bool) -> None:
@@ -346,7 +351,7 @@ def _require_judgements(lines: Path, out: Path, *, overwrite: bool) -> None:
         is_gzip = lines.suffix == ".gz"
         is_whole = is_whole and begin.startswith(b"\x1f\x8b") == is_gzip
         try:
-            has_line = next(Journal(lines).records(parse_judgement), None) is not None
+            has_line = next(Journal(lines).records(judgement_parser()), None) is not None
             # A file without a complete line was cut in its first window.
             is_whole = is_whole and (has_line or is_gzip or begin.startswith(b'{"id"'))
         except DataError:

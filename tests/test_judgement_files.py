@@ -1,4 +1,4 @@
-"""Files of judgements: lines and parquet give back everything; a CSV and a table are for people."""
+"""Files of judgements: lines and parquet give back everything; a CSV gives back its columns."""
 
 import csv
 import random
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pandas.testing import assert_frame_equal
+from tests.scales import SCALES
 
 from medal_judges import Judgement, read_frame, read_judgements, to_frame, write_judgements
 from medal_judges.errors import ConfigError, DataError
@@ -46,6 +48,9 @@ def random_judgement(draw: random.Random, number: int) -> Judgement:
             {"overall": {"value": number_of()} | maybe({"interval": [1.5, number_of()]}, {})}, {}
         ),
         unknown_language=maybe("fi"),
+        chat=maybe("0123456789ab"),
+        input=maybe("ba9876543210"),
+        dimensions=draw.choice([(), SCALES, SCALES, SCALES]),
         meta={
             "version": maybe(draw.choice(HOSTILE)),
             "overall": maybe(draw.randrange(10**6)),
@@ -77,14 +82,13 @@ def test_a_csv_has_the_columns_of_the_table_and_no_formula(tmp_path: Path) -> No
     write_judgements(tmp_path / "x.csv.gz", named)
     with (tmp_path / "x.csv").open(newline="") as stream:
         head, *cells = list(csv.reader(stream))
-    assert head == ["id", "turn", "judge", "overall", "unsafe", "failure", "'=evil()"]
-    assert cells[0] == ["'=1+10", "", "judge:length", "3.25", "", "'=1+1", "'=1+1"]
+    assert head == ["id", "turn", "judge", "overall", "unsafe", "failure", "'=evil()", "attributes"]
+    assert cells[0][:-1] == ["'=1+10", "", "judge:length", "3.25", "", "'=1+1", "'=1+1"]
     assert not [c for row in cells for c in row if c.startswith(("=", "+", "-", "@", "\t", "\r"))]
-    with pytest.raises(DataError, match="cannot be read back"):
-        list(read_judgements(tmp_path / "x.csv"))
-    with pytest.raises(DataError, match="cannot be read back"):
-        read_frame(tmp_path / "x.csv")
-    assert holds_judgements(tmp_path / "x.csv.gz")
+    for name in ("x.csv", "x.csv.gz"):
+        assert list(read_judgements(tmp_path / name)) == named
+        assert_frame_equal(read_frame(tmp_path / name), to_frame(named))
+        assert holds_judgements(tmp_path / name)
 
 
 def test_other_tables_are_refused(tmp_path: Path) -> None:
@@ -122,4 +126,4 @@ def test_a_table_has_typed_columns() -> None:
     assert frame["unsafe.uncertainty"].isna().tolist() == [True, False]
     assert str(frame["version"].dtype) == "Int64"
     dimensions = {"overall": "overall", "unsafe": "unsafe"}
-    assert frame.attrs == {"dimensions": dimensions, "meta": {"version": "version"}}
+    assert frame.attrs == {"dimensions": dimensions, "meta": {"version": "version"}, "rubric": []}

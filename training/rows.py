@@ -16,10 +16,11 @@ from medal_judges.data_prep.perturbation.injection import injected_set
 from medal_judges.data_prep.sources.leaks import check_leaks, find_leaks
 from medal_judges.data_prep.sources.registry import source_of, stream_spec
 from medal_judges.errors import ConfigError, SourceError
-from medal_judges.inference.metadata import chat_hash
 from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.records.dimension import Dimension, dimensions_of
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.joining import ScoreKey, join_labels
+from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean, rescale
 from medal_judges.storage.jsonl import to_line
 from medal_judges.storage.judgements import read_judgements
@@ -216,7 +217,7 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
     """Loads everything that a run reads. Raises LeakError if training and held-out rows share a
     dialogue."""
     loaded = [
-        (part, entry, load_entry(entry, config.seed, dimensions))
+        (part, entry, load_entry(entry, config.seed))
         for part in PARTS
         for entry in getattr(config, part)
     ]
@@ -286,11 +287,22 @@ def _divided(loaded: Sequence[_Loaded], split: SplitConfig) -> list[_Loaded]:
     return sorted(divided, key=lambda each: PARTS.index(each[0]))
 
 
-def load_entry(
-    entry: DataEntry, seed: int, rubric: Sequence[Dimension] = ()
-) -> list[LabelledDialogue]:
-    """Labelled rows of one entry: filtered, judged, limited, injected. ``rubric``: of the run.
-    Raises SourceError, ConfigError."""
+def _judged(row: LabelledDialogue, judgement: Judgement) -> LabelledDialogue:
+    """Returns the row, up to the judged turn, with the judgement's scores as labels."""
+    turn = judgement.turn
+    if turn is not None:
+        row = replace(row, dialogue=row.dialogue.upto(turn))
+    row = replace(row, level="dialogue" if turn is None else "turn")
+    if judgement.dimensions:
+        return labelled(row, judgement, judgement.dimensions)
+    # Without a stated scale, the entry has to say `rescale`.
+    plain = [Dimension(name, "continuous", 0, 1) for name in judgement.scores]
+    return replace(labelled(row, judgement, plain), scales={})
+
+
+def load_entry(entry: DataEntry, seed: int) -> list[LabelledDialogue]:
+    """Labelled rows of one entry: filtered, judged, limited, injected. Raises SourceError,
+    ConfigError."""
 
     def wanted(row: LabelledDialogue) -> bool:
         turns = len(row.dialogue.turns)
@@ -311,29 +323,23 @@ def load_entry(
             return []
         raise
     if entry.labels is not None:
-        places = {row.id: place for place, row in enumerate(rows)}
-        judged: list[list[LabelledDialogue]] = [[] for _ in rows]
+        scored = []
         for judgement in read_judgements(entry.labels):
-            place, turn, meta = places.get(judgement.id), judgement.turn, judgement.meta
-            if place is None or set(judgement.scores.values()) <= {None}:
-                continue
-            row = rows[place]
-            if "lang" in meta and judgement.detected_language:
-                meta = {**meta, "lang": None}  # before it was detected
-            if judgement.chat not in (None, chat_hash(row.dialogue, meta)):
-                continue  # of another chat with this id
-            dialogue = row.dialogue if turn is None else row.dialogue.upto(turn)
-            row = replace(row, dialogue=dialogue, level="dialogue" if turn is None else "turn")
-            known = dimensions_of(judgement.judge, tuple(judgement.scores), tuple(rubric))
-            plain = [Dimension(name, "continuous", 0, 1) for name in judgement.scores]
-            row = labelled(row, judgement, known or plain)
-            judged[place].append(row if known else replace(row, scales={}))
+            if set(judgement.scores.values()) - {None}:
+                scored.append(replace(judgement, contributions={}, distributions={}))
+        keys = [ScoreKey(judgement.id, judgement.turn, judgement.chat) for judgement in scored]
+        joined = join_labels(rows, keys)
+        judged: list[list[LabelledDialogue]] = []
+        for row, places in zip(rows, joined.scores, strict=True):
+            judged.append([_judged(row, scored[place]) for place in places])
         if not all(judged):
             left = f"{judged.count([])} of {len(rows)} chats have no score in {entry.labels}"
             if not any(judged):
                 hint = f"score this very file: medal score CHATS --judge NAME --out {entry.labels}"
                 raise ConfigError(f"{entry.source}: {left}", hint=hint)
             logger.warning("%s: %s: left out", entry.source, left)
+        for note in joined.notes(entry.labels):
+            logger.warning("%s: %s", entry.source, note)
         rows = list(chain.from_iterable(judged))
     if entry.limit is not None or entry.skip:
         order = np.random.default_rng(seed).permutation(len(rows))

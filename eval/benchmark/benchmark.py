@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -44,7 +44,7 @@ from medal_judges.eval.benchmark.figures import (
     same_model,
 )
 from medal_judges.eval.benchmark.page import View, dimension_table, write_report
-from medal_judges.eval.metaeval.alignment import label
+from medal_judges.eval.metaeval.alignment import label, own_judgements
 from medal_judges.eval.metaeval.comparison import (
     ANNOTATORS,
     CEILING,
@@ -56,6 +56,7 @@ from medal_judges.eval.metaeval.comparison import (
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.scoring import ScoreOptions, judge_once, opened
 from medal_judges.reading.dialogues import DEFAULT_READING, ReadingReport
+from medal_judges.records.dimension import Dimension, known_dimensions
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean
 from medal_judges.records.signature import content_hash
@@ -279,7 +280,16 @@ def published_labels(config: SetConfig, rows: Sequence[LabelledDialogue], labell
         scores = {name: labels.get(name) for name in labelled}
         unknown = ", ".join(name for name, score in scores.items() if score is None)
         failure = f"no label by {labeller}: {unknown}" if unknown else None
-        judgements.append(Judgement(row.id, f"judge:{labeller}", scores, row.turn, failure=failure))
+        judgements.append(
+            Judgement(
+                row.id,
+                f"judge:{labeller}",
+                scores,
+                row.turn,
+                failure=failure,
+                chat=row.dialogue.chat_hash,
+            )
+        )
     names = {name: name for name in config.dimensions}
     return Answers(f"{labeller} (published)", f"judge:{labeller}", judgements, names, scales)
 
@@ -396,9 +406,30 @@ def judge_all(
         if file.set in everything:
             read = tuple(read_judgements(file.path))
             signature = read[0].judge if read else f"judge:{file.name}"
+            _, joined = own_judgements(everything[file.set].rows, read)
+            for note in joined.notes(f"set {file.set}"):
+                run.notes.append(f"predictions {file.name}: {note}")
             answers = Answers(file.name, signature, read, {})
-            names, _ = _dimensions(run, file, file.set, everything[file.set], answers.dimensions)
-            run.answers[file.set].append(replace(answers, names=names))
+            scored = answers.dimensions
+            names, used = _dimensions(run, file, file.set, everything[file.set], scored)
+            scales = _stated_scales(file, read, used)
+            run.answers[file.set].append(replace(answers, names=names, scales=scales))
+
+
+def _stated_scales(
+    file: PredictionConfig, judgements: Iterable[Judgement], names: Iterable[str]
+) -> dict[str, Scale]:
+    """Returns the scales of the dimensions ``names`` of a file of predictions. Raises ConfigError
+    if neither the file nor ``rubric`` states one."""
+    stated: dict[str, Dimension] = {}
+    for judgement in judgements:
+        stated |= {dimension.name: dimension for dimension in judgement.dimensions}
+    try:
+        known = known_dimensions(names, [(str(file.path), stated.values())], file.rubric)
+    except ConfigError as error:
+        hint = "add `rubric: NAME_OR_FILE` to these predictions in the benchmark's YAML file"
+        raise ConfigError(f"predictions {file.name}: {error.message}", hint=hint) from error
+    return {name: (dimension.low, dimension.high) for name, dimension in known.items()}
 
 
 def _dimensions(

@@ -108,11 +108,13 @@ class InjectedConfig(Config):
 
 
 class PredictionConfig(Config):
-    """A file of judgements of one set. ``dimensions`` as in JudgeConfig."""
+    """A file of judgements of one set. ``dimensions`` as in JudgeConfig. ``rubric``: shipped name
+    or YAML file, for a file that states no dimensions."""
 
     name: str
     set: str
     path: Path
+    rubric: str | None = None
     dimensions: Mapping[str, str] = {}
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from medal_judges.config import read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.eval.benchmark.config import BenchmarkConfig
+from medal_judges.eval.metaeval.alignment import own_judgements
 from medal_judges.eval.metaeval.comparison import (
     comparison_tables,
     corrected_ceilings,
@@ -244,8 +245,9 @@ def injected_results(
     """Returns the figures of each issue injected into ``rows``; ``names`` maps an issue to the
     judge's name for it. Intervals come from leaving out one ``group`` at a time; a share of 0 or 1
     has Wilson's interval, with each group as one trial."""
-    known = {j.id: j for j in judgements if j.turn is None}
     listed = [row for row in rows if "planted" in row.extra]
+    own, _ = own_judgements(listed, list(judgements))
+    known = {judgement.id: judgement for judgement in own if judgement.turn is None}
     results = {}
     for issue in dict.fromkeys(row.extra["planted"]["issue"] for row in listed):
         if issue is None:  # the clean rows, which belong to every issue

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
@@ -23,12 +23,12 @@ from medal_judges.eval.comparison.rows import (
     turns_of,
 )
 from medal_judges.eval.report.conversations import Turns
-from medal_judges.eval.report.scores import scales_of
 from medal_judges.eval.report.trust import trust_section
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import ReadingReport, labelled_of
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE
-from medal_judges.records.dimension import Dimension
+from medal_judges.records.dimension import Dimension, known_dimensions
+from medal_judges.records.joining import ScoreKey, join_labels
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean
 from medal_judges.report.console import print_tables, wide_console
 from medal_judges.report.figure import Figure, padded
@@ -276,7 +276,7 @@ def compare(
     clusters = None if cluster is None else _codes(systems.grouped(cluster, "cluster"))
     dimensions = options.dimensions or sorted(systems.dimensions, key=lambda n: n != "overall")
     scored = {n: s for n in dimensions if np.isfinite(s := systems.scores(n)).any()}
-    scales, _ = scales_of(scored, [systems.judge], options.rubric, systems.loaded)
+    scales = known_dimensions(scored, systems.stated, options.rubric)
     # Languages have own results if two or more are known.
     langs = sorted(set(systems.row("lang").dropna()) - {UNKNOWN_LANGUAGE})
     codes = _codes(contexts)
@@ -410,19 +410,18 @@ def _codes(names: Sequence[str]) -> npt.NDArray[np.intp]:
 def _read_labels(
     systems: Systems, options: CompareOptions, reading: ReadingReport | None
 ) -> tuple[_Labels, list[str]]:
-    """Reads the human labels of the rows, matched by id. If several systems have an id, the label
-    must name one of them (in ``models.assistant`` or a field ``system``). Labels of single turns
-    and of other dialogues are skipped and counted in notes.
+    """Reads the human labels of the rows, matched by id and chat. If several systems have an id,
+    the label must name one of them (in ``models.assistant`` or a field ``system``). Labels of
+    single turns and of other dialogues are skipped and counted in notes.
 
-    Raises MedalError if the system of an id is ambiguous, and if no label fits.
+    Raises MedalError if the system of an id is ambiguous, if no label fits, and if labels are of
+    other chats, see JoinedLabels.
     """
-    place: dict[str, dict[str, int]] = {}
-    for k, (id, system) in enumerate(zip(systems.row("id"), systems.row("system"), strict=True)):
-        place.setdefault(id, {})[system] = k
-    values: dict[str, Floats] = {}
-    scales: dict[str, set[Scale | None]] = {}
-    own: dict[int, LabelledDialogue] = {}
-    skipped: Counter[str] = Counter()
+    rows = systems.frame["row"][["id", "turn", "chat", "system"]].astype(object)
+    rows = rows.where(rows.notna(), None)
+    keys = list(map(ScoreKey, *(rows[name] for name in rows)))
+    labels: list[tuple[LabelledDialogue, int]] = []
+    notes: list[str] = []
     for text in options.human:
         name, sign, path = text.partition("=")
         if not sign or Path(text).exists():
@@ -430,36 +429,39 @@ def _read_labels(
         elif name not in systems.names:
             hint = f"systems: {', '.join(systems.names)}"
             raise MedalError(f"labels of {name!r}, which is no system", hint=hint)
-        for row in labelled_of(path, options.reading, reading):
-            having = place.get(row.id, {})
-            stated = (name, row.extra.get("system"), row.dialogue.meta.get("system"),
-                      row.dialogue.chatbot)  # fmt: skip
-            named = [each for each in stated if isinstance(each, str) and each in having]
-            if not named and not name:
-                named = list(having)
-            if row.level == "turn":
-                skipped["of single turns"] += 1
-            elif not named:
-                skipped["of dialogues that no system has"] += 1
-            elif len(named) > 1 and named[0] not in stated:
+        given = list(labelled_of(path, options.reading, reading))
+        whole = [label for label in given if label.level == "dialogue"]
+        joined = join_labels(whole, keys, partial(_may_meet, name, set(systems.names)))
+        file = Path(path).name
+        notes += joined.notes(file)
+        if turns := len(given) - len(whole):
+            notes.append(f"{turns} labels of single turns were skipped ({file}).")
+        if absent := len(joined.absent):
+            notes.append(f"{absent} labels of dialogues that no system has were skipped ({file}).")
+        for label, places in zip(whole, joined.scores, strict=True):
+            if len(places) > 1:
+                first, second = (keys[place].system for place in places[:2])
                 raise MedalError(
-                    f"the label of {row.id!r} fits dialogues of {named[0]} and {named[1]}",
-                    hint=f"say whose labels they are: --human {named[0]}=FILE, or name the system "
+                    f"the label of {label.id!r} fits dialogues of {first} and {second}",
+                    hint=f"say whose labels they are: --human {first}=FILE, or name the system "
                     "in each row (system, or models.assistant)",
                 )
-            else:
-                i = having[named[0]]
-                for rating in row.ratings():
-                    if (value := mean(rating)) is not None:
-                        own[i] = row
-                        nothing = np.full(len(systems.frame), math.nan)
-                        values.setdefault(rating.dimension, nothing)[i] = value
-                        known = scales.setdefault(rating.dimension, set())
-                        known.add(row.scales.get(rating.dimension))
+            labels += [(label, place) for place in places]
+    values: dict[str, Floats] = {}
+    scales: dict[str, set[Scale | None]] = {}
+    own: dict[int, LabelledDialogue] = {}
+    for label, place in labels:
+        for rating in label.ratings():
+            value = mean(rating)
+            if value is None:
+                continue
+            own[place] = label
+            nothing = np.full(len(systems.frame), math.nan)
+            values.setdefault(rating.dimension, nothing)[place] = value
+            scales.setdefault(rating.dimension, set()).add(label.scales.get(rating.dimension))
     if not own:
-        why = ", ".join(f"{count} {why}" for why, count in skipped.items()) or "no labels at all"
         raise MedalError(
-            f"no label belongs to a dialogue that is compared ({why})",
+            f"no label belongs to a dialogue that is compared ({' '.join(notes) or 'no labels'})",
             hint="labels are matched by id; name the system if ids are the same: A=FILE",
         )
     weights = None
@@ -467,8 +469,15 @@ def _read_labels(
         weights = np.ones(len(systems.frame))
         weights[list(own)] = represented
     common = {name: each.pop() if len(each) == 1 else None for name, each in scales.items()}
-    notes = [f"{count} labels {why} were skipped." for why, count in skipped.items()]
     return (values, common, weights), notes
+
+
+def _may_meet(name: str, systems: Set[str], label: LabelledDialogue, score: ScoreKey) -> bool:
+    """Returns whether a label can be of a score: its system is ``name``, the one that the label
+    states, or any if neither names a system."""
+    stated = label.extra.get("system"), label.dialogue.meta.get("system"), label.dialogue.chatbot
+    named = [system for system in (name, *stated) if isinstance(system, str) and system in systems]
+    return not named or score.system == named[0]
 
 
 def _compared_on(

@@ -24,11 +24,17 @@ from medal_judges.inference.scoring import score_to_file
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import ReadingReport, ReadOptions, dialogues_of
 from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import Signature
 from medal_judges.report.table import unique_slugs
 from medal_judges.stats.correlation import Floats
 from medal_judges.storage.files import only_run
-from medal_judges.storage.judgements import holds_judgements, read_frame, to_frame
+from medal_judges.storage.judgements import (
+    holds_judgements,
+    read_frame,
+    stated_dimensions,
+    to_frame,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -84,7 +90,7 @@ class CompareOptions(Config):
     context: str | None = option(None, help="Column that names the context, such as scene.")
     cluster: str | None = option(None, help="Column whose rows belong together, such as user.")
     rubric: str | None = option(
-        None, help="Shipped name or YAML file: which end of a dimension is good."
+        None, help="Shipped name or YAML file: scales and good ends that the scores do not state."
     )
     device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
     dtype: Literal["auto", "fp32", "bf16", "fp16"] | None = option(
@@ -118,14 +124,15 @@ class CompareOptions(Config):
 @dataclass(slots=True)
 class Systems:
     """All dialogues, system by system. ``frame`` has a row for each dialogue and two levels of
-    columns: ``row`` (system, source (its file's name), id, lang, opening, dialogue without turns;
-    the last two only if texts are known), ``score`` by dimension (means over judged turns),
-    ``asked`` (whether the judge scores the dimension) and ``meta``. ``without`` counts rows that
-    name no system."""
+    columns: ``row`` (system, source (its file's name), id, turn (the last judged one), chat, lang,
+    opening, dialogue without turns; the last two only if texts are known), ``score`` by dimension
+    (means over judged turns), ``asked`` (whether the judge scores the dimension) and ``meta``.
+    ``without`` counts rows that name no system. ``stated``: the dimensions that each file states.
+    """
 
     frame: DataFrame
     judge: str
-    loaded: Judge | None
+    stated: Sequence[tuple[str, Sequence[Dimension]]]
     without: int = 0
 
     def row(self, name: str) -> Series:
@@ -203,6 +210,7 @@ def read_systems(
     if judge is None and options.judge is not None:
         judge = choose_judge(options.judge, device=options.device, dtype=options.dtype).load()
     frames: list[DataFrame] = []
+    stated: list[tuple[str, Sequence[Dimension]]] = []
     judges: dict[str, Path] = {}
     for (name, path), slug in zip(sources.items(), unique_slugs(list(sources)), strict=True):
         known = texts
@@ -223,6 +231,7 @@ def read_systems(
         for text in frame["judge"].unique():
             signature = replace(Signature.parse(text), data=None, dimension=None, seed=None)
             judges.setdefault(str(signature), path)
+        stated.append((str(path), stated_dimensions(frame)))
         if len(frame):
             frames.append(_rows(name, frame, known))
     if len(judges) > 1:
@@ -234,7 +243,7 @@ def read_systems(
     frame = pandas.concat(frames, ignore_index=True) if frames else None
     if frame is None or "score" not in frame or frame["score"].isna().all(axis=None):
         raise MedalError("no dialogue has a score", hint="see the field failure of each line")
-    systems = Systems(frame, next(iter(judges)), judge)
+    systems = Systems(frame, next(iter(judges)), stated)
     if options.by is not None:
         names = systems.column(options.by, required=True)
         frame = frame[names.notna()].copy()
@@ -273,7 +282,11 @@ def _rows(
     ids = last.index.to_series()
     columns: dict[tuple[str, str], Any] = {("row", "system"): system, ("row", "id"): ids}
     known = [texts.get(id, (None, None)) for id in ids]
+    nothing = [None] * len(ids)
     columns["row", "source"] = system
+    for name in ("turn", "chat"):
+        column = last[name].astype(object) if name in last else nothing
+        columns["row", name] = column
     columns["row", "opening"] = [opening for opening, _ in known]
     columns["row", "dialogue"] = [dialogue for _, dialogue in known]
     for name, column in frame.attrs["dimensions"].items():
@@ -281,7 +294,6 @@ def _rows(
         columns["asked", name] = True
     for name, column in frame.attrs["meta"].items():
         columns["meta", name] = last[column].astype(object)
-    nothing = [None] * len(ids)
     stated = columns.get(("meta", "lang"), nothing)
     detected = grouped["detected_language"].first() if "detected_language" in frame else nothing
     columns["row", "lang"] = [

@@ -15,6 +15,7 @@ from itertools import zip_longest
 import numpy as np
 
 from medal_judges.errors import MedalError
+from medal_judges.records.joining import JoinedLabels, ScoreKey, join_labels
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean
 from medal_judges.stats.correlation import Floats, Statistic, ratio
@@ -33,6 +34,7 @@ class Aligned:
     their mean, ``score``: the judge's score, both of shape (rows,). ``total``: the number of rows
     with a label, scored or not. ``lead``: whom intervals are for. ``human_tolerance`` and
     ``score_tolerance``: the distances up to which two labels, and two scores, are equal.
+    ``notes``: which judgements are of other chats.
     """
 
     rows: tuple[LabelledDialogue, ...]
@@ -44,6 +46,7 @@ class Aligned:
     lead: Lead = "these"
     human_tolerance: float = 0.0
     score_tolerance: float = 0.0
+    notes: Sequence[str] = ()
 
     @property
     def people(self) -> Values:
@@ -95,14 +98,18 @@ def align(
     lead: Lead = "these",
     judge_scale: Scale | None = None,
 ) -> Aligned:
-    """Joins ``rows`` that have a label of ``dimension`` with the judge's ``judge_dimension``.
+    """Joins ``rows`` that have a label of ``dimension`` with the judge's ``judge_dimension``, see
+    own_judgements.
 
-    A row without a judgement, or with an unscored one, counts against coverage. ``left_out``:
-    rows that were judged but are not part of this set. ``judge_scale``: the lowest and highest
-    score of the judge. Raises MedalError for judgements of other rows, and for two rows or
-    judgements of one (id, turn).
+    A row without a judgement, or with an unscored one, counts against coverage; one whose judgement
+    is of another chat is left out. ``left_out``: rows that were judged but are not part of this
+    set. ``judge_scale``: the lowest and highest score of the judge. Raises MedalError for
+    judgements of other rows, and for two rows or judgements of one (id, turn).
     """
     listed = list(rows)
+    judgements, joined = own_judgements(listed, list(judgements))
+    notes = joined.notes("the set")
+    other = {(row.id, row.turn) for row in joined.other}
     keys = Counter((row.id, row.turn) for row in listed)
     if twice := [key for key, count in keys.items() if count > 1]:
         raise MedalError(f"rows that occur twice in the set: {_names(twice)}")
@@ -133,7 +140,7 @@ def align(
     for row in listed:
         rating = row.rating(dimension)
         human = None if rating is None else mean(rating)
-        if human is None:
+        if human is None or (row.id, row.turn) in other:
             continue
         total += 1
         if (one := judged.get((row.id, row.turn))) is not None:
@@ -153,6 +160,7 @@ def align(
         lead,
         human_tolerance=tolerance_of(common_scale(scored, dimension), labels),
         score_tolerance=tolerance_of(judge_scale, scores),
+        notes=notes,
     )
 
 
@@ -160,6 +168,26 @@ def common_scale(rows: Iterable[LabelledDialogue], dimension: str) -> Scale | No
     """Returns the scale of the labels of ``dimension``; None if rows state several, or none."""
     scales = {row.scales.get(dimension) for row in rows if dimension in row.labels}
     return scales.pop() if len(scales) == 1 else None
+
+
+def own_judgements(
+    rows: Sequence[LabelledDialogue], judgements: Sequence[Judgement]
+) -> tuple[list[Judgement], JoinedLabels]:
+    """Returns the judgements under the ids of their rows, without those of other chats than the
+    rows of their ids, and how they were joined."""
+    keys = [ScoreKey(judgement.id, judgement.turn, judgement.chat) for judgement in judgements]
+    joined = join_labels(rows, keys, lambda label, score: label.turn == score.turn)
+    row_of = {}
+    for row, places in zip(rows, joined.scores, strict=True):
+        row_of.update(dict.fromkeys(places, row))
+    in_set = {(row.id, row.turn) for row in rows}
+    own = []
+    for place, judgement in enumerate(judgements):
+        if place in row_of:
+            own.append(replace(judgement, id=row_of[place].id))
+        elif (judgement.id, judgement.turn) not in in_set:
+            own.append(judgement)
+    return own, joined
 
 
 def answer_matrix(rows: Sequence[LabelledDialogue], dimension: str) -> Floats:

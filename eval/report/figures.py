@@ -152,9 +152,9 @@ def corrected_figure(scores: Scores, name: str, rows: Mask) -> Estimate:
     return corrected_mean(sample, _span(scores, name)).estimate
 
 
-def _span(scores: Scores, name: str) -> tuple[float, float] | None:
+def _span(scores: Scores, name: str) -> tuple[float, float]:
     dimension = scores.dimensions[name]
-    return None if name in scores.assumed else (dimension.low, dimension.high)
+    return dimension.low, dimension.high
 
 
 def _comparable(scores: Scores, name: str, values: Floats) -> Values:
@@ -299,7 +299,7 @@ def check_gates(
                 hint=did_you_mean(name, estimates) + f"they have: {', '.join(scores.dimensions)}",
             )
         dimension, estimate = scores.dimensions[name], estimates[name]
-        if name not in scores.assumed and not dimension.low <= limit <= dimension.high:
+        if not dimension.low <= limit <= dimension.high:
             raise ConfigError(
                 f"{gate.name}: {name} is between {dimension.low:g} and {dimension.high:g}"
             )

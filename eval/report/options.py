@@ -79,7 +79,9 @@ class ReportOptions(Config):
     dimensions: tuple[str, ...] = option(
         (), flag="--dimension", help="Only this dimension; may be repeated."
     )
-    rubric: str | None = option(None, help="Shipped name or YAML file: scales of the scores.")
+    rubric: str | None = option(
+        None, help="Shipped name or YAML file: scales of scores without any."
+    )
     fail_under: tuple[str, ...] = option(
         (), metavar="DIM=X", help="Gate: at least X; overall=3.5. May be repeated."
     )

@@ -301,7 +301,7 @@ def _tiles(scores: Scores, figures: ReportFigures) -> list[tuple[str, str, str, 
     for name in filter(None, (scores.headline, most)):
         estimate, dimension = figures.lead(name), scores.dimensions[name]
         who = "corrected by human labels" if figures.is_corrected(name) else "as judged"
-        scale = "" if name in scores.assumed else f"of {dimension.low:g} to {dimension.high:g}, "
+        scale = f"of {dimension.low:g} to {dimension.high:g}, "
         what = f"the most frequent issue, {who}" if name == most else f"mean, {scale}{who}"
         if estimate.value is None:
             tiles.append((name, "–", "", estimate.reason or ""))
@@ -354,7 +354,7 @@ def _panel(scores: Scores, timeline: Timeline, name: str) -> Plot:
     low, high = padded(ends or [0.0])
     if share:
         low, high = (0.0, min(100.0, high) if any(ends) else 1.0)
-    elif name not in scores.assumed:
+    else:
         low, high = scores.dimensions[name].low, scores.dimensions[name].high
     marks: list[Line | list[Dot]] = []
     dots: list[Dot] = []
@@ -441,8 +441,6 @@ def summary_table(scores: Scores, figures: ReportFigures) -> Table:
         if scores.is_issue(name):
             scale = "fewer is better" if dimension.good == "low" else "more is better"
             span = 0.0, max(widest, 0.01)
-        elif name in scores.assumed:
-            scale = "not known"
         basis = "people and judge" if figures.is_corrected(name) else "judge alone"
         own: list[Cell] = [basis, shown(scores, name, figures.overall[name])] if corrected else []
         bar, count = IntervalBar(estimate, span), figures.counts[name]
@@ -450,13 +448,10 @@ def summary_table(scores: Scores, figures: ReportFigures) -> Table:
     headings = {}
     if scores.graded and scores.issues:
         headings = {0: "Graded: mean", len(scores.graded): f"Issues: share of {scores.unit}s"}
-    note = "" if not scores.assumed else (
-        f"No rubric knows the scale of {', '.join(scores.assumed)}; --rubric FILE states it."
-    )  # fmt: skip
     title = "Corrected by human labels" if corrected else "Every dimension"
     more = ["By", "As judged"] if corrected else []
     columns = ["Dimension", "Figure", "95%", *more, "Scale", "Scored"]
-    return Table(title, columns, rows, note, headings)
+    return Table(title, columns, rows, "", headings)
 
 
 def group_table(

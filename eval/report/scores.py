@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +17,8 @@ from medal_judges.errors import ConfigError, DataError, MedalError, did_you_mean
 from medal_judges.eval.report.options import ReportOptions, seconds
 from medal_judges.inference.metadata import metadata_of
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue
-from medal_judges.records.dimension import Dimension, dimensions_of, load_rubric, shipped_rubrics
+from medal_judges.records.dimension import Dimension, known_dimensions, merge_dimensions
+from medal_judges.records.joining import ScoreKey, join_labels
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, mean, rescale
 from medal_judges.records.signature import Signature
@@ -27,16 +29,15 @@ from medal_judges.storage.judgements import (
     holds_judgements,
     read_frame,
     read_judgements,
+    stated_dimensions,
     to_frame,
 )
 
 if TYPE_CHECKING:
     from pandas import Categorical, DataFrame, Series
-
-    from medal_judges.models.base.judge import Judge
-
 ALWAYS = ("lang", "chatbot")  # columns that are used if they are known
 HEADLINE = "overall"
+_NUMBER = re.compile(r"#\d+$")  # of an id that reading has numbered
 Codes = npt.NDArray[np.int64]
 
 
@@ -56,10 +57,15 @@ def score_files(paths: Iterable[str | Path]) -> list[Path]:
 
 
 def judgements_of(files: Sequence[Path]) -> Iterator[Judgement]:
-    """Yields the judgements of all files. Raises MedalError for one (id, turn) in two files."""
+    """Yields the judgements of all files. Raises MedalError for one (id, turn) in two files, and
+    for two files whose dimensions of one name differ."""
     seen: dict[int, Path] = {}
+    stated: list[tuple[str, Sequence[Dimension]]] = []
     for path in files:
         for judgement in read_judgements(path):
+            if not stated or stated[-1] != (str(path), judgement.dimensions):
+                stated.append((str(path), judgement.dimensions))
+                merge_dimensions(stated)
             key = hash((judgement.id, judgement.turn))
             if len(files) > 1 and seen.setdefault(key, path) != path:
                 raise MedalError(
@@ -83,8 +89,8 @@ class Scores:
 
     ``scores``: by dimension, NaN if unscored. ``clusters``: the number of each row's sampling unit,
     ``cluster_name`` its kind. ``uncertainty``: see Judgement.uncertainty, NaN if unknown.
-    ``columns``: texts, with code -1 for no value. ``times``: seconds since 1970. ``assumed``:
-    dimensions that no rubric knows. ``people``: mean human label on the judge's scale, or NaN.
+    ``columns``: texts, with code -1 for no value. ``times``: seconds since 1970. ``people``: mean
+    human label on the judge's scale, or NaN.
     ``people_weights``: how many rows a labelled row represents, None for a random sample.
     """
 
@@ -97,7 +103,6 @@ class Scores:
     is_scored: npt.NDArray[np.bool_]
     columns: Mapping[str, Categorical] = field(default_factory=dict)
     times: Floats | None = None
-    assumed: Sequence[str] = ()
     notes: list[str] = field(default_factory=list)
     skipped: int = 0  # unreadable lines of the input
     people: dict[str, Floats] = field(default_factory=dict)
@@ -171,8 +176,8 @@ def load_scores(
     """Loads the scores of a table of judgements. Columns that it lacks come from ``dialogues``,
     matched by id.
 
-    Raises ConfigError for an unknown column or dimension, and DataError for scores of several
-    judges.
+    Raises ConfigError for an unknown column or dimension, and for one whose scale neither the
+    scores nor a rubric state; and DataError for scores of several judges.
     """
     import pandas
 
@@ -190,7 +195,8 @@ def load_scores(
     every = {name: frame[judged[name]].to_numpy(np.float64) for name in asked}
     scores = {name: column for name, column in every.items() if np.isfinite(column).any()}
     whole = np.isfinite(np.array(list(every.values()))).all(axis=0) if every else np.False_
-    dimensions, assumed = scales_of(scores, judges, options.rubric)
+    stated = [(", ".join(options.scores), stated_dimensions(frame))]
+    dimensions = known_dimensions(scores, stated, options.rubric)
     wanted = [*options.by, *filter(None, [options.cluster])]
     over = options.period[0] if options.period is not None else None
     texts, seen, has_chat = _columns(
@@ -239,7 +245,7 @@ def load_scores(
     is_scored = np.broadcast_to(whole, rows)
     return Scores(
         frame, dimensions, scores, clusters, cluster_name, uncertainty, is_scored, columns, times,
-        assumed, notes,
+        notes,
     )  # fmt: skip
 
 
@@ -297,22 +303,35 @@ def _columns(
     return texts, list(seen), has_chat[codes]
 
 
+def score_keys(
+    frame: DataFrame, labels: Sequence[LabelledDialogue]
+) -> tuple[list[int], list[ScoreKey]]:
+    """Returns the rows that labels can be of, by their ids without numbers, and their keys."""
+    wanted = {_NUMBER.sub("", label.id) for label in labels}
+    ids = frame["id"].str.replace(_NUMBER, "", regex=True)
+    rows = np.flatnonzero(ids.isin(wanted)).tolist()
+    chosen = frame.iloc[rows].reindex(columns=["id", "turn", "chat"]).astype(object)
+    chosen = chosen.where(chosen.notna(), None)
+    return rows, list(map(ScoreKey, chosen["id"], chosen["turn"], chosen["chat"]))
+
+
 def add_labels(
     scores: Scores, path: str, rows: Iterable[LabelledDialogue]
 ) -> dict[int, LabelledDialogue]:
     """Adds to ``scores`` the mean label of each labelled row, on the judge's scale, and notes.
-    Returns the labelled rows by their place; labels and scores match by id, and by turn if turns
-    are judged.
+    Returns the labelled rows by their place; labels and scores match by id and chat, and by turn if
+    turns are judged.
 
     Raises DataError if no row or no dimension is both judged and labelled, or a label is not on the
-    judge's scale.
+    judge's scale; and MedalError if labels are of other chats, see JoinedLabels.
     """
     name, listed = Path(path).name, list(rows)
-    wanted = {(row.id, -1 if row.turn is None else row.turn): row for row in listed}
-    turns = scores.frame["turn"].fillna(-1)
-    candidates = np.flatnonzero(scores.frame["id"].isin({id for id, _ in wanted}))
-    keys = {(scores.frame["id"].iloc[i], int(turns.iloc[i])): i for i in candidates.tolist()}
-    labelled = {place: wanted[key] for key, place in keys.items() if key in wanted}
+    candidates, keys = score_keys(scores.frame, listed)
+    joined = join_labels(listed, keys, lambda label, score: label.turn == score.turn)
+    notes = joined.notes(name)
+    labelled = {}
+    for row, places in zip(listed, joined.scores, strict=True):
+        labelled.update({candidates[place]: row for place in places})
     if not labelled:
         hint = "labels match scored rows by id, and by turn if turns are judged"
         raise DataError(name, None, "none of its rows is among the scores", hint=hint)
@@ -329,62 +348,28 @@ def add_labels(
             if value is None or dimension is None:
                 continue
             scale = dimension.low, dimension.high
-            if dimension.name not in scores.assumed:
-                if rating.scale is not None:
-                    value = rescale(value, rating.scale, scale)
-                elif not scale[0] <= value <= scale[1]:
-                    raise DataError(
-                        name, None,
-                        f"{row.id}: {dimension.name} {value:g} is outside the judge's scale from "
-                        f"{scale[0]:g} to {scale[1]:g}",
-                        hint='state the scale of the labels: "scales": {"NAME": [lowest, highest]}',
-                    )  # fmt: skip
+            if rating.scale is not None:
+                value = rescale(value, rating.scale, scale)
+            elif not scale[0] <= value <= scale[1]:
+                raise DataError(
+                    name, None,
+                    f"{row.id}: {dimension.name} {value:g} is outside the judge's scale from "
+                    f"{scale[0]:g} to {scale[1]:g}",
+                    hint='state the scale of the labels: "scales": {"NAME": [lowest, highest]}',
+                )  # fmt: skip
             column = scores.people.setdefault(dimension.name, np.full(scores.rows, math.nan))
             column[place] = value
     if weights := curation_weights(list(labelled.values()), name):
         scores.people_weights = np.zeros(scores.rows)
         scores.people_weights[list(labelled)] = weights
-    unmatched = len(listed) - len(labelled)
+    unmatched = len(joined.absent)
     other = [each for each in names if each not in scores.dimensions]
     missing = [each for each in scores.dimensions if each not in scores.people]
     scores.notes += [
+        *notes,
         f"{len(labelled):,} of {scores.rows:,} {scores.unit}s have human labels ({name})",
         *([f"{unmatched:,} labelled rows are not among the scores: skipped"] if unmatched else []),
         *([f"Labelled but not judged: {', '.join(other)}"] if other else []),
         *([f"No labels of {', '.join(missing)}: not corrected"] if missing else []),
     ]
     return labelled
-
-
-def scales_of(
-    scores: Mapping[str, Floats],
-    signatures: Sequence[str],
-    rubric: str | None = None,
-    judge: Judge | None = None,
-) -> tuple[dict[str, Dimension], list[str]]:
-    """The dimension of each name, with its scale, and the names that no rubric knows. Judgements
-    have only numbers, so scales come from rubrics.
-
-    The given ``rubric`` comes first, then the ``judge``'s own, then the shipped rubric whose hash
-    is in the signature. Any other name gets the first shipped scale that contains its scores, from
-    the rubric that shares most names. A name that no rubric knows is graded over the range of its
-    scores.
-    """
-    named = [dimensions_of(text, tuple(scores)) for text in signatures]
-    known = {} if rubric is None else {d.name: d for d in load_rubric(rubric)}
-    for dimensions in [*([judge.dimensions] if judge is not None else []), *named]:
-        known = {d.name: d for d in dimensions} | known
-    ordered = sorted(shipped_rubrics(), key=lambda each: -sum(d.name in scores for d in each))
-    found, assumed = {}, []
-    for name, values in scores.items():
-        low, high = float(np.nanmin(values)), float(np.nanmax(values))
-        shipped = [d for each in ordered for d in each if d.name == name]
-        holding = [d for d in shipped if d.low - 1e-6 <= low and high <= d.high + 1e-6]
-        dimension = known.get(name) or next(iter(holding), None)
-        if dimension is None:
-            good = shipped[0].good if shipped else "high"
-            span = low, high if high > low else low + 1
-            dimension = Dimension(name, "continuous", *span, good=good)
-            assumed.append(name)
-        found[name] = dimension
-    return found, assumed

@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -37,7 +38,7 @@ from medal_judges.inference.serving.worker import (
     ScoreJob,
 )
 from medal_judges.models.base.judge import Judge
-from medal_judges.records.judgement import Judgement
+from medal_judges.records.judgement import Judgement, to_records
 
 logger = logging.getLogger(__name__)
 
@@ -186,7 +187,7 @@ class ScoreService:
             raise RefusedError(503, message, retry_after=LONGEST_WAIT)
         if (reason := done.result()) is not None:
             raise RefusedError(503, reason, retry_after=SOON)
-        judgements = [one.to_record() for group in job.judgements for one in group]
+        judgements = list(to_records(chain.from_iterable(job.judgements)))
         answer = {"judge": self.worker.signature, "judgements": judgements}
         return JSONResponse(answer | ({"folded": folded} if folded else {}))
 

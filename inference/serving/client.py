@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from medal_judges.errors import ConfigError, MedalError, MissingExtraError
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.records.judgement import Judgement, parse_judgement
+from medal_judges.records.judgement import Judgement, judgement_parser
 from medal_judges.storage.jsonl import to_line
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Client:
         Raises ServiceError for what the server refuses, or if it cannot be reached.
         """
         for body in _bodies(dialogues, level, dimensions, unknown_language):
-            yield from map(parse_judgement, self._ask("POST", "/score", body)["judgements"])
+            yield from map(judgement_parser(), self._ask("POST", "/score", body)["judgements"])
 
     def judge(self) -> dict[str, Any]:
         """Returns signature, family, dimensions and languages of the server's judge."""

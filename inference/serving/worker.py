@@ -211,11 +211,14 @@ class JudgeWorker:
                 if not is_ours:
                     logger.debug("while scoring", exc_info=error)
                 names = options.dimensions or [each.name for each in self.judge.dimensions]
+                dimensions = [self.judge.dimension(name) for name in names]
                 passes = isinstance(error, CostLimitError | ServerError)
                 return [
                     [
                         replace(
-                            unscored(each.id, self.signature, names, reason, request.turn),
+                            unscored(
+                                request.dialogue, self.signature, dimensions, reason, request.turn
+                            ),
                             transient=passes,
                         )
                         for request in requests_at(each, options.level)

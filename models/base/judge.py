@@ -209,6 +209,7 @@ class Judge(ABC):
         progress: Callable[[int], None],
     ) -> Iterator[Judgement]:
         signature = str(self.signature())
+        dimensions = tuple(self.dimension(name) for name in names)
         supported = set(map(base_language, self.languages or ())) | {UNKNOWN_LANGUAGE}
         for window in windows(dialogues, self.window):
             found = [with_language(dialogue, detect) for dialogue in window]
@@ -224,13 +225,14 @@ class Judge(ABC):
             for request in requests:
                 row, detected = request.row, found[request.row][1]
                 if (answer := given.get(id(request))) is not None:
-                    judgement = _completed(answer, request, signature)
+                    judgement = _completed(answer, request, signature, dimensions)
                 else:
                     reason = NO_ASSISTANT_TURN
                     if row in refused:
                         reason = f"{_refusal(refused[row])}{', '.join(self.languages or ())}"
-                    dialogue = request.dialogue
-                    judgement = unscored(dialogue.id, signature, names, reason, request.turn)
+                    judgement = unscored(
+                        request.dialogue, signature, dimensions, reason, request.turn
+                    )
                 if row in unknown or detected is not None:
                     judgement = replace(
                         judgement, unknown_language=unknown.get(row), detected_language=detected
@@ -321,7 +323,9 @@ class Judge(ABC):
             return push_folder(folder, repo_id, private=private, **options)
 
 
-def _completed(answer: Judgement, request: ScoreRequest, signature: str) -> Judgement:
+def _completed(
+    answer: Judgement, request: ScoreRequest, signature: str, dimensions: tuple[Dimension, ...]
+) -> Judgement:
     """Returns the family's ``answer`` with the fields that the base class sets, and without NaN and
     infinity (not JSON): such a score becomes None with a failure, other values are left out."""
     scores = answer.scores
@@ -341,6 +345,8 @@ def _completed(answer: Judgement, request: ScoreRequest, signature: str) -> Judg
         usage={n: v for n, v in usage.items() if math.isfinite(v)},
         contributions={n: c for n, c in answer.contributions.items() if c.finite},
         details={n: d for n, one in answer.details.items() if (d := finite_details(one))},
+        chat=request.dialogue.chat_hash,
+        dimensions=dimensions,
     )
 
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from tests.scales import OVERALL
+from tests.talks import talk
 
 from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.alignment import align
@@ -63,6 +65,6 @@ def test_turn_rows_need_judgements_of_that_turn() -> None:
 
 
 def test_a_turn_row_without_an_assistant_turn_is_unscored_not_unknown() -> None:
-    judgement = unscored("a", "judge:x", ["overall"], "no assistant turn to judge")
+    judgement = unscored(talk("Hi!", id="a"), "judge:x", [OVERALL], "no assistant turn to judge")
     found = align([row("a", 2, level="turn")], [judgement], "overall")
     assert (len(found.rows), found.total) == (0, 1)

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 from tests.exact import exact
+from tests.scales import UNSAFE
+from tests.talks import talk
 
 from medal_judges.eval.benchmark.figures import Result, injected_results, weighted_f1
 from medal_judges.records.dialogue import Dialogue, Turn
@@ -108,7 +110,10 @@ def test_undefined_figures_are_none_with_a_reason() -> None:
 
 def test_unscored_and_missing_rows_are_counted_not_guessed() -> None:
     rows = [row(n, kind) for n in range(3) for kind in ("planted", "innocent", "clean")]
-    judgements = [unscored("0.planted", "j", [ISSUE], "no"), judged("1.planted", 0.7)]
+    judgements = [
+        unscored(talk("Hi!", id="0.planted"), "j", [UNSAFE], "no"),
+        judged("1.planted", 0.7),
+    ]
     judgements.append(Judgement("1.planted", "j", {ISSUE: 0.1}, turn=1))  # of a turn: passed over
     found, there, scored = injected_results(rows, judgements)[ISSUE]
     assert there == {"planted": 3, "innocent": 3, "clean": 3}

@@ -12,10 +12,11 @@ from medal_judges.errors import ConfigError, CoverageError, DataError, MedalErro
 from medal_judges.eval.benchmark.benchmark import load_set, published_labels
 from medal_judges.eval.benchmark.config import SetConfig
 from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.jsonl import write_records
-from medal_judges.storage.judgements import read_judgements
+from medal_judges.storage.judgements import read_judgements, write_judgements
 
 from .benchmark_case import CountingJudge, medal, results, write_set
 
@@ -184,14 +185,17 @@ def test_predictions_made_elsewhere(folder: Path) -> None:
         + "predictions: [{name: theirs, set: little, path: theirs.jsonl}]\n"
     )
     made = list(read_judgements(folder / "out/predictions/counting/little.jsonl"))
+    scale = (Dimension("overall", "continuous", -5, 0, good="low"),)
     flipped = [
-        Judgement(j.id, "judge:theirs", {"overall": -(j.scores["overall"] or 0)}) for j in made
+        Judgement(j.id, "judge:theirs", {"overall": -(j.scores["overall"] or 0)}, dimensions=scale)
+        for j in made
     ]
-    write_records(folder / "theirs.jsonl", flipped)
+    write_judgements(folder / "theirs.jsonl", flipped)
     assert medal().exit_code == 0
     theirs = next(row for row in results(folder)["rows"] if row["judge"] == "theirs")
     assert theirs["metrics"]["spearman"]["value"] < -0.9
-    write_records(folder / "theirs.jsonl", [*flipped, Judgement("stranger", "j", {"overall": 1.0})])
+    stranger = Judgement("stranger", "j", {"overall": 1.0}, dimensions=scale)
+    write_judgements(folder / "theirs.jsonl", [*flipped, stranger])
     failed = medal()
     assert isinstance(failed.exception, MedalError)
     assert "stranger" in str(failed.exception)
@@ -217,10 +221,14 @@ def theirs(folder: Path) -> None:
             j.id,
             "judge:theirs",
             {"quality": j.scores["overall"], "says it again": j.scores["repetitive"]},
+            dimensions=(
+                Dimension("quality", "continuous", 1, 5),
+                Dimension("says it again", "binary", 0, 1, good="low"),
+            ),
         )
         for j in made
     )
-    write_records(folder / "theirs.jsonl", renamed)
+    write_judgements(folder / "theirs.jsonl", renamed)
 
 
 def with_mapping(folder: Path, mapping: str) -> None:

@@ -63,7 +63,8 @@ def test_a_student_agrees_with_its_teacher_on_other_chats(
     source, scores = chats(tmp_path / "chats.jsonl", 90), tmp_path / "teacher.jsonl"
     score_file(source, "repetition", scores)
     lines = scores.read_text().splitlines(keepends=True)
-    scores.write_text("".join(lines[4:]))  # four chats were never judged, and one has no score
+    # Four chats were never judged, and one has no score.
+    scores.write_text("".join([lines[0], *lines[5:]]))
 
     def failed(record: dict[str, Any]) -> None:
         if record["id"] == "c7":
@@ -143,9 +144,7 @@ def test_scores_of_another_judge_are_other_rows(tmp_path: Path) -> None:
     assert hashes[0] != hashes[1]
 
 
-def test_a_scale_is_that_of_the_judge_s_rubric_if_it_is_shipped_or_the_run_s(
-    tmp_path: Path,
-) -> None:
+def test_a_scale_is_that_of_the_judge_whatever_the_run_s(tmp_path: Path) -> None:
     source, scores = chats(tmp_path / "chats.jsonl", 6), tmp_path / "scores.jsonl"
     own, teacher = tmp_path / "own.yaml", tmp_path / "teacher.yaml"
     own.write_text("dimensions: [{name: overall, kind: ordinal, low: 0, high: 7}]")
@@ -161,8 +160,11 @@ def test_a_scale_is_that_of_the_judge_s_rubric_if_it_is_shipped_or_the_run_s(
     judged = [j.scores["overall"] for j in read_judgements(scores)]
     assert targets(str(own)) == pytest.approx([score / 7 for score in judged])
     assert targets("overall", rescale=[0, 7]) == targets(str(own))
+    assert targets("overall") == targets(str(own))
+    rewrite(scores, lambda record: record.pop("dimensions", None))
     with pytest.raises(ConfigError, match=r"'overall' has no bounds(?s:.*)rescale: \[low, high\]"):
         targets("overall")
+    assert targets("overall", rescale=[0, 7]) == targets(str(own), rescale=[0, 7])
 
 
 def test_a_chat_whose_language_was_detected_is_the_same_chat(tmp_path: Path) -> None:

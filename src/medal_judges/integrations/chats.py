@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +50,8 @@ class ScoredChats:
         return sum(each.scored for each in self.judgements) / total if total else None
 
     def scores(self) -> Scores:
-        """Returns the scores as ``medal report`` reads them, on the judge's own scales."""
-        known = {dimension.name: dimension for dimension in self.dimensions}
-        scores = load_scores(to_frame(self.judgements), _OPTIONS)
-        own = {name: known[name] for name in scores.dimensions}
-        return replace(scores, dimensions=own, assumed=())
+        """Returns the scores as ``medal report`` reads them."""
+        return load_scores(to_frame(self.judgements), _OPTIONS)
 
     def figures(self) -> dict[str, Estimate]:
         """Returns the mean of each graded dimension and the share of chats with each issue, with

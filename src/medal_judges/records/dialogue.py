@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sys
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -144,8 +146,18 @@ class Dialogue:
         return self.models.get("assistant")
 
     @property
+    def chat_hash(self) -> str:
+        """A hash of the roles and words of the turns, by which labels meet the scores of their
+        chat. White space and composed letters do not count: tables and editors change them."""
+        digest = hashlib.sha256()
+        for turn in self.turns:
+            words = unicodedata.normalize("NFC", " ".join(turn.content.split()))
+            digest.update(f"{turn.role}: {words}\n".encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()[:12]
+
+    @property
     def text_hash(self) -> str:
-        """A hash of the turns."""
+        """A hash of the turns, exactly as they are."""
         return content_hash([[turn.role, turn.content] for turn in self.turns])
 
     def upto(self, turn: int) -> Dialogue:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 from medal_judges.config import read_yaml
-from medal_judges.errors import ConfigError
-from medal_judges.records.signature import Signature, content_hash
+from medal_judges.errors import ConfigError, MedalError, RecordError
 from medal_judges.records.validation import LARGEST
 
 _MOST_LEVELS = 1001  # 0 to 1000; each is an output of a network
@@ -43,7 +40,11 @@ class Dimension:
 
     def __post_init__(self) -> None:
         problem = None
-        if self.kind not in ("binary", "ordinal", "continuous"):
+        if not isinstance(self.name, str) or not isinstance(self.definition, str):
+            problem = "name and definition must be texts"
+        elif self.good not in ("low", "high"):
+            problem = f"good must be low or high, not {self.good!r}"
+        elif self.kind not in ("binary", "ordinal", "continuous"):
             problem = f"kind must be binary, ordinal or continuous, not {self.kind!r}"
         elif not all(
             isinstance(v, int | float) and abs(v) < LARGEST for v in (self.low, self.high)
@@ -89,16 +90,27 @@ class Dimension:
         return asdict(self)
 
 
+def parse_dimensions(entries: object) -> tuple[Dimension, ...]:
+    """Returns the dimensions of a list of objects, as a rubric and a file of judgements hold them.
+    Raises RecordError."""
+    if not isinstance(entries, list):
+        raise RecordError("dimensions", "a list of objects with name, kind, low and high", entries)
+    dimensions = []
+    for entry in entries:
+        try:
+            dimensions.append(Dimension(**entry))
+        except (TypeError, ConfigError) as error:
+            raise RecordError("dimensions", f"a dimension ({error})", entry) from error
+    return tuple(dimensions)
+
+
 def load_rubric(name_or_path: str | Path, names: Sequence[str] = ()) -> tuple[Dimension, ...]:
     """Returns the dimensions of a rubric in configs/rubrics/ or in a YAML file; with ``names`` only
     these, in this order. Raises ConfigError."""
-    entries = read_yaml(name_or_path, "rubrics").get("dimensions")
-    if not isinstance(entries, list):
-        raise ConfigError(f"rubric {name_or_path}: expected a mapping with a list 'dimensions'")
     try:
-        dimensions = tuple(Dimension(**entry) for entry in entries)
-    except TypeError as error:
-        raise ConfigError(f"rubric {name_or_path}: {error}") from error
+        dimensions = parse_dimensions(read_yaml(name_or_path, "rubrics").get("dimensions"))
+    except RecordError as error:
+        raise ConfigError(f"rubric {name_or_path}: {error.message}") from error
     known = {d.name: d for d in dimensions}
     if missing := [name for name in names if name not in known]:
         raise ConfigError(
@@ -108,23 +120,43 @@ def load_rubric(name_or_path: str | Path, names: Sequence[str] = ()) -> tuple[Di
     return tuple(known[name] for name in names) if names else dimensions
 
 
-@cache
-def shipped_rubrics() -> tuple[tuple[Dimension, ...], ...]:
-    """Returns the rubrics in configs/rubrics/, the smallest first."""
-    folder = files("medal_judges.configs") / "rubrics"
-    names = sorted(path.name.removesuffix(".yaml") for path in folder.iterdir())
-    return tuple(sorted((load_rubric(name) for name in names), key=len))
+def merge_dimensions(parts: Iterable[tuple[str, Iterable[Dimension]]]) -> dict[str, Dimension]:
+    """Returns the dimensions of all ``parts`` by name; a part is the file that states them, and
+    what it states. Raises MedalError for two dimensions of one name that differ."""
+    merged: dict[str, Dimension] = {}
+    stated_in: dict[str, str] = {}
+    for file, dimensions in parts:
+        for dimension in dimensions:
+            earlier = merged.setdefault(dimension.name, dimension)
+            first_file = stated_in.setdefault(dimension.name, file)
+            if earlier != dimension:
+                raise MedalError(
+                    f"{dimension.name!r} is not the same in {first_file} and in {file}:\n"
+                    f"    {earlier.to_record()}\n    {dimension.to_record()}",
+                    hint="score both with one judge and one rubric, or use each on its own",
+                )
+    return merged
 
 
-@cache
-def dimensions_of(
-    signature: str, scored: tuple[str, ...], own: tuple[Dimension, ...] = ()
-) -> tuple[Dimension, ...]:
-    """Returns the dimensions of the judge with this ``signature``, which has their hash: a shipped
-    rubric or ``own``, all of it or what is ``scored``. Empty if no rubric has the hash."""
-    wanted = Signature.parse(signature).rubric
-    for rubric in (own, *shipped_rubrics()):
-        for part in (rubric, tuple(d for d in rubric if d.name in scored)):
-            if content_hash([d.to_record() for d in part]) == wanted:
-                return part
-    return ()
+def known_dimensions(
+    names: Iterable[str], stated: Iterable[tuple[str, Iterable[Dimension]]], rubric: str | None
+) -> dict[str, Dimension]:
+    """Returns the dimension of each of ``names``, as files of judgements (``stated``, see
+    merge_dimensions) or ``rubric`` state it. Raises MedalError if two of these differ, and
+    ConfigError for a name that none states."""
+    parts = list(stated)
+    files = ", ".join(dict(parts))
+    wanted = list(names)
+    if rubric is not None:
+        dimensions = [dimension for dimension in load_rubric(rubric) if dimension.name in wanted]
+        parts.append((f"--rubric {rubric}", dimensions))
+    merged = merge_dimensions(parts)
+    missing = [name for name in wanted if name not in merged]
+    if missing:
+        example = "\n    - {{name: {}, kind: continuous, low: 1, high: 5, good: high}}"
+        raise ConfigError(
+            f"{files}: neither the scale nor the good end of {', '.join(missing)} is stated",
+            hint="add --rubric NAME, or --rubric FILE.yaml with these lines, corrected:\n"
+            f"    dimensions:{''.join(map(example.format, missing))}",
+        )
+    return {name: merged[name] for name in wanted}

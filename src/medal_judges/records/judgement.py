@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import SkipValidation
 
 from medal_judges.errors import RecordError
-from medal_judges.records.dialogue import parse_id
+from medal_judges.records.dialogue import Dialogue, parse_id
+from medal_judges.records.dimension import Dimension, parse_dimensions
 from medal_judges.records.validation import Count, Flag, Number, Numbers, mapping, parse
 
 # Amounts that can be summed over rows and over the members of a hybrid. ``tokens`` counts prompts
@@ -121,8 +124,10 @@ class Judgement:
     ``transient``: the reason of the failure may pass (a server is down, a rate or cost limit), so
     the same command asks again. ``unknown_language``: the dialogue's language, if the judge does
     not support it. ``detected_language``: the dialogue's language, if it had to be detected.
-    ``meta``: metadata copied from the dialogue (``--keep``). ``chat``: a hash of the dialogue, by
-    which ``medal score`` knows a chat that changed.
+    ``meta``: metadata copied from the dialogue (``--keep``). ``chat``: Dialogue.chat_hash of the
+    judged turns, by which labels meet their scores. ``input``: a hash of everything that was read,
+    by which ``medal score`` knows a chat that changed. ``dimensions``: scale and good end of each
+    score; a file states them once.
 
     >>> judgement = Judgement("d1", "judge:length", {"overall": 3.2, "unsafe": None})
     >>> judgement.scored
@@ -147,14 +152,17 @@ class Judgement:
     unknown_language: str | None = None
     detected_language: str | None = None
     chat: str | None = None
+    input: str | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
+    dimensions: Annotated[tuple[Dimension, ...], SkipValidation] = ()
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.usage if name not in USAGE]:
             raise ValueError(f"usage has no {unknown[0]!r}; amounts are {', '.join(USAGE)}")
 
     def __repr__(self) -> str:
-        values = ((f.name, getattr(self, f.name)) for f in fields(self))
+        names = [f.name for f in fields(self) if f.name not in ("chat", "input", "dimensions")]
+        values = [(name, getattr(self, name)) for name in names]
         return f"Judgement({', '.join(f'{n}={v!r}' for n, v in values if v not in ({}, None, 0))})"
 
     @property
@@ -175,8 +183,9 @@ class Judgement:
         spread = sum(p * (x - mean) ** 2 for p, x in zip(chances, places, strict=True)) / total
         return math.sqrt(max(0.0, spread))
 
-    def to_record(self) -> dict[str, Any]:
-        """Returns the JSON object of a line, without optional fields that are empty."""
+    def to_record(self, before: tuple[Dimension, ...] = ()) -> dict[str, Any]:
+        """Returns the JSON object of a line, without optional fields that are empty, and without
+        dimensions if they are those of the line ``before``."""
         record: dict[str, Any] = {
             "id": self.id,
             "turn": self.turn,
@@ -193,22 +202,38 @@ class Judgement:
             "details": {name: dict(each) for name, each in self.details.items() if each},
         }
         counts = ("cut_turns", "left_out_turns", "shortened_turns")
-        others = ("unknown_language", "detected_language", "transient", "chat")
+        others = ("unknown_language", "detected_language", "transient", "chat", "input")
         optional |= {name: getattr(self, name) for name in (*counts, *others)}
         optional["meta"] = dict(self.meta)
-        return record | {k: v for k, v in optional.items() if v or isinstance(v, str)}
+        record |= {k: v for k, v in optional.items() if v or isinstance(v, str)}
+        if self.dimensions is not before and self.dimensions != before:
+            record["dimensions"] = [dimension.to_record() for dimension in self.dimensions]
+        return record
 
 
 def unscored(
-    id: str, judge: str, dimensions: Sequence[str], reason: str, turn: int | None = None
+    dialogue: Dialogue,
+    judge: str,
+    dimensions: Sequence[Dimension],
+    reason: str,
+    turn: int | None = None,
 ) -> Judgement:
-    """Returns a judgement without numbers that gives its reason."""
-    return Judgement(id, judge, dict.fromkeys(dimensions), turn=turn, failure=reason)
+    """Returns a judgement without numbers that gives its reason. ``dialogue`` ends with ``turn``,
+    if a turn is judged."""
+    return Judgement(
+        dialogue.id,
+        judge,
+        {dimension.name: None for dimension in dimensions},
+        turn=turn,
+        failure=reason,
+        chat=dialogue.chat_hash,
+        dimensions=tuple(dimensions),
+    )
 
 
-def parse_judgement(record: object) -> Judgement:
-    """Returns the judgement of a JSON object; ignores unknown fields. Raises RecordError that names
-    the field."""
+def parse_judgement(record: object, before: tuple[Dimension, ...] = ()) -> Judgement:
+    """Returns the judgement of a JSON object; ignores unknown fields. If it states no dimensions it
+    has those of the line ``before``. Raises RecordError that names the field."""
     if not isinstance(record, dict):
         raise RecordError("(line)", "a JSON object", record)
     if not isinstance(record.get("scores"), dict):
@@ -217,7 +242,42 @@ def parse_judgement(record: object) -> Judgement:
     if unknown := [name for name in usage if name not in USAGE]:
         raise RecordError(f"usage.{unknown[0]}", f"one of {', '.join(USAGE)}", usage[unknown[0]])
     known = {field.name: record.get(field.name) for field in fields(Judgement)}
-    judgement = parse(Judgement, known | {"id": parse_id(record.get("id"))})
+    known["id"] = parse_id(record.get("id"))
+    known["dimensions"] = before
+    if "dimensions" in record:
+        known["dimensions"] = parse_dimensions(record["dimensions"])
+    judgement = parse(Judgement, known)
     for dimension, given in judgement.details.items():
         parse(_Details, given, f"details.{dimension}")
     return judgement
+
+
+def judgement_parser() -> Callable[[object], Judgement]:
+    """Returns ``parse_judgement`` for the lines of one file, which it gets in their order. It
+    raises RecordError for a dimension that is not the same as in an earlier line."""
+    before: tuple[Dimension, ...] = ()
+    stated: dict[str, Dimension] = {}
+
+    def parse_next(record: object) -> Judgement:
+        nonlocal before
+        judgement = parse_judgement(record, before)
+        if judgement.dimensions is not before:
+            before = judgement.dimensions
+            for dimension in before:
+                earlier = stated.setdefault(dimension.name, dimension)
+                if earlier != dimension:
+                    expected = f"{dimension.name!r} as in an earlier line, {earlier.to_record()}"
+                    raise RecordError("dimensions", expected, dimension.to_record())
+        return judgement
+
+    return parse_next
+
+
+def to_records(
+    judgements: Iterable[Judgement], before: tuple[Dimension, ...] = ()
+) -> Iterator[dict[str, Any]]:
+    """Yields the JSON object of each line of a file. A line states its dimensions only if those of
+    the line before it are others."""
+    for judgement in judgements:
+        yield judgement.to_record(before)
+        before = judgement.dimensions

@@ -1,29 +1,33 @@
 """Files of judgements, and the table (DataFrame) of a file.
 
-JSON lines (.jsonl, .jsonl.gz) and parquet hold everything. A parquet file has the columns of
-`to_frame`, and the column ``judgement`` with each judgement's JSON line. CSV is for people: it is
-written and cannot be read back.
+JSON lines (.jsonl, .jsonl.gz) and parquet hold everything. The first line states the dimensions:
+name, kind, scale, good end and definition. A parquet file has the columns of `to_frame`, the column
+``judgement`` with each judgement's JSON line, and the attributes of the table as metadata. CSV has
+the columns only, and the attributes in the first cell of its last column.
 """
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import math
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medal_judges.errors import DataError, RecordError, plain_cell
-from medal_judges.records.judgement import Judgement, parse_judgement
+from medal_judges.errors import FORMULA, DataError, RecordError, plain_cell
+from medal_judges.records.dimension import Dimension, merge_dimensions, parse_dimensions
+from medal_judges.records.judgement import Judgement, judgement_parser, to_records
 from medal_judges.records.validation import FINITE, LARGEST
 from medal_judges.storage.files import CSV, PARQUET, atomic_path, is_table
 from medal_judges.storage.jsonl import (
+    LONGEST_LINE,
     limited_lines,
     load_json,
     open_text,
@@ -38,16 +42,18 @@ if TYPE_CHECKING:
 
 _LINE = "judgement"  # the column of a parquet file that holds the JSON lines
 _ATTRIBUTES = b"medal_judges"  # the key in a parquet file's metadata
+_CELL = "attributes"  # the column of a CSV whose first cell holds them
 _ROWS = 4096  # of a batch
 _COUNTS = ("truncated_turns", "cut_turns", "left_out_turns", "shortened_turns")
 # Columns that are left out of a table if they are empty in all rows.
-_OPTIONAL = ("explanation", "transient", "unknown_language", "detected_language", *_COUNTS)
+_TEXTS = ("explanation", "unknown_language", "detected_language", "chat")
+_OPTIONAL = ("explanation", "transient", "unknown_language", "detected_language", *_COUNTS, "chat")
 _OWN = ("id", "turn", "judge", "failure", *_OPTIONAL)
 _DERIVED = ("uncertainty", "low", "high")
 
 
 def holds_judgements(path: str | Path) -> bool:
-    """Returns whether a file holds judgements, also if it is a CSV, which cannot be read back."""
+    """Returns whether a file holds judgements."""
     name = str(path).lower()
     try:
         if name.endswith(PARQUET):
@@ -67,9 +73,11 @@ def holds_judgements(path: str | Path) -> bool:
 
 
 def read_judgements(path: str | Path) -> Iterator[Judgement]:
-    """Yields the judgements of a file, JSON lines or parquet, one at a time.
+    """Yields the judgements of a file, JSON lines, parquet or CSV, one at a time. Those of a CSV
+    lack distributions, contributions, and details other than intervals.
 
-    Raises DataError that names file and row, also for two rows of one (id, turn).
+    Raises DataError that names file and row, also for two rows of one (id, turn), and for two rows
+    whose dimensions of one name differ.
 
     >>> from medal_judges import read_judgements, score_file
     >>> report = score_file("dialogues.jsonl", "length", "scores.parquet")
@@ -77,9 +85,10 @@ def read_judgements(path: str | Path) -> Iterator[Judgement]:
     [('d0', True), ('d1', True), ('d2', True)]
     """
     seen: set[int] = set()  # hashes, 8 bytes a row
+    parse_next = judgement_parser()
 
     def parse(record: object) -> Judgement:
-        judgement = parse_judgement(record)
+        judgement = parse_next(record)
         mark = hash((judgement.id, judgement.turn))
         if mark in seen:
             raise RecordError("id", "an id and turn that no earlier row has", judgement.id)
@@ -88,6 +97,14 @@ def read_judgements(path: str | Path) -> Iterator[Judgement]:
 
     if not is_table(path):
         yield from read_records(path, parse)
+        return
+    if str(path).lower().endswith(CSV):
+        rows, attributes = _read_csv(path)
+        for number, row in enumerate(rows, 2):
+            try:
+                yield parse(_csv_record(row, attributes))
+            except RecordError as error:
+                raise DataError(path, number, error.message) from error
         return
     _attributes(path)
     from pyarrow import ArrowException
@@ -115,7 +132,7 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
     3
     """
     if not is_table(path):
-        return write_records(path, judgements)
+        return write_records(path, to_records(judgements))
     import pyarrow
     from pyarrow import parquet
 
@@ -135,6 +152,7 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
                     frame[name] = frame[name].map({True: "true", False: "false"})
                 elif frame[name].dtype.kind == "O":
                     frame[name] = frame[name].map(plain_cell, na_action="ignore")
+            frame[_CELL] = [attributes, *[None] * len(frame)][: len(frame)]
             frame = frame.rename(columns=plain_cell)
             content = frame.to_csv(index=False, lineterminator="\n").encode()
             is_gzip = str(path).lower().endswith(".gz")
@@ -143,7 +161,7 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
         table = pyarrow.Table.from_pandas(frame, preserve_index=False)
         schema = table.schema.append(pyarrow.field(_LINE, pyarrow.string()))
         schema = schema.with_metadata({**(schema.metadata or {}), _ATTRIBUTES: attributes.encode()})
-        lines = (to_line(judgement).rstrip("\n") for judgement in rows)
+        lines = (to_line(record).rstrip("\n") for record in to_records(rows))
         with parquet.ParquetWriter(partial, schema, compression="zstd") as writer:
             for batch in table.to_batches(_ROWS):
                 column = pyarrow.array(islice(lines, len(batch)), pyarrow.string())
@@ -160,7 +178,7 @@ def read_frame(path: str | Path, *, brief: bool = False) -> DataFrame:
     >>> len(read_frame("scores.parquet"))
     3
     """
-    if not is_table(path):
+    if not is_table(path) or str(path).lower().endswith(CSV):
         judgements = read_judgements(path)
         if brief:
             judgements = (replace(each, explanation=None, usage={}) for each in judgements)
@@ -190,8 +208,9 @@ def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
     uncertainty and interval (``overall.uncertainty``, ``overall.low``, ``overall.high``), failure,
     usage and metadata.
 
-    ``attrs["dimensions"]`` and ``attrs["meta"]`` map a name to its column. Columns without any
-    value are left out.
+    ``attrs["dimensions"]`` and ``attrs["meta"]`` map a name to its column; ``attrs["rubric"]``
+    lists name, kind, low, high, good and definition of each dimension. Columns without any value
+    are left out. Raises MedalError for rows whose dimensions of one name differ.
 
     >>> from medal_judges import Judge, read_dialogues, to_frame
     >>> frame = to_frame(Judge.from_pretrained("length").score(read_dialogues("dialogues.jsonl")))
@@ -202,6 +221,7 @@ def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
 
     columns: dict[tuple[str, str], Any] = {}  # (kind, name) -> its values
     same: dict[str, str] = {}  # one object for all rows with an equal text
+    stated: list[tuple[str, Sequence[Dimension]]] = []
     rows = 0
 
     def put(kind: str, name: str, value: object) -> None:
@@ -211,6 +231,8 @@ def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
         column.append(value)
 
     for judgement in judgements:
+        if judgement.dimensions and (not stated or judgement.dimensions != stated[-1][1]):
+            stated.append((f"the row of {judgement.id!r}", judgement.dimensions))
         for name in _OWN:
             value = getattr(judgement, name)
             put("own", name, same.setdefault(value, value) if name == "judge" else value)
@@ -262,8 +284,61 @@ def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
     add("usage")
     add("meta")
     frame = pandas.DataFrame(table)
-    frame.attrs = {"dimensions": heads["scores"], "meta": heads["meta"]}
+    rubric = [dimension.to_record() for dimension in merge_dimensions(stated).values()]
+    frame.attrs = {"dimensions": heads["scores"], "meta": heads["meta"], "rubric": rubric}
     return frame
+
+
+def stated_dimensions(frame: DataFrame) -> tuple[Dimension, ...]:
+    """Returns the dimensions that the judgements of a table state."""
+    return parse_dimensions(frame.attrs["rubric"])
+
+
+def _read_csv(path: str | Path) -> tuple[list[dict[str, str]], dict[str, Any]]:
+    """Returns the rows of a CSV of judgements, without its column of attributes, and these."""
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
+    try:
+        with open_text(path) as stream:
+            rows = list(csv.DictReader(stream, restval=""))
+        stated = {row.pop(_CELL) for row in rows} - {""}
+        (cell,) = stated if rows else {"{}"}
+        attributes = {"dimensions": {}, "meta": {}, "rubric": []} | json.loads(cell)
+    except (csv.Error, ValueError, TypeError, KeyError, EOFError, zlib.error, OSError) as error:
+        problem = f"is not a CSV of judgements, whose column {_CELL!r} states the scales"
+        hint = "give a file that medal score has written: .jsonl, .parquet or .csv"
+        raise DataError(path, None, problem, hint=hint) from error
+    return rows, attributes
+
+
+def _csv_record(row: Mapping[str, str], attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the JSON object of a row of a CSV of judgements. Raises RecordError."""
+    cells = {_unguarded(head): _unguarded(cell) or None for head, cell in row.items() if head}
+
+    def number(head: str) -> Any:
+        try:
+            return None if cells.get(head) is None else json.loads(str(cells[head]))
+        except ValueError as error:
+            raise RecordError(head, "a number", cells[head]) from error
+
+    record: dict[str, Any] = {name: cells.get(name) for name in ("id", "judge", "failure", *_TEXTS)}
+    record |= {name: number(name) for name in ("turn", "transient", *_COUNTS)}
+    record["scores"] = {name: number(head) for name, head in attributes["dimensions"].items()}
+    record["meta"] = {name: cells.get(head) for name, head in attributes["meta"].items()}
+    record["dimensions"] = attributes["rubric"]
+    record["details"], record["usage"] = {}, {}
+    for name in record["scores"]:
+        interval = [number(f"{name}.low"), number(f"{name}.high")]
+        if None not in interval:
+            record["details"][name] = {"interval": interval}
+    for head in cells:
+        if head.startswith("usage.") and cells[head] is not None:
+            record["usage"][head.removeprefix("usage.")] = number(head)
+    return record
+
+
+def _unguarded(cell: str) -> str:
+    """Returns the text that ``plain_cell`` made ``cell`` of."""
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA) else cell
 
 
 def _attributes(path: str | Path) -> Mapping[str, Any]:
@@ -272,9 +347,6 @@ def _attributes(path: str | Path) -> Mapping[str, Any]:
     from pyarrow import ArrowException
     from pyarrow.parquet import read_schema
 
-    if str(path).lower().endswith(CSV):
-        hint = "score to a .jsonl or .parquet file; write_judgements makes a CSV of it"
-        raise DataError(path, None, "a CSV of judgements cannot be read back", hint=hint)
     if not Path(path).is_file():
         raise DataError(path, None, "no such file")
     try:

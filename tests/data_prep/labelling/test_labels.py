@@ -39,7 +39,7 @@ def test_a_repeat_without_a_number_is_none_and_a_dimension_without_any_absent() 
 
 
 def test_a_failure_leaves_the_row_as_it_was_with_its_reason() -> None:
-    failed = unscored("a", "judge:x", NAMES, "the server is down")
+    failed = unscored(ROW.dialogue, "judge:x", ASKED, "the server is down")
     told = labelled(ROW, failed, ASKED)
     assert told.labels == {}
     assert told.extra == {"ended": "cap", "label_failure": "the server is down"}

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from tests.pages import page_text
+from tests.scales import stating
 from typer.testing import CliRunner
 
 from medal_judges import CompareOptions, MedalError
@@ -42,11 +43,12 @@ def write(tmp_path: Path) -> Write:
 def scores(
     values: Sequence[float | None], prefix: str = "d", judge: str = JUDGE, name: str = "overall"
 ) -> list[dict[str, object]]:
-    return [
+    rows = [
         {"id": f"{prefix}{i}", "turn": None, "judge": judge, "scores": {name: value}}
         | ({} if value is not None else {"failure": "no answer"})
         for i, value in enumerate(values)
     ]
+    return stating(rows)
 
 
 def chat(id: str, opening: str, answer: str, lang: str = "en", **more: object) -> dict[str, object]:
@@ -381,16 +383,11 @@ def test_numbers_whose_squares_are_infinite_are_refused_when_read(
 
 def test_turns_of_a_dialogue_are_one_number(write: Write) -> None:
     def by_turn(prefix: str, shift: float) -> list[dict[str, object]]:
-        return [
-            {
-                "id": f"{prefix}{i}",
-                "turn": t,
-                "judge": JUDGE,
-                "scores": {"overall": 3 + shift + i % 3},
-            }
-            for i in range(12)
-            for t in (1, 3)
-        ]
+        rows = []
+        for i in range(12):
+            row = {"id": f"{prefix}{i}", "judge": JUDGE, "scores": {"overall": 3 + shift + i % 3}}
+            rows += [row | {"turn": turn} for turn in (1, 3)]
+        return stating(rows)
 
     found = compare([write("a.jsonl", by_turn("a", 0)), write("b.jsonl", by_turn("b", 1))])
     assert found.counts == {"a": 12, "b": 12}

@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from tests.scales import OVERALL, REPETITIVE, UNSAFE
+
 HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>"
 USER = {
     "en": ["My order never arrived and I am angry.", "The app crashes when I pay."],
@@ -68,6 +70,9 @@ def write_log(folder: Path, rows: int, seed: int = 3) -> tuple[Path, Path]:
     with scores.open("w") as judged, chats.open("w") as said:
         for i in range(rows):
             line, judgement = chat(i, rng)
+            if i == 0:
+                stated = (OVERALL, REPETITIVE, UNSAFE)
+                judgement["dimensions"] = [dimension.to_record() for dimension in stated]
             said.write(json.dumps(line, ensure_ascii=False) + "\n")
             judged.write(json.dumps(judgement, ensure_ascii=False) + "\n")
     return scores, chats

@@ -12,6 +12,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 from tests.eval.report.support_log import FALL
+from tests.scales import SCALES
 
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.eval.report.figures import ReportFigures, compute_figures
@@ -36,6 +37,7 @@ def judgements(
             {name: column[i] for name, column in scores.items()},
             turn=None if turns is None else turns[i],
             failure=None if all(c[i] is not None for c in scores.values()) else "no answer",
+            dimensions=SCALES,
         )
         for i in range(rows)
     ]
@@ -208,14 +210,15 @@ def test_the_log_is_worse_since_the_day_it_fell(outcome: Report) -> None:
 
 
 def test_uncertainty_comes_from_distributions_or_from_probabilities() -> None:
-    one = Judgement(
-        "a", SIGNATURE, {"overall": 3.0}, distributions={"overall": [0.5, 0, 0, 0, 0.5]}
-    )
-    scores, _ = figures([one])
+    def one(scores: dict[str, float], **more: Any) -> Judgement:
+        return Judgement("a", SIGNATURE, scores, dimensions=SCALES, **more)
+
+    chances = {"overall": [0.5, 0, 0, 0, 0.5]}
+    scores, _ = figures([one({"overall": 3.0}, distributions=chances)])
     assert scores.uncertainty.tolist() == [0.5]
-    scores, _ = figures([Judgement("a", SIGNATURE, {"unsafe": 0.5, "overall": 3.0})])
+    scores, _ = figures([one({"unsafe": 0.5, "overall": 3.0})])
     assert scores.uncertainty.tolist() == [0.5]
-    scores, _ = figures([Judgement("a", SIGNATURE, {"overall": 3.0})])
+    scores, _ = figures([one({"overall": 3.0})])
     assert math.isnan(scores.uncertainty[0])
 
 
@@ -252,7 +255,14 @@ def test_large_files_have_the_differences_of_small_ones(monkeypatch: pytest.Monk
 
 def test_a_language_that_was_detected_is_a_group() -> None:
     given = [
-        Judgement(f"d{i}", SIGNATURE, {"overall": 3.0}, detected_language=lang, meta=meta)
+        Judgement(
+            f"d{i}",
+            SIGNATURE,
+            {"overall": 3.0},
+            detected_language=lang,
+            meta=meta,
+            dimensions=SCALES,
+        )
         for i, (lang, meta) in enumerate(
             [("de", {}), (None, {"lang": "en"}), ("de", {"lang": None}), (None, {"lang": "und"})]
         )

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas
 import pytest
+from tests.scales import SCALES
 
 from medal_judges.errors import ConfigError, CoverageError, MedalError
 from medal_judges.eval.report.figures import GateResult, check_gates
@@ -20,7 +21,7 @@ from medal_judges.storage.judgements import to_frame
 @pytest.fixture
 def scores() -> Scores:
     numbers = {"overall": 4.0, "unsafe": 0.2}
-    given = [Judgement(f"d{i}", "judge:x|version:0.1.0", numbers) for i in range(20)]
+    given = [Judgement(f"d{i}", "judge:x", numbers, dimensions=SCALES) for i in range(20)]
     return load_scores(to_frame(given), ReportOptions(scores="x"))
 
 

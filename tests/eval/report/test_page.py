@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.eval.report.support_log import HOSTILE
 from tests.pages import Tree, page_text
+from tests.scales import SCALES
 
 from medal_judges.eval.report.conversations import badness, collect, select, shortened
 from medal_judges.eval.report.figures import compute_figures
@@ -150,7 +151,7 @@ def _page(given: list[Judgement]) -> tuple[Scores, str]:
 def test_an_empty_file_one_chat_and_nothing_scored_are_pages() -> None:
     _, text = _page([])
     assert Tree(text).open == [] and "no judgements: nothing to report on" in text
-    _, text = _page([Judgement("d", "judge:x", {"overall": 4.0})])
+    _, text = _page([Judgement("d", "judge:x", {"overall": 4.0}, dimensions=SCALES)])
     assert Tree(text).open == [] and "no interval: 1 rows, fewer than 5" in text
     assert "give the scored chats with --chats" in text
     scores, text = _page([Judgement("d", "judge:x", {"overall": None}, failure="server down")])

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.scales import SCALES
 
 from medal_judges.errors import DataError
 from medal_judges.eval.report.figures import compute_figures
@@ -32,7 +33,9 @@ def judged() -> list[Judgement]:
     rng = np.random.default_rng(0)
     truth = np.clip(rng.normal(3.2, 0.6, ROWS), 1, 5 - BIAS)
     return [
-        Judgement(f"d{i}", "judge:x|version:0.1.0", {"overall": float(t) + BIAS, "unsafe": 0.1})
+        Judgement(
+            f"d{i}", "judge:x", {"overall": float(t) + BIAS, "unsafe": 0.1}, dimensions=SCALES
+        )
         for i, t in enumerate(truth)
     ]
 
@@ -109,7 +112,10 @@ def test_no_match_is_an_error(judged: list[Judgement]) -> None:
 
 
 def test_turns_are_matched_by_their_turn() -> None:
-    given = [Judgement("d", "judge:x", {"overall": float(turn)}, turn=turn) for turn in (1, 3, 5)]
+    given = [
+        Judgement("d", "judge:x", {"overall": float(turn)}, turn=turn, dimensions=SCALES)
+        for turn in (1, 3, 5)
+    ]
     scores = load_scores(to_frame(given), OPTIONS)
     row = labels("d", {"overall": [4]}, level="turn", dialogue=SAID * 2)
     assert list(add_labels(scores, "h", [row])) == [1]

@@ -121,6 +121,20 @@ def test_what_the_server_says_of_its_judge(served: Served, judge: Judge) -> None
     assert about["languages"] is None and about["family"] == "turns"
 
 
+def test_what_is_served_states_its_dimensions_once_and_the_client_knows_them(
+    served: Served, judge: Judge
+) -> None:
+    rows = [talk.to_record() for talk in TALKS[:3]]
+    answer = httpx.post(f"{served.address}/score", json={"dialogues": rows}).json()["judgements"]
+    stated = [dimension.to_record() for dimension in judge.dimensions]
+    assert answer[0]["dimensions"] == stated
+    assert ["dimensions" in row for row in answer] == [True, False, False]
+    with Client(served.address) as client:
+        judgements = list(client.score(TALKS[:70]))
+    assert {judgement.dimensions for judgement in judgements} == {judge.dimensions}
+    assert [judgement.chat for judgement in judgements] == [talk.chat_hash for talk in TALKS[:70]]
+
+
 def test_metrics_count_what_was_asked(served: Served) -> None:
     def figure(name: str) -> float:
         page = httpx.get(f"{served.address}/metrics").text

@@ -1,0 +1,204 @@
+"""Scale and direction travel with the scores: through every kind of file, a stop, and a joined
+file; a command refuses what is not stated, or stated twice and not the same."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medal_judges import Judge, read_dialogues, read_judgements, score_file, write_judgements
+from medal_judges.errors import DataError, MedalError
+from medal_judges.inference.scoring import ScoreOptions
+from medal_judges.records.dimension import Dimension, load_rubric
+from medal_judges.storage.judgements import read_frame, stated_dimensions
+
+from .forked import medal
+from .talks import said
+
+OFF_BRAND = Dimension("off_brand", "binary", 0, 1, good="low", definition="Speaks badly of us.")
+RUDE = Dimension("rude", "continuous", 1, 7, good="low", definition="粗鲁")
+KINDS = ("jsonl", "jsonl.gz", "parquet", "csv", "csv.gz")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A judge of two dimensions whose good end is low, short answers and long ones."""
+    monkeypatch.chdir(tmp_path)
+    dimensions = [OFF_BRAND.to_record(), RUDE.to_record()]
+    Path("brand.yaml").write_text(json.dumps({"dimensions": dimensions}))
+    features = {"log_words": {"mean": 2.2, "std": 0.6, "good": 1}}
+    judge = {"family": "feature", "name": "brand", "rubric": "brand.yaml", "features": features}
+    Path("judge.yaml").write_text(json.dumps(judge))
+    for name, words in (("short", 3), ("long", 15)):
+        rows = []
+        for number in range(30):
+            texts = said(f"Where is order {number}?", "word " * (words + number % 4))
+            rows.append(json.dumps({"id": f"d{number}", "lang": "en", "dialogue": texts}) + "\n")
+        Path(f"{name}.chats.jsonl").write_text("".join(rows))
+    return tmp_path
+
+
+def scored(chats: str, out: str, **options: Any) -> Path:
+    score_file(f"{chats}.chats.jsonl", "judge.yaml", out, ScoreOptions(**options))
+    return Path(out)
+
+
+def without_dimensions(path: Path, out: str) -> str:
+    rows = map(json.loads, path.read_text().splitlines())
+    lines = [json.dumps({k: v for k, v in row.items() if k != "dimensions"}) for row in rows]
+    Path(out).write_text("\n".join(lines) + "\n")
+    return out
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_file_gives_them_back(folder: Path, kind: str) -> None:
+    path = scored("short", f"s.{kind}")
+    assert stated_dimensions(read_frame(path)) == (OFF_BRAND, RUDE)
+    judgements = list(read_judgements(path))
+    assert {judgement.dimensions for judgement in judgements} == {(OFF_BRAND, RUDE)}
+    chats = [dialogue.chat_hash for dialogue in read_dialogues("short.chats.jsonl")]
+    assert [judgement.chat for judgement in judgements] == chats
+    write_judgements("again.jsonl", judgements)
+    lines = [json.loads(line) for line in Path("again.jsonl").read_text().splitlines()]
+    assert ["dimensions" in line for line in lines] == [True] + [False] * 29
+    assert lines[0]["dimensions"] == [OFF_BRAND.to_record(), RUDE.to_record()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lower_is_better_from_files_as_from_the_judge(folder: Path, kind: str) -> None:
+    for name in ("short", "long"):
+        scored(name, f"{name}.{kind}")
+    files = [f"short=short.{kind}", f"long=long.{kind}"]
+    done = medal("compare", *files, "--fail-if-worse", "0")
+    assert done.returncode == 0, done.stderr
+    assert "off brand: long is better than short by" in done.stdout
+    assert "rude: long is better than short by" in done.stdout
+    done = medal("compare", *files[::-1], "--fail-if-worse", "0")
+    assert done.returncode == 1 and "short is worse than long by" in done.stdout
+    done = medal("report", f"short.{kind}")
+    assert "1 to 7, lower is better" in done.stdout and "fewer is better" in done.stdout
+    chats = ["short=short.chats.jsonl", "long=long.chats.jsonl"]
+    by_judge = medal("compare", *chats[::-1], "--judge", "judge.yaml", "--fail-if-worse", "0")
+    assert by_judge.returncode == 1 and "rude: long is better than short" in by_judge.stdout
+
+
+def test_what_is_not_stated_needs_a_rubric(folder: Path) -> None:
+    for name in ("short", "long"):
+        without_dimensions(scored(name, f"{name}.jsonl"), f"{name}0.jsonl")
+    for command in (("report", "short0.jsonl"), ("compare", "short0.jsonl", "long0.jsonl")):
+        done = medal(*command)
+        assert done.returncode == 2
+        assert "neither the scale nor the good end of off_brand, rude is stated" in done.stderr
+        assert "--rubric FILE.yaml" in done.stderr and "{name: rude, kind:" in done.stderr
+        done = medal(*command, "--rubric", "brand.yaml")
+        assert done.returncode == 0, done.stderr
+    assert "rude: long0 is better than short0" in done.stdout
+    Path("other.yaml").write_text(Path("brand.yaml").read_text().replace(': "low"', ': "high"'))
+    done = medal("report", "short.jsonl", "--rubric", "other.yaml")
+    assert done.returncode == 2
+    assert "'off_brand' is not the same in short.jsonl and in --rubric other.yaml" in done.stderr
+
+
+def test_two_files_that_differ_are_refused_by_name(folder: Path) -> None:
+    one, two = scored("short", "one.jsonl"), scored("long", "two.jsonl")
+    two.write_text(two.read_text().replace('"high": 7', '"high": 9'))
+    for command in (("compare", one, two), ("report", one, two)):
+        done = medal(*command)
+        assert done.returncode == 2, done.stdout
+        assert "'rude' is not the same in one.jsonl and in two.jsonl" in done.stderr
+        assert "'high': 7" in done.stderr and "'high': 9" in done.stderr
+    Path("both.jsonl").write_bytes(
+        one.read_bytes() + two.read_bytes().replace(b'"id": "d', b'"id": "e')
+    )
+    with pytest.raises(DataError, match=r"both\.jsonl:31: field 'dimensions': expected 'rude'"):
+        list(read_judgements("both.jsonl"))
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz"])
+def test_joined_files_are_one_file(folder: Path, kind: str) -> None:
+    one, two = scored("short", f"one.{kind}"), scored("long", f"two.{kind}")
+    opened = gzip.decompress if kind.endswith("gz") else bytes
+    second = opened(two.read_bytes()).replace(b'"id": "d', b'"id": "e')
+    packed = gzip.compress(second) if kind.endswith("gz") else second
+    Path(f"both.{kind}").write_bytes(one.read_bytes() + packed)
+    judgements = list(read_judgements(f"both.{kind}"))
+    assert len(judgements) == 60
+    assert {judgement.dimensions for judgement in judgements} == {(OFF_BRAND, RUDE)}
+
+
+@pytest.mark.parametrize("kept", [0, 1, 17])
+@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz"])
+def test_a_resumed_file_is_the_whole_file(folder: Path, kind: str, kept: int) -> None:
+    whole = scored("short", f"whole.{kind}", level="turn")
+    opened = gzip.decompress if kind.endswith("gz") else bytes
+    lines = opened(whole.read_bytes()).splitlines(keepends=True)
+    cut = b"".join(lines[:kept]) + lines[kept][:-9]
+    Path(f"part.{kind}").write_bytes(gzip.compress(cut) if kind.endswith("gz") else cut)
+    part = scored("short", f"part.{kind}", level="turn")
+    assert opened(part.read_bytes()) == opened(whole.read_bytes())
+
+
+def test_a_first_line_that_is_scored_again_states_them(folder: Path) -> None:
+    whole = scored("short", "whole.jsonl")
+    first, *rest = whole.read_text().splitlines(keepends=True)
+    record = json.loads(first) | {"scores": {"off_brand": None, "rude": None}}
+    record |= {"failure": "the server is down", "transient": True}
+    Path("part.jsonl").write_text(json.dumps(record, ensure_ascii=False) + "\n" + "".join(rest))
+    assert scored("short", "part.jsonl").read_bytes() == whole.read_bytes()
+    changed = Path("short.chats.jsonl").read_text().replace("order 0?", "order 99?")
+    Path("short.chats.jsonl").write_text(changed)
+    again = scored("short", "part.jsonl").read_text().splitlines(keepends=True)
+    assert again[1:] == rest and json.loads(again[0])["dimensions"] == record["dimensions"]
+
+
+def test_a_file_of_another_scale_is_not_resumed(folder: Path) -> None:
+    path = scored("short", "s.jsonl")
+    before = path.read_text().replace('"high": 7', '"high": 9')
+    path.write_text(before)
+    with pytest.raises(MedalError, match="was written for other dimensions"):
+        scored("short", "s.jsonl")
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('"good": "low"', '"good": "lo"', "good must be low or high"),
+        ('"kind": "binary"', '"kind": "yes"', "kind must be binary, ordinal or continuous"),
+        ('"low": 0', '"lowest": 0', "lowest"),
+        ('"low": 1', '"low": 8', "low 8 is not below 7"),
+        ('"dimensions": [', '"dimensions": [7, ', "must be a mapping"),
+        ('"name": "rude"', '"name": 3', "must be texts"),
+    ],
+)
+def test_a_wrong_statement_names_file_and_line(folder: Path, old: str, new: str, told: str) -> None:
+    path = scored("short", "s.jsonl")
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(DataError, match=r"s\.jsonl:1: field 'dimensions': .*" + told):
+        list(read_judgements(path))
+
+
+def test_a_judge_states_the_dimensions_that_it_was_asked_for() -> None:
+    judge = Judge.from_pretrained("length")
+    rows = [{"id": "a", "messages": said("Hi!", "Hello!")}, {"id": "b", "messages": said("Hi!")}]
+    wanted = load_rubric("medal", ["unsafe", "overall"])
+    found = list(judge.score(read_dialogues(rows), dimensions=["unsafe", "overall"]))
+    assert [judgement.dimensions for judgement in found] == [wanted, wanted]
+    assert found[1].failure and found[1].chat  # it has no answer to judge
+
+
+def test_a_csv_that_was_edited_is_read_as_it_is(folder: Path) -> None:
+    path = scored("short", "s.csv")
+    head, *rows = path.read_text().splitlines(keepends=True)
+    path.write_text("\ufeff" + head + "".join(rows[::-1]))  # sorted and saved by a spreadsheet
+    read = [judgement.id for judgement in read_judgements(path)]
+    assert read == [f"d{29 - number}" for number in range(30)]
+    assert medal("report", path).returncode == 0
+    path.write_text(head + "".join(rows[1:]))
+    done = medal("report", path)
+    assert done.returncode == 2 and "whose column 'attributes' states the scales" in done.stderr
+    path.write_text(head + rows[0] + rows[1].replace(",0.", ",about 0.", 1))
+    with pytest.raises(DataError, match=r"s\.csv:3: field '\w+': expected a number"):
+        read_frame(path)

@@ -23,6 +23,7 @@ from medal_judges.eval.comparison.compare import (
     check_worse,
     write_comparison,
 )
+from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import parse_judgement
 from medal_judges.storage.judgements import write_judgements
 
@@ -494,7 +495,8 @@ def test_a_gate_decides_as_the_table_does(write: Write, tmp_path: Path) -> None:
             row | {"scores": {name: float(rng.normal(3 - drop * (name == "d0"))) for name in names}}
             for row in scores([3.0] * 60, system)
         ]
-        files.append(write(f"{system}.jsonl", rows))
+        dimensions = [Dimension(name, "continuous", 1, 5) for name in names]
+        files.append(write(f"{system}.jsonl", stating(rows, dimensions)))
     found = compare(files)
     for result in found.results:
         estimate, pair = result.pairs[0].estimate, result.pairs[0]

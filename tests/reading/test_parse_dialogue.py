@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def test_every_door_returns_the_same_dialogue(record: dict[str, Any], tmp_path: 
     assert list(checked_dialogues([record])) == [dialogue]
     assert as_dialogue(record) == dialogue
     body = json.dumps({"dialogues": [record]}).encode()
-    assert parse_body(body, (), ScoreOptions(), ServeLimits())[0] == [dialogue]
+    assert parse_body(body, (), ScoreOptions(), ServeLimits(), Counter())[0] == [dialogue]
 
 
 def test_messages_alone_are_a_record() -> None:

@@ -22,10 +22,22 @@ logger = logging.getLogger(__name__)
 
 
 def torch_device(device: str | torch.device | None) -> torch.device:
-    """Returns ``device``; for None the GPU if there is one, else the CPU."""
+    """Returns ``device``; for None the GPU if there is one, else the CPU. Raises ConfigError for a
+    device that is not here."""
     import torch
 
-    return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+        torch.empty(1, device=chosen)
+    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts that it has it
+        here = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(
+            f"no device {str(device)!r} here: {reason}", hint=f"here: {', '.join(here)}"
+        ) from error
+    return chosen
 
 
 def torch_dtype(name: str, device: torch.device | None = None) -> torch.dtype:

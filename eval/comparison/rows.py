@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import model_validator
 
 from medal_judges.config import BOXED, Config, option
-from medal_judges.errors import MedalError
+from medal_judges.errors import ConfigError, MedalError
 from medal_judges.eval.report.conversations import LONGEST, Turns, shortened
 from medal_judges.eval.report.scores import frame_of, score_files
 from medal_judges.inference.judge_choice import choose_judge
@@ -97,6 +98,13 @@ class CompareOptions(Config):
         None, help="Precision of the judge; see medal score."
     )
     reading: ReadOptions = ReadOptions()
+
+    @model_validator(mode="after")
+    def _check(self) -> CompareOptions:
+        if self.fail_if_worse is None and (self.junit is not None or self.fail_undecided):
+            option = "--fail-undecided" if self.junit is None else "--junit"
+            raise ConfigError(f"{option} needs a gate", hint="--fail-if-worse MARGIN")
+        return self
 
     @property
     def sources(self) -> dict[str, Path]:
@@ -191,6 +199,19 @@ def _text(value: object) -> str | None:
     return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
 
 
+def _require_chats_for_a_judge(options: CompareOptions, paths: Iterable[Path]) -> None:
+    """Raises ConfigError for an option of a judge if all files hold scores."""
+    options_of_a_judge = {
+        "--judge": options.judge,
+        "--device": options.device,
+        "--dtype": options.dtype,
+    }
+    typed = [name for name, value in options_of_a_judge.items() if value is not None]
+    if typed and all(path.is_dir() or holds_judgements(path) for path in paths):
+        hint = f"leave {typed[0]} out, or give the chats instead of their scores"
+        raise ConfigError(f"{typed[0]} is for chats, and all files hold scores", hint=hint)
+
+
 def read_systems(
     options: CompareOptions,
     judge: Judge | None = None,
@@ -207,6 +228,7 @@ def read_systems(
     read = partial(dialogues_of, options=options.reading, reading=reading)
     texts = _without_turns(dialogue for path in options.chats for dialogue in read(path))
     sources = options.sources
+    _require_chats_for_a_judge(options, sources.values())
     if judge is None and options.judge is not None:
         judge = choose_judge(options.judge, device=options.device, dtype=options.dtype).load()
     frames: list[DataFrame] = []

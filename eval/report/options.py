@@ -107,7 +107,11 @@ class ReportOptions(Config):
 
     @model_validator(mode="after")
     def _check(self) -> ReportOptions:
-        _ = self.gates, self.period
+        _ = self.period
+        if not self.gates and (self.junit is not None or self.fail_undecided):
+            option = "--fail-undecided" if self.junit is None else "--junit"
+            hint = "--fail-under overall=3.5 or --fail-over unsafe=0.01"
+            raise ConfigError(f"{option} needs a gate", hint=hint)
         return self
 
     @cached_property

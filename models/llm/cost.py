@@ -188,8 +188,9 @@ class CostLimiter:
 
     def error(self, answered: int, asked: int) -> CostLimitError:
         """Returns the error that tells the user how to go on."""
+        limit = f"{self.limit:.2f}" if self.limit >= 0.01 else f"{self.limit:g}"
         return CostLimitError(
-            f"stopped before the limit of ${self.limit:.2f}: ${self.spent:.4f} spent, "
+            f"stopped before the limit of ${limit}: ${self.spent:.4f} spent, "
             f"{answered} of {asked} requests answered and cached",
             hint="run the same command again with a higher --max-cost: cached answers cost nothing",
         )

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from medal_judges.config import config_text
+
 from .files import Files
 from .table import TYPED, is_typed
 
@@ -29,6 +31,14 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_figure_files:
     monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture
+def english_judge(tmp_path: Path) -> Path:
+    """A judge by length that supports English only."""
+    path = tmp_path / "english.yaml"
+    path.write_text(f"{config_text('judges/length')}\nlanguages: [en]\n")
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from .table import works
+
 WORDS = ("music", "film", "river", "city", "bread", "stone", "cloud", "paper", "light", "winter")
 COUNT = 24
 ISSUES = (
@@ -50,28 +52,25 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 class Files:
     """``chats`` in the line format; ``others`` with the same questions and other answers;
-    ``scores`` of the chats by a judge of 1 to 5 and an issue; ``scores2`` are lower."""
+    ``scores`` and ``scores2`` of both by length; ``prices`` of the model "tester"."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.chats = write(folder / "chats.jsonl", RECORDS)
         self.others = write(folder / "others.jsonl", map(_with_another_answer, range(COUNT)))
-        self.scores = write(folder / "scores.jsonl", map(_score, range(COUNT)))
-        lower = ({**score, "scores": {"overall": 1.0}} for score in map(_score, range(COUNT)))
-        self.scores2 = write(folder / "scores2.jsonl", lower)
+        self.scores = self._scored(self.chats, "scores.jsonl")
+        self.scores2 = self._scored(self.others, "scores2.jsonl")
+        self.prices = folder / "prices.yaml"
+        self.prices.write_text("date: 2026-11-27\nmodels: {tester: {input: 1000, output: 1000}}\n")
+
+    def _scored(self, chats: Path, name: str) -> Path:
+        keep = ("--keep", "user", "--keep", "day", "--keep", "chatbot")
+        works("score", chats, "--judge", "length", *keep, "--out", self.folder / name)
+        return self.folder / name
 
 
 def _with_another_answer(number: int) -> dict[str, Any]:
     question, _ = RECORDS[number]["dialogue"]
     other = {"role": "assistant", "content": "No."}
-    return {**RECORDS[number], "dialogue": [question, other], "models": {"assistant": "three"}}
-
-
-def _score(number: int) -> dict[str, Any]:
-    return {
-        "id": f"d{number}",
-        "turn": None,
-        "judge": "judge:t|revision:1",
-        "scores": {"overall": 1 + (number % 7) / 2, "unsafe": float(number % 4 == 0)},
-        "meta": {"chatbot": ("one", "two")[number % 2]},
-    }
+    changed = {"id": f"e{number}", "dialogue": [question, other], "models": {"assistant": "three"}}
+    return {**RECORDS[number], **changed}

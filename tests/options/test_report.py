@@ -1,0 +1,122 @@
+"""The options of ``medal report``."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from .files import COUNT, RECORDS, Files, read, write
+from .table import medal, row, works
+
+
+def page(out: Path) -> str:
+    return (out / "report.html").read_text(encoding="utf-8")
+
+
+def table(out: Path, name: str) -> list[list[str]]:
+    """The rows below the heading."""
+    with (out / "tables" / f"{name}.csv").open(encoding="utf-8") as stream:
+        return list(csv.reader(stream))[1:]
+
+
+def interval(text: str, dimension: str) -> str:
+    """The figure of a dimension, with its interval."""
+    found = re.search(rf"{dimension} +(\d.*?\])", text)
+    assert found is not None, text
+    return found[1]
+
+
+@row("report", "--chats", "--out", "--title", "--conversations")
+def test_the_page(files: Files, tmp_path: Path) -> None:
+    works("report", files.scores, "--out", tmp_path / "plain")
+    assert "What about" not in page(tmp_path / "plain")
+    words = ["report", files.scores, "--chats", files.chats]
+    works(*words, "--out", tmp_path / "all", "--title", "Chats of Sunday")
+    assert "Chats of Sunday" in page(tmp_path / "all")
+    works(*words, "--out", tmp_path / "three", "--conversations", 3)
+    shown = [
+        len(set(re.findall(r"What about \w+ \d+", page(tmp_path / n)))) for n in ("all", "three")
+    ]
+    assert shown == [COUNT, 3]
+
+
+@row("report", "--by", "--over")
+def test_groups(files: Files, tmp_path: Path) -> None:
+    words = ["report", files.scores, "--by", "user", "--over", "day:week", "--out", tmp_path]
+    assert "By user" in works(*words).out
+    groups = {line[1] for line in table(tmp_path, "groups") if line[0] == "user"}
+    assert groups == {f"u{number}" for number in range(COUNT // 3)}
+    weeks = {line[0] for line in table(tmp_path, "time")}
+    assert weeks == {"2026-10-26", "2026-11-02", "2026-11-09", "2026-11-16", "2026-11-23"}
+
+
+@row("report", "--cluster")
+def test_cluster(files: Files) -> None:
+    alone = interval(works("report", files.scores).out, "overall")
+    clustered = interval(works("report", files.scores, "--cluster", "user").out, "overall")
+    assert alone.split()[0] == clustered.split()[0] and alone != clustered
+
+
+@row("report", "--human", "--label")
+def test_human(files: Files, tmp_path: Path) -> None:
+    labelled = [{**record, "stars": 5 - number % 2} for number, record in enumerate(RECORDS)]
+    for record in labelled:
+        del record["labels"], record["scales"]
+    human = write(tmp_path / "human.jsonl", labelled)
+    words = ["report", files.scores, "--human", human, "--label", "stars=overall:1..5"]
+    assert interval(works(*words).out, "overall").startswith("4.50 ")
+    assert not interval(works("report", files.scores).out, "overall").startswith("4.50 ")
+
+
+@row("report", "--dimension")
+def test_dimension(files: Files) -> None:
+    assert "unsafe" in works("report", files.scores).out
+    done = works("report", files.scores, "--dimension", "overall")
+    assert "overall" in done.out and "unsafe" not in done.out
+
+
+@row("report", "--rubric")
+def test_rubric(files: Files, tmp_path: Path) -> None:
+    lines = [{"id": f"d{n}", "turn": None, "judge": "judge:t|revision:1"} for n in range(COUNT)]
+    scores = [{**line, "scores": {"tone": 2 + n % 5}} for n, line in enumerate(lines)]
+    rubric = tmp_path / "rubric.yaml"
+    rubric.write_text("dimensions: [{name: tone, kind: ordinal, low: 1, high: 9, good: low}]")
+    words = ["report", write(tmp_path / "tone.jsonl", scores)]
+    assert "1 to 9, lower is better" in works(*words, "--rubric", rubric).out
+    done = medal(*words, "--rubric", "nowhere")
+    assert done.code == 2 and "nowhere" in done.err
+
+
+@row("report", "--fail-under", "--fail-over", "--fail-undecided", "--junit", "--min-coverage")
+def test_gates(files: Files, tmp_path: Path) -> None:
+    words = ["report", files.scores, "--junit", tmp_path / "gates.xml"]
+
+    def verdicts(*gates: str) -> tuple[int, list[str]]:
+        done = medal(*words, *gates)
+        suite = ElementTree.parse(tmp_path / "gates.xml")
+        cases = list(suite.iter("testcase"))
+        failed = [case.attrib["name"] for case in cases if case.find("failure") is not None]
+        return done.code, failed
+
+    assert verdicts("--fail-under", "overall=2", "--fail-over", "unsafe=0.9") == (0, [])
+    code, failed = verdicts("--fail-under", "overall=4.5", "--fail-over", "overall=2")
+    assert code == 1 and failed == ["--fail-under overall=4.5", "--fail-over overall=2"]
+    mean = interval(works("report", files.scores).out, "overall").split()[0]
+    assert medal(*words, "--fail-under", f"overall={mean}").code == 0
+    assert medal(*words, "--fail-under", f"overall={mean}", "--fail-undecided").code == 1
+    first, *others = read(files.scores)
+    failed_row = {**first, "scores": dict.fromkeys(first["scores"]), "failure": "no answer"}
+    scores = write(tmp_path / "scores.jsonl", [failed_row, *others])
+    gate = ["report", scores, "--fail-under", "overall=2", "--min-coverage"]
+    assert (medal(*gate, 0.98).code, medal(*gate, 0.9).code) == (3, 0)
+
+
+@pytest.mark.parametrize("option", [["--junit", "gates.xml"], ["--fail-undecided"]])
+def test_an_option_of_gates_needs_a_gate(option: list[str], files: Files) -> None:
+    for words in (["report", files.scores], ["compare", files.scores, files.scores2]):
+        done = medal(*words, *option)
+        assert done.code == 2 and f"{option[0]} needs a gate" in done.err

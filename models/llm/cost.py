@@ -188,7 +188,8 @@ class CostLimiter:
 
     def error(self, answered: int, asked: int) -> CostLimitError:
         """Returns the error that tells the user how to go on."""
-        limit = f"{self.limit:.2f}" if self.limit >= 0.01 else f"{self.limit:g}"
+        amount = self.limit or 0.0
+        limit = f"{amount:.2f}" if amount >= 0.01 else f"{amount:g}"
         return CostLimitError(
             f"stopped before the limit of ${limit}: ${self.spent:.4f} spent, "
             f"{answered} of {asked} requests answered and cached",

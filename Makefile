@@ -8,6 +8,7 @@
 # make docs         the site, into build/site; a broken link is an error
 # make test         the whole suite
 # make test-vllm  language models in vLLM's engine, against transformers
+# make test-avx2   the folders with arithmetic again, as on a CPU without AVX-512
 # make attacks    hostile files, folders, servers: what was tried and failed, into SECURITY.md (ALL=1: all)
 # make pipeline     MEDAL's chain at small scale: generate, label, describe, curate, export, train
 # make gpu-check    everything on a GPU, measured in nine minutes at most (docs/howto/gpu.md)
@@ -31,7 +32,7 @@ PINNED := $(BIN)/python -m pip install -q --require-hashes --no-deps
 # Sets that are not on this machine are passed over, not fetched, unless asked for with WITH=.
 OFFLINE := HF_HUB_OFFLINE=1
 
-.PHONY: quickstart quickstart-full boxed turn-judges figures tables picture walks docs pipeline test test-slow test-nightly test-ray test-browser test-integrations test-vllm attacks gpu-check \
+.PHONY: quickstart quickstart-full boxed turn-judges figures tables picture walks docs pipeline test test-avx2 test-slow test-nightly test-ray test-browser test-integrations test-vllm attacks gpu-check \
     lint audit llm gemma clean
 
 # Each of the three stages prints its seconds.
@@ -116,6 +117,14 @@ pipeline: .venv/.pipeline
 # A process a core, each with one thread: twice the threads on the same cores would only wait.
 test: .venv/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+
+# torch, oneDNN, MKL and numpy each choose instructions by the CPU; on one without AVX-512 this changes
+# nothing. OpenBLAS chooses by itself.
+AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
+    NPY_DISABLE_CPU_FEATURES="X86_V4 AVX512_ICL AVX512_SPR"
+NUMERIC := tests/models tests/training tests/inference tests/eval tests/stats
+test-avx2: .venv/.dev
+	$(AVX2) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal $(NUMERIC)
 
 test-slow: .venv/.dev
 	$(BIN)/python -m pytest -m slow

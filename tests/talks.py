@@ -1,6 +1,7 @@
 """Dialogues made of their turns' texts, the user's first; a language model that only chats."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,19 @@ def said(*texts: str) -> list[dict[str, str]]:
 
 def talk(*texts: str, id: str = "d", **fields: Any) -> Dialogue:
     return Dialogue(id, spoken(*texts), **fields)
+
+
+def alike(one: object, other: object, tolerance: float = 1e-9) -> bool:
+    """Returns whether two records of JSON are the same, numbers within ``tolerance``."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        keys = one.keys() == other.keys()
+        return keys and all(alike(one[key], other[key], tolerance) for key in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        same_length = len(one) == len(other)
+        return same_length and all(map(partial(alike, tolerance=tolerance), one, other))
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return abs(one - other) <= tolerance
+    return one == other
 
 
 Rated = tuple[Sequence[str], dict[str, float]]

@@ -90,39 +90,39 @@ ONE, TWO = talk("Hi!", "Hello!", id="a"), talk("Hi!", "Go away!", id="a")
 def test_the_same_roles_and_words_are_the_same_chat(
     labels: list[Any], scores: list[ScoreKey], expected: list[list[int]]
 ) -> None:
-    assert join_labels([label(dialogue) for dialogue in labels], scores).scores == expected
+    assert join_labels([label(dialogue) for dialogue in labels], scores).score_rows == expected
 
 
 def test_ids_that_are_repeated_are_joined_by_their_chats() -> None:
     again = replace(TWO, id="a#2")
     swapped = [label(TWO), label(replace(ONE, id="a#2"))]
-    assert join_labels(swapped, [key(ONE), key(again)]).scores == [[1], [0]]
-    assert join_labels([label(TWO)], [key(ONE), key(again)]).scores == [[1]]
-    assert join_labels(swapped, [key(TWO)]).scores == [[0], []]
+    assert join_labels(swapped, [key(ONE), key(again)]).score_rows == [[1], [0]]
+    assert join_labels([label(TWO)], [key(ONE), key(again)]).score_rows == [[1]]
+    assert join_labels(swapped, [key(TWO)]).score_rows == [[0], []]
     bare = [ScoreKey("a", None, None), ScoreKey("a#2", None, None)]
     joined = join_labels(swapped, bare)
-    assert joined.scores == [[], []] and joined.other == swapped
+    assert joined.score_rows == [[], []] and joined.other == swapped
     # Equal chats of one id are kept apart by the id, and an id with a number of its own is whole.
     twice = [label(ONE), label(replace(ONE, id="a#2"))]
-    assert join_labels(twice, [key(ONE), key(ONE, id="a#2")]).scores == [[0], [1]]
+    assert join_labels(twice, [key(ONE), key(ONE, id="a#2")]).score_rows == [[0], [1]]
     joined = join_labels(twice, [key(ONE)])
-    assert joined.scores == [[0], []] and joined.repeated == twice[1:]
+    assert joined.score_rows == [[0], []] and joined.repeated == twice[1:]
     case = [label(talk("Hi!", "Ho!", id=f"case#{number}")) for number in (1, 2)]
     bare = [ScoreKey(f"case#{number}", None, None) for number in (2, 1)]
-    assert join_labels(case, bare).scores == [[1], [0]]
+    assert join_labels(case, bare).score_rows == [[1], [0]]
 
 
 def test_a_turn_is_joined_by_the_turns_before_it() -> None:
     long = talk("Hi!", "Hello!", "Bye!", "So long!", id="a")
     scores = [key(long, turn=1), key(long, turn=3)]
-    assert join_labels([label(long)], scores).scores == [[0, 1]]
-    assert join_labels([label(long.upto(1))], scores).scores == [[0]]
+    assert join_labels([label(long)], scores).score_rows == [[0, 1]]
+    assert join_labels([label(long.upto(1))], scores).score_rows == [[0]]
 
     def same_turn(one: LabelledDialogue, score: ScoreKey) -> bool:
         return one.turn == score.turn
 
     turns = [label(long.upto(turn), level="turn") for turn in (3, 1)]
-    assert join_labels(turns, scores, same_turn).scores == [[1], [0]]
+    assert join_labels(turns, scores, same_turn).score_rows == [[1], [0]]
 
 
 @pytest.mark.parametrize(("other", "refused"), [(0, False), (5, False), (6, True)])

@@ -112,7 +112,7 @@ def test_a_judgement_comes_back_from_its_line() -> None:
     )
     assert parse_judgement(json.loads(json.dumps(whole.to_record()))) == whole
     assert not whole.scored
-    assert whole.contributions["overall"].value == 3.5
+    assert whole.contributions["overall"].value == pytest.approx(3.5, abs=1e-9)
 
 
 def test_a_labelled_dialogue_comes_back_from_its_line() -> None:

@@ -330,7 +330,7 @@ def load_entry(entry: DataEntry, seed: int) -> list[LabelledDialogue]:
         keys = [ScoreKey(judgement.id, judgement.turn, judgement.chat) for judgement in scored]
         joined = join_labels(rows, keys)
         judged: list[list[LabelledDialogue]] = []
-        for row, places in zip(rows, joined.scores, strict=True):
+        for row, places in zip(rows, joined.score_rows, strict=True):
             judged.append([_judged(row, scored[place]) for place in places])
         if not all(judged):
             left = f"{judged.count([])} of {len(rows)} chats have no score in {entry.labels}"

@@ -438,7 +438,7 @@ def _read_labels(
             notes.append(f"{turns} labels of single turns were skipped ({file}).")
         if absent := len(joined.absent):
             notes.append(f"{absent} labels of dialogues that no system has were skipped ({file}).")
-        for label, places in zip(whole, joined.scores, strict=True):
+        for label, places in zip(whole, joined.score_rows, strict=True):
             if len(places) > 1:
                 first, second = (keys[place].system for place in places[:2])
                 raise MedalError(

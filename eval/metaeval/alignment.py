@@ -178,7 +178,7 @@ def own_judgements(
     keys = [ScoreKey(judgement.id, judgement.turn, judgement.chat) for judgement in judgements]
     joined = join_labels(rows, keys, lambda label, score: label.turn == score.turn)
     row_of = {}
-    for row, places in zip(rows, joined.scores, strict=True):
+    for row, places in zip(rows, joined.score_rows, strict=True):
         row_of.update(dict.fromkeys(places, row))
     in_set = {(row.id, row.turn) for row in rows}
     own = []

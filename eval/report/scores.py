@@ -330,7 +330,7 @@ def add_labels(
     joined = join_labels(listed, keys, lambda label, score: label.turn == score.turn)
     notes = joined.notes(name)
     labelled = {}
-    for row, places in zip(listed, joined.scores, strict=True):
+    for row, places in zip(listed, joined.score_rows, strict=True):
         labelled.update({candidates[place]: row for place in places})
     if not labelled:
         hint = "labels match scored rows by id, and by turn if turns are judged"

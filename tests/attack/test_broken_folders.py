@@ -71,6 +71,14 @@ def outcome(family: str, folder: Path) -> list[Any] | str:
         return str(error)
 
 
+def same(one: list[Any] | str, other: list[Any] | str) -> bool:
+    """Whether two outcomes are scores, and the same ones."""
+    if isinstance(one, str) or isinstance(other, str):
+        return False
+    pairs = zip(one, other, strict=True)
+    return all(scores == pytest.approx(wanted, abs=4e-5) for scores, wanted in pairs)
+
+
 def files(folder: Path) -> list[Path]:
     return sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix in READ)
 
@@ -104,7 +112,7 @@ def damage_every_file(family: str, folder: Path, names: list[str]) -> None:
         path.unlink()
         outcome(family, folder)
         path.write_bytes(data)
-    assert outcome(family, folder) == wanted
+    assert same(outcome(family, folder), wanted)
 
 
 def test_a_damaged_file(copy_of: Copy) -> None:
@@ -164,7 +172,7 @@ def test_a_network_of_another_size_than_its_weights(family: str, value: Any, cop
             path.write_text(json.dumps(whole | {"body": changed} if "body" in whole else changed))
             found = outcome(family, folder)
             free = name in ("num_attention_heads", "max_position_embeddings")  # no weight's shape
-            assert isinstance(found, str) or free or found == wanted, (path, name, found)
+            assert isinstance(found, str) or free or same(found, wanted), (path, name, found)
         path.write_text(before)
 
 
@@ -184,7 +192,7 @@ def test_pickles_beside_are_never_opened(family: str, copy_of: Copy, tmp_path: P
     for place in [folder, *(p for p in folder.rglob("*") if p.is_dir())]:
         for name in names:
             (place / name).write_bytes(bomb)
-    assert outcome(family, folder) == wanted
+    assert same(outcome(family, folder), wanted)
     for path in list(folder.rglob("*.safetensors")):  # nor without the safetensors
         path.rename(path.with_suffix(".gone"))
         assert isinstance(outcome(family, folder), str), path

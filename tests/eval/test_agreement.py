@@ -165,7 +165,8 @@ def test_page_json_and_csv(tmp_path: Path) -> None:
         table = list(csv.DictReader(file))
     assert [line["Language"] for line in table] == ["en", "pt", "all"]
     at = {(a.lang, a.dimension): a.figures["alpha"].value for a in found}
-    assert float(table[1]["unsafe"].lstrip("'").partition(" [")[0]) == at["pt", "unsafe"]
+    printed = float(table[1]["unsafe"].lstrip("'").partition(" [")[0])
+    assert printed == pytest.approx(at["pt", "unsafe"])
     record = json.loads((tmp_path / "agreement.json").read_text(encoding="utf-8"))
     assert len(record["agreement"]) == 6
 
@@ -193,12 +194,17 @@ def test_a_share_at_an_end_gets_wilsons_interval_and_alpha_none() -> None:
     rows = rows_of("overall", same)
     (found,) = agreements(rows)
     exact, alpha = found.figures["exact"], found.figures["alpha"]
-    assert (exact.value, exact.high) == (1, 1)
+    assert (exact.value, exact.high) == pytest.approx((1, 1))
     assert exact.low == pytest.approx(10 / (10 + 3.841459), abs=1e-6)
-    assert alpha.value == 1 and alpha.low is None and "the same whichever" in str(alpha.reason)
+    assert (
+        alpha.value == pytest.approx(1)
+        and alpha.low is None
+        and "the same whichever" in str(alpha.reason)
+    )
     again = [row(10 + i, {"overall": a}, group=f"d{i}") for i, a in enumerate(same)]
     (double,) = agreements([*rows, *again])  # ten conversations still
-    assert double.pairs == 20 and double.figures["exact"].low == exact.low
+    assert double.pairs == 20
+    assert double.figures["exact"].low == pytest.approx(exact.low)
 
 
 def test_rows_with_one_answer_give_no_interval() -> None:

@@ -58,7 +58,9 @@ def test_each_printed_figure_stands_beside_that_of_its_own_model(folder: Path) -
         if row["dimension"] == "overall"
     }
     ours = {line["Their model"]: line["Our ρ"]["value"] for line in lines if line["Our ρ"]}
-    assert ours == {"o3": measured["counting"], "GPT-4.1": measured["gpt-4.1 (published)"]}
+    assert ours == pytest.approx(
+        {"o3": measured["counting"], "GPT-4.1": measured["gpt-4.1 (published)"]}
+    )
     others = {line["Our model"] for line in lines if not line["Our ρ"]}
     assert others == {"no figure of this model in this run"}
     assert "o3" in done.stdout and "GPT-5" not in done.stdout

@@ -55,7 +55,7 @@ def test_pairwise_accuracy_counts_ties_as_deutsch_does() -> None:
         return SystemMeans(np.array(means), np.full((len(means), len(means)), 0.5), 1e-5)
 
     people = side(1, 2, 2, 3)
-    assert over_pairs(pair_accuracy(people, side(10, 20, 20, 30))).value == 1
+    assert over_pairs(pair_accuracy(people, side(10, 20, 20, 30))).value == pytest.approx(1)
     assert over_pairs(pair_accuracy(people, side(3, 2, 2, 1))).value == pytest.approx(1 / 6)
     assert over_pairs(pair_accuracy(people, side(5, 5, 5, 5))).value == pytest.approx(1 / 6)
     assert over_pairs(pair_accuracy(people, side(1, 2, 2.5, 3))).value == pytest.approx(5 / 6)
@@ -70,11 +70,12 @@ def test_intervals_and_what_has_none() -> None:
         assert estimate.low is not None and estimate.high is not None
         assert 0 < estimate.low < estimate.value <= estimate.high <= 1
     same = system_agreement(people, people)["pairwise_accuracy"]
-    assert same.value == 1 and same.low == pytest.approx(10 / (10 + 1.96**2), abs=1e-3)
+    assert same.value == pytest.approx(1)
+    assert same.low == pytest.approx(10 / (10 + 1.96**2), abs=1e-3)
     two = over_pairs(np.ones((2, 2)))
     assert two.value is None and two.reason == "2 systems, fewer than 3"
     four = over_pairs(np.eye(4))
-    assert four.value == 0 and four.reason == "no interval: 4 systems, fewer than 5"
+    assert four.value == pytest.approx(0) and four.reason == "no interval: 4 systems, fewer than 5"
 
 
 def halves(values: Floats, *about: Any) -> dict[str, float]:

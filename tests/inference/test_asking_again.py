@@ -61,8 +61,10 @@ def test_rows_that_failed_in_an_outage_are_scored_again_and_nothing_else(
     second = score(file, out, judge_at(up), level=level)
     whole = tmp_path / "whole.jsonl"
     score(file, whole, judge_at(up), level=level)
-    answers = [(j.id, j.turn, j.scores, j.failure) for j in read_judgements(out)]
-    assert answers == [(j.id, j.turn, j.scores, j.failure) for j in read_judgements(whole)]
+    for answer, wanted in zip(read_judgements(out), read_judgements(whole), strict=True):
+        names = (answer.id, answer.turn, answer.failure)
+        assert names == (wanted.id, wanted.turn, wanted.failure)
+        assert answer.scores == pytest.approx(wanted.scores, abs=1e-9)
     turns = 2 if level == "turn" else 1
     assert second.rescored == turns * len(failed)
     assert (second.total, second.transient) == (12 * turns, 0)

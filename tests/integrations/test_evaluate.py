@@ -43,10 +43,11 @@ def test_means_scores_coverage_and_signature(
     assert got["mean"]["overall"] == pytest.approx(np.mean(overall[:9]))
     low, high = got["interval"]["overall"]
     assert low < got["mean"]["overall"] < high
-    assert got["mean"]["unsafe"] == np.mean([v >= 0.5 for v in got["scores"]["unsafe"][:9]])
+    share = np.mean([v >= 0.5 for v in got["scores"]["unsafe"][:9]])
+    assert got["mean"]["unsafe"] == pytest.approx(share)
     found.add_batch(predictions=chats[:3])
     found.add(prediction=chats[3])
-    assert found.compute()["scores"]["overall"] == overall[:4]
+    assert found.compute()["scores"]["overall"] == pytest.approx(overall[:4], abs=4e-5)
 
 
 def test_correlations_with_intervals(load: Callable[..., Any]) -> None:

@@ -77,9 +77,9 @@ def test_a_conversation_is_scored(tmp_path: Path, level: str) -> None:
     samples = [sample["scores"]["medal_judge"] for sample in log["samples"]]
     overall = [each["value"]["overall"] for each in samples]
     # The model says the same thing each time; thoughts and tools are no part of it.
-    assert len(set(overall)) == 1 and 1 <= overall[0] <= 5
+    assert max(overall) - min(overall) < 4e-5 and 1 <= overall[0] <= 5
     assert all(each["metadata"]["signature"].startswith("judge:length") for each in samples)
     turns = [[j["turn"] for j in each["metadata"]["judgements"]] for each in samples]
     assert turns == [[1 if level == "turn" else None]] * 3
     (found,) = [each for each in log["results"]["scores"] if each["name"] == "overall"]
-    assert found["metrics"]["mean"]["value"] == pytest.approx(overall[0])
+    assert found["metrics"]["mean"]["value"] == pytest.approx(overall[0], abs=4e-5)

@@ -80,7 +80,7 @@ def test_a_folder_comes_back_the_same(encoder: SentenceEncoder, tmp_path: Path, 
     folder = judge.save_pretrained(tmp_path / "judge")
     back = Judge.from_pretrained(folder)
     assert isinstance(back, EmbeddingJudge)
-    assert np.abs(scores(back) - scores(judge)).max() < 1e-6
+    assert np.abs(scores(back) - scores(judge)).max() < 1e-5
     assert str(back.signature()) == str(judge.signature())
     assert back.calibration == judge.calibration
     assert (folder / "grid.csv").read_text().splitlines()[0] == "stage,dimension,value"
@@ -114,8 +114,9 @@ def test_a_ridge_s_turns_add_up_to_its_score(encoder: SentenceEncoder) -> None:
         assert len(told.turns) == len(dialogue.turns) and "fun" not in judgement.contributions
         value = judgement.scores["overall"]
         assert value is not None and 1 < value < 5
-        assert (told.unit, told.value) == ("score", judgement.details["overall"]["raw"])
-        assert value == pytest.approx(1 + 4 * on_scale((told.value - 1) / 4))
+        assert told.unit == "score"
+        assert told.value == pytest.approx(judgement.details["overall"]["raw"], abs=1e-9)
+        assert value == pytest.approx(1 + 4 * on_scale((told.value - 1) / 4), abs=1e-9)
         if {turn.role for turn in dialogue.turns} == {"user", "assistant"}:
             # The score of the mean training dialogue, on every row.
             assert told.baseline == pytest.approx(1 + 4 * bias, abs=1e-6)
@@ -157,7 +158,7 @@ def test_answers_are_read_in_the_conversation(
         assert whole == pytest.approx((parts[0] * 0.5 + parts[1]) / 1.5, abs=1e-5)
     (found,) = wide.score(talks[-1:])
     told = found.contributions["overall"]
-    assert told.value == found.details["overall"]["raw"]
+    assert told.value == pytest.approx(found.details["overall"]["raw"], abs=1e-9)
     assert {i for i, value in enumerate(told.turns) if value} == set(talks[-1].assistant_turns[-2:])
 
 
@@ -166,7 +167,10 @@ def test_a_conversation_has_an_issue_if_one_answer_has_it(llama: SentenceEncoder
     talk = dialogues()[-1]
     (whole,), each = judge.score([talk]), list(judge.score([talk], level="turn"))
     chances = [one.scores["repetitive"] for one in each]
-    assert whole.scores["repetitive"] == pytest.approx(max(chances)) and len(set(chances)) > 2
+    assert (
+        whole.scores["repetitive"] == pytest.approx(max(chances), abs=1e-5)
+        and len(set(chances)) > 2
+    )
     assert raws(judge, [talk]) == pytest.approx([np.mean(raws(judge, [talk], "turn"))], abs=1e-5)
 
 
@@ -179,7 +183,7 @@ def test_the_oldest_turns_beyond_the_window_are_dropped(llama: SentenceEncoder) 
     asked = Dialogue("y", (Turn("user", "music"), answer))
     talks = [asked, replace(asked, turns=(*asked.turns, huge)), long]
     first, second, _ = raws(judge, talks)
-    assert first == pytest.approx(second, abs=1e-6)  # what follows the answer is not read
+    assert first == pytest.approx(second, abs=1e-5)  # what follows the answer is not read
 
 
 def test_an_encoder_that_is_not_saved_must_be_the_same(
@@ -189,12 +193,12 @@ def test_an_encoder_that_is_not_saved_must_be_the_same(
     settings = {"base": str(base), "depth": 1, "reading": "answers"}
     judge = judge_of(llama, **settings)
     whole = Judge.from_pretrained(judge.save_pretrained(tmp_path / "whole"))
-    assert scores(whole)[1:] == pytest.approx(scores(judge)[1:], abs=1e-6)
+    assert scores(whole)[1:] == pytest.approx(scores(judge)[1:], abs=1e-5)
     judge = judge_of(llama, **settings, save_encoder=False)
     folder = judge.save_pretrained(tmp_path / "judge")
     assert not (folder / "encoder").exists()
     back = Judge.from_pretrained(folder)
-    assert scores(back)[1:] == pytest.approx(scores(judge)[1:], abs=1e-6)
+    assert scores(back)[1:] == pytest.approx(scores(judge)[1:], abs=1e-5)
     config = json.loads((base / "config.json").read_text())
     (base / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
     with pytest.raises(ConfigError, match=r"depth 9: .* has 2 layers"):
@@ -212,13 +216,13 @@ def test_a_binary_score_is_moved_to_its_threshold(llama: SentenceEncoder) -> Non
     )
     for before, one in zip(plain, judge.score(dialogues()), strict=True):
         chance = one.distributions["repetitive"][1]
-        assert chance == pytest.approx(before)
+        assert chance == pytest.approx(before, abs=1e-5)
         wanted = chance / 0.4 if chance < 0.2 else 0.5 + (chance - 0.2) / 1.6
-        assert one.scores["repetitive"] == pytest.approx(wanted)
+        assert one.scores["repetitive"] == pytest.approx(wanted, abs=1e-9)
         low, high = one.details["repetitive"]["interval"]
         lower = 0.505 * chance
-        assert high == one.scores["repetitive"]
-        assert low == pytest.approx(lower / 0.4 if lower < 0.2 else 0.5 + (lower - 0.2) / 1.6)
+        least = lower / 0.4 if lower < 0.2 else 0.5 + (lower - 0.2) / 1.6
+        assert (low, high) == pytest.approx((least, one.scores["repetitive"]), abs=1e-9)
 
 
 def test_distributions_are_of_the_levels(encoder: SentenceEncoder) -> None:
@@ -226,8 +230,9 @@ def test_distributions_are_of_the_levels(encoder: SentenceEncoder) -> None:
     assert set(judgement.distributions) == {"overall", "repetitive"}
     assert len(judgement.distributions["overall"]) == 5
     for chances in judgement.distributions.values():
-        assert sum(chances) == pytest.approx(1)
-    assert judgement.distributions["repetitive"][1] == judgement.scores["repetitive"]
+        assert sum(chances) == pytest.approx(1, abs=1e-6)
+    chance = judgement.distributions["repetitive"][1]
+    assert judgement.scores["repetitive"] == pytest.approx(chance, abs=1e-9)
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5, 9, 11])
@@ -244,7 +249,7 @@ def test_nothing_of_a_long_text_is_cut_off(tiny_bert: Path) -> None:
     encoder.model.max_seq_length = 6  # four tokens between the marks
     long = "music film garden train bread river"
     whole, first, second = encoder.embed([long, "music film garden train", "bread river"], 64)
-    assert whole == pytest.approx((4 * first + 2 * second) / 6, abs=1e-6)
+    assert whole == pytest.approx((4 * first + 2 * second) / 6, abs=1e-5)
     assert encoder.embed([], 64).shape == (0, 32) and encoder.lengths([long, ""]) == [6, 0]
 
 

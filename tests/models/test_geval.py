@@ -103,9 +103,9 @@ def test_an_api_without_alternatives_is_sampled(closed_model: Any, tiny_lm: Loca
             4 * judged.details["engagingness"]["mass"] * c
             for c in judged.distributions["engagingness"]
         ]
-        assert counts == pytest.approx([round(c) for c in counts])
+        assert counts == pytest.approx([round(c) for c in counts], abs=1e-6)
     (again,) = judge.score([talk(*GOOD)])
-    assert again.scores == judged.scores
+    assert again.scores == pytest.approx(judged.scores, abs=4e-5)
     assert judge.signature().seed == 0 and load(tiny_lm).signature().seed is None
 
 

@@ -41,10 +41,11 @@ def test_likelihood_of_yes_equals_a_plain_pass(tiny_lm: LocalModel) -> None:
         raw = by_hand(tiny_lm, prompt, "Yes")
         assert judged.details[name]["raw"] == pytest.approx(raw, abs=1e-3)
     overall = math.exp(judged.details["overall"]["raw"])
-    assert judged.scores["overall"] == pytest.approx(1 + 4 * overall)
+    assert judged.scores["overall"] == pytest.approx(1 + 4 * overall, abs=1e-9)
     chance = math.exp(judged.details["understandability"]["raw"])
-    assert judged.scores["understandability"] == pytest.approx(chance)
-    assert judged.distributions["understandability"] == pytest.approx([1 - chance, chance])
+    assert judged.scores["understandability"] == pytest.approx(chance, abs=1e-9)
+    chances = judged.distributions["understandability"]
+    assert chances == pytest.approx([1 - chance, chance], abs=1e-9)
 
 
 def test_against_no(tiny_lm: LocalModel) -> None:

@@ -15,6 +15,8 @@ from medal_judges.models.base.judge import Judge as Base
 from medal_judges.models.hybrid.judge import HybridJudge
 from medal_judges.records.judgement import parse_judgement
 
+from ..talks import alike
+
 SAID = {
     "en": ("Where did you go on holiday last summer?", "We went to the lake with my two sisters."),
     "zh": ("你去年夏天去哪里度假了？", "我和我的两个姐妹一起去了湖边，非常开心。"),
@@ -47,7 +49,9 @@ def test_what_is_outside_is_scored_with_a_warning_and_counted(
     assert all(j.scored for j in found)
     assert [j.unknown_language for j in found] == [None, "zh", "ar"]
     assert "zh (1), ar (1); it supports en" in caplog.text
-    assert [parse_judgement(json.loads(json.dumps(j.to_record()))) for j in found] == found
+    for judgement in found:
+        record = judgement.to_record()
+        assert alike(parse_judgement(json.loads(json.dumps(record))).to_record(), record)
 
 
 def test_or_refused_with_its_reason(tmp_path: Path) -> None:

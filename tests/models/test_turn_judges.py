@@ -51,6 +51,6 @@ def test_it_tells_the_turn(name: str) -> None:
     low, high = whole.details[name]["interval"]
     assert 0 <= low < high <= 1
     if name == "repetitive":  # the conversation has it, and its turn is named
-        assert whole.scores[name] == pytest.approx(max(each))
+        assert whole.scores[name] == pytest.approx(max(each), abs=1e-5)
         turns = whole.contributions[name].turns
         assert [i for i, value in enumerate(turns) if value] == [CHAT.assistant_turns[told]]

@@ -88,10 +88,12 @@ def test_modernbert_scores_the_same_in_any_batch_and_comes_back(
 @pytest.mark.parametrize("settings", SHAPES, ids=str)
 def test_a_saved_judge_comes_back_the_same(tiny_bert: Path, tmp_path: Path, settings: dict) -> None:
     made, given = judge(tiny_bert, **settings), dialogues(8)
-    before = [dict(j.scores) for j in made.score(given)]
+    before = unit_scores(made, list(made.score(given)))
     folder = made.save_pretrained(tmp_path / "judge")
     loaded = Judge.from_pretrained(folder, device="cpu")
-    assert [dict(j.scores) for j in loaded.score(given)] == before
+    after = unit_scores(made, list(loaded.score(given)))
+    for scores, wanted in zip(after, before, strict=True):
+        assert scores == pytest.approx(wanted, abs=1e-5)
     assert str(loaded.signature()) == str(made.signature())
     assert "/" not in str(loaded.signature()).replace(str(tiny_bert), "")
 
@@ -139,7 +141,7 @@ def test_sixty_turns_are_read_whole_where_one_window_cannot(tiny_bert: Path) -> 
     assert flat.truncated_turns > 50
     for found in (hierarchical, flat):
         assert len(found.contributions["overall"].turns) == 60
-    assert set(flat.contributions["overall"].turns[: flat.truncated_turns]) == {0.0}
+    assert not any(flat.contributions["overall"].turns[: flat.truncated_turns])
 
 
 HEADS = {"lacks_empathy": "classification", "incoherent": "ordinal", "repetitive": "regression"}

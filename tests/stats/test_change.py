@@ -53,7 +53,7 @@ def test_one_period_says_why_there_is_nothing() -> None:
 def test_equal_scores_are_no_scored_change() -> None:
     period = np.repeat(np.arange(10), 10)
     found = scored_change(np.full(100, 4.0), period, np.arange(100))
-    assert found.difference.value == 0 and found.difference.p_value == 1
+    assert (found.difference.value, found.difference.p_value) == pytest.approx((0, 1))
 
 
 def test_where_nothing_changes_little_is_found_even_if_days_differ() -> None:

@@ -126,7 +126,9 @@ def test_judged_turns_are_rows_up_to_them(tmp_path: Path, level: Any, turns: lis
     assert {row.level for row in rows} == {"dialogue" if level == "dialogue" else "turn"}
     judge = Judge.from_pretrained("repetition")
     again = [*judge.score([row.dialogue for row in rows])]
-    assert [{n: v for n, (v,) in row.labels.items()} for row in rows] == [j.scores for j in again]
+    for row, judgement in zip(rows, again, strict=True):
+        labels = {name: value for name, (value,) in row.labels.items()}
+        assert labels == pytest.approx(judgement.scores, abs=4e-5)
     assert rows[0].scales["repetitive"] == (0, 1) and rows[0].scales["overall"] == (1, 5)
     chance = again[0].scores["repetitive"]  # a probability is the target of a binary dimension
     train = settings(tmp_path, rubric="medal", train=[entry(source, scores)])

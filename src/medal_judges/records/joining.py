@@ -26,11 +26,11 @@ class ScoreKey(NamedTuple):
 
 @dataclass(slots=True)
 class JoinedLabels:
-    """``scores``: for each label the indices of its scores. Labels that have none: ``other`` (their
-    ids were scored, but with other chats), ``repeated`` (an earlier label is of the same chat) and
-    ``absent``. ``by_id`` labels have scores that do not say of which chat they are."""
+    """``score_rows``: for each label the indices of its scores. Labels that have none: ``other``
+    (their ids were scored, but with other chats), ``repeated`` (an earlier label is of the same
+    chat) and ``absent``. ``by_id`` labels have scores that do not say of which chat they are."""
 
-    scores: list[list[int]] = field(default_factory=list)
+    score_rows: list[list[int]] = field(default_factory=list)
     other: list[LabelledDialogue] = field(default_factory=list)
     repeated: list[LabelledDialogue] = field(default_factory=list)
     absent: list[LabelledDialogue] = field(default_factory=list)
@@ -39,7 +39,7 @@ class JoinedLabels:
     def notes(self, name: str) -> list[str]:
         """Says which labels of the file ``name`` were left out. Raises MedalError if more than
         MOST_OTHER of them are of other chats."""
-        joined = sum(map(bool, self.scores))
+        joined = sum(map(bool, self.score_rows))
         count = joined + len(self.other)
         if len(self.other) > MOST_OTHER * count:
             raise MedalError(
@@ -104,7 +104,7 @@ def join_labels(
         elif not free:
             joined.repeated.append(label)
         taken.update(free)
-        joined.scores.append(free)
+        joined.score_rows.append(free)
     return joined
 
 

@@ -42,8 +42,10 @@ def test_figures_equal_the_records(report: Path, benchmark_record: Benchmark) ->
             line = next(lines)
             at = (line["judge"], line["set"], line["dimension"], line["metric"])
             assert at == (row.judge, row.set_name, row.dimension, metric)
-            assert line["value"] == _text(found.value) and line["reason"] == _text(found.reason)
-            assert (line["low"], line["high"]) == (_text(found.low), _text(found.high))
+            assert line["reason"] == _text(found.reason)
+            # The numbers of a text are those that were written into it, to the last digit.
+            printed = [line["value"], line["low"], line["high"]]
+            assert ",".join(printed) == ",".join(map(_text, (found.value, found.low, found.high)))
             assert line["n"] == str(row.n) and float(line["coverage"]) == row.coverage
             assert line["under_floor"] == str(row.coverage is not None and row.coverage < 0.98)
     assert next(lines, None) is None
@@ -52,7 +54,8 @@ def test_figures_equal_the_records(report: Path, benchmark_record: Benchmark) ->
 def test_slices_equal_the_records(report: Path, benchmark_record: Benchmark) -> None:
     rows = benchmark_record.rows
     sliced = [e.value for row in rows for part in row.slices.values() for e in part.values()]
-    assert [line["value"] for line in _read(report, "slices")] == [_text(v) for v in sliced]
+    printed = [line["value"] for line in _read(report, "slices")]
+    assert ",".join(printed) == ",".join(map(_text, sliced))
 
 
 def test_every_set_has_its_pictures(report: Path, benchmark_record: Benchmark) -> None:

@@ -69,7 +69,7 @@ def test_mean_and_share_are_those_of_other_libraries() -> None:
     assert mean.value == pytest.approx(overall.mean())
     assert (mean.low, mean.high) == pytest.approx((low, high), abs=1e-3)
     flagged = int((unsafe >= 0.5).sum())
-    assert share.value == flagged / 400
+    assert share.value == pytest.approx(flagged / 400)
     wilson = proportion_confint(flagged, 400, method="wilson")
     assert (share.low, share.high) == pytest.approx(wilson, abs=1e-3)
 
@@ -134,7 +134,8 @@ def test_unscored_rows_are_left_out_and_counted() -> None:
     scores, found = figures(given)
     assert scores.rows == 20 and scores.coverage == 0.5
     assert found.counts == {"overall": 15, "unsafe": 10}
-    assert found.overall["overall"].value == 3.0 and found.overall["unsafe"].value == 0.5
+    assert found.overall["overall"].value == pytest.approx(3.0)
+    assert found.overall["unsafe"].value == pytest.approx(0.5)
     told = [text for _, text in findings(scores, found)]
     assert told == ["10 of 20 are not scored in full: 10 × no answer."]
 
@@ -143,15 +144,16 @@ def test_all_equal_scores_have_an_interval_on_a_known_scale() -> None:
     _, found = figures(judgements({"overall": [5.0] * 40, "unsafe": [0.0] * 40}))
     top = found.overall["overall"]
     ends = proportion_confint(40, 40, method="wilson")
-    assert (top.value, top.high) == (5.0, 5.0) and top.low == pytest.approx(1 + 4 * ends[0])
-    assert found.overall["unsafe"].value == 0 and (found.overall["unsafe"].high or 0) > 0.05
+    assert (top.value, top.low, top.high) == pytest.approx((5.0, 1 + 4 * ends[0], 5.0))
+    assert found.overall["unsafe"].value == pytest.approx(0)
+    assert (found.overall["unsafe"].high or 0) > 0.05
 
 
 @pytest.mark.parametrize("rows", [1, 4])
 def test_few_rows_have_a_figure_and_a_reason(rows: int) -> None:
     _, found = figures(judgements({"overall": [3.0, 4.0, 2.0, 3.0][:rows]}))
     estimate = found.overall["overall"]
-    assert estimate.value == 3.0 and estimate.low is None
+    assert estimate.value == pytest.approx(3.0) and estimate.low is None
     assert estimate.reason is not None and "fewer than 5" in estimate.reason
 
 

@@ -81,12 +81,13 @@ def test_the_index_and_the_parts_hold_every_conversation(
         said = [[turn.role == "assistant", turn.content] for turn in dialogue.turns]
         assert detail["turns"] == said
         score = judgement.scores["overall"]
-        assert index["scores"]["overall"][place] == (None if score is None else round(score, 3))
+        shown = index["scores"]["overall"][place]
+        assert shown == (None if score is None else pytest.approx(score, abs=6e-4))
         assert ["", judgement.explanation] in detail["reasons"]
         if judgement.contributions:
             assert len(detail["contributions"]["overall"][1]) == len(said)
     overall = [score for score in index["scores"]["overall"] if score is not None]
-    assert overall == sorted(overall)  # the worst first
+    assert np.all(np.diff(overall) >= 0)  # the worst first
     assert index["scores"]["overall"][-7:] == [None] * 7
     assert "user" in index["columns"] and "lang" in index["columns"]
 
@@ -101,8 +102,8 @@ def test_tables_and_pictures_lie_beside_the_page(outcome: Report) -> None:
     with (tables / "summary.csv").open(newline="") as stream:
         lines = {line["dimension"]: line for line in csv.DictReader(stream)}
     estimate = outcome.figures.overall["overall"]
-    assert float(lines["overall"]["value"]) == estimate.value
-    assert float(lines["overall"]["low"]) == estimate.low
+    assert float(lines["overall"]["value"]) == pytest.approx(estimate.value)
+    assert float(lines["overall"]["low"]) == pytest.approx(estimate.low)
 
 
 def test_a_distribution_has_shares_of_conversations_and_no_running_sum(page: str) -> None:

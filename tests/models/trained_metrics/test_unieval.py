@@ -73,7 +73,7 @@ def test_equals_the_published_computation(tiny_t5: Path) -> None:
     expected["engagingness"] = sum(engaging) / 2
     expected["overall"] = sum(expected.values()) / 5
     assert judged.turn == 3
-    assert judged.scores == pytest.approx(expected, abs=1e-6)
+    assert judged.scores == pytest.approx(expected, abs=1e-5)
     assert len({round(v, 4) for v in expected.values()}) == 6  # the weights do tell them apart
 
 
@@ -82,11 +82,12 @@ def test_published_sum_keeps_the_order_and_the_raw_value(tiny_t5: Path) -> None:
     (summed,) = judge.score([dialogue()], level="last")
     (mean,) = load(tiny_t5).score([dialogue()], level="last")
     raw = summed.details["engagingness"]["raw"]
-    assert raw == pytest.approx(2 * mean.scores["engagingness"])
-    assert summed.scores["engagingness"] == pytest.approx(raw / (1 + raw))
-    assert summed.scores["naturalness"] == mean.scores["naturalness"]
+    assert raw == pytest.approx(2 * mean.scores["engagingness"], abs=1e-5)
+    assert summed.scores["engagingness"] == pytest.approx(raw / (1 + raw), abs=1e-9)
+    naturalness = mean.scores["naturalness"]
+    assert summed.scores["naturalness"] == pytest.approx(naturalness, abs=1e-5)
     parts = [mean.scores[n] for n in INPUTS]
-    assert summed.details["overall"]["raw"] == pytest.approx((sum(parts) + raw) / 5)
+    assert summed.details["overall"]["raw"] == pytest.approx((sum(parts) + raw) / 5, abs=1e-5)
     assert judge.signature().prompt != load(tiny_t5).signature().prompt
 
 
@@ -96,11 +97,11 @@ def test_dialogue_is_the_mean_of_its_turns(tiny_t5: Path) -> None:
     turns = list(judge.score([dialogue()], level="turn"))
     assert [t.turn for t in turns] == [1, 3]
     for name, score in whole.scores.items():
-        assert score == pytest.approx(sum(t.scores[name] for t in turns) / 2, abs=1e-6)
+        assert score == pytest.approx(sum(t.scores[name] for t in turns) / 2, abs=1e-5)
         assert whole.contributions[name].turns == pytest.approx(
-            [0, (turns[0].scores[name] - 0.5) / 2, 0, (turns[1].scores[name] - 0.5) / 2], abs=1e-6
+            [0, (turns[0].scores[name] - 0.5) / 2, 0, (turns[1].scores[name] - 0.5) / 2], abs=1e-5
         )
-        assert whole.contributions[name].value == pytest.approx(score, abs=1e-6)
+        assert whole.contributions[name].value == pytest.approx(score, abs=1e-5)
 
 
 def test_batch_and_order_do_not_matter(tiny_t5: Path) -> None:
@@ -134,10 +135,10 @@ def test_whole_oldest_turns_are_dropped_and_counted(tiny_t5: Path) -> None:
     (short,) = load(tiny_t5, dimensions=["coherence"]).score(
         [dialogue(turns=["hello", *turns[3:]])], level="last"
     )
-    assert cut.scores["coherence"] != short.scores["coherence"]
+    assert cut.scores["coherence"] != pytest.approx(short.scores["coherence"], abs=1e-5)
     kept = "question: Is this a coherent response given the dialogue history? </s> response: "
     kept += f"{ANSWER} </s> dialogue history: " + " \n ".join(turns[2:7]) + " \n\n"
-    assert cut.scores["coherence"] == pytest.approx(by_hand(tiny_t5, kept), abs=1e-6)
+    assert cut.scores["coherence"] == pytest.approx(by_hand(tiny_t5, kept), abs=1e-5)
 
 
 def test_an_answer_that_does_not_fit_is_unscored(tiny_t5: Path) -> None:
@@ -147,7 +148,8 @@ def test_an_answer_that_does_not_fit_is_unscored(tiny_t5: Path) -> None:
     assert "60 fit" in (judged.failure or "") and judged.truncated_turns == 1
     both = dialogue(turns=["hello", "music film " * 40, "do you?", ANSWER])
     (whole,) = load(tiny_t5, max_tokens=60, dimensions=["naturalness"]).score([both])
-    assert whole.scores["naturalness"] == pytest.approx(by_hand(tiny_t5, INPUTS["naturalness"]))
+    wanted = by_hand(tiny_t5, INPUTS["naturalness"])
+    assert whole.scores["naturalness"] == pytest.approx(wanted, abs=1e-5)
     assert whole.truncated_turns == 1
 
 

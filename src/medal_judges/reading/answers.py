@@ -41,21 +41,3 @@ def without_pairs(items: Sequence[Any]) -> list[Any]:
 def turns_in(messages: Sequence[Any]) -> list[tuple[str, str]]:
     turns = [turn_in(f"messages[{index}]", message) for index, message in enumerate(messages)]
     return [turn for turn in turns if turn is not None]
-
-
-def last_exchange(
-    before: Sequence[Any], question: list[Any], answer: list[Any], *, is_history: bool
-) -> list[Any]:
-    """Returns those messages of a question and its answer that continue the chat ``before``: none
-    if it has them, or ends with another answer. A history ends before the question; other lists can
-    be the whole chat, whose first question some data sets repeat in a column."""
-    turns = turns_in(before)
-    if not turns:
-        return question + answer
-    if not answer:
-        return []
-    if turns[-1][0] == "user":
-        return answer
-    is_asked = set(turns_in(question)) <= set(turns)
-    is_answered = not is_history or turns_in(answer)[-1:] == turns[-1:]
-    return [] if is_asked and is_answered else question + answer

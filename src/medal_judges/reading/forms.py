@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from medal_judges.config import parse_yaml
 from medal_judges.errors import ConfigError, RecordError, did_you_mean
-from medal_judges.reading.answers import last_exchange, pair_in, turns_in, without_pairs
+from medal_judges.reading.answers import pair_in, turns_in, without_pairs
 from medal_judges.reading.instants import messages_in_order
 from medal_judges.reading.names import (
     CHATBOTS,
@@ -548,8 +548,7 @@ def _talk(
         before = messages_in_order(messages, folded)
     if form in GROUPED:
         return before
-    is_history = find_key({column: True}, HISTORIES) is not None
-    return before + _last_exchange(record, columns, used, before, is_history)
+    return before + _last_exchange(record, columns, used, before)
 
 
 def _last_exchange(
@@ -557,9 +556,9 @@ def _last_exchange(
     columns: ColumnMap,
     used: set[str],
     before: list[Any],
-    is_history: bool,
 ) -> list[Any]:
-    """Returns the messages of the question and the answer that stand beside those ``before``."""
+    """Returns the messages of a question and its answer that continue those ``before``: none if
+    these have them, or end with another answer. Adds the columns that are read to ``used``."""
     free = {key: value for key, value in record.items() if key not in used}
     # Beside messages the last names, ``user`` and ``assistant``, are ids.
     end = -1 if before else None
@@ -575,18 +574,20 @@ def _last_exchange(
         question = f"{question}\n{further}"  # one turn, as trainers on Alpaca's data read it
         used.add(further_column)
     turns = turns_in(before)
-    is_answered = bool(turns) and turns[-1][0] == "assistant" and question is None
-    if turns and (answer is None or (is_answered and not isinstance(answer, str))):
+    ends_with_answer = bool(turns) and turns[-1][0] == "assistant"
+    is_unclear = ends_with_answer and question is None and not isinstance(answer, str)
+    if is_unclear or (turns and answer is None):
         return []
     asked = _said(question_column, question, "user")
     answered = _said(answer_column, answer, "assistant")
-    messages = last_exchange(before, asked, answered, is_history=is_history)
-    turns = turns_in(before + messages)
-    used.update(
-        column
-        for column, said in ((question_column, asked), (answer_column, answered))
-        if set(turns_in(said)) <= set(turns)
-    )
+    messages = asked + answered
+    if ends_with_answer and (not asked or set(turns_in(messages)) <= set(turns)):
+        messages = []
+    elif turns and not ends_with_answer:
+        messages = answered
+    turns += turns_in(messages)
+    for column, exchange in ((question_column, asked), (answer_column, answered)):
+        used |= {column} if set(turns_in(exchange)) <= set(turns) else set()
     return messages
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from decimal import Decimal
 from enum import Enum
 from itertools import groupby
@@ -16,11 +16,10 @@ from medal_judges.reading.roles import stated_role
 
 Item = TypeVar("Item")
 _ISO = re.compile(
-    r"(\d{4})[-/]?(\d\d)[-/]?(\d\d)(?:[T ]+(\d{1,2}):?(\d\d)(?::?(\d\d)(?:[.,](\d+))?)?)?"
-    r"\s*(?:(Z|UTC|GMT)|([+-])(\d\d):?(\d\d)?)?",
+    r"(\d{4}-\d\d-\d\d)(?:[T ]+(\d{1,2}:\d\d)(:\d\d)?(?:[.,](\d+))?)?"
+    r"\s*(?:(Z|UTC|GMT)|([+-]\d\d):?(\d\d)?)?",
     re.IGNORECASE,
 )
-_EPOCH = datetime(1970, 1, 1)
 _SECOND = 10**9  # nanoseconds
 # Least number -> nanoseconds of its unit: nano-, micro- and milliseconds since 1970.
 _UNITS = ((10**17, 1), (10**14, 10**3), (10**11, 10**6))
@@ -55,16 +54,13 @@ def instant(value: object) -> Instant | None:
     value."""
     number = _number(value)
     if number is None:
-        return _iso_instant(value.strip()) if isinstance(value, str) else None
+        return _iso_instant(str(value).strip())
     size = abs(number)
     unit = next((unit for least, unit in _UNITS if size >= least), _SECOND)
     return Instant(Clock.ZONED if size >= _FIRST_DATE else Clock.COUNT, int(number * unit))
 
 
 def _number(value: object) -> Decimal | None:
-    """Returns a number, also in a text; None for others and for those that are too large."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return None
     try:
         number = Decimal(str(value).strip())
         return number if abs(number) < _MOST else None
@@ -76,18 +72,14 @@ def _iso_instant(value: str) -> Instant | None:
     match = _ISO.fullmatch(value)
     if match is None:
         return None
-    *numbers, fraction, utc, sign, hours, minutes = match.groups()
+    date, clock, second, fraction, utc, hours, minutes = match.groups(default="")
+    zone = f"{hours}:{minutes or '00'}" if hours else "+00:00"
     try:
-        year, month, day, hour, minute, second = [int(number or 0) for number in numbers]
-        moment = datetime(year, month, day, hour, minute, second)
+        moment = datetime.fromisoformat(f"{date}T{clock or '0:00':0>5}{second or ':00'}{zone}")
     except ValueError:
         return None
-    if sign:
-        offset = timedelta(hours=int(hours), minutes=int(minutes or 0))
-        moment = moment + offset if sign == "-" else moment - offset
-    seconds = (moment - _EPOCH) // timedelta(seconds=1)
-    nanoseconds = seconds * _SECOND + int((fraction or "").ljust(9, "0")[:9])
-    return Instant(Clock.ZONED if utc or sign else Clock.LOCAL, nanoseconds)
+    nanoseconds = int(moment.timestamp()) * _SECOND + int(f"{fraction:0<9}"[:9])
+    return Instant(Clock.ZONED if utc or hours else Clock.LOCAL, nanoseconds)
 
 
 def nanoseconds(value: object) -> int:
@@ -138,15 +130,15 @@ def messages_in_order(messages: list[Any], counts: Counter[str]) -> list[Any]:
     prompts = [message for message in messages if stated_role(message) == "system"]
     spoken = [message for message in messages if stated_role(message) != "system"]
     times = [instant(message.get(find_key(message, TIMES) or "")) for message in spoken]
-    instants = [time for time in times if time is not None and time.clock is not Clock.COUNT]
-    if len(instants) < max(2, len(spoken)):  # a COUNT can be the seconds that an answer took
-        return messages
+    instants = [time for time in times if time is not None]
     clocks = {time.clock for time in instants}
+    # A COUNT can be the seconds that an answer took.
+    if len(instants) < max(2, len(spoken)) or Clock.COUNT in clocks:
+        return messages
     if len(clocks) == 1 and is_newest_first(instants):
         counts["newest-first chats sorted by time"] += 1
-        return prompts + oldest_first(
-            spoken, instants, [stated_role(message) for message in spoken]
-        )
+        roles = [stated_role(message) for message in spoken]
+        return prompts + oldest_first(spoken, instants, roles)
     if len(clocks) > 1 or instants != sorted(instants):
         counts["chats whose times are not in the order of their messages (not sorted)"] += 1
     return messages

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from tests.forked import medal
 
+from medal_judges import parse_dialogue
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.reading.instants import Clock, instant
-from medal_judges.reading.messages import read_messages
 from medal_judges.records.dialogue import Dialogue
 
 from .test_spans import parts
@@ -191,7 +191,7 @@ def test_equal_times_and_a_system_prompt_without_time() -> None:
     system = {"role": "system", "content": "Be brief."}
     for order in ([*said[::-1], system], [system, *said[2:], *said[:2]]):
         counts: Counter[str] = Counter()
-        dialogue = read_messages(order, folded=counts)
+        dialogue = parse_dialogue(order, folded=counts)
         assert contents(dialogue) == [*SAID] and counts["newest-first chats sorted by time"] == 1
 
 
@@ -208,7 +208,7 @@ def test_equal_times_and_a_system_prompt_without_time() -> None:
 )
 def test_other_lists_keep_their_order(times: tuple[object, ...], unsorted: int) -> None:
     counts: Counter[str] = Counter()
-    assert contents(read_messages(messages(*times), folded=counts)) == [*SAID]
+    assert contents(parse_dialogue(messages(*times), folded=counts)) == [*SAID]
     assert counts == ({UNSORTED: 1} if unsorted else {})
 
 

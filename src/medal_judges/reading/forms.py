@@ -573,6 +573,8 @@ def _last_exchange(
     if question_column.lower() == "instruction" and isinstance(further, str) and further.strip():
         question = f"{question}\n{further}"  # one turn, as trainers on Alpaca's data read it
         used.add(further_column)
+    if before and question is None and answer is None:
+        return []
     turns = turns_in(before)
     ends_with_answer = bool(turns) and turns[-1][0] == "assistant"
     is_unclear = ends_with_answer and question is None and not isinstance(answer, str)
@@ -581,10 +583,13 @@ def _last_exchange(
     asked = _said(question_column, question, "user")
     answered = _said(answer_column, answer, "assistant")
     messages = asked + answered
-    if ends_with_answer and (not asked or set(turns_in(messages)) <= set(turns)):
-        messages = []
-    elif turns and not ends_with_answer:
+    if not turns:
+        used |= {question_column, answer_column}
+        return messages
+    if not ends_with_answer:
         messages = answered
+    elif not asked or set(turns_in(messages)) <= set(turns):
+        messages = []
     turns += turns_in(messages)
     for column, exchange in ((question_column, asked), (answer_column, answered)):
         used |= {column} if set(turns_in(exchange)) <= set(turns) else set()

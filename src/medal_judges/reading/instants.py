@@ -127,6 +127,8 @@ def messages_in_order(messages: list[Any], counts: Counter[str]) -> list[Any]:
     order, which is returned as it is."""
     if not all(isinstance(message, Mapping) for message in messages):
         return messages
+    if not any(find_key(message, TIMES) for message in messages[:2]):  # of most chats
+        return messages
     prompts = [message for message in messages if stated_role(message) == "system"]
     spoken = [message for message in messages if stated_role(message) != "system"]
     times = [instant(message.get(find_key(message, TIMES) or "")) for message in spoken]

@@ -22,7 +22,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from medal_judges.errors import RecordError
-from medal_judges.reading.instants import messages_in_order
 from medal_judges.reading.roles import ROLE_WORDS, MessageRole, stated_role
 from medal_judges.reading.thoughts import THOUGHTS, without_thoughts
 from medal_judges.records.dialogue import (
@@ -108,7 +107,6 @@ def read_messages(
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
         raise RecordError("messages", "a non-empty list of {role, content}", messages)
     counts: Counter[str] = Counter()
-    messages = messages_in_order(list(messages), counts)
     read = [parse_message(f"messages[{i}]", each) for i, each in enumerate(messages)]
     models, context = dict(models or {}), dict(context or {})
     names: dict[str, int] = {}  # of assistants, with the first message of each

@@ -20,12 +20,12 @@ from medal_judges.config import read_yaml
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.saving import GOLDEN_NAME, load_judge
 from medal_judges.records.dialogue import Dialogue, parse_dialogue_line
+from medal_judges.records.dimension import EQUAL
 from medal_judges.report.console import ProgressBar
 
 if TYPE_CHECKING:
     from torch import nn
 
-TOLERANCE = 1e-5  # fp32 on CPU, as a share of the dimension's scale
 COARSE = 2e-2  # of bf16, whose scores differ by thousandths between GPUs and batches
 LARGE = 1_000_000_000  # parameters; with more, fp32 on a CPU takes minutes a dialogue
 FEW, SHORT = 4, 4  # dialogues for a large judge or one that writes, and turns of each
@@ -45,7 +45,7 @@ class GoldenSetting:
     @property
     def tolerance(self) -> float:
         """The allowed difference as a share of the scale."""
-        return TOLERANCE if (self.device, self.dtype) == ("cpu", "fp32") else COARSE
+        return EQUAL if (self.device, self.dtype) == ("cpu", "fp32") else COARSE
 
 
 def setting_for(

@@ -27,9 +27,11 @@ from medal_judges.models.hybrid.judge import (
     Stack,
 )
 from medal_judges.models.hybrid.members import HybridConfig, Member, open_member
-from medal_judges.records.dimension import Dimension
+from medal_judges.records.dimension import EQUAL, Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import content_hash
+from medal_judges.stats.correlation import undefined_reason, weighted_spearman
+from medal_judges.stats.equal import Values
 from medal_judges.training.config import TrainConfig, refuse_steps
 from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.rows import TrainingExample
@@ -214,7 +216,7 @@ def chosen_alpha(config: HybridConfig, rows: FitRows) -> HybridConfig:
         scores = crossed(config.model_copy(update={"alpha": alpha}), rows)
         figures = {} if scores is None else agreement("mean", scores, rows)
         # A penalty that leaves a source without a figure is not compared on the others.
-        if len(figures) == len(np.unique(rows.sources)) + 1 and figures["mean"] > top + 1e-9:
+        if len(figures) == len(np.unique(rows.sources)) + 1 and figures["mean"] > top + EQUAL:
             best, top = alpha, figures["mean"]
     return config.model_copy(update={"alpha": best})
 
@@ -276,13 +278,11 @@ def crossed(config: HybridConfig, rows: FitRows) -> np.ndarray | None:
 def agreement(prefix: str, scores: np.ndarray, rows: FitRows) -> dict[str, float]:
     """Spearman's correlation with the targets: ``prefix``@SOURCE of each source in which it is
     defined, and their mean as ``prefix``."""
-    from scipy.stats import spearmanr
-
     figures = {}
     for name in dict.fromkeys(rows.sources.tolist()):
-        own = rows.sources == name
-        x, y = scores[own], rows.targets[own]
-        if len(x) >= 3 and np.ptp(x) > 0 and np.ptp(y) > 0:
-            figures[f"{prefix}@{name}"] = float(spearmanr(x, y).statistic)
+        of_source = rows.sources == name
+        x, y = Values(scores[of_source], EQUAL), Values(rows.targets[of_source], EQUAL)
+        if undefined_reason(y, x) is None:
+            figures[f"{prefix}@{name}"] = float(weighted_spearman(x, y, np.ones((1, len(x))))[0])
     mean = {prefix: sum(figures.values()) / len(figures)} if figures else {}
     return mean | figures

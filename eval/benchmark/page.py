@@ -17,7 +17,7 @@ from medal_judges.eval.benchmark.figures import FOLLOW_UPS, LEFT_OUT, Benchmark
 from medal_judges.eval.metaeval.alignment import METRICS, label
 from medal_judges.eval.metaeval.metaeval import ResultRow, SystemAgreement
 from medal_judges.eval.report.trust import trust_section
-from medal_judges.records.dimension import Dimension
+from medal_judges.records.dimension import EQUAL, Dimension
 from medal_judges.records.labelled import rescale
 from medal_judges.records.signature import Signature, require_comparable
 from medal_judges.report.figure import (
@@ -66,6 +66,7 @@ from medal_judges.report.table import (
     slug,
     unique_slugs,
 )
+from medal_judges.stats.equal import tolerance_of
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import BESIDE, MIN_ROWS, WHOM, leading
 
@@ -244,7 +245,8 @@ def bins(row: ResultRow) -> list[Bin]:
             score = np.array([rescale(value, judge, people) for value in score])
         order = np.argsort(score, kind="stable")
         score, human = score[order], human[order]
-        _, same, counts = np.unique(score, return_inverse=True, return_counts=True)
+        same = np.cumsum(np.diff(score, prepend=score[:1]) > tolerance_of(people, score))
+        counts = np.bincount(same)
         size = len(score) / min(_GRADED_BINS, max(1, len(score) // 5))
         parts, filled = [0], 0
         for count in counts:
@@ -266,7 +268,7 @@ def off_scale(row: ResultRow) -> str | None:
     """Returns why the scores cannot be compared with the labels, or None. They can if both
     scales are stated and 95% of the scores are on the judge's scale, with 10% leeway."""
     if row.kind == "binary":
-        inside = all(0 <= p.score <= 1 for p in row.points)
+        inside = all(-EQUAL <= p.score <= 1 + EQUAL for p in row.points)
         return None if inside else "its scores are not probabilities"
     if row.human_scale is None or row.judge_scale is None:
         return "its scale is not stated" if row.human_scale else "the labels' scale is not stated"

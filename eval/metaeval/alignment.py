@@ -15,6 +15,7 @@ from itertools import zip_longest
 import numpy as np
 
 from medal_judges.errors import MedalError
+from medal_judges.records.dimension import EQUAL
 from medal_judges.records.joining import JoinedLabels, ScoreKey, join_labels
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean
@@ -256,7 +257,7 @@ def not_classifiable(score: Floats, labels: Floats) -> str | None:
     """Returns why F1 and the like cannot be computed, or None if they can."""
     if not np.isfinite(labels).any():
         return "no labels"
-    if score.min() < 0 or score.max() > 1:
+    if score.min() < -EQUAL or score.max() > 1 + EQUAL:
         return "the judge's scores are not probabilities"
     return None
 

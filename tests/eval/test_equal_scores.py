@@ -1,0 +1,186 @@
+"""Noise as a batch makes it changes no figure, verdict or gate of report, agreement, benchmark and
+trial."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from medal_judges.eval.agreement.agreement import agreements
+from medal_judges.eval.benchmark.figures import injected_results, localisation
+from medal_judges.eval.metaeval.comparison import GRADED, ISSUES, comparison_tables
+from medal_judges.eval.metaeval.metaeval import disagreements, evaluate, system_agreements
+from medal_judges.eval.report.figures import check_gates, compute_figures
+from medal_judges.eval.report.options import Gate, ReportOptions
+from medal_judges.eval.report.scores import load_scores
+from medal_judges.eval.trial import findings
+from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.report.table import PValue
+from medal_judges.stats.correlation import Floats
+from medal_judges.storage.judgements import to_frame
+
+TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
+SIGNATURE = "judge:demo|version:0.1.0"
+SHARE = 5e-7  # of the scale
+ROWS = 120
+
+
+def noisy(scores: Floats, rng: np.random.Generator, scale: float) -> Floats:
+    return scores + scale * rng.uniform(-SHARE, SHARE, len(scores))
+
+
+def labelled(name: str, answers: Floats, scale: tuple[float, float]) -> list[LabelledDialogue]:
+    return [
+        LabelledDialogue(
+            Dialogue(f"d{i}", TURNS, "en", models={"assistant": f"bot-{i % 6}"}),
+            {name: tuple(row)},
+            {name: scale},
+            group=f"g{i}",
+        )
+        for i, row in enumerate(answers.tolist())
+    ]
+
+
+def judged(rows: list[LabelledDialogue], name: str, scores: Floats, high: float):  # type: ignore[no-untyped-def]
+    low = 1.0 if high > 1 else 0.0
+    said = [Judgement(f"d{i}", "j", {name: float(s)}) for i, s in enumerate(scores)]
+    about = {"judge": "j", "signature": "judge:j|data:d", "judge_scale": (low, high)}
+    return evaluate(rows, said, name, **about)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def test_a_benchmark_of_a_judge_that_was_run_twice(rng: np.random.Generator) -> None:
+    """Whole-number scores; of the issue, many probabilities are just one half."""
+    latent = rng.normal(3, 1, ROWS)
+    grades = np.clip(np.round(latent[:, None] + rng.normal(0, 0.7, (ROWS, 3))), 1, 5)
+    graded = labelled("overall", grades, (1, 5))
+    scores = np.clip(np.round(latent + rng.normal(size=ROWS)), 1, 5)
+    present = (rng.random((ROWS, 2)) < 0.4).astype(float)
+    issue = labelled("unsafe", present, (0, 1))
+    chances = np.round(rng.random(ROWS) * 4) / 4
+    cases = []
+    for rows, name, values, high in (
+        (graded, "overall", scores, 5.0),
+        (issue, "unsafe", chances, 1.0),
+    ):
+        runs = [
+            judged(rows, name, side, high) for side in (values, noisy(values, rng, high - 1 or 1))
+        ]
+        first, second = runs[0].row, runs[1].row
+        for figures, others in (
+            (first.metrics, second.metrics),
+            (first.like_for_like, second.like_for_like),
+        ):
+            for metric, figure in figures.items():
+                assert figure.value == pytest.approx(others[metric].value, abs=1e-6), metric
+                if metric != "pearson":
+                    assert figure == others[metric], metric
+        assert first.counts == second.counts
+        if name == "overall":
+            ids = [[one.id for one in disagreements(run, name)] for run in runs]
+            assert ids[0] == ids[1]
+            accuracies = [system_agreements([run])[0].figures["pairwise_accuracy"] for run in runs]
+            assert accuracies[0] == accuracies[1]
+        cases += runs
+    tables = {table.title: table for table in comparison_tables(cases)}
+    for title in (GRADED, ISSUES):
+        (line,) = tables[title].rows
+        assert line[-2] == PValue(1.0)
+
+
+def test_figures_of_injected_issues(rng: np.random.Generator) -> None:
+    rows, plain = [], []
+    for number in range(30):
+        for kind in ("planted", "innocent", "clean"):
+            about = {"issue": None if kind == "clean" else "unsafe", "strength": 1, "turns": [1]}
+            about |= {"kind": kind, "pair": f"{number}"}
+            dialogue = Dialogue(f"{number}.{kind}", TURNS, "en")
+            more = {"extra": {"planted": about}, "group": str(number)}
+            rows.append(LabelledDialogue(dialogue, {"unsafe": (0.0,)}, {}, **more))  # type: ignore[arg-type]
+            plain.append(float(rng.choice([0.25, 0.5, 0.75])))
+    figures = []
+    for scores in (np.array(plain), noisy(np.array(plain), rng, 1.0)):
+        said = [
+            Judgement(row.id, "j", {"unsafe": float(score)})
+            for row, score in zip(rows, scores, strict=True)
+        ]
+        figures.append(injected_results(rows, said)["unsafe"][0])
+    assert figures[0] == figures[1]
+    assert localisation([0.3, 0.1, 0.3 + 5e-7, 0.0], [0, 2], [2]) == (0.5, 0.5)
+
+
+def test_agreement_of_annotators(rng: np.random.Generator) -> None:
+    """Answers between whole numbers, as another judge gives them."""
+    answers = np.round(rng.uniform(0, 1, (60, 3)) * 4) / 4
+    shaken = np.clip(answers + rng.uniform(-SHARE, SHARE, answers.shape), 0, 1)
+    plain, other = (agreements(labelled("good", side, (0, 1)))[0] for side in (answers, shaken))
+    assert plain.kind == other.kind == "continuous"
+    for name in ("exact", "spearman"):
+        assert plain.figures[name] == other.figures[name]
+    assert plain.ceiling["spearman"] == other.ceiling["spearman"]
+
+
+def test_a_trial(rng: np.random.Generator) -> None:
+    """Scores move by nothing, by just half a point, or by one."""
+    before = np.round(rng.uniform(1, 5, 60))
+    after = before + rng.choice([-1.0, -0.5, 0.0, 0.5], 60)
+    about = pd.DataFrame({"conversation": [f"c{i}" for i in range(60)], "lang": "en"})
+    plain, shaken = (
+        findings.with_scores(about, noisy(before, noise, 4.0), noisy(after, noise, 4.0))
+        for noise in (np.random.default_rng(1), np.random.default_rng(2))
+    )
+    assert (plain.change == 0).sum() == (shaken.change == 0).sum() > 5
+    assert findings.win(plain) == findings.win(shaken)
+    assert findings.auc(plain) == findings.auc(shaken)
+    for name in ("moved", "spearman"):
+        assert findings._common(plain)[name] == findings._common(shaken)[name]
+    assert findings._common(plain)["moved"].value == pytest.approx((after - before == -1).mean())
+
+
+def report(overall: Floats, unsafe: Floats):  # type: ignore[no-untyped-def]
+    rows = len(overall)
+    meta = [
+        {"day": f"2026-03-{1 + i * 12 // rows:02d}", "version": f"v{i % 3}"} for i in range(rows)
+    ]
+    given = [
+        Judgement(f"d{i}", SIGNATURE, {"overall": float(o), "unsafe": float(u)}, meta=meta[i])
+        for i, (o, u) in enumerate(zip(overall, unsafe, strict=True))
+    ]
+    options = ReportOptions(scores="x", by=("version",), over="day:day", rubric="medal")
+    scores = load_scores(to_frame(given), options)
+    return scores, compute_figures(scores, options)
+
+
+def test_a_report_of_equal_scores(rng: np.random.Generator) -> None:
+    """A mean, a share, groups and a timeline are those of equal scores; each gate decides alike."""
+    fours, halves = np.full(ROWS, 4.0), np.where(np.arange(ROWS) % 5, 0.0, 0.5)
+    plain = report(fours, halves)
+    shaken = report(noisy(fours, rng, 4.0), noisy(halves, rng, 1.0))
+    one, two = plain[1].overall["overall"], shaken[1].overall["overall"]
+    assert (one.low, one.high) == pytest.approx((two.low, two.high), abs=1e-5)
+    assert one.low is not None and one.low < 3.95
+    assert plain[1].overall["unsafe"] == shaken[1].overall["unsafe"]
+    assert plain[1].overall["unsafe"].value == pytest.approx(0.2)
+    for _, figures in (plain, shaken):
+        for group in figures.groups["version"]:
+            assert group.differences["overall"].p_value == 1
+            assert group.differences["overall"].reason == "no interval: nothing varies"
+        assert figures.timeline.changes["overall"].difference.p_value == 1
+    shares = [asdict(f.timeline.changes["unsafe"].difference.estimate) for _, f in (plain, shaken)]
+    assert shares[0] == shares[1]
+    verdicts = []
+    for scores, figures in (plain, shaken):
+        leads = {name: figures.lead(name) for name in figures.overall}
+        limit = plain[1].overall["overall"].low or 0.0  # just the end of the interval
+        gates = [Gate("under", "overall", limit), Gate("over", "overall", 4.0)]
+        verdicts.append([gate.verdict for gate in check_gates(gates, scores, leads, 0.98)])
+    assert verdicts[0] == verdicts[1] == ["passed", "undecided"]

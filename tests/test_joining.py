@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from medal_judges import read_judgements, score_file, write_judgements
+from medal_judges import read_dialogues, read_judgements, score_file, write_judgements
 from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.metaeval import evaluate
+from medal_judges.eval.report.conversations import collect
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.joining import JoinedLabels, ScoreKey, join_labels
@@ -176,6 +178,21 @@ def test_commands_leave_a_few_out_and_refuse_many(
     assert "c0, c1" in text
     code, text = command(write("many.jsonl", rated(changed(chats(), 12))))
     assert code == 2 and "of 12 of 40 chats are of other chats" in text, text
+
+
+def test_texts_beside_scores_are_those_that_were_scored(no_figure_files: None) -> None:
+    write("few.jsonl", changed(chats(), 2))
+    for scores in ("scores.jsonl", "turns.jsonl"):
+        done = medal("report", scores, "--chats", "few.jsonl", "--out", "page")
+        assert done.returncode == 0, done.stderr
+        unknown = {"scores.jsonl": "2 of 40", "turns.jsonl": "4 of 80"}[scores]
+        assert f"{unknown} rows have no chat, by id and text" in " ".join(done.stdout.split())
+    done = medal("report", "scores.jsonl", "--chats", write("all.jsonl", changed(chats(), 40)))
+    assert done.returncode == 2 and "no chat of the scores is among the chats" in done.stderr
+    rows = np.arange(40)
+    judgements = list(read_judgements("scores.jsonl"))
+    texts = collect(rows, judgements, read_dialogues("few.jsonl"))
+    assert [bool(texts[row].turns) for row in rows.tolist()] == [False] * 2 + [True] * 38
 
 
 def test_turn_labels_of_other_chats_are_refused() -> None:

@@ -289,10 +289,8 @@ def _divided(loaded: Sequence[_Loaded], split: SplitConfig) -> list[_Loaded]:
 
 def _judged(row: LabelledDialogue, judgement: Judgement) -> LabelledDialogue:
     """Returns the row, up to the judged turn, with the judgement's scores as labels."""
-    turn = judgement.turn
-    if turn is not None:
-        row = replace(row, dialogue=row.dialogue.upto(turn))
-    row = replace(row, level="dialogue" if turn is None else "turn")
+    dialogue = row.dialogue.upto(judgement.turn)
+    row = replace(row, dialogue=dialogue, level="dialogue" if judgement.turn is None else "turn")
     if judgement.dimensions:
         return labelled(row, judgement, judgement.dimensions)
     # Without a stated scale, the entry has to say `rescale`.

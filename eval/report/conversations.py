@@ -16,6 +16,7 @@ from markupsafe import Markup
 from medal_judges.eval.report.options import moment_text
 from medal_judges.eval.report.scores import Codes, Scores
 from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.joining import ScoreKey
 from medal_judges.records.judgement import Judgement
 from medal_judges.report.page import account_of
 from medal_judges.stats.correlation import Floats
@@ -118,7 +119,11 @@ def collect(
         if same := by_id.get(dialogue.id):
             turns, cut = shortened([(t.role, t.content) for t in dialogue.turns], longest)
             for conversation in same:
-                conversation.turns, conversation.cut = turns, cut
+                key = ScoreKey(
+                    dialogue.id, conversation.judgement.turn, conversation.judgement.chat
+                )
+                if key.is_of(dialogue):
+                    conversation.turns, conversation.cut = turns, cut
     return {row: found[row] for row in rows.tolist()}
 
 

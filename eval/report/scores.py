@@ -207,7 +207,7 @@ def load_scores(
         places, names = texts[name].map(_as_text, na_action="ignore").factorize()
         if len(names):
             columns[name] = pandas.Categorical.from_codes(places, categories=names)
-    missing = {} if has_chat is None else {"have no chat of their id": ~has_chat}
+    missing = {} if has_chat is None else {"have no chat, by id and text": ~has_chat}
     missing |= {f"have no {name}": columns[name].codes < 0 for name in wanted if name in columns}
     times = None if over is None else seconds(texts[over])
     if over is not None and times is not None:
@@ -283,7 +283,7 @@ def _columns(
     if dialogues is None:
         return texts, list(seen), None
     codes, ids = frame["id"].factorize()
-    place = {id: i for i, id in enumerate(ids)}
+    keys = {key.id: (i, key) for i, key in enumerate(_keys(frame.drop_duplicates("id")))}
     has_chat = np.zeros(len(ids), dtype=bool)
     own = {name: np.full(len(ids), None, dtype=object) for name in texts}
     same: dict[str, str] = {}  # one object for all rows of an equal text
@@ -291,13 +291,14 @@ def _columns(
         seen.update(dict.fromkeys(dialogue.meta))
         if not count % 1000:
             progress(1000)
-        if (i := place.get(dialogue.id)) is not None:
+        i, key = keys.get(dialogue.id, (0, None))
+        if key is not None and key.is_of(dialogue):
             has_chat[i] = True
             for name, value in metadata_of(dialogue, list(texts)).items():
                 own[name][i] = same.setdefault(value, value) if isinstance(value, str) else value
     if len(frame) and not has_chat.any():
         hint = "--chats is the file that was scored"
-        raise ConfigError("no id of the scores is an id of the chats", hint=hint)
+        raise ConfigError("no chat of the scores is among the chats, by id and text", hint=hint)
     for name, column in texts.items():
         texts[name] = column.where(column.notna(), pandas.Series(own[name][codes]))
     return texts, list(seen), has_chat[codes]
@@ -310,9 +311,14 @@ def score_keys(
     wanted = {_NUMBER.sub("", label.id) for label in labels}
     ids = frame["id"].str.replace(_NUMBER, "", regex=True)
     rows = np.flatnonzero(ids.isin(wanted)).tolist()
-    chosen = frame.iloc[rows].reindex(columns=["id", "turn", "chat"]).astype(object)
-    chosen = chosen.where(chosen.notna(), None)
-    return rows, list(map(ScoreKey, chosen["id"], chosen["turn"], chosen["chat"]))
+    return rows, _keys(frame.iloc[rows])
+
+
+def _keys(frame: DataFrame) -> list[ScoreKey]:
+    """Returns the key of each row of a table of judgements."""
+    columns = frame.reindex(columns=["id", "turn", "chat"]).astype(object)
+    columns = columns.where(columns.notna(), None)
+    return list(map(ScoreKey, columns["id"], columns["turn"], columns["chat"]))
 
 
 def add_labels(

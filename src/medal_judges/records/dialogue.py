@@ -160,9 +160,10 @@ class Dialogue:
         """A hash of the turns, exactly as they are."""
         return content_hash([[turn.role, turn.content] for turn in self.turns])
 
-    def upto(self, turn: int) -> Dialogue:
-        """Returns the dialogue up to and including turn index ``turn``, with the same id."""
-        return replace(self, turns=self.turns[: turn + 1])
+    def upto(self, turn: int | None) -> Dialogue:
+        """Returns the dialogue up to and including turn index ``turn``, with the same id; all of it
+        for None."""
+        return self if turn is None else replace(self, turns=self.turns[: turn + 1])
 
     def to_record(self) -> dict[str, Any]:
         """Returns the JSON object of a line, without optional fields that are empty."""

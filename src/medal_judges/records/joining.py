@@ -23,6 +23,10 @@ class ScoreKey(NamedTuple):
     chat: str | None
     system: str = ""
 
+    def is_of(self, dialogue: Dialogue) -> bool:
+        """Returns whether the score is of this chat, as far as it is known."""
+        return self.chat in (None, dialogue.upto(self.turn).chat_hash)
+
 
 @dataclass(slots=True)
 class JoinedLabels:
@@ -85,12 +89,11 @@ def join_labels(
         own: list[int] = []
         candidates = [p for p in by_id.get(name, ()) if may_meet(label, scores[p])]
         for place in candidates:
-            chat = scores[place].chat
-            if chat is None or not label.dialogue.turns:
+            if scores[place].chat is None or not label.dialogue.turns:
                 is_own = name not in repeated
                 joined.by_id += is_own
             else:
-                is_own = chat == _chat_hash(label.dialogue, scores[place].turn)
+                is_own = scores[place].is_of(label.dialogue)
             if is_own:
                 own.append(place)
         free = [place for place in own if place not in taken]
@@ -106,11 +109,6 @@ def join_labels(
         taken.update(free)
         joined.score_rows.append(free)
     return joined
-
-
-def _chat_hash(dialogue: Dialogue, turn: int | None) -> str:
-    judged = dialogue if turn is None else dialogue.upto(turn)
-    return judged.chat_hash
 
 
 def _plain_ids(ids: Set[str]) -> dict[str, str]:

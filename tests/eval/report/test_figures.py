@@ -182,7 +182,7 @@ def test_wrong_names_are_errors_with_the_nearest_one() -> None:
     with pytest.raises(ConfigError, match="no row has a readable time; the first is '1'"):
         figures(given, chats, over="version:day")
     stranger = [Dialogue("nobody", chats[0].turns)]
-    with pytest.raises(ConfigError, match="no id of the scores is an id of the chats"):
+    with pytest.raises(ConfigError, match="no chat of the scores is among the chats"):
         figures(given, stranger)
 
 

@@ -327,6 +327,8 @@ def load_entry(entry: DataEntry, seed: int) -> list[LabelledDialogue]:
                 scored.append(replace(judgement, contributions={}, distributions={}))
         keys = [ScoreKey(judgement.id, judgement.turn, judgement.chat) for judgement in scored]
         joined = join_labels(rows, keys)
+        for note in joined.notes(entry.labels):
+            logger.warning("%s: %s", entry.source, note)
         judged: list[list[LabelledDialogue]] = []
         for row, places in zip(rows, joined.score_rows, strict=True):
             judged.append([_judged(row, scored[place]) for place in places])
@@ -336,8 +338,6 @@ def load_entry(entry: DataEntry, seed: int) -> list[LabelledDialogue]:
                 hint = f"score this very file: medal score CHATS --judge NAME --out {entry.labels}"
                 raise ConfigError(f"{entry.source}: {left}", hint=hint)
             logger.warning("%s: %s: left out", entry.source, left)
-        for note in joined.notes(entry.labels):
-            logger.warning("%s: %s", entry.source, note)
         rows = list(chain.from_iterable(judged))
     if entry.limit is not None or entry.skip:
         order = np.random.default_rng(seed).permutation(len(rows))

@@ -536,6 +536,9 @@ def _compared_on(
     pairs = []
     for one, two in combinations(rows, 2):
         difference = system_difference(rows[one], rows[two], label_span=span)
+        if scale.good == "low":  # the first system wins a context where its score is lower
+            wins, losses = difference.losses, difference.wins
+            difference = replace(difference, wins=wins, losses=losses)
         tested = difference.best if basis == "people" else difference.judge
         pairs.append(PairResult(one, two, difference, basis, tested))
     missing = [name for name in masks if name not in rows]

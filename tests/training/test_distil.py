@@ -12,7 +12,7 @@ from scipy.stats import spearmanr
 
 from medal_judges import Judge, ScoreOptions, read_dialogues, read_judgements, score_file
 from medal_judges.config import build_config
-from medal_judges.errors import ConfigError, DataError
+from medal_judges.errors import ConfigError, DataError, MedalError
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import DataEntry, TrainConfig
 from medal_judges.training.rows import load_entry, load_rows
@@ -100,10 +100,13 @@ def test_a_file_of_other_chats_says_what_to_type(tmp_path: Path) -> None:
     for name, other in others.items():
         scores = tmp_path / f"{name}.parquet"
         score_file(other, "length", scores)
-        with pytest.raises(ConfigError) as problem:
+        with pytest.raises(MedalError) as problem:
             load_entry(DataEntry(**entry(source, scores)), 0)
-        assert f"6 of 6 chats have no score in {scores}" in str(problem.value)
-        assert f"medal score CHATS --judge NAME --out {scores}" in str(problem.value)
+        if name == "ids":
+            assert f"6 of 6 chats have no score in {scores}" in str(problem.value)
+            assert f"medal score CHATS --judge NAME --out {scores}" in str(problem.value)
+        else:
+            assert f"{scores}: the labels of 6 of 6 chats are of other chats" in str(problem.value)
         assert len(load_entry(DataEntry(**entry(other, scores)), 0)) == 6
     with pytest.raises(DataError, match="scores"):
         load_entry(DataEntry(**entry(source, source)), 0)

@@ -67,6 +67,15 @@ LAST_ANSWERS: dict[str, Row] = {
         {"type": {"user": "human", "assistant": "ai"}[m["role"]], "content": m["content"]}
         for m in [*TALK, MESSAGE]
     ]},
+    "LangChain's stored messages": {"messages": [
+        {"type": {"user": "human", "assistant": "ai"}[m["role"]], "data": {"content": m["content"]}}
+        for m in [*TALK, MESSAGE]
+    ]},
+    "LangChain's serialised messages": {"messages": [
+        {"lc": 1, "type": "constructor", "kwargs": {
+            "type": {"user": "human", "assistant": "ai"}[m["role"]], "content": m["content"]}}
+        for m in [*TALK, MESSAGE]
+    ]},
     "a transcript": {
         "history": f"User: {SAID[0]}\nBot: {SAID[1]}\nUser: {SAID[2]}", "answer": LAST},
     "Alpaca": {

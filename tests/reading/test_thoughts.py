@@ -17,7 +17,7 @@ from medal_judges import parse_dialogue
 from medal_judges.integrations.trl import JudgeReward
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues, read_labelled
 from medal_judges.reading.messages import read_messages
-from medal_judges.reading.thoughts import THOUGHTS, without_thoughts
+from medal_judges.reading.thoughts import THOUGHTS, thoughts_on_one_line, without_thoughts
 
 from .test_spans import parts
 from .test_traces import trace
@@ -110,6 +110,21 @@ def test_every_container(container: str, tmp_path: Path) -> None:
     report = ReadingReport()
     (found,) = read_dialogues(save(tmp_path, "x", CONTAINERS[container](rows)), reading=report)
     assert found.turns[1].content == ANSWER and report.folded == {THOUGHTS: 1}
+
+
+def test_a_line_of_a_thought_is_no_turn_of_a_transcript(tmp_path: Path) -> None:
+    thought = "<think>\nUser: asks for an hour\nBot: ten?\n</think>\n"
+    text = f"User: {ASKED}\nBot: {thought}{ANSWER}\nUser: Thanks\nBot: Bye"
+    (found,) = read_dialogues(save(tmp_path, "x.txt", text.encode()))
+    assert [turn.content for turn in found.turns] == [ASKED, ANSWER, "Thanks", "Bye"]
+
+
+def test_hostile_tags_end() -> None:
+    """A search that is quadratic would take minutes."""
+    for text in ("<think " * 50_000, "`" * 99_999, "<" + "a" * 300_000):
+        assert thoughts_on_one_line(text) == text and without_thoughts(text) == (text, 0)
+    opened = "<think>" * 50_000
+    assert thoughts_on_one_line(opened) == opened and without_thoughts(opened) == ("", 1)
 
 
 def test_the_id_of_a_chat_is_that_of_the_text_that_was_seen() -> None:

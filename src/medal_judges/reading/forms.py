@@ -34,6 +34,7 @@ from medal_judges.reading.names import (
 )
 from medal_judges.reading.roles import ROLE_WORDS, role_of
 from medal_judges.reading.talks import messages_within
+from medal_judges.reading.thoughts import thoughts_on_one_line
 from medal_judges.records.labelled import Scale
 from medal_judges.records.validation import as_text, number, text
 from medal_judges.storage.jsonl import load_json
@@ -617,6 +618,9 @@ def _messages(value: Any, form: str, columns: ColumnMap) -> list[Any]:
         if not isinstance(message, Mapping):
             messages.append(message)  # read_messages refuses it
             continue
+        inner = message.get("data", message.get("kwargs"))  # LangChain's
+        if "content" not in message and isinstance(inner, Mapping):
+            message = {"type": message.get("type"), **inner}
         found = dict(message)
         role = _taken(message, columns, "role", ROLES, set())
         if role is not None:
@@ -674,7 +678,7 @@ def messages_of_transcript(text: str, roles: Mapping[str, str]) -> list[dict[str
     known: dict[str, str] = {word.lower(): role for word, role in {**ROLE_WORDS, **roles}.items()}
     names: dict[str, None] = {}
     messages: list[dict[str, str]] = []
-    for line in text.splitlines():
+    for line in thoughts_on_one_line(text).splitlines():
         found = SPOKEN.match(line)
         name = found["name"].strip() if found else ""
         if found:

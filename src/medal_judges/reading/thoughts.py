@@ -12,6 +12,7 @@ THOUGHTS = "thoughts left out"  # in the counts of a reader
 # templates write the opening tag, which is then no part of what the model returned. Magistral
 # writes [THINK], Kimi ◁think▷, gpt-oss a channel.
 _TAG = r"(?:\w+:)?(?:think|thinking|thoughts?|reasoning)"
+_THOUGHT = re.compile(rf"<({_TAG})(?:\s[^<>]*)?>.*?(?P<end></\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
 _MARKUP = re.compile(
     r"(?P<code>```.*?(?:```|\Z)|`[^`\n]+`)"
     rf"|(?P<alone></{_TAG}\s*>|(?-i:\[/THINK\])|◁/think▷)"
@@ -41,6 +42,13 @@ def without_thoughts(answer: str) -> tuple[str, int]:
             texts.clear()
         count, start = count + 1, markup.end()
     return ("".join([*texts, answer[start:]]).strip(), count) if count else (answer, 0)
+
+
+def thoughts_on_one_line(transcript: str) -> str:
+    """Returns a transcript in which no line of a thought looks like that of a speaker."""
+    return _THOUGHT.sub(
+        lambda thought: thought[0].replace("\n", " " if thought["end"] else "\n"), transcript
+    )
 
 
 def spoken_turns(turns: list[Any], counts: Counter[str]) -> list[Any]:

@@ -239,3 +239,11 @@ def test_the_hash_goes_by_content_alone() -> None:
     assert content_hash({"a": 1}) != content_hash({"a": 2})
     # sha256 of the three letters, from FIPS 180-4's example
     assert content_hash(b"abc") == "ba7816bf8f01"
+
+
+def test_a_label_may_leave_its_scale_by_rounding() -> None:
+    """A judge's score can be a label, and depends on its batch by up to 5e-7 of the scale."""
+    record = labelled(scales={"good": [0, 1]}, labels={"good": [1 + 5e-7]})
+    assert parse_labelled(record).labels["good"] == (1 + 5e-7,)
+    with pytest.raises(RecordError, match="values from 0 to 1"):
+        parse_labelled(record | {"labels": {"good": [1.0001]}})

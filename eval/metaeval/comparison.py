@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
-from typing import Any
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from medal_judges.report.table import Cell, Figured, PValue, Table
 from medal_judges.stats.correlation import Floats, weighted_spearman
 from medal_judges.stats.difference import Difference, holm, holm_corrected
 from medal_judges.stats.equal import present
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import BESIDE, WHOM, leading
 from medal_judges.stats.significance import (
     correlation_difference,
@@ -66,9 +66,7 @@ _DIFFERENCE = {
     "pairwise": "Difference in pairs right",
     "f1_present": "Difference in F1+",
 }
-_WILLIAMS = ("ρ better", "ρ other", "ρ of the two", "p", "p, Holm", "n")
-_MCNEMAR = ("Right alone: better", "Right alone: other", "p", "p, Holm", "n")
-_AGAINST = ("Set", "Dimension", "Judge", "Like for like", "One annotator")
+_AGAINST = ("Set", "Dimension", "Judge", "Like for like", "One annotator", "Difference", "n")
 _EACH = ("Set", "Dimension", "Judge", "Annotator", "F1+ judge", "F1+ annotator",
          "Right alone: judge", "Right alone: annotator", "McNemar p", "McNemar p, Holm",
          "n")  # fmt: skip
@@ -90,70 +88,71 @@ def comparison_tables(judged: Sequence[JudgedRows]) -> list[Table]:
     """Returns tables of the differences between judges (graded dimensions and issues, each over all
     rows and by language), of classical tests between them, and of judges against one annotator. A
     table may have no rows."""
-    accepted = [one for one in judged if not one.row.under_floor]
+    accepted = corrected_ceilings([one for one in judged if not one.row.under_floor])
+    issues = [one for one in accepted if one.row.kind == "binary"]
+    graded = [one for one in accepted if one.row.kind != "binary"]
     leads = any(one.row.headline == "pairwise" for one in accepted)
-    graded = "pairwise" if leads else "spearman"
-    tables = []
-    lines: list[tuple[Any, ...]]
-    for title, metric, test_title, test_heads, test in (
-        (GRADED, graded, WILLIAMS, _WILLIAMS, _williams),
-        (ISSUES, "f1_present", MCNEMAR, _MCNEMAR, _mcnemar),
-    ):
-        binary = metric == "f1_present"
-        chosen = [one for one in accepted if (one.row.kind == "binary") == binary]
-        for by_language in (False, True):
-            pairs = _pairs(chosen, metric, by_language=by_language)
-            where = ("Set", "Dimension", *["Language"] * by_language, "Better", "Other")
-            more = ", by language" * by_language
-            lines = [(*pair.about, pair.difference, None, len(pair.better.rows)) for pair in pairs]
-            heads = (*where, _DIFFERENCE[metric], "p", "n")
-            tables.append(_difference_table(title + more, heads, lines, _PAIRS_NOTE, chosen))
-            if metric == "pairwise":
-                continue
-            tests = [(*pair.about, *test(pair)) for pair in pairs if pair.better.rows]
-            heads = (*where, *test_heads)
-            tables.append(Table(test_title + more, heads, _corrected(heads, tests), _TESTS_NOTE))
-    lines = []
-    for one in accepted:
-        row = one.row
-        if one.apart is not None and one.apart.value is not None:
+    tables = [
+        *_pair_tables(GRADED, graded, "pairwise" if leads else "spearman"),
+        *_pair_tables(ISSUES, issues, "f1_present"),
+    ]
+    against: list[Line] = []
+    for row in (one.row for one in accepted):
+        difference = row.ceiling_difference
+        if difference is not None and difference.value is not None:
             sides = row.like_for_like[row.headline], row.ceiling[row.headline]
             about = row.set_name, row.dimension, row.judge
-            lines.append((*about, *sides, one.apart, None, row.ceiling_rows))
-    heads = (*_AGAINST, "Difference", "p", "n")
-    tables.append(_difference_table(CEILING, heads, lines, _CEILING_NOTE, accepted))
-    lines = [line for one in accepted if one.row.kind == "binary" for line in _annotators(one)]
+            against.append((*about, *sides, difference, row.ceiling_rows))
+    tables.append(_difference_table(CEILING, _AGAINST, against, _CEILING_NOTE, accepted))
+    lines = [line for one in issues for line in _annotators(one)]
     return [*tables, Table(ANNOTATORS, _EACH, _corrected(_EACH, lines), _ANNOTATORS_NOTE)]
 
 
 def corrected_ceilings(judged: Sequence[JudgedRows]) -> list[JudgedRows]:
-    """Returns the rows with the difference from one annotator as the table of all of them has it,
-    after Holm's correction."""
-    tested = [one for one in judged if one.apart is not None and not one.row.under_floor]
-    differences = holm_corrected([one.apart for one in tested if one.apart is not None])
-    by_row = {id(one): difference for one, difference in zip(tested, differences, strict=True)}
-    corrected = []
-    for one in judged:
-        if id(one) in by_row:
-            row = replace(one.row, ceiling_difference=by_row[id(one)].estimate)
-            one = replace(one, row=row)
-        corrected.append(one)
-    return corrected
+    """Returns the rows with their differences from one annotator corrected by Holm over all of
+    them, but for rows under the floor of coverage."""
+    rows = list(judged)
+    tested = [k for k, one in enumerate(rows) if one.apart and not one.row.under_floor]
+    differences = holm_corrected([rows[k].apart or Difference(None) for k in tested])
+    for k, difference in zip(tested, differences, strict=True):
+        row = replace(rows[k].row, ceiling_difference=difference.estimate)
+        rows[k] = replace(rows[k], row=row)
+    return rows
+
+
+def _pair_tables(title: str, judged: Sequence[JudgedRows], metric: str) -> Iterator[Table]:
+    """Yields the differences of all pairs of judges and the test of ``metric`` beside them, first
+    over all rows, then by language."""
+    for by_language in (False, True):
+        where = ("Set", "Dimension", *["Language"] * by_language, "Better", "Other")
+        more = ", by language" * by_language
+        pairs = _pairs(judged, metric, by_language=by_language)
+        differences = holm_corrected([pair.difference for pair in pairs])
+        lines: list[Line] = []
+        for pair, difference in zip(pairs, differences, strict=True):
+            lines.append((*pair.about, difference.estimate, len(pair.better.rows)))
+        heads = (*where, _DIFFERENCE[metric], "n")
+        yield _difference_table(title + more, heads, lines, _PAIRS_NOTE, judged)
+        if metric in _TESTS:
+            name, columns, test = _TESTS[metric]
+            lines = [(*pair.about, *test(pair)) for pair in pairs if pair.better.rows]
+            heads = (*where, *columns)
+            yield Table(name + more, heads, _corrected(heads, lines), _TESTS_NOTE)
 
 
 def _difference_table(
-    title: str, heads: Sequence[str], lines: Sequence[Any], note: str, judged: Sequence[JudgedRows]
+    title: str, heads: Sequence[str], lines: Sequence[Line], note: str, judged: Sequence[JudgedRows]
 ) -> Table:
-    """A table of lines that end in a Difference, a place for its p-value, and the number of rows.
-    Differences are corrected together; behind each is its interval for the others."""
+    """A table of lines that end in a difference and the number of rows; between them come its
+    interval for the others and its p-value."""
     lead = leading(one.row.clusters for one in judged)
-    estimates = [d.estimate for d in holm_corrected([line[-3] for line in lines])]
-    has_others = any(estimate.beside for estimate in estimates)
+    differences = [line[-2] for line in lines if isinstance(line[-2], Estimate)]
+    has_others = any(difference.beside for difference in differences)
     rows: list[Line] = []
-    for line, estimate in zip(lines, estimates, strict=True):
-        others = [Figured(estimate.beside, bare=True)] * has_others
-        rows.append((*line[:-3], estimate, *others, _p(estimate.p_value), line[-1]))
-    heads = (*heads[:-2], *[BESIDE[lead]] * has_others, *heads[-2:])
+    for line, difference in zip(lines, differences, strict=True):
+        others = [Figured(difference.beside, bare=True)] * has_others
+        rows.append((*line[:-1], *others, _p(difference.p_value), line[-1]))
+    heads = (*heads[:-1], *[BESIDE[lead]] * has_others, "p", heads[-1])
     return Table(title, heads, rows, f"95% intervals and p-values are for {WHOM[lead]}.\n\n{note}")
 
 
@@ -228,6 +227,21 @@ def _williams(pair: JudgePair) -> Line:
 def _mcnemar(pair: JudgePair) -> Line:
     better, other = right_alone(pair.better.score, pair.other.score, pair.better.values)
     return better, other, _p(mcnemar(better, other).p_value), None, len(pair.better.rows)
+
+
+# The test beside the differences of a metric: its title, its columns, and its cells of a pair.
+_TESTS = {
+    "spearman": (
+        WILLIAMS,
+        ("ρ better", "ρ other", "ρ of the two", "p", "p, Holm", "n"),
+        _williams,
+    ),
+    "f1_present": (
+        MCNEMAR,
+        ("Right alone: better", "Right alone: other", "p", "p, Holm", "n"),
+        _mcnemar,
+    ),
+}
 
 
 def right_alone(first: Floats, second: Floats, people: Floats) -> tuple[int, int]:

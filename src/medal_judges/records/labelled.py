@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from medal_judges.errors import RecordError
 from medal_judges.records.dialogue import Dialogue, parse_dialogue_line
+from medal_judges.records.dimension import EQUAL
 from medal_judges.records.validation import mapping, number, optional_text
 
 Scale = tuple[float, float]
@@ -158,8 +159,9 @@ def parse_labelled(record: object) -> LabelledDialogue:
     for name, given in mapping(record, "labels", "an object of dimension: values").items():
         labels[name] = values = parse_values(f"labels.{name}", given)
         low, high = scales.get(name) or (-math.inf, math.inf)
+        beyond = EQUAL * (high - low)  # a judge's score can be a label
         for value in values:
-            if value is not None and not low - 1e-9 <= value <= high + 1e-9:
+            if value is not None and not low - beyond <= value <= high + beyond:
                 raise RecordError(f"labels.{name}", f"values from {low:g} to {high:g}", value)
     group = record.get("group")
     if isinstance(group, int) and not isinstance(group, bool):

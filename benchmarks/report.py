@@ -21,6 +21,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # beside a package of that name
 from browser import DESKTOP, Browser
 
+from medal_judges.records.dimension import load_rubric
+
 _REPORT = "from medal_judges.cli import main; main()"
 ISSUES = ("unsafe", "lacks_empathy", "repetitive", "incoherent", "irrelevant", "nonfactual")
 STATUS = "document.querySelector('#conversation-list .count')?.textContent"
@@ -48,6 +50,9 @@ def write_traffic(folder: Path, rows: int, turns: tuple[int, int], *, brief: boo
             given = {"overall": rng.uniform(1, 5)} | {name: rng.random() ** 4 for name in ISSUES}
             line = row | {"turn": None, "judge": "judge:x|version:0.1.0", "scores": given}
             line["meta"] = meta | {"lang": line.pop("lang")}
+            if i == 0:  # the first line states the dimensions
+                rubric = load_rubric("medal", list(given))
+                line["dimensions"] = [dimension.to_record() for dimension in rubric]
             if not brief:
                 line["explanation"] = " ".join(drawn[i : i + 20])
                 line["contributions"] = {

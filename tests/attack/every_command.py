@@ -11,6 +11,7 @@ from zlib import crc32
 import pytest
 import yaml
 from openpyxl import load_workbook
+from tests.scales import stating
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
@@ -148,12 +149,12 @@ class Files:
         return path
 
     def _scores(self, name: str, shift: float, rows: int, prefix: str = "d") -> Path:
-        made = (
+        made = [
             {"id": f"{prefix}{n}", "turn": None, "judge": "judge:t|revision:1"}
             | {"scores": {"overall": 1 + (n % 4) + shift}, "meta": {"chatbot": row(n)["models"]}}
             for n in range(rows)
-        )
-        return self._lines(name, made)
+        ]
+        return self._lines(name, iter(stating(made)))
 
 
 def medal(*words: object) -> str:

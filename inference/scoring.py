@@ -28,6 +28,7 @@ from medal_judges.models.base.judge import (
 )
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.joining import ScoreKey
 from medal_judges.records.judgement import Judgement, judgement_parser, to_records
 from medal_judges.storage.files import atomic_write, is_table, only_run, require_other_file
 from medal_judges.storage.jsonl import Journal
@@ -397,7 +398,7 @@ def judge_once(
     if same and earlier.get("complete") and not options.retry_failed:
         if progress is not None:
             progress(len(dialogues))
-        return list(read_judgements(out))
+        return _read_own(out, dialogues)
     judged, seconds = judging_time(out) if same else (0, 0.0)
     write(complete=False, judged=judged, seconds=seconds)
     options = options.model_copy(update={"overwrite": not same})
@@ -407,7 +408,24 @@ def judge_once(
         judged=judged + report.dialogues,
         seconds=seconds + report.seconds,
     )
-    return list(read_judgements(out))
+    return _read_own(out, dialogues)
+
+
+def _read_own(out: Path, dialogues: Sequence[Dialogue]) -> list[Judgement]:
+    """Returns the judgements in ``out``, in the order of their ``dialogues``. Raises MedalError if
+    they are of others: the file was changed."""
+    judgements = list(read_judgements(out))
+    chats = {dialogue.id: dialogue for dialogue in dialogues}
+    is_whole = list(dict.fromkeys(judgement.id for judgement in judgements)) == list(chats)
+    for judgement in judgements if is_whole else ():
+        key = ScoreKey(judgement.id, judgement.turn, judgement.chat)
+        is_whole = is_whole and key.is_of(chats[judgement.id])
+    if not is_whole:
+        raise MedalError(
+            f"{out} does not hold the scores of these chats, although it was written for them",
+            hint="remove it, and run the command again",
+        )
+    return judgements
 
 
 def judging_time(out: Path) -> tuple[int, float]:

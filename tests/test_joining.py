@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from medal_judges import read_dialogues, read_judgements, score_file, write_judgements
+from medal_judges import Judge, read_dialogues, read_judgements, score_file, write_judgements
 from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.metaeval import evaluate
 from medal_judges.eval.report.conversations import collect
-from medal_judges.inference.scoring import ScoreOptions
+from medal_judges.inference.scoring import ScoreOptions, judge_once
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.joining import JoinedLabels, ScoreKey, join_labels
 from medal_judges.records.labelled import LabelledDialogue
@@ -261,3 +261,21 @@ def test_predictions_without_a_scale_need_a_rubric() -> None:
     config = Path("b.yaml").read_text().replace("path: scores", "rubric: overall, path: scores")
     Path("b.yaml").write_text(config)
     assert medal("benchmark", "--config", "b.yaml").returncode == 0
+
+
+def test_a_judge_s_own_file_is_read_only_for_the_chats_that_it_scored() -> None:
+    """What align, trial and benchmark keep of a run, and join to rows in their order."""
+    dialogues = list(read_dialogues("chats.jsonl"))
+    judge, out, options = Judge.from_pretrained("length"), Path("kept.jsonl"), ScoreOptions()
+    judgements = judge_once(judge, dialogues, out, options, data="d")
+    assert judge_once(judge, dialogues, out, options, data="d") == judgements
+    lines = out.read_text().splitlines(keepends=True)
+    other = json.loads(lines[3]) | {"chat": "0123456789ab"}
+    for spoilt in (
+        lines[:5] + lines[6:],
+        [lines[0], *lines[:0:-1]],
+        [*lines[:3], json.dumps(other) + "\n", *lines[4:]],
+    ):
+        out.write_text("".join(spoilt))
+        with pytest.raises(MedalError, match=r"kept.jsonl does not hold the scores of these chats"):
+            judge_once(judge, dialogues, out, options, data="d")

@@ -17,13 +17,14 @@ from medal_judges.eval.metaeval.metaeval import evaluate
 from medal_judges.eval.report.conversations import collect
 from medal_judges.inference.scoring import ScoreOptions, judge_once
 from medal_judges.reading.dialogues import read_labelled
+from medal_judges.records.dialogue import Turn
 from medal_judges.records.joining import JoinedLabels, ScoreKey, join_labels
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.training.config import DataEntry
 from medal_judges.training.rows import load_entry
 
 from .forked import medal
-from .talks import said, talk
+from .talks import said, spoken, talk
 
 Row = dict[str, Any]
 COUNT = 40
@@ -72,6 +73,11 @@ def key(dialogue: Any, turn: int | None = None, id: str | None = None) -> ScoreK
     return ScoreKey(id or dialogue.id, turn, judged.chat_hash)
 
 
+def turns(*lines: str) -> tuple[Turn, ...]:
+    parts = [line.partition(" ") for line in lines]
+    return tuple(Turn(role, text) for role, _, text in parts)  # type: ignore[arg-type]
+
+
 ONE, TWO = talk("Hi!", "Hello!", id="a"), talk("Hi!", "Go away!", id="a")
 
 
@@ -83,6 +89,9 @@ ONE, TWO = talk("Hi!", "Hello!", id="a"), talk("Hi!", "Go away!", id="a")
         ([replace(ONE, meta={"x": 1}, lang="de")], [key(ONE)], [[0]]),  # metadata is no chat
         ([talk(" Hi!\r\n", "Hello! ", id="a")], [key(ONE)], [[0]]),  # nor is white space
         ([talk("cafe\u0301", "Hello!", id="a")], [key(talk("caf\u00e9", "Hello!", id="a"))], [[0]]),
+        ([replace(ONE, turns=(*spoken("Hi!", ""), *spoken("", "Hello!")))], [key(ONE)], [[0]]),
+        ([replace(ONE, turns=turns("user Hi!", "user", "assistant Hello!"))], [key(ONE)], [[0]]),
+        ([replace(ONE, turns=turns("user Hi! assistant: Hello!"))], [key(ONE)], [[]]),
         ([talk("Hallo!", "Hallo!", id="a")], [key(ONE)], [[]]),  # a translation is another chat
         ([ONE], [ScoreKey("a", None, None)], [[0]]),
         ([talk(id="a")], [key(ONE)], [[0]]),  # a label without a chat
@@ -279,3 +288,30 @@ def test_a_judge_s_own_file_is_read_only_for_the_chats_that_it_scored() -> None:
         out.write_text("".join(spoilt))
         with pytest.raises(MedalError, match=r"kept.jsonl does not hold the scores of these chats"):
             judge_once(judge, dialogues, out, options, data="d")
+
+
+def test_labels_in_another_form_of_file_are_of_the_same_chat() -> None:
+    """Lines keep two turns of one speaker and empty turns; a table joins and drops them."""
+    rows, cells = [], ["conversation_id,role,text,rating"]
+    for row in chats():
+        number = int(row["id"][1:])
+        user, assistant, *rest = row["dialogue"]
+        more = {"role": "user", "content": f"It is \u201curgent\u201d,\n number {number}."}
+        empty = {"role": "assistant", "content": ""}
+        rows.append(row | {"dialogue": [user, more, empty, assistant, *rest]})
+        for turn in (user, more, empty, assistant, *rest):
+            text = turn["content"].replace("\n", "\r\n").replace('"', '""')
+            cells.append(f'{row["id"]},{turn["role"]},"{text}",{1 + number % 5}')
+    score_file(write("lines.jsonl", rows), "length", "lines_scores.jsonl")
+    Path("rated.csv").write_text("\n".join(cells), encoding="utf-8")
+    words = (
+        "report",
+        "lines_scores.jsonl",
+        "--human",
+        "rated.csv",
+        "--label",
+        "rating=overall:1..5",
+    )
+    done = medal(*words)
+    assert done.returncode == 0, done.stderr
+    assert "40 of 40 conversations have human labels" in " ".join(done.stdout.split())

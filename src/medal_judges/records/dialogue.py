@@ -9,6 +9,8 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import groupby
+from operator import attrgetter
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, ConfigDict, Field
@@ -147,12 +149,17 @@ class Dialogue:
 
     @property
     def chat_hash(self) -> str:
-        """A hash of the roles and words of the turns, by which labels meet the scores of their
-        chat. White space and composed letters do not count: tables and editors change them."""
+        """A hash of who says what, by which labels meet the scores of their chat.
+
+        Forms of files differ in white space, in composed letters, in empty turns, and in how the
+        words of one speaker are divided into turns, so these do not count.
+        """
         digest = hashlib.sha256()
-        for turn in self.turns:
-            words = unicodedata.normalize("NFC", " ".join(turn.content.split()))
-            digest.update(f"{turn.role}: {words}\n".encode("utf-8", "surrogatepass"))
+        spoken = [turn for turn in self.turns if turn.content.strip()]
+        for role, turns in groupby(spoken, attrgetter("role")):
+            words = " ".join(turn.content for turn in turns).split()
+            line = unicodedata.normalize("NFC", f"{role}: {' '.join(words)}\n")
+            digest.update(line.encode("utf-8", "surrogatepass"))
         return digest.hexdigest()[:12]
 
     @property

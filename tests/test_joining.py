@@ -304,14 +304,7 @@ def test_labels_in_another_form_of_file_are_of_the_same_chat() -> None:
             cells.append(f'{row["id"]},{turn["role"]},"{text}",{1 + number % 5}')
     score_file(write("lines.jsonl", rows), "length", "lines_scores.jsonl")
     Path("rated.csv").write_text("\n".join(cells), encoding="utf-8")
-    words = (
-        "report",
-        "lines_scores.jsonl",
-        "--human",
-        "rated.csv",
-        "--label",
-        "rating=overall:1..5",
-    )
-    done = medal(*words)
+    rating = ("--human", "rated.csv", "--label", "rating=overall:1..5")
+    done = medal("report", "lines_scores.jsonl", *rating)
     assert done.returncode == 0, done.stderr
     assert "40 of 40 conversations have human labels" in " ".join(done.stdout.split())

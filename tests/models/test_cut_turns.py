@@ -16,6 +16,8 @@ from medal_judges.models.embedding.judge import (
     FittedNet,
     SentenceEncoder,
 )
+from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
 from medal_judges.models.hybrid.members import Member
 from medal_judges.models.lora.adapters import LoraConfig
@@ -44,6 +46,10 @@ def flat(base: Path, bert: Path, max_tokens: int = WINDOW, **settings: Any) -> T
     return TurnsJudge.create(TurnsConfig(base=str(bert), **shape, **settings), DIMENSIONS)
 
 
+def encoder(base: Path, bert: Path, max_tokens: int = WINDOW) -> EncoderJudge:
+    return EncoderJudge.create(EncoderConfig(base=str(bert), max_tokens=max_tokens), DIMENSIONS)
+
+
 def sequence(base: Path, bert: Path) -> Judge:
     return flat(base, bert, net="sequence", pooling="cls", features=())
 
@@ -64,7 +70,14 @@ def hybrid(base: Path, bert: Path) -> Judge:
     return HybridJudge({"adapted": member}, selection, DIMENSIONS)
 
 
-FAMILIES: tuple[Callable[[Path, Path], Judge], ...] = (lora, flat, sequence, answers, hybrid)
+FAMILIES: tuple[Callable[[Path, Path], Judge], ...] = (
+    lora,
+    flat,
+    encoder,
+    sequence,
+    answers,
+    hybrid,
+)
 
 
 @pytest.fixture(scope="module", params=FAMILIES, ids=lambda family: family.__name__)
@@ -95,6 +108,9 @@ def test_a_turn_that_just_fits_is_not_cut(tiny_llama: Path, tiny_bert: Path) -> 
     tokens = len(lora(tiny_llama, tiny_bert, 500).encode(only).ids)
     assert counts(lora(tiny_llama, tiny_bert, tokens), only) == [(0, 0)]
     assert counts(lora(tiny_llama, tiny_bert, tokens - 1), only) == [(0, 1)]
+    tokens = len(encoder(tiny_llama, tiny_bert, 128).render([only])[0].ids)
+    assert counts(encoder(tiny_llama, tiny_bert, tokens), only) == [(0, 0)]
+    assert counts(encoder(tiny_llama, tiny_bert, tokens - 1), only) == [(0, 1)]
     tokens = len(flat(tiny_llama, tiny_bert, 128).turns.encode(only).ids)
     assert counts(flat(tiny_llama, tiny_bert, tokens), only) == [(0, 0)]
     # The first token to go is the mark after the turn, and not one of its own.

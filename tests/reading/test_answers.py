@@ -137,6 +137,9 @@ def test_six_turns_of_alpaca_and_an_input(tmp_path: Path) -> None:
             ["Hi", "Hello", "Is it open?", "Yes.", "Hi", "Hello again"],
         ]
         assert not report.count
+        numbers = [{"id": "a", "Instruction": "Add one.", "Input": 42, "Output": 43}]
+        path = save(tmp_path, "numbers", CONTAINERS[name](numbers))
+        assert read(path)[0] == [["Add one.\n42", "43"]]
 
 
 @pytest.mark.parametrize(

@@ -41,3 +41,18 @@ def without_pairs(items: Sequence[Any]) -> list[Any]:
 def turns_in(messages: Sequence[Any]) -> list[tuple[str, str]]:
     turns = [turn_in(f"messages[{index}]", message) for index, message in enumerate(messages)]
     return [turn for turn in turns if turn is not None]
+
+
+def continuation(
+    turns: Sequence[tuple[str, str]], question: list[Any], answer: list[Any]
+) -> list[Any]:
+    """Returns those messages of a question and its answer that continue a chat with these
+    ``turns``: none if it has them, or ends with another answer."""
+    if not turns:
+        return question + answer
+    if not answer:
+        return []
+    if turns[-1][0] == "user":
+        return answer
+    is_repeated = set(turns_in(question + answer)) <= set(turns)
+    return question + answer if question and not is_repeated else []

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from medal_judges.config import parse_yaml
 from medal_judges.errors import ConfigError, RecordError, did_you_mean
-from medal_judges.reading.answers import pair_in, turns_in, without_pairs
+from medal_judges.reading.answers import continuation, pair_in, turns_in, without_pairs
 from medal_judges.reading.instants import messages_in_order
 from medal_judges.reading.names import (
     CHATBOTS,
@@ -558,43 +558,53 @@ def _last_exchange(
     used: set[str],
     before: list[Any],
 ) -> list[Any]:
-    """Returns the messages of a question and its answer that continue those ``before``: none if
-    these have them, or end with another answer. Adds the columns that are read to ``used``."""
+    """Returns the messages of a question and its answer, in columns of their own, that continue
+    those ``before``. Adds the columns that are read to ``used``."""
     free = {key: value for key, value in record.items() if key not in used}
     # Beside messages the last names, ``user`` and ``assistant``, are ids.
     end = -1 if before else None
     question_column = columns.fields.get("prompt") or find_key(free, PROMPTS[:end]) or ""
-    answer_column = columns.fields.get("response") or find_key(free, RESPONSES[:end]) or ""
-    question, answer = lookup(record, question_column), lookup(record, answer_column)
-    choices = parsed_cell(record.get("choices"), "[{")  # a logged request with its answer
-    if answer is None and isinstance(choices, list) and isinstance(next(iter(choices), 0), Mapping):
-        answer, answer_column = choices[:1], "choices"
-    further_column = find_key(free, ("input",)) or ""
-    further = as_text(free.get(further_column))
-    if question_column.lower() == "instruction" and isinstance(further, str) and further.strip():
-        question = f"{question}\n{further}"  # one turn, as trainers on Alpaca's data read it
-        used.add(further_column)
+    answer_column = columns.fields.get("response") or find_key(free, RESPONSES[:end]) or "choices"
+    question = _question(record, question_column, used)
+    answer = _answer(record, answer_column)
     if before and question is None and answer is None:
         return []
     turns = turns_in(before)
-    ends_with_answer = bool(turns) and turns[-1][0] == "assistant"
-    is_unclear = ends_with_answer and question is None and not isinstance(answer, str)
-    if is_unclear or (turns and answer is None):
-        return []
+    if turns and question is None and turns[-1][0] == "assistant" and not isinstance(answer, str):
+        return []  # such as the grades of the answer
     asked = _said(question_column, question, "user")
     answered = _said(answer_column, answer, "assistant")
-    messages = asked + answered
-    if not turns:
+    if not before:
         used |= {question_column, answer_column}
-        return messages
-    if not ends_with_answer:
-        messages = answered
-    elif not asked or set(turns_in(messages)) <= set(turns):
-        messages = []
+        return asked + answered
+    messages = continuation(turns, asked, answered)
     turns += turns_in(messages)
     for column, exchange in ((question_column, asked), (answer_column, answered)):
-        used |= {column} if set(turns_in(exchange)) <= set(turns) else set()
+        if set(turns_in(exchange)) <= set(turns):
+            used.add(column)
     return messages
+
+
+def _question(record: Mapping[str, object], column: str, used: set[str]) -> Any:
+    """Returns the value of a question. An instruction and its input are one turn, as trainers on
+    Alpaca's data read them."""
+    value = lookup(record, column)
+    further_column = find_key(record, ("input",)) or ""
+    further = as_text(record.get(further_column))
+    if column.lower() != "instruction" or not isinstance(value, str) or not further:
+        return value
+    used.add(further_column)
+    return f"{value}\n{further}"
+
+
+def _answer(record: Mapping[str, object], column: str) -> Any:
+    """Returns the value of an answer; of the choices of a logged request, the first message."""
+    value = lookup(record, column)
+    if column != "choices":
+        return value
+    choices = parsed_cell(value, "[{")
+    are_messages = isinstance(choices, list) and choices and isinstance(choices[0], Mapping)
+    return choices[:1] if are_messages else None
 
 
 def _said(column: str, value: object, role: str) -> list[Any]:

@@ -131,12 +131,8 @@ def messages_in_order(messages: list[Any], counts: Counter[str]) -> list[Any]:
         return messages
     prompts = [message for message in messages if stated_role(message) == "system"]
     spoken = [message for message in messages if stated_role(message) != "system"]
-    times = [instant(message.get(find_key(message, TIMES) or "")) for message in spoken]
-    instants = [time for time in times if time is not None]
+    instants = _dates(spoken)
     clocks = {time.clock for time in instants}
-    # A COUNT can be the seconds that an answer took.
-    if len(instants) < max(2, len(spoken)) or Clock.COUNT in clocks:
-        return messages
     if len(clocks) == 1 and is_newest_first(instants):
         counts["newest-first chats sorted by time"] += 1
         roles = [stated_role(message) for message in spoken]
@@ -144,3 +140,15 @@ def messages_in_order(messages: list[Any], counts: Counter[str]) -> list[Any]:
     if len(clocks) > 1 or instants != sorted(instants):
         counts["chats whose times are not in the order of their messages (not sorted)"] += 1
     return messages
+
+
+def _dates(messages: list[Any]) -> list[Instant]:
+    """Returns the times of messages; none if one has none. A number that is no date can be the
+    seconds that an answer took."""
+    instants: list[Instant] = []
+    for message in messages:
+        time = instant(message.get(find_key(message, TIMES) or ""))
+        if time is None or time.clock is Clock.COUNT:
+            return []
+        instants.append(time)
+    return instants

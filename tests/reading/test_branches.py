@@ -151,6 +151,15 @@ def test_the_current_branch_of_open_webui_is_read(container: str, tmp_path: Path
     assert said(read(path)[0]) == [ASKED, WRONG]
 
 
+def test_folded_parts_of_open_webui_are_thoughts(tmp_path: Path) -> None:
+    row = open_webui()
+    answer = row["chat"]["history"]["messages"]["a2"]
+    summary = "<summary>Thought for 2 seconds</summary>\n> They ask for an hour.\n</details>"
+    answer["content"] = f'<details type="reasoning" done="true">\n{summary}\n{RIGHT}'
+    dialogue, reading = read(save(tmp_path, "export.jsonl", in_jsonl([row])))
+    assert said(dialogue) == [ASKED, RIGHT] and reading.folded["thoughts left out"] == 1
+
+
 # -- OASST -----------------------------------------------------------------------------------------
 
 
@@ -213,6 +222,39 @@ def test_siblings_in_a_list_of_messages_are_not_merged(tmp_path: Path) -> None:
     dialogue, reading = read(save(tmp_path, "conversations.json", json.dumps([row]).encode()))
     assert said(dialogue) == [ASKED, RIGHT]
     assert (dialogue.id, reading.folded[OTHERS]) == ("c1", 2)
+
+
+def test_links_that_are_no_texts_do_not_stop_the_reader(tmp_path: Path) -> None:
+    odd: list[Any] = [{"$oid": "a"}, ["a"], 7, True, None]
+    trees = [chatgpt() | {"current_node": link} for link in odd[:4]]
+    lists = []
+    for link in odd:
+        answers = [{"id": link, "parent_id": link, "role": "assistant", "content": RIGHT}] * 2
+        question = {"id": link, "parent_id": None, "role": "user", "content": ASKED}
+        lists.append({"id": "c", "messages": [question, *answers]})
+    nodes = chatgpt()["mapping"].values()
+    for link in odd:
+        mapping = {str(n): {**node, "id": link, "parent": link} for n, node in enumerate(nodes)}
+        trees.append({"mapping": mapping, "current_node": None})
+    deep = oasst("q0", None, "prompter", ASKED)
+    for n in range(150):
+        deep = oasst(f"q{n}", None, "prompter", ASKED) | {"replies": [deep]}
+    rows = [*trees, *lists, {"message_tree_id": "q", "prompt": deep}]
+    reading = ReadingReport()
+    list(read_dialogues(save(tmp_path, "c.jsonl", in_jsonl(rows)), reading=reading))
+    assert reading.read + reading.count == len(rows)
+
+
+@pytest.mark.parametrize("content", ["", None, []])
+def test_a_text_beside_an_empty_content_is_read(content: object, tmp_path: Path) -> None:
+    listed = [
+        claude("q1", START, "human", ASKED) | {"content": content},
+        claude("a1", "q1", "assistant", RIGHT) | {"content": content},
+    ]
+    for field in ("chat_messages", "messages"):
+        row = {"uuid": "c1", field: listed}
+        dialogue, _ = read(save(tmp_path, "conversations.json", json.dumps([row]).encode()))
+        assert said(dialogue) == [ASKED, RIGHT]
 
 
 def test_a_list_that_is_no_tree_is_read_whole(tmp_path: Path) -> None:

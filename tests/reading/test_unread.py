@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,14 @@ def test_many_fields_are_cut_short(tmp_path: Path) -> None:
     (note,) = notes_of(path)
     assert note.startswith("not read: field0 (3 rows), field1 (3 rows)")
     assert note.endswith(f", 2 other fields in {path}")
+
+
+@pytest.mark.parametrize("depth", [100, 300, 450])
+def test_a_field_that_is_nested_deep_does_not_stop_the_reader(depth: int, tmp_path: Path) -> None:
+    for opening, closing in (("[", "]"), ('{"a":', "}")):
+        nested = opening * depth + json.dumps(LOST) + closing * depth
+        row = json.dumps({"id": "c", "messages": SAID})[:-1] + f', "nested": {nested}}}'
+        notes_of(save(tmp_path, "log.jsonl", row.encode()))
 
 
 def test_the_list_is_printed_with_quiet_and_without_columns_of_keep(tmp_path: Path) -> None:

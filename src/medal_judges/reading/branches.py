@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medal_judges.errors import RecordError
@@ -35,10 +35,10 @@ def one_branch(record: object, counts: Counter[str]) -> object:
     for path, current in _TREES:
         nodes = lookup(record, path)
         if isinstance(nodes, Mapping):
-            items, leaf = objects([*nodes.values()]), lookup(record, current)
+            items, leaf = objects([*nodes.values()]), as_text(lookup(record, current))
             return _without_tree(record, path.partition(".")[0], items, leaf, counts)
     if isinstance(lookup(record, "prompt.replies"), list):  # OASST
-        items = [*_with_replies(lookup(record, "prompt"))]
+        items = _with_replies(lookup(record, "prompt"))
         return _without_tree(record, "prompt", items, None, counts)
     return record
 
@@ -49,10 +49,11 @@ def objects(value: object) -> list[Record]:
     return [item for item in items if isinstance(item, Mapping)]
 
 
-def _with_replies(message: Record) -> Iterator[Record]:
-    yield message
-    for reply in objects(message.get("replies")):
-        yield from _with_replies(reply)
+def _with_replies(message: Record) -> list[Record]:
+    messages = [message]
+    for found in messages:
+        messages += objects(found.get("replies"))
+    return messages
 
 
 def _without_tree(
@@ -87,8 +88,9 @@ def _branch(nodes: Sequence[Record], counts: Counter[str], current: object = Non
     return branch[::-1]
 
 
-def _value(node: Record, names: Sequence[str]) -> Any:
-    return as_text(node.get(find_key(node, names) or ""))
+def _value(node: Record, names: Sequence[str]) -> str | None:
+    value = as_text(node.get(find_key(node, names) or ""))
+    return value if isinstance(value, str) else None
 
 
 def _rank(node: Record) -> float:
@@ -123,7 +125,7 @@ def without_siblings(messages: Any, counts: Counter[str]) -> Any:
         return messages
     ids = {_value(node, _ID) for node in nodes}
     parents = Counter(_value(node, _PARENT) for node in nodes)
-    kinds = {(_value(node, _PARENT), node.get("role")) for node in nodes}
+    kinds = {(_value(node, _PARENT), str(node.get("role"))) for node in nodes}
     is_fork = len(kinds) == len(parents) < len(nodes)
     is_tree = len(ids) == len(messages) and len(parents.keys() - ids) == 1 and parents[None] < 2
     return _branch(nodes, counts) if is_fork and is_tree else messages

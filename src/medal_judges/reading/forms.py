@@ -33,7 +33,7 @@ from medal_judges.reading.names import (
     plain_names,
 )
 from medal_judges.reading.roles import ROLE_WORDS, role_of
-from medal_judges.reading.talks import messages_within
+from medal_judges.reading.talks import EMPTY, messages_within
 from medal_judges.reading.thoughts import thoughts_on_one_line
 from medal_judges.records.labelled import Scale
 from medal_judges.records.validation import as_text, number, text
@@ -635,9 +635,10 @@ def _messages(value: Any, form: str, columns: ColumnMap) -> list[Any]:
         role = _taken(message, columns, "role", ROLES, set())
         if role is not None:
             found["role"] = role_of(role, columns.roles, f"messages[{index}].role")
-        named = "content" in message or "parts" in message
-        if "content" in columns.fields or not (named or role is None):
-            found["content"] = _taken(message, columns, "content", CONTENTS, set())
+        has_content = message.get("content") not in EMPTY or "parts" in message
+        if "content" in columns.fields or not (has_content or role is None):
+            filled = {name: value for name, value in message.items() if value not in EMPTY}
+            found["content"] = _taken(filled, columns, "content", CONTENTS, set())
         messages.append(found)
     return messages
 

@@ -10,7 +10,7 @@ from typing import Any
 THOUGHTS = "thoughts left out"  # in the counts of a reader
 # Code is text: an answer can explain the tags. A closing tag can stand alone because many chat
 # templates write the opening tag, which is then no part of what the model returned. Magistral
-# writes [THINK], Kimi ◁think▷, gpt-oss a channel.
+# writes [THINK], Kimi ◁think▷, gpt-oss a channel, Open WebUI a folded part.
 _TAG = r"(?:\w+:)?(?:think|thinking|thoughts?|reasoning)"
 _THOUGHT = re.compile(rf"<({_TAG})(?:\s[^<>]*)?>.*?(?P<end></\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
 _MARKUP = re.compile(
@@ -18,6 +18,7 @@ _MARKUP = re.compile(
     rf"|(?P<alone></{_TAG}\s*>|(?-i:\[/THINK\])|◁/think▷)"
     rf"|<(?P<tag>{_TAG})(?:\s[^<>]*)?>.*?(?:</(?P=tag)\s*>|\Z)"
     r"|(?-i:\[THINK\]).*?(?:\[/THINK\]|\Z)|◁think▷.*?(?:◁/think▷|\Z)"
+    r'|<details\s+type="(?:reasoning|tool_calls|code_interpreter)".*?(?:</details\s*>|\Z)'
     r"|<\|channel\|>analysis<\|message\|>.*?(?:<\|channel\|>final<\|message\|>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 
 from medal_judges.errors import RecordError
@@ -54,12 +54,12 @@ def count_unread(
         add_unread(unread, chat, metadata.keys() - mapped)
 
 
-def add_unread(unread: Counter[str], record: Mapping[str, object], names: Iterable[str]) -> None:
+def add_unread(unread: Counter[str], record: Mapping[str, object], names: Set[str]) -> None:
     """Counts those of the fields that hold text."""
+    fields = {name: value for name, value in record.items() if name in names}
     if len(unread) < _MOST_FIELDS:
-        unread.update(
-            fields_of_text({name: record[name] for name in sorted(names) if name in record})
-        )
+        with suppress(RecursionError):  # nested too deep for a turn
+            unread.update(fields_of_text(fields))
 
 
 def unread_note(unread: Counter[str], path: str, copied: Iterable[str]) -> str | None:

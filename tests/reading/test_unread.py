@@ -109,12 +109,14 @@ def test_many_fields_are_cut_short(tmp_path: Path) -> None:
     assert note.endswith(f", 2 other fields in {path}")
 
 
-@pytest.mark.parametrize("depth", [100, 300, 450])
+@pytest.mark.parametrize("depth", [100, 600, 900])
 def test_a_field_that_is_nested_deep_does_not_stop_the_reader(depth: int, tmp_path: Path) -> None:
     for opening, closing in (("[", "]"), ('{"a":', "}")):
         nested = opening * depth + json.dumps(LOST) + closing * depth
         row = json.dumps({"id": "c", "messages": SAID})[:-1] + f', "nested": {nested}}}'
-        notes_of(save(tmp_path, "log.jsonl", row.encode()))
+        reading = ReadingReport()
+        list(read_dialogues(save(tmp_path, "log.jsonl", row.encode()), reading=reading))
+        assert reading.read + reading.count == 1
 
 
 def test_the_list_is_printed_with_quiet_and_without_columns_of_keep(tmp_path: Path) -> None:

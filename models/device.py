@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -131,3 +133,17 @@ def set_attention(
     if getattr(model.config, "_attn_implementation", None) != chosen:
         model.set_attn_implementation(chosen)
     return chosen
+
+
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """Leaves out transformers' report that a new head is new, and its progress bars."""
+    from transformers.utils import logging as transformers_logging
+
+    level = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)

@@ -33,6 +33,12 @@ _PACKAGES = {
 }
 # SHA-256 of the whole file, if packages bring its parts.
 SHA256 = {"gemma3": "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"}
+# Embedded defaults are copies of these models of the Hub; smollm2 and gemma3 with fewer bits.
+HUB_IDS = {
+    "minilm": "sentence-transformers/all-MiniLM-L6-v2",
+    "smollm2": "HuggingFaceTB/SmolLM2-135M-Instruct",
+    "gemma3": "google/gemma-3-270m",
+}
 _EXTRAS = {"chitchat": "quickstart"}
 # How to install a package that is in no extra. MiniLM is a dependency of this package; smollm2
 # depends on another engine; the user must accept Gemma's terms (ai.google.dev/gemma/terms).
@@ -67,6 +73,14 @@ def embedded_files(name: str) -> list[Path]:
             )
         found.append(Path(spec.origin).parent / inside)
     return found
+
+
+def hub_name(model_id: str) -> str:
+    """Returns what another machine calls a model: the Hub id of an embedded default, the whole path
+    of a folder of this machine; any other name unchanged."""
+    if model_id.startswith(PREFIX):
+        return HUB_IDS.get(model_id.removeprefix(PREFIX), model_id)
+    return str(Path(model_id).resolve()) if Path(model_id).is_dir() else model_id
 
 
 def resolve(model_id: str) -> str:

@@ -14,6 +14,7 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 
 from medal_judges.errors import ConfigError, did_you_mean
+from medal_judges.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
@@ -31,6 +32,20 @@ _ELSEWHERE = {
     "do_eval": "validation rows decide: args.eval_strategy",
     "do_predict": "test entries decide",
 }
+
+
+def check_steps(config: TrainConfig) -> None:
+    """Raises ValueError for ``args`` that check_arguments refuses, and for settings that need
+    validation rows in a run without."""
+    check_arguments(config.args)
+    needs = {
+        "early_stopping_patience": config.early_stopping_patience,
+        "args.load_best_model_at_end": config.args.get("load_best_model_at_end"),
+        "args.metric_for_best_model": config.args.get("metric_for_best_model"),
+    }
+    for name, value in needs.items():
+        if value and not config.validated:
+            raise ValueError(f"{name} needs validation rows: give validation entries or a split")
 
 
 def check_arguments(values: Mapping[str, Any]) -> None:

@@ -19,10 +19,6 @@ def _no_is_text(value: object) -> object:
     return "no" if value is False else value
 
 
-def _one_is_a_list(value: object) -> object:
-    return () if value in (None, "none") else [value] if isinstance(value, str) else value
-
-
 @dataclass(frozen=True, slots=True)
 class TrainedFamily:
     """A family that a run can train: its ``settings`` ("module:class"), the ``module`` that checks
@@ -46,7 +42,7 @@ FAMILIES = {
     "encoder": TrainedFamily(
         f"{_MODELS}.encoder.config:EncoderConfig", f"{_FITS}.encoder", by_steps=True
     ),
-    "turns": TrainedFamily(f"{_MODELS}.turns.config:TurnsConfig", f"{_FITS}.turns", True),
+    "turns": TrainedFamily(f"{_MODELS}.turns.config:TurnsConfig", f"{_FITS}.turns"),
     "feature": TrainedFamily(f"{_MODELS}.feature.judge:FeatureConfig", f"{_FITS}.feature"),
     "hybrid": TrainedFamily(f"{_MODELS}.hybrid.members:HybridConfig", f"{_FITS}.hybrid"),
     "lora": TrainedFamily(f"{_MODELS}.lora.adapters:LoraConfig", f"{_FITS}.lora", True),
@@ -68,7 +64,9 @@ else:
 def refuse_steps(config: TrainConfig) -> None:
     """Raises ValueError for settings of training by steps, for a family that is fitted at once."""
     by_steps = {
-        "log_with": config.log_with,
+        "args": config.args,
+        "early_stopping_patience": config.early_stopping_patience,
+        "trainable_layers": config.trainable_layers is not None,
         "start": config.start,
         "per_dimension": config.per_dimension,
     }
@@ -148,53 +146,27 @@ class SplitConfig(Config):
 
 
 class OptimConfig(Config):
-    """Optimisation, by gradient steps or (linear net, frozen body) in closed form.
+    """How the family ``turns`` is solved: see families/ridge.py. ``mixed_precision`` applies to
+    reading turns: ``auto`` is bf16 if the device multiplies bf16, ``no`` is fp32."""
 
-    ``batch_size`` is the number of dialogues a step and process; a batch of long ones is
-    cut so that it has at most ``batch_tokens`` padded tokens. ``gradient_checkpointing`` keeps
-    one layer's activations at a time, for about a third more time.
-    ``mixed_precision`` applies to all passes of training: ``auto`` is bf16 on a GPU that supports
-    it, and for a frozen body also on a CPU that supports it; ``no`` is fp32."""
-
-    solver: Literal["gradient", "ridge"] = "gradient"
-    embedding_share: float = Field(default=0.2, ge=0)  # of the ridge solver: families/ridge.py
-    epochs: float = Field(default=3, gt=0)
-    batch_size: int = Field(default=16, ge=1)
-    batch_tokens: int = Field(default=16384, ge=64)
-    gradient_accumulation: int = Field(default=1, ge=1)
-    lr: float = Field(default=1e-3, gt=0)
-    body_lr: float = Field(default=2e-5, gt=0)
-    layer_decay: float = Field(default=1.0, gt=0, le=1)
-    weight_decay: float = Field(default=0.01, ge=0)
-    warmup: float = Field(default=0.1, ge=0, lt=1)
-    schedule: Literal["linear", "cosine", "constant"] = "linear"
-    clip: float = Field(default=1.0, gt=0)
+    embedding_share: float = Field(default=0.2, ge=0)
     mixed_precision: Precision = "auto"
-    length_grouped: bool = True
-    gradient_checkpointing: bool = False
-
-
-class StopConfig(Config):
-    """Early stopping on a validation figure: ``loss``, or ``spearman/DIM``, ``auc/DIM``,
-    ``spearman`` or ``auc`` for the mean over dimensions. With ``patience`` None training never
-    stops early. ``keep`` saves the best or the last weights."""
-
-    metric: str = "loss"
-    patience: int | None = Field(default=None, ge=1)
-    keep: Literal["best", "last"] = "best"
 
 
 class TrainConfig(Config):
-    """A training run. ``trainable_layers``: how many top layers of the body learn (None: the
-    whole body; 0: none, and each distinct turn is encoded once for the whole run). ``only`` lists
-    the dimensions of the rubric to learn (None: all with labels). ``per_dimension`` trains a
-    judge for each dimension and saves them as one, instead of one body with many heads. A
-    generative judge is scored on ``answered_rows`` of the validation and of the test rows.
-    ``start``: folder of a judge that was trained on other data; its weights of equal name and shape
-    are where this training starts.
-    ``card_notes`` are sentences for the card's "What it cannot do". ``log_with``: trackers that
-    Accelerate supports (tensorboard, wandb, mlflow, trackio, ..., or all); they log the settings,
-    the training loss every ``log_steps`` steps, and the validation figures."""
+    """A training run.
+
+    ``only`` lists the dimensions of the rubric to learn (None: all with labels). ``soft_labels``
+    takes several annotators as a distribution instead of their mean. ``test`` rows are never learnt
+    from; they are scored when the judge is trained, of a generative judge ``answered_rows`` of them
+    and of the validation rows. ``card_notes`` are sentences for the card's "What it cannot do".
+
+    For judges trained by steps: ``args`` are transformers' TrainingArguments under their own names,
+    and ``early_stopping_patience`` is that of its EarlyStoppingCallback. ``trainable_layers``: how
+    many top layers of an encoder learn beside the head (None: all, 0: none). ``per_dimension``
+    trains a judge for each dimension and saves them as one. ``start`` is the folder of a judge that
+    was trained on other data: its weights of equal name and shape are where this training starts.
+    """
 
     name: str
     output_dir: str
@@ -207,19 +179,15 @@ class TrainConfig(Config):
     start: str | None = None
     train: tuple[DataEntry, ...]
     validation: tuple[DataEntry, ...] = ()
-    test: tuple[DataEntry, ...] = ()  # never learnt from; scored when the judge is trained
+    test: tuple[DataEntry, ...] = ()
     split: SplitConfig | None = None
-    optim: OptimConfig = Field(default_factory=OptimConfig)
-    stop: StopConfig = Field(default_factory=StopConfig)
-    soft_labels: bool = False  # several annotators as a distribution instead of their mean
     args: dict[str, Any] = Field(default_factory=dict)
     early_stopping_patience: int | None = Field(default=None, ge=1)
+    optim: OptimConfig = Field(default_factory=OptimConfig)
+    soft_labels: bool = False
     calibration: Literal["temperature", "isotonic", "none"] = "temperature"
     answered_rows: int = Field(default=200, ge=1)
-    checkpoint_steps: int | None = Field(default=None, ge=1)  # None: at the end of each epoch
     threads: int | None = Field(default=None, ge=1)
-    log_with: Annotated[tuple[str, ...], BeforeValidator(_one_is_a_list)] = ()
-    log_steps: int = Field(default=10, ge=1)
     card_notes: tuple[str, ...] = ()
 
     @property
@@ -227,20 +195,18 @@ class TrainConfig(Config):
         """Whether the judge is trained by steps; other families are fitted at once."""
         return FAMILIES[self.model.family].by_steps
 
+    @property
+    def validated(self) -> bool:
+        """Whether the run has validation rows."""
+        return bool(self.validation or (self.split and self.split.validation))
+
     @model_validator(mode="after")
     def _settings_fit(self) -> TrainConfig:
-        model, split = self.model, self.split or SplitConfig()
+        split = self.split or SplitConfig()
         twice = (split.validation and self.validation) or (split.test and self.test)
         if twice or split.validation + split.test >= 1:
             raise ValueError("split: shares add up to less than 1; no part has entries and a share")
         if self.split and any(entry.plant for entry in self.train):
             raise ValueError("split divides labelled rows; plant needs entries for each part")
-        if not (self.validation or split.validation) and (
-            self.stop.patience or self.stop.keep == "best"
-        ):
-            raise ValueError(
-                "stop.patience and stop.keep=best (the default) need validation rows; "
-                "give validation entries or a split, or set stop.keep=last and stop.patience=null"
-            )
-        family_module(model.family).check(self)
+        family_module(self.model.family).check(self)
         return self

@@ -39,6 +39,7 @@ from medal_judges.training.validation import means_over_dimensions, require_figu
 
 if TYPE_CHECKING:
     from datasets import Dataset
+    from transformers import TrainingArguments
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +48,11 @@ class StepFamily(Protocol):
     """What a family brings to training by steps."""
 
     def new_judge(
-        self, config: TrainConfig, dimensions: Sequence[Dimension], train: Sequence[TrainingExample]
+        self,
+        config: TrainConfig,
+        dimensions: Sequence[Dimension],
+        train: Sequence[TrainingExample],
+        args: TrainingArguments,
     ) -> Any:
         """Returns the judge to train, with a new head, its frozen layers frozen."""
 
@@ -95,7 +100,7 @@ def train_one(
     )
     torch.manual_seed(config.seed)
     with whole_weights():
-        judge = family.new_judge(config, dimensions, rows.train)
+        judge = family.new_judge(config, dimensions, rows.train, args)
         if config.start:
             copy_start(judge, Path(config.start))
     own_hash = run_hash(config, rows.facts)
@@ -116,8 +121,8 @@ def train_one(
         processing_class=judge.tokenizer,
         callbacks=_callbacks(config),
     )
-    if validation is not None and trainer.measures() and args.metric_for_best_model:
-        names = [dimension.name for dimension in judge.dimensions]
+    if validation is not None and args.metric_for_best_model:
+        names = [d.name for d in judge.dimensions] if trainer.measures() else []
         require_figure(args.metric_for_best_model, rows.validation, names, trainer.binary())
     identity = RunIdentity(
         run=own_hash,
@@ -149,9 +154,11 @@ def _result(
     logits: dict[str, np.ndarray] = {}
     if validation:
         figures, logits = trainer.calibrate(validation, config.calibration)
+    calibration = trainer.judge.calibration
     judge: Any = trainer.finished_judge()
     if not trainer.is_world_process_zero():
         return None
+    judge.calibration = calibration
     judge.facts = {
         "seed": config.seed,
         "steps": state.global_step,
@@ -214,12 +221,10 @@ def copy_start(judge: Any, folder: Path) -> None:
             f"start: none of the {len(saved)} tensors in {folder} fits by name and shape",
             hint="start from a folder that medal train wrote with the same model settings",
         )
-    on_scale = judge.on_scale
     judge.to_scale()  # as a saved judge's output layer is
     for name in fitting:
         own[name].copy_(saved[name])
-    if not on_scale:
-        judge.to_units()
+    judge.to_units()
     logger.warning("start: copied %s of %s tensors of %s", len(fitting), len(saved), folder)
 
 

@@ -18,6 +18,7 @@ from torch.utils.data import SequentialSampler
 from transformers import Trainer, TrainerCallback
 
 from medal_judges.errors import MedalError
+from medal_judges.models.base.golden import LARGE
 from medal_judges.models.batching import pad_rows
 from medal_judges.training.calibration import fit_calibrations
 from medal_judges.training.validation import validation_figures
@@ -238,13 +239,41 @@ class JudgeTrainer(Trainer):
     def finished_judge(self) -> SequenceJudge:
         """Returns the trained judge with whole weights, outside of any process group. Every process
         must call it; only the main one may use the result."""
+        precision = "fp32"
         if self.strategy() in ("single", "ddp"):
-            self.judge.net = self.accelerator.unwrap_model(self.model)
+            # Without the wrapper the network does not compute in autocast any more.
+            wrapped = self.model_wrapped
+            network: Any = self.accelerator.unwrap_model(wrapped, keep_fp32_wrapper=False)
+            if self.args.gradient_checkpointing:
+                network.gradient_checkpointing_disable()
+            if is_large(network) and self.args.bf16:
+                precision = "bf16"
+            elif is_narrow(network):  # it scores in fp32, and the base was rounded
+                network = self.judge.network_with(learned_weights(network))
         else:
             state = self.accelerator.get_state_dict(self.model_wrapped)
-            if self.is_world_process_zero():
-                self.judge.net = self.judge.network_with(state)
-        return self.judge
+            if not self.is_world_process_zero():
+                return self.judge
+            network = self.judge.network_with(state)
+        return self.judge.with_network(network, precision)
+
+
+def is_large(network: torch.nn.Module) -> bool:
+    """Returns whether fp32 on a CPU would take minutes a dialogue."""
+    return sum(parameter.numel() for parameter in network.parameters()) >= LARGE
+
+
+def is_narrow(network: torch.nn.Module) -> bool:
+    """Returns whether weights that are not quantised are in 16 bits."""
+    parameters = list(network.parameters())
+    quantised = not all(parameter.is_floating_point() for parameter in parameters)
+    return not quantised and any(p.dtype != torch.float32 for p in parameters)
+
+
+def learned_weights(network: torch.nn.Module) -> dict[str, Tensor]:
+    """Returns copies of the weights that training changed."""
+    learned = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
+    return {name: parameter.detach().cpu().clone() for name, parameter in learned}
 
 
 class StopAtNaN(TrainerCallback):

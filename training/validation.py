@@ -78,13 +78,3 @@ def require_figure(
             f"args.metric_for_best_model: {metric!r} is not a figure of this run's validation",
             hint=f"there are: {', '.join(sorted(possible))}",
         )
-
-
-def watched(figures: Mapping[str, float], metric: str) -> float:
-    """The figure that early stopping watches. Raises ConfigError for an unknown name."""
-    if metric not in figures:
-        raise ConfigError(
-            f"stop.metric {metric!r} is not a figure of this run's validation",
-            hint=f"there are: {', '.join(sorted(figures))}",
-        )
-    return figures[metric]

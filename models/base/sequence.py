@@ -94,6 +94,18 @@ class SequenceJudge(LearnedJudge):
     def network_with(self, state: Mapping[str, Tensor]) -> Any:
         """Returns a network like ``net`` with the weights ``state``."""
 
+    def with_network(self, network: Any, dtype: str) -> SequenceJudge:
+        """Returns the judge with the network that training has left, in ``dtype``."""
+        self.net = network
+        self.place(self.device, dtype)
+        return self
+
+    def to_scale(self) -> None:
+        """Makes a regression's logit the raw score on its scale, if the output layer can."""
+
+    def to_units(self) -> None:
+        """Undoes ``to_scale``, so that training can go on."""
+
     @property
     def pad(self) -> int:
         """The id of padding tokens (0 if the tokenizer has none: they are masked)."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
-from transformers.utils import logging
 
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.heads import Calibration, OutputHead, output_heads
@@ -22,6 +20,7 @@ from medal_judges.models.base.saving import (
     require_no_differences,
 )
 from medal_judges.models.base.sequence import SequenceJudge, classifier_settings, output_layer
+from medal_judges.models.device import quiet_loading
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.text import DialogueText
 from medal_judges.models.model_files import resolve
@@ -81,7 +80,7 @@ class EncoderJudge(SequenceJudge):
         check_window(config, settings)
         settings.update(_usual_settings(settings) | config.config | classifier_settings(heads))
         try:
-            with _quiet():
+            with quiet_loading():
                 net = AutoModelForSequenceClassification.from_pretrained(
                     source,
                     config=settings,
@@ -161,7 +160,7 @@ class EncoderJudge(SequenceJudge):
         check_window(config, settings)
         weights = [*folder.glob("*.safetensors")] or [folder / WEIGHTS_NAME]
         require_enough_weights(lambda: _built(settings), *weights)
-        with _quiet():
+        with quiet_loading():
             net, found = AutoModelForSequenceClassification.from_pretrained(
                 folder,
                 config=settings,
@@ -216,15 +215,3 @@ def _not_loaded(base: str, error: Exception) -> JudgeLoadError:
         f"cannot load the encoder {base}: {str(error).splitlines()[0]}",
         hint="give a hub id (with a network, or cached), a folder, or embedded:minilm",
     )
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Leaves out transformers' report that the new head is new, and its progress bars."""
-    level = logging.get_verbosity()
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)

@@ -90,7 +90,11 @@ class ChatTemplate:
         A final space belongs to the text: a tokenizer with a word-start piece would encode it as a
         separate piece, which does not occur in the text that the model was trained on.
         """
-        return self.encode(self._around(tuple(messages), role, prefill.strip())[0])
+        return self.encode(self.prefix_text(messages, role, prefill))
+
+    def prefix_text(self, messages: Sequence[Message], role: ChatRole, prefill: str = "") -> str:
+        """The text of ``prefix``."""
+        return self._around(tuple(messages), role, prefill.strip())[0]
 
     def asked(self, messages: Sequence[Message], **settings: bool) -> str:
         """The prompt with the template's own generation prompt, which for some models differs from

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -18,15 +19,13 @@ from medal_judges.models.base.saving import (
     require_same_keys,
 )
 from medal_judges.models.base.trained import TrainedConfig
-from medal_judges.models.device import Attention, torch_device
+from medal_judges.models.device import Attention, quiet_loading, torch_device
 from medal_judges.models.llm.local.weights import model_path
-from medal_judges.models.model_files import files_hash, weights_folder
+from medal_judges.models.model_files import files_hash, hub_name, weights_folder
 from medal_judges.records.signature import content_hash
 
-if TYPE_CHECKING:
-    pass
-
-ADAPTER, TOKENIZER = "adapter", "tokenizer"
+MIXED = "mixed"  # in training: the base in 16 bits, what learns in fp32
+ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 RUBRIC, PROMPT = "rubric.yaml", "prompt.yaml"  # of a generative judge
 
 
@@ -35,9 +34,9 @@ class LoraConfig(TrainedConfig):
 
     ``base`` is a hub id or ``embedded:smollm2``. With ``head: scoring`` the judge reads the
     dialogue as a chat up to the point where the speaker ``speaks`` would begin the next turn, and
-    one head per dimension reads the state of the last token (for the user, it encodes the expected
-    reaction). With ``head: generative`` the model is trained to write the answer to ``prompt``
-    (with comments, if the labels have some) and asked like a prompted judge.
+    transformers' classification head reads the state of the last token (for the user, it encodes
+    the expected reaction). With ``head: generative`` the model is trained to write the answer to
+    ``prompt`` (with comments, if the labels have some) and asked like a prompted judge.
 
     ``rank``, ``alpha``, ``dropout`` and ``targets`` (names of linear layers, or ``all-linear``)
     are PEFT's, as are ``rslora`` (Kalajdzievski, 2023) and ``dora`` (Liu et al., 2024).
@@ -77,25 +76,74 @@ class LoraConfig(TrainedConfig):
 
 
 def load_adapted(
-    config: LoraConfig, device: str | torch.device | None, saved: Path | None = None
+    config: LoraConfig,
+    device: str | torch.device | None,
+    saved: Path | None = None,
+    *,
+    labels: Mapping[str, Any] | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> tuple[Any, Any]:
     """Loads (model with adapters, tokenizer) of ``config.base``: with new adapters, which change
     nothing before training, or with the adapters of the judge ``saved`` in a folder.
 
-    The model is in fp32 or quantised, and has no language head for ``scoring``. Raises ConfigError,
-    and JudgeLoadError for saved adapters that do not fit.
+    ``labels`` are the settings of a classification head (head: scoring). The base is quantised or
+    in ``dtype``; new adapters are in fp32. Raises ConfigError, and JudgeLoadError for saved
+    adapters that do not fit.
     """
-    from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
-
+    if find_spec("peft") is None:
+        raise MissingExtraError("peft", "lora", "a LoRA judge")
     state: dict[str, Tensor] = {}
-    path = Path() if saved is None else saved / ADAPTER / "adapter_model.safetensors"
+    path = Path() if saved is None else saved / ADAPTER_WEIGHTS
     if saved is not None:
         state = read_weights(path)
         ranks = {v.shape[0] for k, v in state.items() if ".lora_A." in k}
         if ranks != {config.rank}:  # before adapters of any size are created
             raise JudgeLoadError(f"{path}: adapters of rank {sorted(ranks)}, not {config.rank}")
-    if find_spec("peft") is None:
-        raise MissingExtraError("peft", "lora", "a LoRA judge")
+    model, tokenizer = _load_base(config, device, labels, dtype)
+    if saved is not None:
+        tokenizer = _saved_tokenizer(saved, tokenizer, config.base)
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    model.config.pad_token_id = tokenizer.pad_token_id  # by which a head finds the last token
+    from peft import (
+        get_peft_model,
+        get_peft_model_state_dict,
+        prepare_model_for_kbit_training,
+        set_peft_model_state_dict,
+    )
+
+    if config.quantize:
+        # args.gradient_checkpointing switches it on, in its form that is not reentrant.
+        model = prepare_model_for_kbit_training(  # type: ignore[no-untyped-call]
+            model, use_gradient_checkpointing=False
+        )
+    try:
+        model = get_peft_model(model, _peft_config(config))
+    except ValueError as error:
+        raise ConfigError(f"the adapters do not fit {config.base}: {error}") from error
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and "modules_to_save" in name:
+            parameter.data = parameter.data.float()
+    if saved is not None:
+        require_same_keys(get_peft_model_state_dict(model), state, path)
+        set_peft_model_state_dict(model, state)
+    return model, tokenizer
+
+
+def _load_base(
+    config: LoraConfig,
+    device: str | torch.device | None,
+    labels: Mapping[str, Any] | None,
+    dtype: torch.dtype,
+) -> tuple[Any, Any]:
+    from transformers import (
+        AutoConfig,
+        AutoModelForCausalLM,
+        AutoModelForSequenceClassification,
+        AutoTokenizer,
+        BitsAndBytesConfig,
+    )
+
     options: dict[str, Any] = {}
     if config.quantize is not None:
         if find_spec("bitsandbytes") is None:
@@ -110,84 +158,84 @@ def load_adapted(
             }
         # A quantised model cannot be moved later. Without a map transformers would put the model of
         # every process on the first GPU.
-        options = {
-            "quantization_config": BitsAndBytesConfig(**settings),  # type: ignore[no-untyped-call]
-            "device_map": {"": torch_device(device)},
-        }
-    kind: Any = AutoModel if config.head == "scoring" else AutoModelForCausalLM
+        options["quantization_config"] = BitsAndBytesConfig(**settings)  # type: ignore[no-untyped-call]
+        options["device_map"] = {"": torch_device(device)}
+    kind: Any = AutoModelForCausalLM
+    if config.head == "scoring":
+        kind = AutoModelForSequenceClassification
     base, revision = model_path(config.base), config.base_revision
     try:
-        model = kind.from_pretrained(
-            base,
-            revision=revision,
-            dtype=torch.float32,
-            use_safetensors=True,
-            trust_remote_code=False,
-            **options,
-        )
-        tokenizer = own = AutoTokenizer.from_pretrained(
+        settings_of_base = AutoConfig.from_pretrained(
             base, revision=revision, trust_remote_code=False
         )
-        if saved is not None:
-            tokenizer = AutoTokenizer.from_pretrained(saved / TOKENIZER, trust_remote_code=False)
+        settings_of_base.update(dict(labels or {}))
+        with quiet_loading():
+            model = kind.from_pretrained(
+                base,
+                config=settings_of_base,
+                revision=revision,
+                dtype=dtype,
+                use_safetensors=True,
+                trust_remote_code=False,
+                **options,
+            )
+        tokenizer = AutoTokenizer.from_pretrained(base, revision=revision, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"cannot load the base model {config.base}: {error}",
             hint="a hub id, a folder with safetensors weights, or embedded:smollm2",
         ) from error
-    if tokenizer.chat_template != own.chat_template:  # a program, which need not end
-        raise JudgeLoadError(
-            f"{saved}: its chat template is not that of {config.base}",
-            hint="copy the judge again, and the base model that it was trained on",
-        )
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    from peft import LoraConfig as PeftConfig
-    from peft import (
-        get_peft_model,
-        get_peft_model_state_dict,
-        prepare_model_for_kbit_training,
-        set_peft_model_state_dict,
-    )
-
-    if config.quantize:
-        # optim.gradient_checkpointing switches gradient checkpointing on, in its form that is not
-        # reentrant.
-        model = prepare_model_for_kbit_training(  # type: ignore[no-untyped-call]
-            model, use_gradient_checkpointing=False
-        )
-    peft = PeftConfig(
-        r=config.rank,
-        lora_alpha=config.alpha,  # type: ignore[arg-type]
-        lora_dropout=config.dropout,
-        target_modules=(
-            config.targets if isinstance(config.targets, str) else list(config.targets)
-        ),
-        use_rslora=config.rslora,
-        use_dora=config.dora,
-        task_type="FEATURE_EXTRACTION" if config.head == "scoring" else "CAUSAL_LM",
-    )
-    try:
-        model = get_peft_model(model, peft)
-    except ValueError as error:
-        raise ConfigError(f"the adapters do not fit {config.base}: {error}") from error
-    if saved is not None:
-        require_same_keys(get_peft_model_state_dict(model), state, path)
-        set_peft_model_state_dict(model, state)
     return model, tokenizer
 
 
+def _saved_tokenizer(saved: Path, of_base: Any, base: str) -> Any:
+    """Returns the tokenizer saved with a judge. Raises JudgeLoadError if its chat template, which
+    is a program and need not end, is not that of the base."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(saved, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise JudgeLoadError(f"{saved}: cannot load its tokenizer: {error}") from error
+    if tokenizer.chat_template != of_base.chat_template:
+        raise JudgeLoadError(
+            f"{saved}: its chat template is not that of {base}",
+            hint="copy the judge again, and the base model that it was trained on",
+        )
+    return tokenizer
+
+
+def _peft_config(config: LoraConfig) -> Any:
+    from peft import LoraConfig as PeftConfig
+
+    scoring = config.head == "scoring"
+    targets = config.targets if isinstance(config.targets, str) else list(config.targets)
+    return PeftConfig(
+        r=config.rank,
+        lora_alpha=config.alpha,  # type: ignore[arg-type]
+        lora_dropout=config.dropout,
+        target_modules=targets,
+        use_rslora=config.rslora,
+        use_dora=config.dora,
+        task_type="SEQ_CLS" if scoring else "CAUSAL_LM",
+        # Without it the head would be drawn anew when the adapters are loaded.
+        modules_to_save=["score"] if scoring else None,
+    )
+
+
 def save_adapted(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) -> None:
-    """Writes the adapters in PEFT's format, and the tokenizer. The base is named by its id; of a
-    base in a folder only the folder's name is written."""
-    tokenizer.save_pretrained(folder / TOKENIZER)
-    base = Path(config.base).resolve().name if Path(config.base).is_dir() else config.base
-    model.save_pretrained(str(folder / ADAPTER), safe_serialization=True)
-    path = folder / ADAPTER / "adapter_config.json"
+    """Writes the adapters in PEFT's format, and the tokenizer, at the top of ``folder``. The base
+    is named as another machine knows it (see hub_name)."""
+    tokenizer.save_pretrained(folder)
+    model.save_pretrained(str(folder), safe_serialization=True, save_embedding_layers=False)
+    path = folder / ADAPTER_CONFIG
     settings = json.loads(path.read_text(encoding="utf-8"))
-    settings |= {"base_model_name_or_path": base, "revision": config.base_revision}
+    settings |= {
+        "base_model_name_or_path": hub_name(config.base),
+        "revision": config.base_revision,
+    }
     path.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    (folder / ADAPTER / "README.md").unlink(missing_ok=True)  # PEFT writes the path into it
+    (folder / "README.md").unlink(missing_ok=True)  # PEFT's card; ours is written later
 
 
 def with_base(revision: str, config: LoraConfig) -> str:

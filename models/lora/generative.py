@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import ScoreRequest
@@ -19,6 +20,7 @@ from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Continuation, Message
 from medal_judges.models.llm.settings import llm_config
 from medal_judges.models.lora.adapters import (
+    MIXED,
     PROMPT,
     RUBRIC,
     LoraConfig,
@@ -58,7 +60,7 @@ class GenerativeLoraJudge(PromptedJudge):
         device: str | torch.device | None = None,
         dtype: str = "fp32",
     ) -> None:
-        self.lora, self.facts = config, dict(facts or {})
+        self.lora, self.facts, self.prompted = config, dict(facts or {}), prompted
         self.net: Any = network
         self.place(device, dtype)
         self.tokenizer = tokenizer
@@ -79,7 +81,8 @@ class GenerativeLoraJudge(PromptedJudge):
         self.dtype = self.lora.quantize or dtype
         if self.lora.quantize is None:
             self.net = self.net.to(torch_device(device))
-            cast_weights(self.net, torch_dtype(dtype, torch_device(device)))
+            if dtype != MIXED:
+                cast_weights(self.net, torch_dtype(dtype, torch_device(device)))
         self.net.eval()
         self.device = self.net.device
 
@@ -92,14 +95,36 @@ class GenerativeLoraJudge(PromptedJudge):
         name: str,
         rubric: str,
         device: str | torch.device | None = None,
+        dtype: torch.dtype = torch.float32,
     ) -> GenerativeLoraJudge:
-        """Returns a new judge on ``config.base``, with random adapters by torch's seed. Raises
-        ConfigError for a tokenizer whose answers no grammar can hold to JSON."""
+        """Returns a new judge on ``config.base``, with random adapters by torch's seed. The base is
+        in ``dtype``, what learns in fp32. Raises ConfigError for a tokenizer whose answers no
+        grammar can hold to JSON."""
         prompted = prompted_config(config, name, rubric, config.prompt, dimensions)
-        judge = cls(*load_adapted(config, device), config, prompted, device=device)
+        adapted = load_adapted(config, device, dtype=dtype)
+        kind = "fp32" if dtype == torch.float32 else MIXED
+        judge = cls(*adapted, config, prompted, device=device, dtype=kind)
         mask = GrammarMask(judge.tokenizer, [{"type": "object"}])
         mask(torch.zeros(1, 1), torch.zeros(1, len(judge.tokenizer)))  # not after the training
         return judge
+
+    def network_with(self, state: Mapping[str, Tensor]) -> Any:
+        """Returns a network like ``net`` with the weights ``state``."""
+        network, _ = load_adapted(self.lora, self.device)
+        network.load_state_dict(dict(state), strict=False)
+        return network
+
+    def with_network(self, network: Any, dtype: str) -> GenerativeLoraJudge:
+        """Returns the judge with the network that training has left, in ``dtype``."""
+        return type(self)(
+            network, self.tokenizer, self.lora, self.prompted, device=self.device, dtype=dtype
+        )
+
+    def to_scale(self) -> None:
+        """Changes nothing: the judge has no output layer of its own."""
+
+    def to_units(self) -> None:
+        """Changes nothing."""
 
     def _save(self, folder: Path) -> None:
         import yaml

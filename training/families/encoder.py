@@ -6,30 +6,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 from torch import nn
 
-from medal_judges.models.base.heads import HeadConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.records.dimension import Dimension
-from medal_judges.training.arguments import check_arguments
+from medal_judges.training.arguments import check_steps
+from medal_judges.training.balance import balanced_heads
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.fitted import FittedJudge, TrainingRun
-from medal_judges.training.rows import Columns, TrainingExample
+from medal_judges.training.rows import TrainingExample
 from medal_judges.training.steps import fit_by_steps
 from medal_judges.training.trainer import JudgeTrainer, judge_dataset
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from datasets import Dataset
-
-_MOST_POSITIVE_WEIGHT = 10.0  # a larger one would let a few positives outweigh everything else
+    from transformers import TrainingArguments
 
 
 def check(config: TrainConfig) -> None:
     """Raises ValueError for arguments that TrainingArguments does not have."""
-    check_arguments(config.args)
+    check_steps(config)
 
 
 def fit(run: TrainingRun) -> FittedJudge | None:
@@ -41,11 +37,15 @@ class EncoderSteps:
     """What the family brings to training by steps; see StepFamily."""
 
     def new_judge(
-        self, config: TrainConfig, dimensions: Sequence[Dimension], train: Sequence[TrainingExample]
+        self,
+        config: TrainConfig,
+        dimensions: Sequence[Dimension],
+        train: Sequence[TrainingExample],
+        args: TrainingArguments,
     ) -> EncoderJudge:
         heads = balanced_heads(config.model.heads, train)
         model = config.model.model_copy(update={"heads": heads})
-        judge = EncoderJudge.create(model, dimensions, name=config.name)
+        judge = EncoderJudge.create(model, dimensions, name=config.name, device=args.device)
         freeze(judge.net, config.trainable_layers)
         return judge
 
@@ -72,22 +72,3 @@ def freeze(network: nn.Module, trainable_layers: int | None) -> None:
     final_norm = getattr(base, "final_norm", None)
     if trainable_layers and final_norm is not None:
         final_norm.requires_grad_(True)
-
-
-def balanced_heads(
-    heads: Mapping[str, HeadConfig], examples: Sequence[TrainingExample]
-) -> dict[str, HeadConfig]:
-    """Returns ``heads`` with each ``positive_weight: balanced`` of a binary head replaced by
-    negatives / positives, so that the head does not answer no to every rare issue."""
-    columns = Columns.of(examples).targets
-    balanced: dict[str, HeadConfig] = {}
-    for name, head in heads.items():
-        if head.positive_weight == "balanced":
-            targets = columns.get(name, np.zeros(0))
-            labels = targets[np.isfinite(targets)] >= 0.5
-            positives = max(1, int(labels.sum()))
-            weight = (len(labels) - positives) / positives
-            weight = min(_MOST_POSITIVE_WEIGHT, max(1.0, weight))
-            head = head.model_copy(update={"positive_weight": weight})
-        balanced[name] = head
-    return balanced

@@ -1,17 +1,182 @@
-"""The family ``lora`` in a run."""
+"""The family ``lora`` in a run: adapters with a head, or with answers to a prompt."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from medal_judges.errors import ConfigError
+from medal_judges.models.batching import pad_rows
+from medal_judges.models.lora.generative import GenerativeLoraJudge
+from medal_judges.models.lora.judge import LoraJudge
+from medal_judges.records.dimension import Dimension
+from medal_judges.training.arguments import check_steps
+from medal_judges.training.balance import balanced_heads
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.fitted import FittedJudge, TrainingRun
+from medal_judges.training.rows import TrainingExample
+from medal_judges.training.steps import fit_by_steps
+from medal_judges.training.trainer import JudgeTrainer, judge_dataset
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from datasets import Dataset
+    from transformers import TrainingArguments
+
+_IGNORED = -1  # a place of a row at which no token of an answer is predicted
 
 
 def check(config: TrainConfig) -> None:
-    """Accepts every setting that its class accepts."""
+    """Raises ValueError for arguments that TrainingArguments does not have, and for a setting of
+    encoders."""
+    check_steps(config)
+    if config.trainable_layers is not None:
+        raise ValueError("trainable_layers is for encoders: of a LoRA judge only adapters learn")
 
 
 def fit(run: TrainingRun) -> FittedJudge | None:
     """Trains the judge; None except on the main process."""
-    from medal_judges.training.families.steps import train_by_steps
+    return fit_by_steps(run, LoraSteps())
 
-    return train_by_steps(run)
+
+class LoraSteps:
+    """What the family brings to training by steps; see StepFamily."""
+
+    def new_judge(
+        self,
+        config: TrainConfig,
+        dimensions: Sequence[Dimension],
+        train: Sequence[TrainingExample],
+        args: TrainingArguments,
+    ) -> LoraJudge | GenerativeLoraJudge:
+        dtype = torch.bfloat16 if args.bf16 else torch.float32
+        if config.model.head == "generative":
+            return GenerativeLoraJudge.create(
+                config.model,
+                dimensions,
+                name=config.name,
+                rubric=config.rubric,
+                device=args.device,
+                dtype=dtype,
+            )
+        heads = balanced_heads(config.model.heads, train)
+        model = config.model.model_copy(update={"heads": heads})
+        return LoraJudge.create(
+            model, dimensions, name=config.name, device=args.device, dtype=dtype
+        )
+
+    def dataset(self, judge: Any, examples: Sequence[TrainingExample], cache: Path | None) -> Any:
+        if isinstance(judge, GenerativeLoraJudge):
+            return answer_dataset(judge, examples)
+        return judge_dataset(judge, examples, cache)
+
+    def trainer_class(self, judge: Any) -> type[JudgeTrainer]:
+        return AnswerTrainer if isinstance(judge, GenerativeLoraJudge) else JudgeTrainer
+
+
+# -- a generative judge ----------------------------------------------------------------------------
+
+
+def answer_dataset(judge: GenerativeLoraJudge, examples: Sequence[TrainingExample]) -> Dataset:
+    """Returns a row for each prompt and its answer: token ids, where the answer ``start``s, and the
+    row's weight. The answers of an example share its weight by their tokens."""
+    from datasets import Dataset
+
+    rows: dict[str, list[Any]] = {"input_ids": [], "start": [], "weight": [], "length": []}
+    for example in examples:
+        pairs = _answers(judge, example)
+        total = sum(len(answer) for _, answer in pairs)
+        for prompt, answer in pairs:
+            rows["input_ids"].append(prompt + answer)
+            rows["length"].append(len(prompt) + len(answer))
+            rows["start"].append(len(prompt))
+            rows["weight"].append(example.weight * len(answer) / total)
+    mean = sum(rows["weight"]) / max(1, len(rows["weight"]))
+    rows["weight"] = [weight / mean for weight in rows["weight"]]
+    return Dataset.from_dict(rows)
+
+
+def _answers(
+    judge: GenerativeLoraJudge, example: TrainingExample
+) -> list[tuple[list[int], list[int]]]:
+    """Token ids of an example's prompts and answers. Raises ConfigError for an example whose labels
+    answer no whole question."""
+    units = {name: float(value) for name, value in example.targets.items()}
+    pairs = [
+        judge.sft_example(example.dialogue, question, units, example.comments)
+        for question in judge.builder(None).questions
+        if all(dimension.name in units for dimension in question.dimensions)
+    ]
+    if not pairs and units:
+        lacking = [d.name for d in judge.dimensions if d.name not in units]
+        raise ConfigError(
+            f"{example.source}: dialogue {example.dialogue.id!r} has no label of "
+            f"{', '.join(lacking[:3])}, and the prompt asks for all dimensions together",
+            hint="set model.layout: each",
+        )
+    return pairs
+
+
+class AnswerCollator:
+    """Pads prompts with their answers, and says at which places the network has to compute logits:
+    those before a token of an answer in any row.
+
+    ``labels`` [B, 1 + places] are the row's weight, and the token that follows each place (-1: none
+    of an answer).
+    """
+
+    def __init__(self, pad: int) -> None:
+        self.pad = pad
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
+        ids, mask = pad_rows([row["input_ids"] for row in rows], self.pad)
+        starts = torch.tensor([row["start"] for row in rows])[:, None]
+        positions = torch.arange(ids.shape[1] - 1)
+        is_answer = (positions + 1 >= starts) & mask[:, 1:].bool()
+        places = is_answer.any(dim=0).nonzero().squeeze(-1)
+        following = ids[:, 1:].masked_fill(~is_answer, _IGNORED)[:, places]
+        weights = torch.tensor([row["weight"] for row in rows])[:, None]
+        return {
+            "input_ids": ids,
+            "attention_mask": mask,
+            "logits_to_keep": places,
+            "labels": torch.cat([weights, following.float()], dim=1),
+        }
+
+
+class AnswerTrainer(JudgeTrainer):
+    """Trains a generative judge on the tokens of its answers. Validation has only a loss: writing
+    every answer out would cost more than the rest of it."""
+
+    def collator(self) -> AnswerCollator:
+        return AnswerCollator(int(self.judge.tokenizer.pad_token_id or 0))
+
+    def measures(self) -> bool:
+        return False
+
+    def binary(self) -> set[str]:
+        return set()
+
+    def judge_loss(self, outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Tensor:
+        """Returns the weighted mean of the rows' losses, each the mean cross-entropy of the tokens
+        of its answer: long answers count no more than short ones."""
+        following = labels[:, 1:].long()
+        logits = outputs.logits.float().transpose(1, 2)
+        losses = functional.cross_entropy(
+            logits, following, ignore_index=_IGNORED, reduction="none"
+        )
+        tokens = (following != _IGNORED).sum(dim=1)
+        total = (losses.sum(dim=1) / tokens.clamp_min(1) * labels[:, 0]).sum()
+        return total / (len(labels) if num_items_in_batch is None else num_items_in_batch)
+
+    def calibrate(
+        self, examples: Sequence[TrainingExample], method: str
+    ) -> tuple[dict[str, float], dict[str, Any]]:
+        """Returns the loss of the validation rows: a generative judge writes its numbers."""
+        return {"loss": float(self.evaluate()["eval_loss"])}, {}

@@ -1,7 +1,5 @@
 # make quickstart   in three minutes: a report of real chats, a judge trained on labels, and a benchmark
 #                   (WITH=fed fetches FED first)
-# make quickstart-full  the same task by a network, and its benchmark
-# make figures      quickstart-full, and its figures into the documents
 # make tables       the documents' tables again, from docs/results/data
 # make picture      README's picture (needs Debian's chromium)
 # make walks        the commands of README and docs/, and their output into those files
@@ -32,7 +30,7 @@ PINNED := $(BIN)/python -m pip install -q --require-hashes --no-deps
 # Sets that are not on this machine are passed over, not fetched, unless asked for with WITH=.
 OFFLINE := HF_HUB_OFFLINE=1
 
-.PHONY: quickstart quickstart-full boxed turn-judges figures tables picture walks docs pipeline test test-avx2 test-slow test-nightly test-ray test-browser test-integrations test-vllm attacks gpu-check \
+.PHONY: quickstart boxed turn-judges tables picture walks docs pipeline test test-avx2 test-slow test-nightly test-ray test-browser test-integrations test-vllm attacks gpu-check \
     lint audit llm gemma clean
 
 # Each of the three stages prints its seconds.
@@ -45,7 +43,7 @@ quickstart: .venv/.quickstart
 	$(OFFLINE) $(BIN)/medal report $(RUN)/boxed.jsonl --chats $(RUN)/chats.jsonl --out $(RUN)/report
 	$(SECONDS)
 	$(STAGE) "2 of 3: a judge trained on labels"
-	$(OFFLINE) $(BIN)/medal train --config configs/train/quickstart.yaml --resume
+	$(OFFLINE) $(BIN)/medal train --config configs/train/quickstart.yaml
 	$(SECONDS)
 	$(STAGE) "3 of 3: a benchmark of four judges"
 	$(PLANTED)
@@ -64,14 +62,6 @@ $(OFFLINE) $(BIN)/medal data plant chitchat:test --min-turns 6 --max-turns 30 --
 	    --per-issue 40 --out $(RUN)/planted.jsonl
 endef
 
-# The same task by a network over turns, minutes of training, beside two baselines fitted on the same rows.
-quickstart-full: .venv/.quickstart
-	$(PLANTED)
-	$(OFFLINE) $(BIN)/medal train --config configs/train/baseline_length.yaml
-	$(OFFLINE) $(BIN)/medal train --config configs/train/baseline_repetition.yaml
-	$(OFFLINE) $(BIN)/medal train --config configs/train/quickstart_full.yaml --resume
-	$(OFFLINE) $(BIN)/medal benchmark --config configs/benchmark/quickstart_full.yaml
-
 # The judge in the package, from its data: needs dialogue_eval and ConTurE (docs/results/boxed.md).
 boxed: .venv/.dev
 	$(OFFLINE) $(BIN)/medal train --config configs/train/boxed.yaml
@@ -83,11 +73,6 @@ turn-judges: .venv/.dev
 	    $(OFFLINE) $(BIN)/medal train --config $$name && \
 	    cp runs/$$name/*.json runs/$$name/README.md runs/$$name/model.safetensors models/$$name || exit 1; \
 	done
-
-# The figures of the documents, written from the run of this machine.
-figures: quickstart-full
-	$(OFFLINE) $(BIN)/python tests/quickstart_figures.py docs/howto/python.md \
-	    runs/quickstart_full/results.json
 
 tables: .venv/.dev
 	$(BIN)/python tests/doc_tables.py

@@ -182,15 +182,12 @@ def train_encoder(folder: Path) -> tuple[str, Functions]:
     dimensions = {"overall": "overall"}
     train = {"source": write_rows(folder / "train.jsonl", 40), "dimensions": dimensions}
     held_out = {"source": write_rows(folder / "held_out.jsonl", 20), "dimensions": dimensions}
-    shape = {"shape": "hierarchical", "net": "transformer", "pooling": "attention", "width": 16}
     settings = {
         "name": "traced",
         "output_dir": str(folder / "judge"),
         "rubric": "overall",
-        "model": {"family": "turns", "base": "embedded:minilm", **shape, "max_tokens": 32},
-        "trainable_layers": 0,
-        "optim": {"epochs": 1, "batch_size": 8, "mixed_precision": "no"},
-        "stop": {"metric": "spearman", "keep": "last"},
+        "model": {"family": "encoder", "base": "embedded:minilm", "max_tokens": 32},
+        "args": {"max_steps": 2, "per_device_train_batch_size": 8},
         "train": [train],
         "validation": [held_out],
     }

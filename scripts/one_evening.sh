@@ -24,7 +24,7 @@ CURATED=100 # dialogues a language, for people to annotate
 ENCODERS=(modernbert_medal_regression mmbert_medal)
 LORA=lora_medal_8b
 PROMETHEUS=Unbabel/M-Prometheus-14B
-LAUNCH=("$BIN/accelerate" launch --config_file configs/accelerate/gpu8.yaml -m medal_judges.training)
+LAUNCH=("$BIN/accelerate" launch --config_file configs/accelerate/gpu8.yaml training/train.py)
 PUSH=(--no-trial) # put the judges on trial first (medal trial FOLDER --save), then leave this out
 
 # wave, place after PORT, GPUs, model, name in GENERATE. Two models of 70 billion parameters and more
@@ -127,7 +127,7 @@ curate() { # of the dialogues that no judge here learns from
 train() { # train CONFIG FOLDER OVERRIDE...
     local more=()
     mapfile -t more < <(flags "$1")
-    "${LAUNCH[@]}" --config "$1" --resume "output_dir=$2" "${@:3}" "${more[@]}"
+    "${LAUNCH[@]}" --config "$1" "output_dir=$2" "${@:3}" "${more[@]}"
 }
 
 train_medal() { # train_medal CONFIG SODA_FOLDER [LANGUAGES]

@@ -43,7 +43,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("training.rows",),
     ("training.agreement",),
     ("training.fitted",),
-    ("training.calibration", "training.validation"),
+    ("training.balance", "training.calibration", "training.validation"),
     ("training.arguments",),
     ("training.checkpoints",),
     ("training.trainer",),
@@ -58,7 +58,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("cli",),
 )
 # Nobody imports these: they are where a process, or a user's import of the package, begins.
-ENTRANCES = {"", "__main__", "inference.__main__", "training.__main__"}
+ENTRANCES = {"", "__main__", "inference.__main__", "training.train"}
 
 
 def _modules() -> dict[str, Path]:

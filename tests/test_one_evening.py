@@ -46,14 +46,14 @@ GENERATE={folder}/generate.yaml
 LABELLER={folder}/medal_gpt41.yaml
 USER_CHECK={folder}/malformed.yaml
 CURATED=2
-LAUNCH=("{python}" -m medal_judges.training)
+LAUNCH=("{python}" training/train.py)
 PUSH=(--no-trial --base org/tiny)
 serve() {{
     local settings='"script": "{folder}/answers.py", "served": {{"id": "stub"}}'
     exec "{python}" {server} "{{\\"port\\": $2, $settings}}"
 }}
 flags() {{
-    printf '%s\\n' threads=1 optim.epochs=1 stop.keep=last
+    printf '%s\\n' threads=1 args.num_train_epochs=1
     case $1 in
         lora*) printf '%s\\n' model.base={llama} model.layout=each model.answer_tokens=40 \\
             model.comment_chars=1 'only=[overall]' answered_rows=2 ;;

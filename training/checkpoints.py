@@ -73,11 +73,11 @@ def checkpoint_to_resume(run: TrainingRun, config: TrainConfig, own: RunIdentity
         )
     if saved.examples_a_step != own.examples_a_step:
         raise ConfigError(
-            f"{newest} is of a run with {saved.examples_a_step} examples a step, on "
-            f"{saved.processes} processes; this one has {own.examples_a_step} on "
-            f"{own.processes}: its steps would not be the same",
+            f"{newest} is of a run with {saved.examples_a_step} examples a step (processes: "
+            f"{saved.processes}); this one has {own.examples_a_step} on {own.processes}: its steps "
+            "would not be the same",
             hint="change args.gradient_accumulation_steps or args.per_device_train_batch_size, or "
-            f"resume with {saved.processes} processes",
+            "the number of processes",
         )
     partitioned = own.strategy.startswith("zero") or saved.strategy.startswith("zero")
     if partitioned and (saved.strategy, saved.processes) != (own.strategy, own.processes):

@@ -9,12 +9,10 @@ from tempfile import TemporaryDirectory
 from medal_judges.models.base.golden import COARSE
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.lora.adapters import LoraConfig
-from medal_judges.models.lora.judge import LoraJudge
-from medal_judges.records.dimension import load_rubric
-from medal_judges.training.families.steps import train_one
-from medal_judges.training.loop.accelerator import make_accelerator
+from medal_judges.training.families.lora import LoraSteps
+from medal_judges.training.steps import close_group
 
-from .encoder import largest, run_config, run_rows, scores
+from .encoder import largest, run_config, run_rows, scores, trained_judge
 from .measure import (
     Agreement,
     Row,
@@ -31,29 +29,25 @@ BASE = "Qwen3-4B"
 NEEDS = ("peft",)
 
 
-def trained(setting: Setting, model: LoraConfig, allowed: float, **optim: object) -> Row | None:
+def trained(setting: Setting, model: LoraConfig, allowed: float, **args: object) -> Row | None:
     """A run of some steps: its speed and memory, and whether the judge that comes of it scores the
     same when it is saved and loaded. None on the processes that save nothing."""
     release()
     steps, size = setting.of(8, 3), setting.of(8, 2)
     with TemporaryDirectory() as folder, step_times() as times:
         rows = run_rows(setting, steps * size, setting.of((500, 600), (20, 40)))
-        tokens = setting.of(8192, 2048)
-        rates = {"lr": 1e-3, "body_lr": 1e-3}
-        config = run_config(Path(folder), model, (size, tokens), steps, **rates, **optim)
-        accelerator = make_accelerator(config)
-        judge = train_one(config, load_rubric("overall"), rows, False, accelerator).judge
+        config = run_config(Path(folder), model, size, steps, learning_rate=1e-3, **args)
+        judge = trained_judge(config, rows, LoraSteps())
         used = peak_gib()
-        accelerator.wait_for_everyone()
-        accelerator.end_training()
-        if not accelerator.is_main_process:
+        close_group()
+        if judge is None:
             return None
         few = [example.dialogue for example in rows.train[:3]]
         ours = scores(judge, few)
         saved = judge.save_pretrained(Path(folder) / "judge")
-        body = (judge.net.body if isinstance(judge, LoraJudge) else judge.net).config
-        weight = (saved / "adapter" / "adapter_model.safetensors").stat().st_size / 2**20
-        del judge, accelerator
+        body = judge.net.config
+        weight = (saved / "adapter_model.safetensors").stat().st_size / 2**20
+        del judge
         release()
         again = scores(Judge.from_pretrained(saved, device=str(setting.device)), few)
     lengths = [n for each in times.lengths[times.warm_up :] for n in each]
@@ -74,8 +68,8 @@ def config_of(setting: Setting, **settings: object) -> LoraConfig:
     return LoraConfig(base=str(body), max_tokens=1024, **settings)  # type: ignore[arg-type]
 
 
-def _row(setting: Setting, model: LoraConfig, allowed: float = 1e-4, **optim: object) -> Row:
-    row = trained(setting, model, allowed, **optim)
+def _row(setting: Setting, model: LoraConfig, allowed: float = 1e-4, **args: object) -> Row:
+    row = trained(setting, model, allowed, **args)
     assert row is not None, "the only process is the main one"
     return row
 

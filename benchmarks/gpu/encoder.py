@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,16 +15,17 @@ from medal_judges.config import BOXED
 from medal_judges.models.base.golden import COARSE, compare
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.device import Attention, set_attention
+from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.lora.adapters import LoraConfig
-from medal_judges.models.turns.config import TurnsConfig
-from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
-from medal_judges.training.config import DataEntry, OptimConfig, StopConfig, TrainConfig
-from medal_judges.training.families.steps import train_one
-from medal_judges.training.loop.accelerator import make_accelerator
+from medal_judges.training.config import DataEntry, TrainConfig
+from medal_judges.training.families.encoder import EncoderSteps
+from medal_judges.training.fitted import TrainingRun
 from medal_judges.training.rows import RunRows, TrainingExample
 from medal_judges.training.run import train_judge
+from medal_judges.training.steps import StepFamily, train_one
 
 from .measure import (
     Agreement,
@@ -43,17 +43,9 @@ from .models import dialogues, model_folder, shares
 SAME = 1e-4  # of the scale, fp32 on another device
 
 
-def settings_of(body: Path, attention: Attention = "auto") -> TurnsConfig:
-    """The whole dialogue as one sequence, and a linear net on its turns."""
-    return TurnsConfig(
-        base=str(body),
-        shape="flat",
-        max_tokens=1024,
-        net="linear",
-        pooling="role",
-        features=(),
-        attention=attention,
-    )
+def settings_of(base: Path, attention: Attention = "auto") -> EncoderConfig:
+    """The whole dialogue as one sequence."""
+    return EncoderConfig(base=str(base), max_tokens=1024, attention=attention)
 
 
 def scores(judge: Judge, chats: Sequence[Dialogue], budget: int | None = None) -> list[float]:
@@ -79,7 +71,7 @@ def scoring(setting: Setting, name: str) -> Iterator[Row]:
     device = setting.device
     body = model_folder(name, setting.folder, small=setting.small, device=device)
     torch.manual_seed(0)
-    made = TurnsJudge.create(settings_of(body), load_rubric("overall"), device=device)
+    made = EncoderJudge.create(settings_of(body), load_rubric("overall"), device=device)
     chats = dialogues(setting.of(1024, 8), setting.of((150, 600), (20, 60)))
     budget, few = setting.of(65536, 1024), chats[: setting.of(128, 4)]
     exact = scores(made, few)
@@ -88,15 +80,15 @@ def scoring(setting: Setting, name: str) -> Iterator[Row]:
         del made
         release()
         judge = Judge.from_pretrained(saved, device=str(device), dtype="bf16")
-    assert isinstance(judge, TurnsJudge)
-    lengths = [len(judge.turns.encode(chat).ids) for chat in chats]
+    assert isinstance(judge, EncoderJudge)
+    lengths = [len(text.ids) for text in judge.render(chats)]
     judge.window = len(chats)
 
     def measured(attention: Attention, tokens: int, compiled: bool = False) -> Row:
-        set_attention(judge.net.body, attention, judge.device, "bf16")
+        set_attention(judge.net, attention, judge.device, "bf16")
         if compiled:
             torch.compiler.reset()
-            judge.net.body.compile(dynamic=True, backend=setting.of("inductor", "eager"))
+            judge.net.base_model.compile(dynamic=True, backend=setting.of("inductor", "eager"))
         release()
         scores(judge, chats[: len(chats) // 2], tokens)  # kernels are chosen, and compiled
         ours = scores(judge, few, tokens)
@@ -105,7 +97,7 @@ def scoring(setting: Setting, name: str) -> Iterator[Row]:
         apart = Agreement("from fp32", largest(ours, exact), COARSE, f", Spearman {rho:.3f}")
         return apart.row(
             tokens_per_s=sum(lengths) / spent,
-            share=share_of_peak(judge.net.body.config, lengths, spent),
+            share=share_of_peak(judge.net.config, lengths, spent),
             memory_gib=peak_gib(),
         )
 
@@ -126,7 +118,7 @@ def scoring(setting: Setting, name: str) -> Iterator[Row]:
 
 
 @torch.inference_mode()
-def bare(judge: TurnsJudge, setting: Setting, budget: int) -> Row:
+def bare(judge: EncoderJudge, setting: Setting, budget: int) -> Row:
     """The body alone over batches that are full: what no judge on it can be quicker than."""
     length = 1024
     ids = torch.randint(10, 1000, (max(1, budget // length), length), device=judge.device)
@@ -135,12 +127,12 @@ def bare(judge: TurnsJudge, setting: Setting, budget: int) -> Row:
 
     def read() -> None:
         for _ in range(repeats):
-            judge.net.body(input_ids=ids, attention_mask=mask)
+            judge.net.base_model(input_ids=ids, attention_mask=mask)
 
     read()
     spent = seconds_of(read)
     lengths = [length] * len(ids) * repeats
-    share = share_of_peak(judge.net.body.config, lengths, spent)
+    share = share_of_peak(judge.net.config, lengths, spent)
     speed = sum(lengths) / spent
     return Row("", tokens_per_s=speed, share=share, memory_gib=peak_gib())
 
@@ -158,57 +150,52 @@ def run_rows(setting: Setting, count: int, words: tuple[int, int]) -> RunRows:
     return RunRows(train=examples, validation=[], facts=[{"made": count}])
 
 
-BATCH = (32, 32768), (2, 2048)  # dialogues and tokens of a step, and of the small form
+BATCH = 32, 2  # dialogues of a step, and of the small form
 
 
 def run_config(
-    folder: Path,
-    model: TurnsConfig | LoraConfig,
-    size: tuple[int, int],
-    steps: int,
-    **optim: object,
+    folder: Path, model: EncoderConfig | LoraConfig, size: int, steps: int, **args: object
 ) -> TrainConfig:
-    """A run of so many steps of ``size`` (dialogues, tokens), whose last weights are kept."""
+    """A run of so many steps of ``size`` dialogues, whose last weights are kept."""
+    own = {"per_device_train_batch_size": size, "max_steps": steps, "save_strategy": "no"}
     return TrainConfig(
         name="gpu-check",
         output_dir=str(folder),
         rubric="overall",
         model=model,
         train=(DataEntry(source="made"),),
-        optim=OptimConfig(
-            batch_size=size[0],
-            batch_tokens=size[1],
-            epochs=1,
-            **optim,  # type: ignore[arg-type]
-        ),
-        stop=StopConfig(keep="last"),
+        args=own | args,
         calibration="none",
-        checkpoint_steps=steps,
     )
 
 
+def trained_judge(config: TrainConfig, rows: RunRows, family: StepFamily) -> Any:
+    """The judge of the run's steps; None on the processes that save nothing."""
+    dimensions = load_rubric("overall")
+    run = TrainingRun(config, dimensions, rows, overwrite=True)
+    trained = train_one(run, config, dimensions, family)
+    return None if trained is None else trained.judge
+
+
 def training(setting: Setting, name: str) -> Iterator[Row]:
-    """The training loop in the precision it takes by itself (bf16 on a GPU), checkpoint and all;
-    the judge that comes of it is saved, and scores the same when it is loaded."""
+    """The trainer in the precision it takes by itself (bf16 on a GPU); the judge that comes of it
+    is saved, and scores the same when it is loaded."""
     body = model_folder(name, setting.folder, small=setting.small, device=setting.device)
     steps = setting.of(12, 3)
 
-    def measured(attention: Attention, compiled: bool = False, **optim: object) -> Row:
+    def measured(attention: Attention, **args: object) -> Row:
         release()
         with TemporaryDirectory() as folder, step_times() as times:
             rows = run_rows(setting, setting.of(32, 2) * steps, setting.of((300, 600), (20, 40)))
             model = settings_of(body, attention)
-            config = run_config(Path(folder), model, setting.of(*BATCH), steps, **optim)
-            accelerator = make_accelerator(config)
-            with compiled_bodies(setting) if compiled else nullcontext():
-                judge = train_one(config, load_rubric("overall"), rows, False, accelerator).judge
+            config = run_config(Path(folder), model, setting.of(*BATCH), steps, **args)
+            judge = trained_judge(config, rows, EncoderSteps())
             memory = peak_gib()
-            accelerator.end_training()
             few = [example.dialogue for example in rows.train[:4]]
             ours = scores(judge, few)
             saved = judge.save_pretrained(Path(folder) / "judge")
-            about = judge.net.body.config
-            del judge, accelerator
+            about = judge.net.config
+            del judge
             release()
             again = scores(Judge.from_pretrained(saved, device=str(setting.device)), few)
         lengths = [n for each in times.lengths[times.warm_up :] for n in each]
@@ -226,27 +213,7 @@ def training(setting: Setting, name: str) -> Iterator[Row]:
     yield attempt(
         "sdpa, gradient checkpointing", lambda: measured("sdpa", gradient_checkpointing=True)
     )
-    yield attempt("sdpa, compiled", lambda: measured("sdpa", compiled=True))
-
-
-@contextmanager
-def compiled_bodies(setting: Setting) -> Iterator[None]:
-    """Bodies are compiled where the loop sets them up."""
-    from medal_judges.training.loop import loop
-
-    inner: Any = loop.set_body
-
-    def compiling(body: Any, *more: Any) -> Any:
-        torch.compiler.reset()
-        facts = inner(body, *more)
-        body.compile(dynamic=True, backend=setting.of("inductor", "eager"))
-        return facts
-
-    loop.set_body = compiling
-    try:
-        yield
-    finally:
-        loop.set_body = inner
+    yield attempt("sdpa, compiled", lambda: measured("sdpa", torch_compile=True))
 
 
 def command(setting: Setting) -> Iterator[Row]:
@@ -261,14 +228,14 @@ def command(setting: Setting) -> Iterator[Row]:
             for part, count in (("train", setting.of(256, 16)), ("validation", 24)):
                 write_rows(folder / f"{part}.jsonl", count, part)
             files = {part: str(folder / f"{part}.jsonl") for part in ("train", "validation")}
-            config = run_config(
-                folder / "judge", settings_of(body), setting.of(*BATCH), 4
-            ).model_copy(
-                update={
-                    "train": (DataEntry(source=files["train"]),),
-                    "validation": (DataEntry(source=files["validation"]),),
-                    "stop": StopConfig(keep="best"),
-                }
+            config = TrainConfig(
+                name="gpu-check",
+                output_dir=str(folder / "judge"),
+                rubric="overall",
+                model=settings_of(body),
+                train=(DataEntry(source=files["train"]),),
+                validation=(DataEntry(source=files["validation"]),),
+                args={"num_train_epochs": 1, "per_device_train_batch_size": setting.of(*BATCH)},
             )
             spent = seconds_of(lambda: train_judge(config))
             found = compare(folder / "judge", device="cpu")
@@ -327,7 +294,7 @@ def memory(setting: Setting) -> Iterator[Row]:
     body = model_folder("ModernBERT-base", setting.folder, small=setting.small, device=device)
 
     def measured() -> Row:
-        made = TurnsJudge.create(settings_of(body), load_rubric("overall"), device=device)
+        made = EncoderJudge.create(settings_of(body), load_rubric("overall"), device=device)
         made.place(device, "bf16")
         chats = dialogues(setting.of(2048, 8), setting.of((300, 600), (20, 60)))
         wanted = scores(made, chats)

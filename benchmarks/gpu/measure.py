@@ -166,19 +166,21 @@ class StepTimes:
 
 @contextmanager
 def step_times() -> Iterator[StepTimes]:
-    """The times of all optimiser steps inside; the loop itself is the package's."""
-    from medal_judges.training.loop.loop import TrainingLoop
+    """The times of all passes and their gradients inside, by the package's trainer."""
+    from medal_judges.training.trainer import JudgeTrainer
 
-    times, inner = StepTimes(), TrainingLoop._step
+    times, inner = StepTimes(), JudgeTrainer.training_step
 
-    def timed(loop: TrainingLoop, batches: Any, *more: Any) -> float:
-        made: list[float] = []
-        times.seconds.append(seconds_of(lambda: made.append(inner(loop, batches, *more))))
-        times.lengths.append([loop.train.lengths[row] for rows in batches for row in rows])
-        return made[0]
+    def timed(trainer: JudgeTrainer, model: Any, inputs: Any, *more: Any) -> Any:
+        times.lengths.append(inputs["attention_mask"].sum(dim=1).tolist())
+        losses: list[Any] = []
+        times.seconds.append(
+            seconds_of(lambda: losses.append(inner(trainer, model, inputs, *more)))
+        )
+        return losses[0]
 
-    TrainingLoop._step = timed  # type: ignore[method-assign, assignment]
+    JudgeTrainer.training_step = timed  # type: ignore[method-assign, assignment]
     try:
         yield times
     finally:
-        TrainingLoop._step = inner  # type: ignore[method-assign]
+        JudgeTrainer.training_step = inner  # type: ignore[method-assign]

@@ -16,6 +16,7 @@ from medal_judges.models.base.learned import learned_state
 from medal_judges.models.base.saving import (
     WEIGHTS_NAME,
     read_config,
+    read_weights,
     require_enough_weights,
     require_no_differences,
 )
@@ -158,7 +159,9 @@ class EncoderJudge(SequenceJudge):
                 hint="copy or download the whole folder again",
             )
         check_window(config, settings)
-        weights = [*folder.glob("*.safetensors")] or [folder / WEIGHTS_NAME]
+        weights = sorted(folder.glob("*.safetensors"))
+        if not weights:
+            read_weights(folder / WEIGHTS_NAME)  # says that it is missing
         require_enough_weights(lambda: _built(settings), *weights)
         with quiet_loading():
             net, found = AutoModelForSequenceClassification.from_pretrained(

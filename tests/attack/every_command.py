@@ -131,7 +131,6 @@ class Files:
             "output_dir": str(self.folder / "never"),
             "rubric": "quickstart",
             "model": {"family": "feature", "features": ["log_words"]},
-            "stop": {"keep": "last"},
             "train": [{"source": str(source), "dimensions": {"overall": "overall"}}],
         }
         benchmark = {

@@ -168,7 +168,6 @@ def test_a_card_shows_what_data_say_as_text(hostile: str, tmp_path: Path) -> Non
         "output_dir": str(tmp_path / "out"),
         "rubric": "quickstart",
         "model": {"family": "feature", "features": ["log_words"]},
-        "stop": {"keep": "last"},
         "train": [{"source": str(source), "dimensions": {"overall": "overall"}}],
     }
     config.write_text(json.dumps(settings))

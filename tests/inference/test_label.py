@@ -271,7 +271,6 @@ def test_labelled_rows_train_a_judge_which_labels_in_turn(
         "rubric": "medal",
         "model": {"family": "feature", "features": ["log_words"]},
         "train": [{"source": str(out / "labelled.jsonl"), "dimensions": ["overall", "repetitive"]}],
-        "stop": {"keep": "last"},
     }
     config = tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(settings))

@@ -1,6 +1,8 @@
 """LoRA judges on a tiny Llama: what is saved, what comes back, what they learn from."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,17 +13,16 @@ from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.models.lora.generative import GenerativeLoraJudge
-from medal_judges.models.lora.judge import HEADS_NAME, LoraJudge
+from medal_judges.models.lora.judge import LoraJudge
+from medal_judges.models.model_files import hub_name
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
-from medal_judges.training.config import TrainConfig
-from medal_judges.training.families.steps_lora import SFTDataset, SFTObjective, answer_losses
-from medal_judges.training.loop.body import narrow_base, reset_body
+from medal_judges.training.arguments import training_arguments
+from medal_judges.training.families.lora import AnswerTrainer, answer_dataset
 from medal_judges.training.rows import TrainingExample
 
 from ..talks import talk
 
-RUN = {"name": "x", "output_dir": "x", "rubric": "medal", "train": (), "stop": {"keep": "last"}}
 DIMENSIONS = [d for d in load_rubric("medal") if d.name in ("overall", "repetitive")]
 
 
@@ -62,32 +63,83 @@ def assert_same(
 def test_fresh_adapters_change_nothing(tiny_llama: Path) -> None:
     torch.manual_seed(0)
     judge = LoraJudge.create(LoraConfig(base=str(tiny_llama)), DIMENSIONS)
-    ids = torch.tensor([judge.encode(DIALOGUES[3]).ids])
+    ids = torch.tensor([judge.render(DIALOGUES[3:4])[0].ids])
     with torch.no_grad():
-        ours = judge.net.last_vectors(ids, torch.ones_like(ids))
-        with judge.net.body.disable_adapter():
-            bare = judge.net.last_vectors(ids, torch.ones_like(ids))
+        ours = judge.net(input_ids=ids).logits
+        with judge.net.disable_adapter():
+            bare = judge.net(input_ids=ids).logits
     torch.testing.assert_close(ours, bare, rtol=0, atol=1e-5)
     trained = scoring(tiny_llama)
     with torch.no_grad():
-        changed = trained.net.last_vectors(ids, torch.ones_like(ids))
+        changed = trained.net(input_ids=ids).logits
     assert float((changed - bare).abs().max()) > 1e-2
 
 
-def test_scores_do_not_depend_on_batch_order_or_padding_side(tiny_llama: Path) -> None:
+def test_scores_do_not_depend_on_batch_or_order(tiny_llama: Path) -> None:
     judge = scoring(tiny_llama)
     alone = scores(judge, DIALOGUES, token_budget=1)
     assert_same(alone, scores(judge, DIALOGUES[::-1], token_budget=100_000))
     assert len({row["overall"] for row in alone.values()}) == len(DIALOGUES)
-    ids = torch.tensor([judge.encode(DIALOGUES[3]).ids])
-    mask = torch.ones_like(ids)
-    for before, after in ((0, 7), (7, 0)):  # the last token is found by the mask, on either side
-        padded = torch.nn.functional.pad(ids, (before, after), value=judge.pad)
-        marked = torch.nn.functional.pad(mask, (before, after), value=0)
-        with torch.no_grad():
-            wanted = judge.net.last_vectors(ids, mask)
-            # rotary positions are relative: padding before shifts them all alike
-            assert torch.allclose(judge.net.last_vectors(padded, marked), wanted, atol=1e-5)
+
+
+AUTO = """
+import json, sys
+import torch
+from peft import AutoPeftModelForCausalLM, AutoPeftModelForSequenceClassification
+from transformers import AutoTokenizer
+folder, text, labels = sys.argv[1], sys.argv[2], int(sys.argv[3])
+tokenizer = AutoTokenizer.from_pretrained(folder)
+ids = tokenizer(text, add_special_tokens=False, return_tensors="pt").input_ids
+if labels:
+    model = AutoPeftModelForSequenceClassification.from_pretrained(folder, num_labels=labels)
+    model.config.pad_token_id = tokenizer.pad_token_id
+else:
+    model = AutoPeftModelForCausalLM.from_pretrained(folder)
+with torch.no_grad():
+    logits = model(input_ids=ids).logits
+assert not any(name.startswith("medal_judges") for name in sys.modules)
+print(json.dumps({"ids": ids[0].tolist(), "logits": logits[0].flatten()[-300:].tolist()}))
+"""
+
+
+def automatically(folder: Path, text: str, labels: int) -> dict[str, list[float]]:
+    """Ids and logits of ``text`` by PEFT in a process without medal_judges."""
+    command = [sys.executable, "-c", AUTO, str(folder), text, str(labels)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: dict[str, list[float]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_peft_loads_a_scoring_judge_and_gives_its_raw_scores(
+    tiny_llama: Path, tmp_path: Path
+) -> None:
+    judge = scoring(tiny_llama)
+    folder = judge.save_pretrained(tmp_path / "judge")
+    (rendered,) = judge.render(DIALOGUES[:1])
+    found = automatically(folder, rendered.text, labels=2)
+    assert found["ids"] == rendered.ids
+    (judgement,) = judge.score(DIALOGUES[:1])
+    named = dict(zip([d.name for d in judge.dimensions], found["logits"], strict=True))
+    # The card says so: the middle of the scale, and the logit in units of its width.
+    assert 3 + 4 * named["overall"] == pytest.approx(judgement.details["overall"]["raw"], abs=4e-5)
+    chance = torch.tensor(named["repetitive"]).sigmoid().item()
+    assert chance == pytest.approx(judgement.scores["repetitive"], abs=1e-5)
+
+
+def test_peft_loads_a_generative_judge_and_gives_its_logits(
+    tiny_llama: Path, tmp_path: Path
+) -> None:
+    judge = generative(tiny_llama, layout="each")
+    with torch.no_grad():
+        for name, parameter in judge.net.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(std=0.3)
+    folder = judge.save_pretrained(tmp_path / "judge", golden=False)
+    found = automatically(folder, "Rate this.", labels=0)
+    with torch.no_grad():
+        ours = judge.net(input_ids=torch.tensor([found["ids"]])).logits[0].flatten()[-300:]
+    assert found["logits"] == pytest.approx(ours.tolist(), abs=1e-4)
 
 
 def test_dialogues_beyond_the_window_lose_whole_oldest_turns(tiny_llama: Path) -> None:
@@ -110,18 +162,28 @@ def test_a_saved_scoring_judge_comes_back(
     assert_same(before, scores(loaded, DIALOGUES))
     assert str(loaded.signature()) == str(judge.signature())
     assert not list(folder.rglob("*.bin")) and not list(folder.rglob("*.pt"))
-    adapter = json.loads((folder / "adapter" / "adapter_config.json").read_text())
-    assert adapter["base_model_name_or_path"] == tiny_llama.name  # never a path
-    assert sum(p.stat().st_size for p in (folder / "adapter").iterdir()) < 200_000
+    adapter = json.loads((folder / "adapter_config.json").read_text())
+    assert adapter["base_model_name_or_path"] == str(tiny_llama.resolve())
+    assert (folder / "adapter_model.safetensors").stat().st_size < 200_000
 
 
-@pytest.mark.parametrize("file", ["adapter/adapter_model.safetensors", HEADS_NAME])
+@pytest.mark.parametrize(
+    ("base", "name"),
+    [
+        ("embedded:smollm2", "HuggingFaceTB/SmolLM2-135M-Instruct"),
+        ("Qwen/Qwen3-8B", "Qwen/Qwen3-8B"),
+        (".", str(Path().resolve())),
+    ],
+)
+def test_a_base_is_named_as_another_process_knows_it(base: str, name: str) -> None:
+    assert hub_name(base) == name
+
+
 @pytest.mark.parametrize("fault", ["missing", "unexpected", "gone"])
-def test_a_key_that_does_not_fit_is_an_error(
-    tiny_llama: Path, tmp_path: Path, file: str, fault: str
-) -> None:
+def test_a_key_that_does_not_fit_is_an_error(tiny_llama: Path, tmp_path: Path, fault: str) -> None:
     from safetensors.torch import load_file, save_file
 
+    file = "adapter_model.safetensors"
     folder = scoring(tiny_llama).save_pretrained(tmp_path / "judge")
     state = load_file(folder / file)
     if fault == "missing":
@@ -154,19 +216,34 @@ def examples() -> list[TrainingExample]:
 
 
 @pytest.mark.parametrize("layout", ["together", "each"])
-def test_the_loss_is_of_the_answers_alone_and_of_each_row_alone(tiny_llama: Path, layout: str):
+def test_the_loss_is_of_the_answers_alone_and_of_each_row_alone(
+    tiny_llama: Path, tmp_path: Path, layout: str
+) -> None:
     judge = generative(tiny_llama, layout=layout)
-    data = SFTDataset(judge, examples())
-    assert [len(pairs) for pairs in data.pairs] == [1 if layout == "together" else 2] * 6
+    data = answer_dataset(judge, examples())
+    count = 6 if layout == "together" else 12
+    assert len(data) == count and sum(data["weight"]) == pytest.approx(count)
+    args = training_arguments({}, tmp_path, seed=0, validated=False)
+    trainer = AnswerTrainer(judge, args, train_dataset=data)
+    collate = trainer.collator()
+
+    def loss(rows: list[int], items: int) -> float:
+        inputs = collate([data[row] for row in rows])
+        labels = inputs.pop("labels")
+        with torch.no_grad():
+            return float(trainer.judge_loss(judge.net(**inputs), labels, items))
+
+    together = loss(list(range(count)), count)
+    assert together == pytest.approx(sum(loss([row], count) for row in range(count)), abs=1e-4)
+    # by hand: the mean cross-entropy of the answer's tokens, and nothing of the prompt
+    row = data[0]
     with torch.no_grad():
-        together, owner = answer_losses(judge.net, data.inputs(range(6)))
-        apart = [answer_losses(judge.net, data.inputs([row]))[0] for row in range(6)]
-    for row in range(6):
-        assert together[owner == row].tolist() == pytest.approx(apart[row].tolist(), abs=1e-5)
-    # the answer's tokens, and nothing of the prompt, are what is predicted
-    inputs = data.inputs([0])
-    text = judge.tokenizer.decode(inputs["ids"][inputs["owner"] == 0])
+        logits = judge.net(input_ids=torch.tensor([row["input_ids"]])).logits[0]
+    following = torch.tensor(row["input_ids"][row["start"] :])
+    wanted = torch.nn.functional.cross_entropy(logits[row["start"] - 1 : -1], following)
+    assert loss([0], 1) == pytest.approx(float(wanted) * row["weight"], rel=1e-4)
     if layout == "together":
+        text = judge.tokenizer.decode(row["input_ids"][row["start"] :])
         value = json.loads(text.removesuffix(judge.tokenizer.eos_token))
         assert value["overall"] == {"label": 1, "comment": "note 0"}
         assert value["repetitive"] == {"label": 0, "comment": ""}
@@ -175,9 +252,9 @@ def test_the_loss_is_of_the_answers_alone_and_of_each_row_alone(tiny_llama: Path
 def test_an_incomplete_label_asks_for_another_layout(tiny_llama: Path) -> None:
     rows = [TrainingExample(DIALOGUES[0], "a", {"overall": 0.5})]
     with pytest.raises(ConfigError, match="has no label of repetitive") as caught:
-        SFTDataset(generative(tiny_llama, layout="together"), rows)
+        answer_dataset(generative(tiny_llama, layout="together"), rows)
     assert "layout: each" in str(caught.value.hint)
-    assert len(SFTDataset(generative(tiny_llama, layout="each"), rows).pairs[0]) == 1
+    assert len(answer_dataset(generative(tiny_llama, layout="each"), rows)) == 1
 
 
 def test_a_saved_generative_judge_comes_back(tiny_llama: Path, tmp_path: Path) -> None:
@@ -188,30 +265,3 @@ def test_a_saved_generative_judge_comes_back(tiny_llama: Path, tmp_path: Path) -
     assert_same(before, scores(loaded, DIALOGUES[:2]))
     assert str(loaded.signature()) == str(judge.signature())
     assert all(row["overall"] is not None for row in before.values())
-
-
-def test_a_generative_step_on_a_narrow_base_is_the_same_to_the_bit(tiny_llama: Path) -> None:
-    judge = generative(tiny_llama, layout="each")
-    with torch.no_grad():
-        for name, parameter in judge.net.named_parameters():
-            if "lora" not in name:  # as a base that was released in bf16
-                parameter.copy_(parameter.bfloat16().float())
-            elif "lora_B" in name:
-                parameter.normal_(std=0.1)
-    labels = {"overall": 0.5, "repetitive": 1.0}
-    rows = [TrainingExample(DIALOGUES[0], "a", labels, 1.0, {})]
-    data, objective = SFTDataset(judge, rows), SFTObjective(judge.net)
-    found = []
-    for narrow in (False, True):
-        if narrow:
-            narrow_base(judge.net, torch.bfloat16)
-        judge.net.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16):
-            loss, _ = objective(data.inputs([0]), {}, torch.zeros(1), torch.ones(1))
-        loss.backward()
-        found.append([loss, *(p.grad for p in judge.net.parameters() if p.grad is not None)])
-    assert len(found[0]) > 10
-    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
-    assert torch.bfloat16 in {p.dtype for p in judge.net.parameters()}
-    reset_body(judge.net, TrainConfig(**RUN, model=judge.lora))  # type: ignore[arg-type]
-    assert {p.dtype for p in judge.net.parameters()} == {torch.float32}

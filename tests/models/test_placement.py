@@ -15,7 +15,7 @@ from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.models.base.saving import placed
 from medal_judges.models.device import cast_weights
 from medal_judges.models.lora.adapters import LoraConfig
-from medal_judges.models.lora.judge import LoraJudge, LoraNet
+from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.records.dimension import load_rubric
 
 CONTRAST, LENGTH = "configs/judges/contrast.yaml", "configs/judges/length.yaml"
@@ -131,7 +131,6 @@ def test_the_heads_of_a_quantised_judge_go_where_its_body_is(tiny_llama: Path) -
     config = LoraConfig(base=str(tiny_llama), quantize="nf4")
     dimensions = load_rubric("overall")
     made = LoraJudge.create(LoraConfig(base=str(tiny_llama)), dimensions, device="cpu")
-    net = LoraNet(made.net.body.to("meta"), config, dimensions)
-    judge = LoraJudge(net, made.tokenizer, config, dimensions, device="cpu")
+    judge = LoraJudge(made.net.to("meta"), made.tokenizer, config, made.heads, device="cpu")
     assert {p.device.type for p in judge.net.parameters()} == {"meta"}
     assert judge.device.type == "meta" and judge.dtype == "nf4"

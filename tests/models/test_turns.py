@@ -13,7 +13,7 @@ from medal_judges.models.base.heads import Calibration, Head, HeadConfig, on_sca
 from medal_judges.models.turns.config import FeatureGroup, ReplyConfig, TurnsConfig
 from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dimension import load_rubric
-from medal_judges.training.families.steps_turns import fit_turn_means
+from medal_judges.training.families.turns import fit_turn_means
 
 from ..conftest import WORDS
 from ..talks import talk

@@ -53,7 +53,7 @@ def settings(folder: Path, **more: Any) -> TrainConfig:
         "output_dir": str(folder / "student"),
         "rubric": "overall",
     }
-    given |= {"stop": {"keep": "last"}, "model": {"family": "feature", "features": ["log_words"]}}
+    given |= {"model": {"family": "feature", "features": ["log_words"]}}
     return build_config(TrainConfig, given | more, where="test")
 
 

@@ -130,7 +130,6 @@ def fit(base: Path, validation: bool, **model: Any) -> tuple[Any, dict[str, floa
         "output_dir": "x",
         "rubric": "dstc12",
         "model": {"family": "embedding", "base": str(base), "features": ["log_words"]} | model,
-        "stop": {"keep": "last"},
         "train": [{"source": "s"}],
     }
     config = build_config(TrainConfig, settings, where="test")
@@ -189,7 +188,7 @@ def test_labels_of_the_last_answer_are_learnt_from_it(tiny_bert: Path) -> None:
         rows.append(TrainingExample(Dialogue(str(number), tuple(turns)), "s", told, human=told))
     for more in ({}, {"learn_last": True, "answers": 3}):
         model = {"family": "embedding", "base": str(tiny_bert), "reading": "answers"} | more
-        settings = {"name": "n", "output_dir": "o", "rubric": "medal", "stop": {"keep": "last"}}
+        settings = {"name": "n", "output_dir": "o", "rubric": "medal"}
         settings |= {"train": [{"source": "s"}], "model": model}
         config = build_config(TrainConfig, settings, where="test")
         judges.append(fit_embedding_judge(config, RunRows(rows, [], []), [OVERALL])[0])
@@ -214,7 +213,7 @@ def test_leaving_chatbots_out_gives_calibration_and_threshold(tiny_bert: Path) -
         )
     settings = {
         "name": "n", "output_dir": "o", "rubric": "medal", "calibration": "isotonic",
-        "stop": {"keep": "last"}, "train": [{"source": "s"}],
+        "train": [{"source": "s"}],
         "model": {"family": "embedding", "base": str(tiny_bert), "reading": "answers",
                   "features": [], "fold_by": "chatbot"},
     }  # fmt: skip

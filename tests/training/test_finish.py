@@ -20,7 +20,7 @@ from medal_judges.models.turns.config import TurnsConfig
 from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import OptimConfig
-from medal_judges.training.families.steps_turns import reads_in_bf16
+from medal_judges.training.families.turns import reads_in_bf16
 
 from ..talks import write_rated
 
@@ -44,7 +44,6 @@ def config_at(folder: Path) -> Path:
         "output_dir": str(folder / "run"),
         "rubric": "medal",
         "model": {"family": "feature", "features": ["question"]},
-        "stop": {"keep": "last"},
         "train": [{"source": write_rows(folder / "train.jsonl", 60, 0)}],
         "validation": [{"source": write_rows(folder / "validation.jsonl", 40, 1)}],
         "test": [{"source": write_rows(folder / "test.jsonl", 50, 2, ("zh", "ja"))}],

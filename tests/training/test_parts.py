@@ -1,26 +1,22 @@
-"""The parts of a run: batches, targets, rates, validation figures, the closed form."""
+"""The parts of a run: targets, validation figures, the closed form."""
 
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from sklearn.linear_model import Ridge
 
 from medal_judges.config import build_config, load_config
 from medal_judges.errors import ConfigError, LeakError
 from medal_judges.models.base.heads import HeadConfig
-from medal_judges.models.turns.body import load_body
 from medal_judges.models.turns.config import TurnsConfig
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.training.config import DataEntry, OptimConfig, TrainConfig
+from medal_judges.training.balance import balanced_heads
+from medal_judges.training.config import DataEntry, TrainConfig
 from medal_judges.training.families.ridge import RidgeProblem, named_columns
-from medal_judges.training.families.steps_turns import balance_heads
-from medal_judges.training.loop.body import body_layers, build_optimizer, build_schedule, freeze
-from medal_judges.training.loop.loop import epoch_batches
 from medal_judges.training.rows import (
     RowFacts,
     RunRows,
@@ -31,7 +27,7 @@ from medal_judges.training.rows import (
     load_rows,
     to_example,
 )
-from medal_judges.training.validation import validation_figures, watched
+from medal_judges.training.validation import require_figure, validation_figures
 
 CONFIGS = sorted(p.name for p in Path("configs/train").glob("*.yaml"))
 
@@ -46,43 +42,35 @@ def minimal(**more: object) -> dict[str, object]:
         "name": "x",
         "output_dir": "o",
         "rubric": "medal",
-        "model": {"family": "turns"},
+        "model": {"family": "turns", "net": "linear", "pooling": "role"},
         "train": [{"source": "a.jsonl"}],
-        "stop": {"keep": "last"},
     }
     return base | more
 
 
+TURNS = {"family": "turns", "net": "linear", "pooling": "role"}
+
+
 def test_an_unknown_key_is_refused_with_the_nearest_known_one() -> None:
-    with pytest.raises(ConfigError, match=r"optim\.epoch'.*'epochs'"):
-        build_config(TrainConfig, minimal(optim={"epoch": 3}), where="x")
-
-
-def test_early_stopping_without_validation_is_a_clash() -> None:
-    with pytest.raises(ConfigError, match="need validation rows"):
-        build_config(TrainConfig, minimal(stop={"keep": "best"}), where="x")
-
-
-@pytest.mark.parametrize(
-    ("model", "optim"),
-    [
-        ({"pooling": "role"}, {"solver": "ridge"}),
-        ({"reply": {"positive": ["a"], "negative": ["b"]}}, {}),
-    ],
-)
-def test_closed_forms_need_a_frozen_hierarchical_body(model: dict, optim: dict) -> None:
-    settings = minimal(model={"family": "turns"} | model, optim=optim)
-    with pytest.raises(ConfigError, match="trainable_layers: 0"):
-        build_config(TrainConfig, settings, where="x")
-    assert build_config(TrainConfig, settings | {"trainable_layers": 0}, where="x")
+    with pytest.raises(ConfigError, match=r"optim\.embeding_share'.*'embedding_share'"):
+        build_config(TrainConfig, minimal(optim={"embeding_share": 3}), where="x")
 
 
 def test_the_closed_form_is_refused_for_a_pooling_it_does_not_solve() -> None:
-    model = {"family": "turns", "net": "linear", "pooling": "attention"}
-    settings = minimal(model=model, trainable_layers=0, optim={"solver": "ridge"})
+    settings = minimal(model=TURNS | {"pooling": "attention"})
     with pytest.raises(ConfigError, match="pooling: role"):
         build_config(TrainConfig, settings, where="x")
-    assert build_config(TrainConfig, settings | {"optim": {}}, where="x")
+    assert build_config(TrainConfig, settings | {"model": TURNS}, where="x")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"args": {"max_steps": 3}}, {"start": "a"}, {"per_dimension": True}, {"trainable_layers": 0}],
+)
+def test_a_family_fitted_at_once_refuses_settings_of_steps(setting: dict[str, object]) -> None:
+    (name,) = setting
+    with pytest.raises(ConfigError, match=f"{name} is for judges trained by steps"):
+        build_config(TrainConfig, minimal(model=TURNS) | setting, where="x")
 
 
 def row(id: str, value: float, scale: tuple[float, float] | None = (0, 4)) -> LabelledDialogue:
@@ -126,63 +114,6 @@ def test_soft_labels_are_the_annotators_shares() -> None:
     for soft, levels in ((True, [0, 0.5, 0.5, 0, 0]), (False, [0, 0, 1, 0, 0])):
         found = to_example(row("a", 1), one, {"q": "overall"}, maps, {"overall": 5}, soft)
         assert list(found.targets["overall"]) == levels  # type: ignore[arg-type]
-
-
-def padding_share(batches: list[list[int]], lengths: list[int]) -> float:
-    """Share of padded positions that hold no token."""
-    padded = sum(len(b) * max(lengths[row] for row in b) for b in batches)
-    return 1 - sum(lengths[row] for b in batches for row in b) / padded
-
-
-def test_batches_are_the_same_for_seed_and_epoch_and_hold_every_row_once() -> None:
-    lengths = np.random.default_rng(0).integers(1, 300, 500).tolist()
-    optim = OptimConfig(batch_size=16, batch_tokens=2000)
-    one = epoch_batches(lengths, optim, seed=0, epoch=3)
-    assert one == epoch_batches(lengths, optim, seed=0, epoch=3)
-    assert one != epoch_batches(lengths, optim, seed=0, epoch=4)
-    assert one != epoch_batches(lengths, optim, seed=1, epoch=3)
-    assert sorted(r for b in one for r in b) == list(range(500))
-    for batch in one:
-        assert len(batch) <= 16
-        assert len(batch) == 1 or len(batch) * max(lengths[r] for r in batch) <= 2000
-    plain = epoch_batches(
-        lengths, optim.model_copy(update={"length_grouped": False}), seed=0, epoch=3
-    )
-    assert padding_share(one, lengths) < 0.3 * padding_share(plain, lengths)
-    assert len(epoch_batches(lengths, optim, seed=0, epoch=3, count=100)) == 100
-
-
-def test_rates_fall_layer_by_layer_and_frozen_layers_do_not_learn(tiny_bert: Path) -> None:
-    body, _ = load_body(str(tiny_bert))
-    model = torch.nn.ModuleDict({"body": body, "head": torch.nn.Linear(4, 1)})
-    optim = OptimConfig(lr=1e-2, body_lr=1e-3, layer_decay=0.5, weight_decay=0.1)
-    rates = {
-        id(p): (g["lr"], g["weight_decay"])
-        for g in build_optimizer(model, body, optim).param_groups
-        for p in g["params"]
-    }
-    first, second = body_layers(body)
-    assert rates[id(model["head"].weight)] == pytest.approx((1e-2, 0.1))
-    assert rates[id(model["head"].bias)] == pytest.approx((1e-2, 0.0))
-    for layer, rate in ((second, 1e-3), (first, 0.5e-3)):
-        for parameter in layer.parameters():
-            assert rates[id(parameter)][0] == pytest.approx(rate)
-    assert rates[id(body.embeddings.word_embeddings.weight)][0] == pytest.approx(0.25e-3)
-    freeze(body, 1)
-    assert all(p.requires_grad for p in second.parameters())
-    assert not any(p.requires_grad for p in first.parameters())
-
-
-def test_warm_up_and_decay() -> None:
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
-    schedule = build_schedule(optimizer, OptimConfig(warmup=0.2, schedule="linear"), steps=10)
-    rates = []
-    for _ in range(10):
-        rates.append(schedule.get_last_lr()[0])
-        optimizer.step()
-        schedule.step()
-    assert rates[:3] == pytest.approx([1 / 3, 2 / 3, 1.0])
-    assert rates[3:] == sorted(rates[3:], reverse=True) and rates[-1] > 0
 
 
 def example(source: str, value: float, weight: float = 1.0) -> TrainingExample:
@@ -243,9 +174,9 @@ def test_a_feature_group_reads_the_columns_it_names() -> None:
 
 
 def test_balance_is_negatives_over_positives() -> None:
-    model = TurnsConfig(heads={"overall": HeadConfig(kind="binary", positive_weight="balanced")})
+    heads = {"overall": HeadConfig(kind="binary", positive_weight="balanced")}
     examples = [example("a", v) for v in (1.0, 0.0, 0.0, 0.0)]
-    assert balance_heads(model, examples).heads["overall"].positive_weight == 3.0
+    assert balanced_heads(heads, examples)["overall"].positive_weight == 3.0
 
 
 def test_validation_figures_average_over_sources() -> None:
@@ -254,8 +185,9 @@ def test_validation_figures_average_over_sources() -> None:
     found = validation_figures(examples, {"overall": np.array(up + up)}, set())
     assert found["spearman/overall"] == pytest.approx(0.0)
     assert validation_figures(examples[:3], {"overall": np.array(up)}, {"overall"})["auc"] == 1.0
-    with pytest.raises(ConfigError, match="there are: spearman"):
-        watched(found, "spearman/fun")
+    with pytest.raises(ConfigError, match="there are: loss, spearman"):
+        require_figure("spearman/fun", examples, ["overall"], [])
+    require_figure("eval_spearman/overall", examples, ["overall"], [])
 
 
 def loaded(folder: Path, files: dict[str, list[str]], **more: object) -> RunRows:
@@ -280,7 +212,7 @@ def test_a_split_divides_groups_by_their_hash(tmp_path: Path) -> None:
     rows = [f"{group}{n}" for group in "abcdefghijklmnopqrst" for n in range(3)]
     split, found = {"validation": 0.2, "test": 0.2, "seed": 1}, []
     for order in (rows, rows[::-1]):
-        run = loaded(tmp_path, {"train": order}, split=split, stop={"keep": "best"})
+        run = loaded(tmp_path, {"train": order}, split=split)
         parts = [run.train, run.validation, run.test]
         found.append([{example.group for example in part} for part in parts])
         assert [3 * len(groups) for groups in found[-1]] == [fact["rows"] for fact in run.facts]

@@ -18,10 +18,10 @@ from medal_judges.storage.jsonl import write_records
 from medal_judges.training import rows as rows_module
 from medal_judges.training import run
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.families.steps import dimension_config
-from medal_judges.training.loop.loop import TrainingLoop
 from medal_judges.training.rows import RunRows, TrainingExample
 from medal_judges.training.run import learnable, train_judge
+from medal_judges.training.steps import dimension_config
+from medal_judges.training.trainer import JudgeTrainer
 
 from ..conftest import WORDS
 from ..talks import talk
@@ -30,7 +30,7 @@ DIMENSIONS = ("overall", "repetitive")
 
 
 def settings(base: Path, folder: Path, **more: Any) -> TrainConfig:
-    model = {"family": "turns", "base": str(base), "max_tokens": 32, "width": 8}
+    model = {"family": "encoder", "base": str(base), "max_tokens": 32}
     return build_config(
         TrainConfig,
         {
@@ -38,8 +38,7 @@ def settings(base: Path, folder: Path, **more: Any) -> TrainConfig:
             "output_dir": str(folder / "judge"),
             "rubric": "medal",
             "model": model,
-            "trainable_layers": 0,
-            "optim": {"epochs": 1, "lr": 0.01},
+            "args": {"num_train_epochs": 1, "learning_rate": 0.01},
             "train": [{"source": str(folder / "train.jsonl")}],
             "validation": [{"source": str(folder / "validation.jsonl")}],
         }
@@ -53,7 +52,7 @@ def test_a_part_is_the_same_run_of_one_dimension(tmp_path: Path) -> None:
     part = dimension_config(whole, "overall")
     assert part.only == ("overall",) and not part.per_dimension
     assert part.output_dir == str(tmp_path / "judge" / "members" / "overall")
-    assert part.train == whole.train and part.optim == whole.optim
+    assert part.train == whole.train and part.args == whole.args
 
 
 def test_only_takes_known_dimensions() -> None:
@@ -72,6 +71,19 @@ def test_only_takes_known_dimensions() -> None:
 def test_families_that_fit_each_dimension_refuse_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="leave it out"):
         settings(tmp_path, tmp_path, per_dimension=True, model={"family": "embedding"})
+
+
+def test_a_metric_that_a_dimension_cannot_have_is_refused_before_the_first_step(
+    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for split in ("train", "validation"):
+        rows = (labelled(i, split).to_record() for i in range(20))
+        write_records(tmp_path / f"{split}.jsonl", rows)
+    monkeypatch.setattr(JudgeTrainer, "train", None)  # calling it would fail otherwise
+    args = {"metric_for_best_model": "spearman"}
+    with pytest.raises(ConfigError, match="'spearman' is not a figure") as caught:
+        train_judge(settings(tiny_bert, tmp_path, per_dimension=True, args=args))
+    assert "auc/repetitive" in str(caught.value)
 
 
 def labelled(number: int, split: str) -> LabelledDialogue:
@@ -94,7 +106,7 @@ def test_the_joined_judge_is_its_parts(
     for module, name in (
         (run, "load_rows"),
         (rows_module, "check_leaks"),
-        (TrainingLoop, "predict"),
+        (JudgeTrainer, "evaluate"),
     ):
         whole = getattr(module, name)
 
@@ -104,9 +116,8 @@ def test_the_joined_judge_is_its_parts(
 
         monkeypatch.setattr(module, name, counted)
     folder = train_judge(settings(tiny_bert, tmp_path, per_dimension=True))
-    # One reading of the rows for both dimensions; each is predicted at the end of
-    # its epoch and once by its best weights.
-    assert calls == {"load_rows": 1, "check_leaks": 1, "predict": 4}
+    # One reading of the rows for both dimensions; each is evaluated at the end of its epoch.
+    assert calls == {"load_rows": 1, "check_leaks": 1, "evaluate": 2}
     monkeypatch.undo()
     judge = Judge.from_pretrained(folder)
     assert judge.family == "hybrid" and {d.name for d in judge.dimensions} == set(DIMENSIONS)

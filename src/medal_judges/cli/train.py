@@ -1,4 +1,4 @@
-"""``medal train``: the short form of ``accelerate launch -m medal_judges.training``."""
+"""``medal train``: the short form of ``accelerate launch training/train.py``."""
 
 from __future__ import annotations
 

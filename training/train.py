@@ -1,4 +1,10 @@
-"""``accelerate launch -m medal_judges.training --config X.yaml [field=value ...]``."""
+"""Trains a judge; the same as ``medal train``, for launchers.
+
+    accelerate launch --config_file configs/accelerate/gpu8.yaml training/train.py \\
+        --config modernbert_medal_regression
+
+Settings: configs/train/. Without a launcher: python training/train.py --config NAME.
+"""
 
 from __future__ import annotations
 

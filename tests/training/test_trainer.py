@@ -1,0 +1,248 @@
+"""JudgeTrainer: the Trainer's own settings, an example's weight, faults that stay away."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from medal_judges.config import build_config
+from medal_judges.errors import ConfigError, MedalError
+from medal_judges.models.base.heads import HeadConfig
+from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.records.dimension import load_rubric
+from medal_judges.training.arguments import training_arguments
+from medal_judges.training.config import TrainConfig
+from medal_judges.training.families.encoder import freeze
+from medal_judges.training.rows import TrainingExample
+from medal_judges.training.trainer import JudgeTrainer, judge_dataset
+
+from ..conftest import WORDS
+from ..talks import talk
+
+DIMENSIONS = [d for d in load_rubric("medal") if d.name in ("overall", "repetitive")]
+
+
+def examples(count: int = 24) -> list[TrainingExample]:
+    """Dialogues of unequal length and weight, of two sources; every third lacks a label."""
+    rows = []
+    for number in range(count):
+        words = WORDS[number % 7 :][: 2 + number % 5]
+        dialogue = talk("music", " ".join(words), id=str(number))
+        labels = {"overall": (number % 5) / 4, "repetitive": float(number % 2)}
+        if number % 3 == 0:
+            del labels["repetitive"]
+        source, weight = ("a", 0.5) if number % 2 else ("b", 4.0)
+        rows.append(TrainingExample(dialogue, source, dict(labels), weight, dict(labels)))
+    return rows
+
+
+def judge_on(base: Path) -> EncoderJudge:
+    torch.manual_seed(0)
+    return EncoderJudge.create(
+        EncoderConfig(
+            base=str(base), max_tokens=64, heads={"repetitive": HeadConfig(kind="regression")}
+        ),
+        DIMENSIONS,
+        device="cpu",
+    )
+
+
+@pytest.fixture(scope="module")
+def base(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny encoder without dropout."""
+    import shutil
+
+    folder = tmp_path_factory.mktemp("base") / "bert"
+    shutil.copytree(tiny_bert, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["hidden_dropout_prob"] = 0.0
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def trained(base: Path, folder: Path, **args: Any) -> tuple[JudgeTrainer, dict[str, torch.Tensor]]:
+    """A trainer after three steps of plain gradient descent, and the weights."""
+    settings = {"max_steps": 3, "optim": "sgd", "learning_rate": 0.05, "max_grad_norm": 0.0}
+    settings |= {"train_sampling_strategy": "sequential", "save_strategy": "no"}
+    settings |= {"logging_steps": 1} | args
+    judge = judge_on(base)
+    data = judge_dataset(judge, examples())
+    arguments = training_arguments(settings, folder, seed=0, validated=False)
+    trainer = JudgeTrainer(judge, arguments, train_dataset=data)
+    trainer.train()
+    return trainer, {k: v.clone() for k, v in judge.net.state_dict().items()}
+
+
+def losses(trainer: JudgeTrainer) -> list[float]:
+    return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+
+
+@pytest.mark.parametrize(("batch", "accumulated"), [(4, 2), (2, 4), (1, 8)])
+def test_a_step_is_the_same_however_it_is_cut(
+    base: Path, tmp_path: Path, batch: int, accumulated: int
+) -> None:
+    """An example weighs the same in any cut: the loss of sequence classification is otherwise
+    multiplied by accumulation, and a batch of few labels weighs as much as one of many."""
+    whole, weights = trained(base, tmp_path, per_device_train_batch_size=8)
+    cut, others = trained(
+        base,
+        tmp_path,
+        per_device_train_batch_size=batch,
+        gradient_accumulation_steps=accumulated,
+    )
+    assert losses(cut) == pytest.approx(losses(whole), abs=1e-5)
+    for name, weight in weights.items():
+        assert torch.allclose(others[name], weight, atol=1e-5), name
+
+
+def test_the_loss_is_the_weighted_mean_over_examples(base: Path, tmp_path: Path) -> None:
+    rows = examples(8)
+    judge = judge_on(base)
+    ids = [torch.tensor([text.ids]) for text in judge.render([row.dialogue for row in rows])]
+    total = 0.0
+    with torch.no_grad():
+        for row, one in zip(rows, ids, strict=True):
+            logits = judge.net(input_ids=one, attention_mask=torch.ones_like(one)).logits[0] + 0.5
+            names = [dimension.name for dimension in DIMENSIONS]
+            named = dict(zip(names, logits.tolist(), strict=True))
+            errors = [(named[name] - value) ** 2 for name, value in row.targets.items()]
+            total += row.weight * sum(errors)
+    wanted = total / sum(row.weight for row in rows)
+    data = judge_dataset(judge, rows)
+    arguments = training_arguments(
+        {"per_device_eval_batch_size": 3, "eval_strategy": "epoch"},
+        tmp_path,
+        seed=0,
+        validated=True,
+    )
+    trainer = JudgeTrainer(judge, arguments, train_dataset=data, eval_dataset=data)
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(wanted, abs=1e-5)
+
+
+def test_validation_rows_keep_their_order_when_batches_are_grouped_by_length(
+    base: Path, tmp_path: Path
+) -> None:
+    judge, rows = judge_on(base), examples()
+    data = judge_dataset(judge, rows)
+    arguments = training_arguments(
+        {"train_sampling_strategy": "group_by_length"}, tmp_path, seed=0, validated=True
+    )
+    trainer = JudgeTrainer(judge, arguments, train_dataset=data, eval_dataset=data)
+    predicted = torch.tensor(trainer.predict(data).predictions)
+    scores = [j.details["overall"]["raw"] for j in judge.score([row.dialogue for row in rows])]
+    own = judge.unit_logits(predicted)["overall"].squeeze(-1)
+    assert (1 + 4 * own).tolist() == pytest.approx(scores, abs=1e-4)
+
+
+def test_a_loss_a_collator_an_optimizer_and_callbacks_of_one_s_own(
+    base: Path, tmp_path: Path
+) -> None:
+    from transformers import TrainerCallback
+
+    judge, seen = judge_on(base), []
+
+    def loss(outputs: Any, labels: torch.Tensor, num_items_in_batch: Any = None) -> torch.Tensor:
+        seen.append(("loss", tuple(labels.shape), int(num_items_in_batch)))
+        return outputs.logits.square().sum() / num_items_in_batch
+
+    class Count(TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            seen.append(("step",))
+
+    optimizer = torch.optim.SGD(judge.net.parameters(), lr=0.5)
+    arguments = training_arguments(
+        {"max_steps": 2, "per_device_train_batch_size": 4, "save_strategy": "no"},
+        tmp_path,
+        seed=0,
+        validated=False,
+    )
+    trainer = JudgeTrainer(
+        judge,
+        arguments,
+        train_dataset=judge_dataset(judge, examples()),
+        compute_loss_func=loss,
+        callbacks=[Count()],
+        optimizers=(optimizer, None),
+    )
+    trainer.train()
+    assert seen.count(("step",)) == 2 and ("loss", (4, 3), 4) in seen
+    assert trainer.optimizer.optimizer is optimizer  # type: ignore[union-attr]
+
+
+def minimal(**more: Any) -> dict[str, Any]:
+    settings = {"name": "x", "output_dir": "x", "rubric": "medal", "train": [{"source": "a"}]}
+    return settings | {"model": {"family": "encoder"}} | more
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        ({"learning_rat": 1e-3}, "args.learning_rat: .*did you mean 'learning_rate'"),
+        ({"batch_size": 8}, "args.batch_size: TrainingArguments has no such field"),
+        ({"learning_rate": "fast"}, "args.learning_rate: .*number"),
+        ({"output_dir": "x"}, "set output_dir beside args"),
+        ({"seed": 3}, "set seed beside args"),
+        ({"load_best_model_at_end": True}, "needs validation rows"),
+    ],
+)
+def test_arguments_are_the_trainer_s_own_and_unknown_names_are_refused(
+    args: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        build_config(TrainConfig, minimal(args=args), where="x")
+
+
+def test_a_number_that_yaml_reads_as_text_is_a_number(tmp_path: Path) -> None:
+    arguments = training_arguments({"learning_rate": "2e-5"}, tmp_path, seed=3, validated=False)
+    assert arguments.learning_rate == 2e-5 and arguments.seed == 3
+    assert arguments.output_dir == str(tmp_path / "checkpoints")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU has fp16")
+def test_fp16_on_a_cpu_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"args\.fp16 needs a GPU"):
+        training_arguments({"fp16": True}, tmp_path, seed=0, validated=False)
+
+
+def test_a_frozen_base_learns_in_its_top_layers_and_final_norm(tiny_modernbert: Path) -> None:
+    network = judge_on(tiny_modernbert).net
+    freeze(network, 1)
+    learning = {name for name, p in network.named_parameters() if p.requires_grad}
+    assert any(name.startswith("model.layers.1.") for name in learning)
+    assert not any(name.startswith(("model.layers.0.", "model.embeddings")) for name in learning)
+    assert "model.final_norm.weight" in learning and "classifier.weight" in learning
+    freeze(network, 0)
+    learning = {name for name, p in network.named_parameters() if p.requires_grad}
+    assert not any(name.startswith("model.") for name in learning)
+
+
+def test_a_loss_that_is_not_a_number_stops_the_run(base: Path, tmp_path: Path) -> None:
+    judge = judge_on(base)
+    with torch.no_grad():
+        judge.net.classifier.bias.fill_(float("nan"))
+    arguments = training_arguments(
+        {"max_steps": 2, "logging_steps": 1, "save_strategy": "no"},
+        tmp_path,
+        seed=0,
+        validated=False,
+    )
+    data = judge_dataset(judge, examples())
+    with pytest.raises(MedalError, match="loss is nan at step 1") as caught:
+        JudgeTrainer(judge, arguments, train_dataset=data).train()
+    assert "args.learning_rate" in str(caught.value)
+
+
+def test_to_scale_changes_the_layer_and_no_score(base: Path) -> None:
+    judge, dialogues = judge_on(base), [row.dialogue for row in examples(5)]
+    before = [dict(j.scores) for j in judge.score(dialogues)]
+    weights = copy.deepcopy(judge.net.state_dict())
+    judge.to_scale()
+    assert not torch.equal(judge.net.classifier.weight, weights["classifier.weight"])
+    for found, wanted in zip(judge.score(dialogues), before, strict=True):
+        assert dict(found.scores) == pytest.approx(wanted, abs=1e-5)
+    judge.to_units()
+    assert torch.allclose(judge.net.classifier.weight, weights["classifier.weight"], atol=1e-7)

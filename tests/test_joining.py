@@ -266,7 +266,7 @@ def test_predictions_without_a_scale_need_a_rubric() -> None:
     write("scores.jsonl", [{k: v for k, v in row.items() if k != "dimensions"} for row in rows])
     code, text = benchmark("own.jsonl")
     assert code == 2 and "the good end of overall is stated" in " ".join(text.split())
-    assert "add `rubric: NAME_OR_FILE` to these predictions" in text
+    assert "add rubric: NAME, or rubric: FILE.yaml with these lines" in text
     config = Path("b.yaml").read_text().replace("path: scores", "rubric: overall, path: scores")
     Path("b.yaml").write_text(config)
     assert medal("benchmark", "--config", "b.yaml").returncode == 0

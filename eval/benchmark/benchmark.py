@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -56,7 +56,7 @@ from medal_judges.eval.metaeval.comparison import (
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.scoring import ScoreOptions, judge_once, opened
 from medal_judges.reading.dialogues import DEFAULT_READING, ReadingReport
-from medal_judges.records.dimension import Dimension, known_dimensions
+from medal_judges.records.dimension import known_dimensions
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean
 from medal_judges.records.signature import content_hash
@@ -412,24 +412,10 @@ def judge_all(
             answers = Answers(file.name, signature, read, {})
             scored = answers.dimensions
             names, used = _dimensions(run, file, file.set, everything[file.set], scored)
-            scales = _stated_scales(file, read, used)
+            stated = [(str(file.path), judgement.dimensions) for judgement in read]
+            known = known_dimensions(used, stated, file.rubric, "rubric:")
+            scales = {name: (dimension.low, dimension.high) for name, dimension in known.items()}
             run.answers[file.set].append(replace(answers, names=names, scales=scales))
-
-
-def _stated_scales(
-    file: PredictionConfig, judgements: Iterable[Judgement], names: Iterable[str]
-) -> dict[str, Scale]:
-    """Returns the scales of the dimensions ``names`` of a file of predictions. Raises ConfigError
-    if neither the file nor ``rubric`` states one."""
-    stated: dict[str, Dimension] = {}
-    for judgement in judgements:
-        stated |= {dimension.name: dimension for dimension in judgement.dimensions}
-    try:
-        known = known_dimensions(names, [(str(file.path), stated.values())], file.rubric)
-    except ConfigError as error:
-        hint = "add `rubric: NAME_OR_FILE` to these predictions in the benchmark's YAML file"
-        raise ConfigError(f"predictions {file.name}: {error.message}", hint=hint) from error
-    return {name: (dimension.low, dimension.high) for name, dimension in known.items()}
 
 
 def _dimensions(

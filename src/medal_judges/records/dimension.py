@@ -139,24 +139,27 @@ def merge_dimensions(parts: Iterable[tuple[str, Iterable[Dimension]]]) -> dict[s
 
 
 def known_dimensions(
-    names: Iterable[str], stated: Iterable[tuple[str, Iterable[Dimension]]], rubric: str | None
+    names: Iterable[str],
+    stated: Iterable[tuple[str, Iterable[Dimension]]],
+    rubric: str | None,
+    option: str = "--rubric",
 ) -> dict[str, Dimension]:
     """Returns the dimension of each of ``names``, as files of judgements (``stated``, see
-    merge_dimensions) or ``rubric`` state it. Raises MedalError if two of these differ, and
-    ConfigError for a name that none states."""
+    merge_dimensions) or ``rubric``, the value of ``option``, state it. Raises MedalError if two of
+    these differ, and ConfigError for a name that none states."""
     parts = list(stated)
     files = ", ".join(dict(parts))
     wanted = list(names)
     if rubric is not None:
         dimensions = [dimension for dimension in load_rubric(rubric) if dimension.name in wanted]
-        parts.append((f"--rubric {rubric}", dimensions))
+        parts.append((f"{option} {rubric}", dimensions))
     merged = merge_dimensions(parts)
     missing = [name for name in wanted if name not in merged]
     if missing:
         example = "\n    - {{name: {}, kind: continuous, low: 1, high: 5, good: high}}"
         raise ConfigError(
             f"{files}: neither the scale nor the good end of {', '.join(missing)} is stated",
-            hint="add --rubric NAME, or --rubric FILE.yaml with these lines, corrected:\n"
+            hint=f"add {option} NAME, or {option} FILE.yaml with these lines, corrected:\n"
             f"    dimensions:{''.join(map(example.format, missing))}",
         )
     return {name: merged[name] for name in wanted}

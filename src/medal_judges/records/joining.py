@@ -83,31 +83,31 @@ def join_labels(
     for place, score in enumerate(scores):
         by_id.setdefault(plain[score.id], []).append(place)
     joined = JoinedLabels()
-    taken: set[int] = set()
+    labelled: set[int] = set()
     for label in labels:
-        name = plain[label.id]
-        own: list[int] = []
-        candidates = [p for p in by_id.get(name, ()) if may_meet(label, scores[p])]
+        id = plain[label.id]
+        candidates = [place for place in by_id.get(id, ()) if may_meet(label, scores[place])]
+        fitting: list[int] = []
         for place in candidates:
             if scores[place].chat is None or not label.dialogue.turns:
-                is_own = name not in repeated
-                joined.by_id += is_own
+                fits = id not in repeated
+                joined.by_id += fits
             else:
-                is_own = scores[place].is_of(label.dialogue)
-            if is_own:
-                own.append(place)
-        free = [place for place in own if place not in taken]
+                fits = scores[place].is_of(label.dialogue)
+            if fits:
+                fitting.append(place)
+        unlabelled = [place for place in fitting if place not in labelled]
         # Of equal chats under one repeated id, the one with the very same id comes first.
-        free.sort(key=lambda place: scores[place].id != label.id)
-        free = [place for place in free if scores[place].id == scores[free[0]].id]
+        unlabelled.sort(key=lambda place: scores[place].id != label.id)
+        chosen = [place for place in unlabelled if scores[place].id == scores[unlabelled[0]].id]
         if not candidates:
             joined.absent.append(label)
-        elif not own:
+        elif not fitting:
             joined.other.append(label)
-        elif not free:
+        elif not chosen:
             joined.repeated.append(label)
-        taken.update(free)
-        joined.score_rows.append(free)
+        labelled.update(chosen)
+        joined.score_rows.append(chosen)
     return joined
 
 

@@ -132,12 +132,14 @@ def choose_judge(
     dtype: str | None = None,
     revision: str | None = None,
     repeats: int | None = None,
+    strict: bool = True,
 ) -> JudgeChoice:
     """Returns the judge ``name`` (a shipped name, YAML file, folder or hub id) with the overrides
     ``field=value``; for a saved hybrid they are ``member.field=value``.
 
-    Raises ConfigError for other overrides, and for a device, dtype or repeats that the judge does
-    not have.
+    Raises ConfigError for other overrides, for repeats that the judge does not have, and for a
+    device or dtype if it has no model here; without ``strict``, for one of several judges, such a
+    judge ignores them.
     """
     file = judge_file(name)
     settings = None if file is None else read_yaml(file)
@@ -155,7 +157,7 @@ def choose_judge(
         options = {name: changed[name] for name in names}
     options |= {k: v for k, v in {"device": device, "dtype": dtype}.items() if v is not None}
     if settings is not None:
-        options = placed(settings, options, str(file))
+        options = placed(settings, options, str(file), strict=strict)
     return JudgeChoice(file or name, settings, options, revision)
 
 

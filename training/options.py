@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pydantic import model_validator
+
 from medal_judges.config import Config, option
+from medal_judges.errors import ConfigError
 
 
 class TrainOptions(Config):
@@ -27,3 +30,10 @@ class TrainOptions(Config):
     push: str | None = option(None, metavar="ORG/NAME", help="Push the judge when it is trained.")
     public: bool = option(False, help="With --push: public.")
     revision: str | None = option(None, help="With --push: a tag.")
+
+    @model_validator(mode="after")
+    def _check(self) -> TrainOptions:
+        if self.push is None and (self.public or self.revision is not None):
+            option_of_push = "--public" if self.public else "--revision"
+            raise ConfigError(f"{option_of_push} is for --push", hint="--push ORG/NAME")
+        return self

@@ -107,6 +107,10 @@ def align(
     labelled = [row for row in rows if any(rating.given for rating in row.ratings())]
     member = Member("judge", judge, {}) if isinstance(judge, Judge) else None
     member = member or open_member("judge", MemberConfig(path=str(judge), options=options))
+    family = (member.settings or {}).get("family")
+    if family != "prompted" and (max_calls is not None or reflect_with is not None):
+        option_of_prompts = "--max-calls" if reflect_with is None else "--reflect-with"
+        raise ConfigError(f"{option_of_prompts} is for prompted judges: it changes their prompts")
     judged = {d.name: d for d in member.judge.dimensions}
     names = list(dimensions) or sorted({name for row in labelled for name in row.labels})
     if not names or len({row.level for row in labelled}) > 1:
@@ -119,7 +123,7 @@ def align(
     own = names if paid else list(judged)
     members, inputs, table, reader, vectors = read_inputs(member, own, labelled, folder)
     proofs, used, notes = dict[str, Proof](), dict[str, list[LabelledDialogue]](), list[str]()
-    limits, family = (max_calls, max_cost, reflect_with), (member.settings or {}).get("family")
+    limits = max_calls, max_cost, reflect_with
     for name, dimension in targets.items():
         rated = [i for i, r in enumerate(labelled) if (q := r.rating(name)) is not None and q.given]
         whole = [i for i in rated if np.isfinite(table[i]).all()]

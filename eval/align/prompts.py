@@ -130,6 +130,8 @@ class _Run:
                 listed.append({"id": row.id, "turns": turns, "scores": scores})
             self._write("examples", {"source": "labels", "examples": listed})
             settings["variant"] = variant
+            # The examples have no rating of the judge's other dimensions to show.
+            settings["dimensions"] = [self.dimension.name]
         changed = {"parts": parts | dict(texts or {}), "layouts": layouts, "variants": variants}
         self._write("prompt", prompt.model_copy(update=changed).model_dump(mode="json"))
         self.judge = judge_of_settings(settings | {"llm": self.llm}, self.place.name)

@@ -53,7 +53,7 @@ from medal_judges.eval.metaeval.comparison import (
     MCNEMAR,
     MEANS,
 )
-from medal_judges.inference.judge_choice import choose_judge
+from medal_judges.inference.judge_choice import JudgeChoice, choose_judge
 from medal_judges.inference.scoring import ScoreOptions, judge_once, opened
 from medal_judges.reading.dialogues import DEFAULT_READING, ReadingReport
 from medal_judges.records.dimension import known_dimensions
@@ -111,10 +111,11 @@ def run_benchmark(
     options: BenchmarkOptions, bar: ProgressBar | None = None
 ) -> tuple[BenchmarkRun, Benchmark]:
     """Runs a benchmark; returns the run with its notes, and the figures."""
-    changed = {"output_dir": options.out, "device": options.device}
+    changed = {"output_dir": options.out, "device": options.device, "workers": options.workers}
     changed |= {"interval_for": options.interval_for, "headline": options.headline}
-    changed["workers"] = str(options.workers) if options.workers > 1 else None
-    overrides = [*options.overrides, *(f"{k}={v}" for k, v in changed.items() if v)]
+    typed = {name: value for name, value in changed.items() if value is not None}
+    # JSON is YAML in which a text stays a text: a folder can be named 2026, or "a: b".
+    overrides = [*options.overrides, *(f"{k}={json.dumps(v)}" for k, v in typed.items())]
     data = load_config(BenchmarkConfig, options.config, overrides, folder="benchmark").model_dump()
     data["judges"] = [*data["judges"]]
     for text in options.judge:
@@ -343,6 +344,20 @@ def prepare(config: BenchmarkConfig, *, offline: bool | None = None) -> Benchmar
     return run
 
 
+def _chosen(config: BenchmarkConfig, judge: JudgeConfig) -> JudgeChoice:
+    """Returns the choice of ``judge``, with the benchmark's language model and device if it uses
+    one."""
+    overrides = []
+    if config.llm is not None and choose_judge(judge.path).speaks:
+        overrides.append(
+            f"llm={json.dumps(config.llm.model_dump(mode='json', exclude_unset=True))}"
+        )
+    # Baselines beside the others have no weights, and no use for a device.
+    return choose_judge(
+        judge.path, overrides, revision=judge.revision, device=config.device, strict=False
+    )
+
+
 def judge_all(
     run: BenchmarkRun, options: BenchmarkOptions, progress: Callable[[str, str, int], None]
 ) -> None:
@@ -356,14 +371,12 @@ def judge_all(
     everything = run.sets | run.injected
     for config in run.config.judges:
         folder = run.config.output_dir / "predictions" / file_name(config.name)
-        choice = choose_judge(config.path, revision=config.revision, device=run.config.device)
+        choice = _chosen(run.config, config)
         record, learnt = Path(choice.source) / "data.json", set[str]()
         if record.is_file():  # of a saved judge: what it was trained on
             entries = json.loads(record.read_text(encoding="utf-8"))
             learnt = {chat for entry in entries for chat in entry.get("chats", "").split()}
         try:
-            if choice.speaks and run.config.llm is not None:
-                choice = choice.with_options(llm=run.config.llm.model_dump(exclude_unset=True))
             choice = choice.with_options(**config.options)
             if choice.speaks and options.no_cache:
                 choice = choice.spending(no_cache=True)

@@ -38,7 +38,9 @@ class BenchmarkOptions(Config):
         help="A further judge: shipped name, YAML file, folder or hub id; may be repeated.",
     )
     device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
-    workers: int = option(1, ge=1, help="Number of scoring processes; on GPUs one each.")
+    workers: int | None = option(
+        None, ge=1, help="Number of scoring processes; on GPUs one each. [default: 1]"
+    )
     interval_for: Lead | None = option(
         None, help="Whom intervals are for: these chatbots, or others like them. [default: these]"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 
 import typer
@@ -36,7 +37,7 @@ class GenerateOptions(Config):
 @from_options
 def generate(options: GenerateOptions) -> None:
     """Generate dialogues. The same command resumes after a stop."""
-    changed = [*options.overrides, *([f"out={options.out}"] if options.out else [])]
+    changed = [*options.overrides, *([f"out={json.dumps(options.out)}"] if options.out else [])]
     config = load_config(GenerateConfig, options.config, changed, folder="generate")
     if options.dry_run:
         _estimate(config, options.chatbots)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import typer
 
 from medal_judges.cli.options import from_options
@@ -18,7 +20,9 @@ def train(options: TrainOptions) -> None:
     from medal_judges.training.run import is_main
     from medal_judges.training.run import train as train_judge
 
-    overrides = [*options.overrides, *([f"output_dir={options.out}"] if options.out else [])]
+    overrides = [*options.overrides]
+    if options.out is not None:
+        overrides.append(f"output_dir={json.dumps(str(options.out))}")
     folder = train_judge(
         options.config, overrides, resume=options.resume, overwrite=options.overwrite
     )

@@ -44,7 +44,10 @@ def trial(options: TrialOptions) -> None:
         )
     judges, known = list[TrialJudge](), dict[str, str]()
     for path, own in named:
-        choice = choose_judge(path, own, device=options.device, dtype=options.dtype)
+        # A baseline beside other judges has no use for a device.
+        choice = choose_judge(
+            path, own, device=options.device, dtype=options.dtype, strict=len(named) == 1
+        )
         if choice.pays:
             choice = choice.spending(options.max_cost)
         judge = choice.load()

@@ -1,0 +1,66 @@
+"""The options of ``medal align``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .files import RECORDS, Files, write
+from .table import medal, row, works
+
+Serve = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ratings that longer answers have, of the chats."""
+    rows = []
+    for number, record in enumerate(RECORDS):
+        overall = {"labels": {"overall": [5 - number % 5]}, "scales": {"overall": [1, 5]}}
+        rows.append({**record, **overall})
+    return write(tmp_path_factory.mktemp("labels") / "labels.jsonl", rows)
+
+
+@row("align", "--labels", "--out", "--json", "--keep-anyway", "--max-calls", "--reflect-with")
+def test_a_prompted_judge_is_aligned(
+    serve: Serve, labels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve()
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    words = ["align", "medal", "llm=openai:tester", "--labels", labels, "--out", tmp_path]
+    words += ["--json", "--keep-anyway", "--max-calls", 720, "--reflect-with", "openai:reflector"]
+    proof = json.loads(works(*words).out)
+    assert proof["dimensions"]["overall"]["rows"] == len(RECORDS)
+    assert proof == json.loads((tmp_path / "align.json").read_text())
+    assert (tmp_path / "judge.json").is_file()
+    models = [request["body"]["model"] for request in server.told("requests")]
+    assert len(RECORDS) < models.count("tester") <= len(RECORDS) + 720
+    assert models.count("reflector") > 0
+
+
+@row("align", "--device")
+def test_device(labels: Path, tmp_path: Path) -> None:
+    words = ["align", "length", "--labels", labels, "--out", tmp_path, "--device", "cpu"]
+    done = medal(*words)
+    assert done.code == 2 and "no weights, so --device changes nothing" in done.err
+
+
+@row("align", "--max-cost")
+def test_max_cost(serve: Serve, labels: Path, files: Files, tmp_path: Path) -> None:
+    server = serve()
+    words = ["align", "medal", "llm=openai:tester", f"llm.base_url={server.url}"]
+    words += [f"llm.prices={files.prices}", "--labels", labels, "--out", tmp_path]
+    done = medal(*words, "--max-cost", "0.000001")
+    assert done.code == 4 and "before the limit of $2e-07" in done.err
+
+
+@pytest.mark.parametrize("option", [["--max-calls", 9], ["--reflect-with", "openai:tester"]])
+def test_an_option_of_prompts_needs_a_prompt(
+    option: list[object], labels: Path, tmp_path: Path
+) -> None:
+    done = medal("align", "length", "--labels", labels, "--out", tmp_path, *option)
+    assert done.code == 2 and f"{option[0]} is for prompted judges" in done.err

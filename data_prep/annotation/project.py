@@ -160,6 +160,14 @@ def new_project(
     people = parse_annotators(annotators)
     langs = {key: row.dialogue.lang for key, row in by_key.items()}
     assignments = assign(langs, people, per_dialogue, seed) if people else {}
+    idle = [name for name, keys in assignments.items() if not keys]
+    if idle:
+        problem = f"no dialogue is left for {', '.join(idle)}"
+        known = ", ".join(sorted(set(langs.values())))
+        hint = (
+            f"languages of the dialogues: {known}; a higher --per-dialogue gives more to everybody"
+        )
+        raise ConfigError(problem, hint=hint)
     return Project(by_key, dimensions, assignments, seed)
 
 

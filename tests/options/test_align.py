@@ -31,7 +31,8 @@ def test_a_prompted_judge_is_aligned(
 ) -> None:
     server = serve()
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    words = ["align", "medal", "llm=openai:tester", "--labels", labels, "--out", tmp_path]
+    words = ["align", "medal", "llm=openai:tester", "llm.cache=false"]
+    words += ["--labels", labels, "--out", tmp_path]
     words += ["--json", "--keep-anyway", "--max-calls", 720, "--reflect-with", "openai:reflector"]
     proof = json.loads(works(*words).out)
     assert proof["dimensions"]["overall"]["rows"] == len(RECORDS)

@@ -35,6 +35,7 @@ def export_project(options: ExportOptions) -> None:
         options.source, offline=options.offline or None, reading=reading, options=options.reading
     )
     reading.show()
+    reading.require_rest()
     project = new_project(rows, asked, options.annotator, options.per_dialogue, options.seed)
     out = options.out
     written = export(project, load_guidelines(options.guidelines), out, options.form)

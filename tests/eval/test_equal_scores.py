@@ -8,6 +8,7 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 import pytest
+from tests.scales import SCALES
 
 from medal_judges.eval.agreement.agreement import agreements
 from medal_judges.eval.benchmark.figures import injected_results, localisation
@@ -152,10 +153,16 @@ def report(overall: Floats, unsafe: Floats):  # type: ignore[no-untyped-def]
         {"day": f"2026-03-{1 + i * 12 // rows:02d}", "version": f"v{i % 3}"} for i in range(rows)
     ]
     given = [
-        Judgement(f"d{i}", SIGNATURE, {"overall": float(o), "unsafe": float(u)}, meta=meta[i])
+        Judgement(
+            f"d{i}",
+            SIGNATURE,
+            {"overall": float(o), "unsafe": float(u)},
+            meta=meta[i],
+            dimensions=SCALES,
+        )
         for i, (o, u) in enumerate(zip(overall, unsafe, strict=True))
     ]
-    options = ReportOptions(scores="x", by=("version",), over="day:day", rubric="medal")
+    options = ReportOptions(scores="x", by=("version",), over="day:day")
     scores = load_scores(to_frame(given), options)
     return scores, compute_figures(scores, options)
 

@@ -70,7 +70,7 @@ def test_orders_count_themselves() -> None:
 
 
 def families(rng: np.random.Generator) -> Iterable[list[Difference]]:
-    """Differences of one page, of every kind that a page shows."""
+    """Differences of one page, of every kind but changes over time (eval/report has these)."""
     count = int(rng.integers(12, 60))
     effect = float(rng.choice([0.0, 0.3, 0.8]))
     scores = np.round(rng.normal(3, 1, count), int(rng.integers(0, 4)))
@@ -82,9 +82,6 @@ def families(rng: np.random.Generator) -> Iterable[list[Difference]]:
         return Sample(Values(scores[rows], 4e-5), users[rows])
 
     yield [difference_of(part(group == k), part(group != k)) for k in range(4)]
-    periods = np.sort(rng.integers(0, int(rng.integers(3, 20)), count))
-    dimensions = [scores + effect * (periods > 6), rng.normal(size=count)]
-    yield [change(Values(values, 4e-5), periods, users, seed=1).difference for values in dimensions]
     contexts = [f"c{i}" for i in range(count)]
     systems = [
         SystemRows(Values(scores + rng.normal(effect * k, 0.5, count), 4e-5), contexts)
@@ -113,7 +110,7 @@ def test_no_pair_of_300_data_sets_disagrees() -> None:
                 shown += estimate.low is not None
                 significant += estimate.p_value is not None and estimate.p_value < 0.05
                 corrected += raw.p_value != pytest.approx(difference.p_value)
-    assert shown > 3000 and 500 < significant < shown - 500 and corrected > 1000
+    assert shown > 2500 and 500 < significant < shown - 500 and corrected > 1000
 
 
 def test_the_correction_is_statsmodels() -> None:

@@ -22,8 +22,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("report", "reading"),
     ("models",),  # what language models and judges share
     ("models.llm",),
-    ("models.llm.local", "models.llm.server"),
-    ("models.llm.loading",),  # the front door of the two
+    ("models.llm.local", "models.llm.server", "models.llm.vllm"),
+    ("models.llm.loading",),  # the front door of the three
     ("models.base",),
     (
         *(

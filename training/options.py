@@ -25,7 +25,7 @@ class TrainOptions(Config):
     out: Path | None = option(None, help="Folder to write; by default the config's output_dir.")
     resume: bool = option(False, help="Fail if there is no checkpoint to resume from.")
     overwrite: bool = option(
-        False, help="Delete an earlier run's checkpoints; otherwise it is resumed."
+        False, help="Start again from the beginning; replaces OUT. Without it a run is resumed."
     )
     push: str | None = option(None, metavar="ORG/NAME", help="Push the judge when it is trained.")
     public: bool = option(False, help="With --push: public.")

@@ -105,7 +105,7 @@ def test_an_only_turn_longer_than_the_window_is_counted(judge: Judge) -> None:
 
 def test_a_turn_that_just_fits_is_not_cut(tiny_llama: Path, tiny_bert: Path) -> None:
     only = Dialogue("only", (Turn("assistant", "music film garden " * 20),))
-    tokens = len(lora(tiny_llama, tiny_bert, 500).encode(only).ids)
+    tokens = len(lora(tiny_llama, tiny_bert, 500).render([only])[0].ids)
     assert counts(lora(tiny_llama, tiny_bert, tokens), only) == [(0, 0)]
     assert counts(lora(tiny_llama, tiny_bert, tokens - 1), only) == [(0, 1)]
     tokens = len(encoder(tiny_llama, tiny_bert, 128).render([only])[0].ids)

@@ -198,7 +198,7 @@ def test_arguments_are_the_trainer_s_own_and_unknown_names_are_refused(
 
 def test_a_number_that_yaml_reads_as_text_is_a_number(tmp_path: Path) -> None:
     arguments = training_arguments({"learning_rate": "2e-5"}, tmp_path, seed=3, validated=False)
-    assert arguments.learning_rate == 2e-5 and arguments.seed == 3
+    assert arguments.learning_rate == pytest.approx(2e-5) and arguments.seed == 3
     assert arguments.output_dir == str(tmp_path / "checkpoints")
 
 

@@ -124,8 +124,8 @@ def without_siblings(messages: Any, counts: Counter[str]) -> Any:
     if len(linked) + 1 < len(messages):
         return messages
     ids = {_value(node, _ID) for node in nodes}
-    parents = Counter(_value(node, _PARENT) for node in nodes)
-    kinds = {(_value(node, _PARENT), str(node.get("role"))) for node in nodes}
-    is_fork = len(kinds) == len(parents) < len(nodes)
+    links = [(_value(node, _PARENT), str(node.get("role"))) for node in nodes]
+    parents = Counter(parent for parent, _ in links)
+    is_fork = len(set(links)) == len(parents) < len(nodes)
     is_tree = len(ids) == len(messages) and len(parents.keys() - ids) == 1 and parents[None] < 2
     return _branch(nodes, counts) if is_fork and is_tree else messages

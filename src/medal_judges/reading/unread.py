@@ -23,25 +23,19 @@ _METADATA = re.compile(
 )
 
 
-def fields_of_text(record: Mapping[str, object]) -> list[str]:
-    """Returns the names of the fields that hold a text longer than 20 characters, also within
-    lists and objects. Ids, times and metadata are left out."""
-    names = []
-    for name, value in record.items():
-        if _has_text(value) and _METADATA.fullmatch(plain_name(str(name))) is None:
-            names.append(str(name))
-    return names
-
-
-def _has_text(value: object) -> bool:
+def _has_text(name: str, value: object) -> bool:
+    """Says whether a field, or one within it, holds a text longer than 20 characters that is no id,
+    no time and no metadata."""
+    if _METADATA.fullmatch(plain_name(name)):
+        return False
     with suppress(RecordError):  # a text that begins with a bracket
         value = parsed_cell(value, "{", "[")
-    if isinstance(value, str):
-        text = value.strip()
-        return len(text) > _SHORT and _NO_PROSE.fullmatch(text) is None
     if isinstance(value, Mapping):
-        return bool(fields_of_text(value))
-    return isinstance(value, list | tuple) and any(map(_has_text, value))
+        return any(_has_text(str(key), inner) for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return any(_has_text(name, item) for item in value)
+    text = value.strip() if isinstance(value, str) else ""
+    return len(text) > _SHORT and _NO_PROSE.fullmatch(text) is None
 
 
 def count_unread(
@@ -56,10 +50,11 @@ def count_unread(
 
 def add_unread(unread: Counter[str], record: Mapping[str, object], names: Set[str]) -> None:
     """Counts those of the fields that hold text."""
-    fields = {name: value for name, value in record.items() if name in names}
-    if len(unread) < _MOST_FIELDS:
-        with suppress(RecursionError):  # nested too deep for a turn
-            unread.update(fields_of_text(fields))
+    if len(unread) >= _MOST_FIELDS:
+        return
+    with suppress(RecursionError):  # nested too deep for a turn
+        fields = [name for name in record if name in names]
+        unread.update(name for name in fields if _has_text(str(name), record[name]))
 
 
 def unread_note(unread: Counter[str], path: str, copied: Iterable[str]) -> str | None:

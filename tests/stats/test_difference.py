@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from medal_judges.stats.change import Orders, change
+from medal_judges.stats.change import change
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.difference import Difference, Student, holm_corrected
+from medal_judges.stats.difference import Difference, Orders, Student, holm_corrected
 from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import Clusters

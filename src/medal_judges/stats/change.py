@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.difference import Difference
+from medal_judges.stats.difference import Difference, Orders
 from medal_judges.stats.equal import Values
 from medal_judges.stats.intervals import TINY
 from medal_judges.stats.means import Sample, difference_of
@@ -21,26 +21,6 @@ _PERMUTATIONS = 4999
 _LEAST = 0.1  # of the rows on either side of a change-point
 _CHUNK = 4_000_000  # numbers held at once
 _ROUNDING = 1e-12  # of the squares: what a perfect step leaves
-
-
-@dataclass(frozen=True, slots=True)
-class Orders:
-    """The distribution of a searched change if nothing changes: ``largest``, the rising largest
-    step of each random order of the periods, in standard errors."""
-
-    largest: Floats
-
-    def p_value(self, distance: float) -> float:
-        """Returns the share of orders with a step at least as large; this order is one of them."""
-        below = int(np.searchsorted(self.largest, distance * (1 - 1e-9), side="left"))
-        return (1 + len(self.largest) - below) / (1 + len(self.largest))
-
-    def critical(self, level: float) -> float:
-        """Returns the step above which the p-value is below ``level``; infinite if there are too
-        few orders to reach it."""
-        allowed = round(level * (1 + len(self.largest)), 6)  # orders, this one included
-        beyond = math.ceil(allowed) - 1
-        return float(self.largest[-beyond]) * (1 + 1e-9) if beyond > 0 else math.inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,7 +205,11 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
     def statistic(weights: Floats) -> dict[str, Floats]:
         agree, right = totals(weights)
         everything, squares = weights.sum(axis=1) ** 2, (weights**2).sum(axis=1)
-        nx, ny = (everything - _tied_pairs(side, weights) for side in (human, score))
+        # The weight of all pairs that a side does not tie.
+        nx, ny = (
+            everything - (weights * (upto - below)).sum(axis=1)
+            for below, upto in (human.ties(weights), score.ties(weights))
+        )
         enough = (weights > 0).sum(axis=1) >= MIN_ROWS
         defined = (np.minimum(nx, ny) > 1e-12 * everything) & enough
         return {
@@ -215,13 +219,6 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
         }
 
     return statistic
-
-
-def _tied_pairs(side: Values, weights: Floats) -> Floats:
-    """Returns the weight of all pairs of equal values, those of a row with itself included."""
-    below, upto = side.ties(weights)
-    tied: Floats = (weights * (upto - below)).sum(axis=1)
-    return tied
 
 
 def tie_distance(human: Values, score: Values) -> float:

@@ -11,8 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
+import numpy as np
+
+from medal_judges.stats.equal import Floats
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import TINY
 
@@ -20,34 +22,44 @@ LEVEL = 0.05
 POWER = 0.8
 
 
-class Reference(Protocol):
-    """The distribution of the distance of a difference from the true one, in standard errors."""
-
-    def p_value(self, distance: float) -> float:
-        """Returns the chance of a distance that is as large, on either side; above 0."""
-        ...
-
-    def critical(self, level: float) -> float:
-        """Returns the distance above which the p-value is below ``level``."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Student:
-    """Student's t."""
+    """Student's t, the distribution of a difference in standard errors."""
 
     degrees: float
 
     def p_value(self, distance: float) -> float:
+        """Returns the chance of a distance from 0 that is as large, on either side; above 0."""
         from scipy.special import stdtr  # what scipy.stats.t calls, without its checks
 
         # The smallest float instead of 0, which would be certainty.
         return max(float(2 * stdtr(self.degrees, -distance)), TINY)
 
     def critical(self, level: float) -> float:
+        """Returns the distance above which the p-value is below ``level``."""
         from scipy.special import stdtrit
 
         return -float(stdtrit(self.degrees, level / 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """The distribution of a searched change (change.py) if nothing changes: ``largest``, the rising
+    largest step of each random order of the periods, in standard errors."""
+
+    largest: Floats
+
+    def p_value(self, distance: float) -> float:
+        """Returns the share of orders with a step at least as large; this order is one of them."""
+        below = int(np.searchsorted(self.largest, distance * (1 - 1e-9), side="left"))
+        return (1 + len(self.largest) - below) / (1 + len(self.largest))
+
+    def critical(self, level: float) -> float:
+        """Returns the step above which the p-value is below ``level``; infinite if there are too
+        few orders to reach it."""
+        allowed = round(level * (1 + len(self.largest)), 6)  # orders, this one included
+        beyond = math.ceil(allowed) - 1
+        return float(self.largest[-beyond]) * (1 + 1e-9) if beyond > 0 else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +76,7 @@ class Difference:
 
     value: float | None
     error: float = 0.0
-    reference: Reference | None = None
+    reference: Student | Orders | None = None
     reason: str | None = None
     tolerance: float = 0.0
     span: tuple[float, float] = (-math.inf, math.inf)

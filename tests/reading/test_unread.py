@@ -74,6 +74,8 @@ METADATA: Row = {
     "link": "https://example.org/support/chats/0f8fad5b",
     "started": "2026-06-01T10:00:00.123456+00:00",
     "ended": "2026-06-01 10:00:00.123456 UTC",
+    "summary": "A customer asks for the opening hours.",
+    "userAgent": "Mozilla/5.0 (X11; Linux x86_64)",
     "chatTitle": "Opening hours of the shop in Berlin",
     "annotator_comments": {"ann": "The answer is friendly but wrong."},
     "Evidence": [{"turn": 1, "text": "We open at nine, he says."}],
@@ -128,3 +130,6 @@ def test_the_list_is_printed_with_quiet_and_without_columns_of_keep(tmp_path: Pa
     assert done.stderr.count("not read: output (60 rows)") == 1
     done = medal(*words, "--overwrite", "--keep", "output")
     assert done.returncode == 0 and "not read" not in done.stderr
+    words = ["report", str(out), "--chats", str(path)]
+    assert "not read: output (60 rows)" in medal(*words).stderr
+    assert "not read" not in medal(*words, "--by", "output").stderr

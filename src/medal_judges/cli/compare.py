@@ -23,6 +23,7 @@ def compare(options: CompareOptions) -> None:
     --out: compare.html, compare.json, tables/, figures/."""
     out = options.out
     reading = reading_report(options.reading, None if out is None else out / "skipped.jsonl")
+    reading.copied = [options.by or ""]
     with ProgressBar("judging") as bar:
         found = compared(options, reading=reading, progress=bar.advance)
     reading.show()

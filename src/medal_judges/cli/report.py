@@ -27,6 +27,7 @@ def report(options: ReportOptions) -> None:
     """
     out = options.out
     reading = reading_report(options.reading, None if out is None else out / "skipped.jsonl")
+    reading.copied = options.by
     with ProgressBar("reading", unit="rows") as bar:
         found = make_report(options, reading, bar)
     reading.show()

@@ -19,7 +19,8 @@ _NO_PROSE = re.compile(r"[!-~]*|\d{4}-\d\d-\d\d \d\d:[\d:.,]+ ?[+\-:\w]*")
 # A field whose name has such a word holds metadata, which a judge does not read.
 _METADATA = re.compile(
     r"(?:.*_)?(?:annotators?|author|comments?|country|date|email|evidence|feedback|headers?|heading"
-    r"|ids?|labels?|metadata|name|notes?|rationale|region|state|tags?|time|timestamp|title|url)(?:_.*)?"
+    r"|ids?|labels?|metadata|name|notes?|rationale|region|state|subject"
+    r"|summary|tags?|time|timestamp|title|url|user_agent)(?:_.*)?"
 )
 
 

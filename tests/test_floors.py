@@ -48,7 +48,6 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("training.checkpoints",),
     ("training.trainer",),
     ("training.steps",),
-    ("training.loop",),
     ("training.families",),
     ("training",),  # the run itself, from rows to the saved judge
     ("training.card",),

@@ -239,6 +239,8 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
         about: dict[str, object] = {"part": part, "source": entry.source, "rows": len(rows)}
         about["hash"] = known.hash
         about |= {"languages": known.languages, "injected": entry.plant is not None}
+        ratings = [len(rating.given) for row in rows for rating in row.ratings()]
+        about["annotators"] = max(ratings, default=0)
         about["labels_by"] = sorted({str(row.extra.get("labels_by", "")) for row in rows} - {""})
         if part == "train":  # medal benchmark warns of rows that a judge was trained on
             about["chats"] = " ".join(sorted({row.dialogue.text_hash for row in rows}))

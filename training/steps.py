@@ -166,6 +166,7 @@ def _result(
         "processes": identity.processes,
         "strategy": identity.strategy,
         "precision": str(trainer.accelerator.mixed_precision),
+        "attention": str(judge.net.config._attn_implementation),
         "gradient_checkpointing": bool(trainer.args.gradient_checkpointing),
         "data": content_hash(run.rows.facts),
     }

@@ -75,6 +75,14 @@ class LoraConfig(TrainedConfig):
         return self
 
 
+def named_base(config: LoraConfig) -> LoraConfig:
+    """Returns the settings with a base in a folder named by its whole path, which another working
+    folder finds too."""
+    if not Path(config.base).is_dir():
+        return config
+    return config.model_copy(update={"base": str(Path(config.base).resolve())})
+
+
 def load_adapted(
     config: LoraConfig,
     device: str | torch.device | None,

@@ -25,6 +25,7 @@ from medal_judges.models.lora.adapters import (
     RUBRIC,
     LoraConfig,
     load_adapted,
+    named_base,
     save_adapted,
     with_base,
 )
@@ -100,6 +101,7 @@ class GenerativeLoraJudge(PromptedJudge):
         """Returns a new judge on ``config.base``, with random adapters by torch's seed. The base is
         in ``dtype``, what learns in fp32. Raises ConfigError for a tokenizer whose answers no
         grammar can hold to JSON."""
+        config = named_base(config)
         prompted = prompted_config(config, name, rubric, config.prompt, dimensions)
         adapted = load_adapted(config, device, dtype=dtype)
         kind = "fp32" if dtype == torch.float32 else MIXED

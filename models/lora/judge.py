@@ -25,6 +25,7 @@ from medal_judges.models.lora.adapters import (
     RUBRIC,
     LoraConfig,
     load_adapted,
+    named_base,
     save_adapted,
     with_base,
 )
@@ -91,6 +92,7 @@ class LoraJudge(SequenceJudge):
     ) -> LoraJudge:
         """Returns a new judge on ``config.base``; adapters and head are random by torch's seed. The
         base is in ``dtype``, what learns in fp32."""
+        config = named_base(config)
         heads = output_heads(dimensions, config.heads)
         labels = classifier_settings(heads)
         model, tokenizer = load_adapted(config, device, labels=labels, dtype=dtype)

@@ -17,6 +17,8 @@ from medal_judges.models.embedding.judge import (
     FittedNet,
     SentenceEncoder,
 )
+from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
 from medal_judges.models.hybrid.members import MemberConfig, open_member
 from medal_judges.models.lora.adapters import LoraConfig
@@ -29,7 +31,7 @@ from medal_judges.records.dimension import Dimension
 from .every_command import Files
 
 OVERALL = Dimension("overall", "ordinal", 1, 5)
-FAMILIES = ("embedding", "encoder", "lora", "generative", "hybrid")
+FAMILIES = ("embedding", "encoder", "turns", "lora", "generative", "hybrid")
 
 
 def _embedding(bert: Path) -> Judge:
@@ -57,10 +59,12 @@ def made_judges(
     base = str(tiny_llama)
     lora = LoraConfig(base=base, rank=4)
     writing = LoraConfig(base=base, rank=4, head="generative")
-    encoder = TurnsConfig(base=str(tiny_bert), max_tokens=64, width=16)
+    encoder = EncoderConfig(base=str(tiny_bert), max_tokens=64)
+    turns = TurnsConfig(base=str(tiny_bert), max_tokens=64, width=16)
     judges: dict[str, Judge] = {
         "embedding": _embedding(tiny_bert),
-        "encoder": TurnsJudge.create(encoder, [OVERALL]),
+        "encoder": EncoderJudge.create(encoder, [OVERALL]),
+        "turns": TurnsJudge.create(turns, [OVERALL]),
         "lora": LoraJudge.create(lora, [OVERALL], name="lora"),
         "generative": GenerativeLoraJudge.create(writing, [OVERALL], name="w", rubric="medal"),
     }

@@ -5,17 +5,15 @@ from __future__ import annotations
 import ast
 import json
 import os
-import pickle
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from medal_judges import Judge
-from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
+from medal_judges.errors import JudgeLoadError, MedalError
 from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
 from medal_judges.models.hybrid.members import MemberConfig, open_member, to_saved
 from medal_judges.models.turns.config import TurnsConfig
@@ -227,31 +225,6 @@ def test_what_a_library_would_run_is_refused_by_name(
     path.write_text(json.dumps(content))
     with pytest.raises(JudgeLoadError, match=f"{file} (names|sets)"):
         Judge.from_pretrained(encoder)
-
-
-class Bomb:
-    def __init__(self, witness: str) -> None:
-        self.witness = witness
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Path.touch, (Path(self.witness),))
-
-
-def test_resume_refuses_a_pickle(tmp_path: Path) -> None:
-    from accelerate import Accelerator
-
-    from medal_judges.training.loop.checkpoint import RunShape, load_checkpoint
-
-    step = tmp_path / "step-00000001"
-    step.mkdir()
-    shape = RunShape("r", 4, 1, 1, "single")
-    state = asdict(shape) | {"progress": {"step": 1}}
-    (step / "progress.json").write_text(json.dumps(state))
-    witness = tmp_path / "witness"
-    (step / "custom_checkpoint_0.pkl").write_bytes(pickle.dumps(Bomb(str(witness))))
-    with pytest.raises(ConfigError, match=r"custom_checkpoint_0\.pkl, a pickle"):
-        load_checkpoint(tmp_path, Accelerator(cpu=True), shape)
-    assert not witness.exists()
 
 
 def test_every_call_of_transformers_says_that_no_code_is_run() -> None:

@@ -107,7 +107,7 @@ def test_who_wrote_a_folder_when_and_where_is_not(
 def test_a_setting_that_the_numbers_depend_on_is_in_the_revision(judge_folder: Copy) -> None:
     folder = judge_folder("encoder")
     first = revision(folder)
-    changed_field(folder / "judge.json", lambda c: c["turns"].update(max_turns=3))
+    changed_field(folder / "judge.json", lambda c: c["encoder"].update(max_tokens=32))
     assert revision(folder) != first
 
 

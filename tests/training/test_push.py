@@ -178,9 +178,7 @@ def test_a_base_in_a_local_folder_is_refused_or_named_on_the_hub(
     assert card_of(repo, tmp_path).data.base_model == "org/base"
     text = b"".join(content for name, content in repo.files.items() if "." + "safe" not in name)
     assert str(tmp_path).encode() not in text
-    assert json.loads(repo.files["adapter/adapter_config.json"])["base_model_name_or_path"] == (
-        "org/base"
-    )
+    assert json.loads(repo.files["adapter_config.json"])["base_model_name_or_path"] == ("org/base")
     shutil.rmtree(base)
     other = hub.medal(tmp_path / "empty", "doctor", ID)  # another machine
     assert other.returncode == 0 and "gives its golden scores" in other.stdout, other.stderr

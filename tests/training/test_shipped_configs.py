@@ -23,7 +23,7 @@ from medal_judges.records.dimension import Dimension, load_rubric
 
 from ..conftest import SIZE, WORDS
 from ..talks import write_rated
-from .test_distributed import needs_deepspeed
+from .test_distributed import SCRIPT, needs_deepspeed
 
 CONFIGS = Path(medal_judges.configs.__path__[0])
 NAMES = sorted(path.stem for path in (CONFIGS / "train").glob("*.yaml"))
@@ -64,7 +64,10 @@ def small(name: str, bases: dict[str, Path], folder: Path) -> dict[str, Any]:
     settings = read_yaml(f"train/{name}")
     settings["output_dir"] = str(folder / "judge")
     settings["answered_rows"] = 4
-    settings.setdefault("optim", {})["epochs"] = 1
+    if "args" in settings:  # one epoch, and a batch that one small set fills
+        settings["args"] |= {"num_train_epochs": 1, "per_device_train_batch_size": 4}
+        settings["args"] |= {"eval_strategy": "epoch", "gradient_accumulation_steps": 1}
+        settings["args"].pop("eval_steps", None)
     model = settings["model"]
     if model["family"] == "hybrid":
         model["members"]["trained"] = {"path": "configs/judges/length.yaml"}
@@ -105,7 +108,7 @@ def run(command: list[str], settings: dict[str, Any], folder: Path, **environmen
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(settings, allow_unicode=True), encoding="utf-8")
     done = subprocess.run(
-        [*command, "-m", "medal_judges.training", "--config", str(path)],
+        [*command, str(SCRIPT), "--config", str(path)],
         env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
         capture_output=True,
         text=True,
@@ -141,7 +144,7 @@ def test_a_training_config_runs(name: str, processes: int, bases: dict[str, Path
         **CPU,
     )
     facts = json.loads((tmp_path / "judge" / "judge.json").read_text()).get("facts", {})
-    by_steps = settings["model"]["family"] in ("turns", "lora")
+    by_steps = settings["model"]["family"] in ("encoder", "lora")
     assert facts.get("processes") == (2 if by_steps else None)
 
 

@@ -14,12 +14,13 @@ from medal_judges.errors import ConfigError, DataError, SourceError
 from medal_judges.models.base.golden import read_golden
 from medal_judges.models.base.hub import is_hub_id
 from medal_judges.models.base.saving import read_config
-from medal_judges.models.model_files import PREFIX
+from medal_judges.models.model_files import HUB_IDS, PREFIX
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import Signature
 from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.files import atomic_write
 from medal_judges.training.agreement import METRICS, read_agreement
+from medal_judges.training.card.plain import LIBRARIES, plain_use
 
 CARD_NAME = "README.md"
 TRIAL_NAME = "trial.json"
@@ -27,11 +28,10 @@ _NO_MODEL = ("feature", "hybrid")  # the base in their signature is measures or 
 _SHOWN = ("spearman", "within_system", "f1_present", "f1_absent")  # of a benchmark's figures
 _ON_THE_HUB = {"spearman": "spearmanr", "f1_present": "f1"}
 _CHANCE = {"roc_auc": 0.5, "spearmanr": 0.0}
-# Embedded defaults are copies of models of the Hub, under these terms.
-_EMBEDDED = {
-    "minilm": ("sentence-transformers/all-MiniLM-L6-v2", "apache-2.0"),
-    "smollm2": ("HuggingFaceTB/SmolLM2-135M-Instruct", "apache-2.0"),
-    "gemma3": ("google/gemma-3-270m", "gemma (ai.google.dev/gemma/terms)"),
+_LICENCES = {  # of the models that the embedded defaults are copies of
+    "minilm": "apache-2.0",
+    "smollm2": "apache-2.0",
+    "gemma3": "gemma (ai.google.dev/gemma/terms)",
 }
 _UNKNOWN = "not stated here: see the model's page"
 
@@ -99,6 +99,7 @@ def read_metadata(folder: Path, results: Path | None = None) -> dict[str, Any]:
     return {
         "name": config.get("name", folder.name),
         "family": config["family"],
+        "plain": plain_use(folder, config),
         "dimensions": [Dimension(**d) for d in config["dimensions"]],
         "signature": signature,
         "base": base_model,
@@ -130,8 +131,9 @@ def _base_model(base: str) -> dict[str, Any]:
     """
     name = Path(base).name
     if base.startswith(PREFIX):
-        known = _EMBEDDED.get(base.removeprefix(PREFIX), (None, _UNKNOWN))
-        return {"name": base, "hub_id": known[0], "licence": known[1]}
+        embedded = base.removeprefix(PREFIX)
+        terms = _LICENCES.get(embedded, _UNKNOWN)
+        return {"name": base, "hub_id": HUB_IDS.get(embedded), "licence": terms}
     if not is_hub_id(base):
         return {"name": name, "hub_id": None, "licence": "of no model on the Hub"}
     from huggingface_hub import ModelCard, try_to_load_from_cache
@@ -166,6 +168,7 @@ def _data_source(record: Mapping[str, Any]) -> dict[str, Any]:
         "licence": source.licence if source else "a file of the maker's own: not stated",
         "citation": source.citation if source else "",
         "labelled_by": None if injected else by or (source and source.labelled_by),
+        "annotators": record.get("annotators", 0),
         "injected": injected,
         "known": source is not None,
     }
@@ -251,13 +254,14 @@ def _hub_metadata(judge: Mapping[str, Any]) -> str:
                 metric_args=counted,
             )
         )
+    is_generative = judge["plain"] is not None and judge["plain"].kind == "generative"
     data = ModelCardData(
         language=judge["languages"] or None,
         license="other",
         license_name="see-the-chain-in-the-card",
         license_link="README.md#licences",
-        library_name="medal_judges",
-        pipeline_tag="text-classification",
+        library_name=LIBRARIES.get(judge["family"], "medal_judges"),
+        pipeline_tag="text-generation" if is_generative else "text-classification",
         tags=["dialogue-evaluation", "llm-as-a-judge", f"medal-judges:{judge['family']}"],
         base_model=judge["base"]["hub_id"] if judge["base"] else None,
         model_name=judge["name"],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from medal_judges.models.batching import SpecialTokens
 from medal_judges.models.llm.protocol import oldest_kept
-from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.rendered import RenderedDialogue
 
 if TYPE_CHECKING:
@@ -32,18 +32,19 @@ class DialogueText:
 
     def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:
         """Returns the text of the newest turns of each dialogue that fit."""
-        lines = [[self._line(turn) for turn in dialogue.turns] for dialogue in dialogues]
-        texts = [self.separator.join(parts) for parts in lines]
+        lines_of_dialogues = [self.lines(dialogue) for dialogue in dialogues]
+        texts = [self.separator.join(lines) for lines in lines_of_dialogues]
         rendered = []
-        for parts, text, ids in zip(lines, texts, self._tokenised(texts), strict=True):
+        for lines, text, ids in zip(lines_of_dialogues, texts, self._tokenised(texts), strict=True):
             if len(ids) <= self.max_tokens:
                 rendered.append(RenderedDialogue(text, ids))
             else:
-                rendered.append(self._shortened(parts))
+                rendered.append(self._shortened(lines))
         return rendered
 
-    def _line(self, turn: Turn) -> str:
-        return f"{turn.role}: {self.marks.broken_up(turn.content)}"
+    def lines(self, dialogue: Dialogue) -> list[str]:
+        """Returns the line of each turn."""
+        return [f"{turn.role}: {self.marks.broken_up(turn.content)}" for turn in dialogue.turns]
 
     def _tokenised(self, texts: list[str]) -> list[list[int]]:
         if not texts:

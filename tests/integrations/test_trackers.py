@@ -29,10 +29,15 @@ def test_mlflow_and_trackio(
         "name": "words",
         "output_dir": str(tmp_path / "run"),
         "rubric": "overall",
-        "model": {"family": "turns", "base": str(tiny_bert), "max_tokens": 64},
-        "optim": {"epochs": 2, "batch_size": 8},
-        "log_with": ["mlflow", "trackio"],
-        "log_steps": 2,
+        "model": {"family": "encoder", "base": str(tiny_bert), "max_tokens": 64},
+        "args": {
+            "num_train_epochs": 2,
+            "per_device_train_batch_size": 8,
+            "logging_steps": 2,
+            "report_to": ["mlflow", "trackio"],
+            "run_name": "words",
+            "project": "words",
+        },
     }
     config = tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(settings))
@@ -43,13 +48,11 @@ def test_mlflow_and_trackio(
     import mlflow
 
     (run,) = mlflow.search_runs(search_all_experiments=True, output_format="list")
-    assert run.data.params["optim.epochs"] == "2.0" and run.data.params["model.family"] == "turns"
-    assert json.loads(run.data.params["train"])[0]["source"].endswith("train.jsonl")
+    assert run.data.params["num_train_epochs"] == "2"
     client = mlflow.MlflowClient()
-    losses = client.get_metric_history(run.info.run_id, "train/loss")
+    losses = client.get_metric_history(run.info.run_id, "loss")
     assert [each.step for each in losses] == [2, 4, 6, 8, 10]
-    figures = run.data.metrics
-    assert {"validation/loss", "validation/spearman_overall", "final/loss"} <= set(figures)
+    assert {"eval_loss", "eval_spearman"} <= set(run.data.metrics)
     assert run.info.status == "FINISHED"
 
     import sqlite3
@@ -58,4 +61,4 @@ def test_mlflow_and_trackio(
     with sqlite3.connect(database) as store:
         rows = store.execute("select step, metrics from metrics order by id").fetchall()
     told = [name for _, metrics in rows for name in json.loads(metrics)]
-    assert "train/loss" in told and "final/loss" in told
+    assert "train/loss" in told and "eval/loss" in told

@@ -37,7 +37,11 @@ def plain_use(folder: Path, config: Mapping[str, Any]) -> PlainUse | None:
     if config["family"] == "encoder":
         heads = output_heads(dimensions, EncoderConfig(**config["encoder"]).heads)
         readings = tuple(_reading(head, on_scale=True) for head in heads)
-        return PlainUse("encoder", _outputs(heads), _separator(folder), readings)
+        tokenizer = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+        separator = tokenizer.get("sep_token") or ""
+        if isinstance(separator, dict):
+            separator = separator["content"]
+        return PlainUse("encoder", _outputs(heads), separator, readings)
     if config["family"] != "lora":
         return None
     settings = LoraConfig(**config["lora"])
@@ -50,12 +54,6 @@ def plain_use(folder: Path, config: Mapping[str, Any]) -> PlainUse | None:
 
 def _outputs(heads: list[OutputHead]) -> int:
     return sum(head.outputs for head in heads)
-
-
-def _separator(folder: Path) -> str:
-    settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    token = settings.get("sep_token") or ""
-    return token["content"] if isinstance(token, dict) else str(token)
 
 
 def _reading(head: OutputHead, *, on_scale: bool) -> str:

@@ -88,36 +88,37 @@ def comparison_tables(judged: Sequence[JudgedRows]) -> list[Table]:
     """Returns tables of the differences between judges (graded dimensions and issues, each over all
     rows and by language), of classical tests between them, and of judges against one annotator. A
     table may have no rows."""
-    accepted = corrected_ceilings([one for one in judged if not one.row.under_floor])
-    issues = [one for one in accepted if one.row.kind == "binary"]
-    graded = [one for one in accepted if one.row.kind != "binary"]
-    leads = any(one.row.headline == "pairwise" for one in accepted)
-    tables = [
-        *_pair_tables(GRADED, graded, "pairwise" if leads else "spearman"),
-        *_pair_tables(ISSUES, issues, "f1_present"),
-    ]
+    accepted = corrected_ceilings([rows for rows in judged if not rows.row.under_floor])
+    graded = [rows for rows in accepted if rows.row.kind != "binary"]
+    issues = [rows for rows in accepted if rows.row.kind == "binary"]
+    metric = "spearman"
+    if any(rows.row.headline == "pairwise" for rows in accepted):
+        metric = "pairwise"
+    tables = [*_pair_tables(GRADED, graded, metric), *_pair_tables(ISSUES, issues, "f1_present")]
     against: list[Line] = []
-    for row in (one.row for one in accepted):
-        difference = row.ceiling_difference
+    for rows in accepted:
+        row, difference = rows.row, rows.row.ceiling_difference
         if difference is not None and difference.value is not None:
-            sides = row.like_for_like[row.headline], row.ceiling[row.headline]
+            figures = row.like_for_like[row.headline], row.ceiling[row.headline]
             about = row.set_name, row.dimension, row.judge
-            against.append((*about, *sides, difference, row.ceiling_rows))
+            against.append((*about, *figures, difference, row.ceiling_rows))
     tables.append(_difference_table(CEILING, _AGAINST, against, _CEILING_NOTE, accepted))
-    lines = [line for one in issues for line in _annotators(one)]
+    lines = [line for rows in issues for line in _annotators(rows)]
     return [*tables, Table(ANNOTATORS, _EACH, _corrected(_EACH, lines), _ANNOTATORS_NOTE)]
 
 
 def corrected_ceilings(judged: Sequence[JudgedRows]) -> list[JudgedRows]:
     """Returns the rows with their differences from one annotator corrected by Holm over all of
     them, but for rows under the floor of coverage."""
-    rows = list(judged)
-    tested = [k for k, one in enumerate(rows) if one.apart and not one.row.under_floor]
-    differences = holm_corrected([rows[k].apart or Difference(None) for k in tested])
-    for k, difference in zip(tested, differences, strict=True):
-        row = replace(rows[k].row, ceiling_difference=difference.estimate)
-        rows[k] = replace(rows[k], row=row)
-    return rows
+    corrected = list(judged)
+    differences: dict[int, Difference] = {}
+    for i, rows in enumerate(judged):
+        if rows.apart is not None and not rows.row.under_floor:
+            differences[i] = rows.apart
+    for i, difference in zip(differences, holm_corrected([*differences.values()]), strict=True):
+        row = replace(judged[i].row, ceiling_difference=difference.estimate)
+        corrected[i] = replace(judged[i], row=row)
+    return corrected
 
 
 def _pair_tables(title: str, judged: Sequence[JudgedRows], metric: str) -> Iterator[Table]:
@@ -145,15 +146,15 @@ def _difference_table(
 ) -> Table:
     """A table of lines that end in a difference and the number of rows; between them come its
     interval for the others and its p-value."""
-    lead = leading(one.row.clusters for one in judged)
+    lead = leading(rows.row.clusters for rows in judged)
     differences = [line[-2] for line in lines if isinstance(line[-2], Estimate)]
     has_others = any(difference.beside for difference in differences)
-    rows: list[Line] = []
+    shown: list[Line] = []
     for line, difference in zip(lines, differences, strict=True):
-        others = [Figured(difference.beside, bare=True)] * has_others
-        rows.append((*line[:-1], *others, _p(difference.p_value), line[-1]))
+        beside = [Figured(difference.beside, bare=True)] * has_others
+        shown.append((*line[:-1], *beside, _p(difference.p_value), line[-1]))
     heads = (*heads[:-1], *[BESIDE[lead]] * has_others, "p", heads[-1])
-    return Table(title, heads, rows, f"95% intervals and p-values are for {WHOM[lead]}.\n\n{note}")
+    return Table(title, heads, shown, f"95% intervals and p-values are for {WHOM[lead]}.\n\n{note}")
 
 
 def _annotators(judged: JudgedRows) -> Iterator[Line]:
@@ -178,24 +179,25 @@ def _pairs(
 ) -> list[JudgePair]:
     """Returns each pair of judges on the same set and dimension."""
     groups: dict[tuple[str, str], list[JudgedRows]] = {}
-    for one in judged:
-        groups.setdefault((one.row.set_name, one.row.dimension), []).append(one)
+    for rows in judged:
+        groups.setdefault((rows.row.set_name, rows.row.dimension), []).append(rows)
     pairs: list[JudgePair] = []
-    for where, group in groups.items():
-        found = {row.dialogue.lang for one in group for row in one.aligned.rows}
-        langs = sorted(found) if by_language and len(found) > 1 else [] if by_language else [None]
-        for lang, (one, other) in product(langs, combinations(group, 2)):
-            first, second = one.aligned.shared(other.aligned)
-            if lang is not None:
-                chosen = [i for i, r in enumerate(first.rows) if r.dialogue.lang == lang]
-                first, second = first.part(chosen), second.part(chosen)
-            names = one.row.judge, other.row.judge
-            difference = _difference(first, second, metric)
+    for about, group in groups.items():
+        parts: list[tuple[str, ...]] = [()]
+        if by_language:
+            langs = sorted({row.dialogue.lang for rows in group for row in rows.aligned.rows})
+            parts = [(lang,) for lang in langs] if len(langs) > 1 else []
+        for part, (first, second) in product(parts, combinations(group, 2)):
+            better, other = first.aligned.shared(second.aligned)
+            if part:
+                chosen = [i for i, row in enumerate(better.rows) if row.dialogue.lang == part[0]]
+                better, other = better.part(chosen), other.part(chosen)
+            names = first.row.judge, second.row.judge
+            difference = _difference(better, other, metric)
             if (difference.value or 0.0) < -difference.tolerance:
-                names, first, second = (names[1], names[0]), second, first
+                names, better, other = (names[1], names[0]), other, better
                 difference = -difference
-            about = where if lang is None else (*where, lang)
-            pairs.append(JudgePair((*about, *names), first, second, difference))
+            pairs.append(JudgePair((*about, *part, *names), better, other, difference))
     return pairs
 
 
@@ -209,8 +211,8 @@ def _difference(first: Aligned, second: Aligned, metric: str) -> Difference:
     for side in (first, second):
         if reason := not_classifiable(side.score, side.values):
             return Difference(None, reason=reason)
-    one, two = (classification_statistic(side.score, side.values) for side in (first, second))
-    return paired_difference(one, two, metric, first.clusters)
+    statistics = [classification_statistic(side.score, side.values) for side in (first, second)]
+    return paired_difference(statistics[0], statistics[1], metric, first.clusters)
 
 
 def _williams(pair: JudgePair) -> Line:
@@ -225,8 +227,11 @@ def _williams(pair: JudgePair) -> Line:
 
 
 def _mcnemar(pair: JudgePair) -> Line:
+    count = len(pair.better.rows)
+    if any(not_classifiable(side.score, side.values) for side in (pair.better, pair.other)):
+        return None, None, None, None, count
     better, other = right_alone(pair.better.score, pair.other.score, pair.better.values)
-    return better, other, _p(mcnemar(better, other).p_value), None, len(pair.better.rows)
+    return better, other, _p(mcnemar(better, other).p_value), None, count
 
 
 # The test beside the differences of a metric: its title, its columns, and its cells of a pair.

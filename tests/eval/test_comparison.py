@@ -228,7 +228,9 @@ def test_judges_alike_and_judges_without_a_figure(issues: list[JudgedRows]) -> N
     assert (difference.value, p(line["p"])) == pytest.approx((0, 1))
     assert test["p"] is None and test["p, Holm"] is None
     grade = replace(good.aligned, score=good.aligned.score * 5)
-    (line,) = table(comparison_tables([good, replace(good, aligned=grade)]), ISSUES)
+    found = comparison_tables([good, replace(good, aligned=grade)])
+    (line,), (test,) = table(found, ISSUES), table(found, MCNEMAR)
+    assert test["Right alone: better"] is None and test["p"] is None
     difference = line["Difference in F1+"]
     assert isinstance(difference, Estimate)
     assert difference.reason == "the judge's scores are not probabilities"

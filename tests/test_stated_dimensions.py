@@ -66,7 +66,7 @@ def test_every_file_gives_them_back(folder: Path, kind: str) -> None:
     assert lines[0]["dimensions"] == [OFF_BRAND.to_record(), RUDE.to_record()]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "csv"])
 def test_lower_is_better_from_files_as_from_the_judge(folder: Path, kind: str) -> None:
     for name in ("short", "long"):
         scored(name, f"{name}.{kind}")

@@ -291,7 +291,7 @@ def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
 
 def stated_dimensions(frame: DataFrame) -> tuple[Dimension, ...]:
     """Returns the dimensions that the judgements of a table state."""
-    return parse_dimensions(frame.attrs["rubric"])
+    return parse_dimensions(frame.attrs.get("rubric", []))
 
 
 def _read_csv(path: str | Path) -> tuple[list[dict[str, str]], dict[str, Any]]:

@@ -267,13 +267,10 @@ def _attributes(record: Mapping[str, object]) -> Fields:
         value = entry.get("value")
         if "key" in entry and isinstance(value, Mapping) and value:
             kind, inner = next(iter(value.items()))
-            found[str(entry["key"])] = _whole(inner) if kind == "intValue" else inner
+            # OTLP writes 64-bit integers as text.
+            is_whole = kind == "intValue" and str(inner).isdecimal() and len(str(inner)) < 20
+            found[str(entry["key"])] = int(inner) if is_whole else inner
     return found
-
-
-def _whole(value: object) -> Any:
-    """Returns the integer if ``value`` is one as text, as OTLP writes 64-bit integers."""
-    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 20 else value
 
 
 # -- traces ----------------------------------------------------------------------------------------

@@ -79,6 +79,9 @@ def train_judge(config: TrainConfig, *, resume: bool = False, overwrite: bool = 
     fresh process, and MedalError if another run writes to that folder.
     """
     folder = Path(config.output_dir)
+    if resume and not config.by_steps:
+        problem = f"one of family {config.model.family} is fitted at once and has no checkpoint"
+        raise ConfigError(f"--resume is for judges trained by steps; {problem}")
     if not (config.by_steps or is_main()):
         return folder
     if config.threads:

@@ -23,7 +23,10 @@ def record(number: int) -> dict[str, Any]:
     first, second = WORDS[number % 10], WORDS[(number * 3 + 1) % 10]
     rating = 1 + number % 5
     answer = ANSWER.format(second) * (1 + rating)
-    labels = {name: [(number + place) % 2, number % 2] for place, name in enumerate(ISSUES)}
+    labels = {}
+    for place, name in enumerate(ISSUES):
+        is_there = (number + place) % 2
+        labels[name] = [is_there, 1 - is_there if number % 7 == 3 else is_there]
     return {
         "id": f"d{number}",
         "lang": "en",

@@ -9,17 +9,20 @@ from typing import Any
 
 import pytest
 
+from medal_judges.eval.align import prompts
+
 from .files import RECORDS, Files, write
 from .table import medal, row, works
 
 Serve = Callable[..., Any]
+COUNT = 20  # the fewest labels
 
 
 @pytest.fixture(scope="module")
 def labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ratings that longer answers have, of the chats."""
     rows = []
-    for number, record in enumerate(RECORDS):
+    for number, record in enumerate(RECORDS[:COUNT]):
         overall = {"labels": {"overall": [5 - number % 5]}, "scales": {"overall": [1, 5]}}
         rows.append({**record, **overall})
     return write(tmp_path_factory.mktemp("labels") / "labels.jsonl", rows)
@@ -31,15 +34,16 @@ def test_a_prompted_judge_is_aligned(
 ) -> None:
     server = serve()
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    monkeypatch.setattr(prompts, "_LEAST", 27)  # of dialogues for a rewriting: one round
     words = ["align", "medal", "llm=openai:tester", "llm.cache=false"]
     words += ["--labels", labels, "--out", tmp_path]
-    words += ["--json", "--keep-anyway", "--max-calls", 720, "--reflect-with", "openai:reflector"]
+    words += ["--json", "--keep-anyway", "--max-calls", 402, "--reflect-with", "openai:reflector"]
     proof = json.loads(works(*words).out)
-    assert proof["dimensions"]["overall"]["rows"] == len(RECORDS)
+    assert proof["dimensions"]["overall"]["rows"] == COUNT
     assert proof == json.loads((tmp_path / "align.json").read_text())
     assert (tmp_path / "judge.json").is_file()
     models = [request["body"]["model"] for request in server.told("requests")]
-    assert len(RECORDS) < models.count("tester") <= len(RECORDS) + 720
+    assert COUNT < models.count("tester") <= COUNT + 402
     assert models.count("reflector") > 0
 
 

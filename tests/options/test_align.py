@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from medal_judges.eval.align import prompts
-
 from .files import RECORDS, Files, write
 from .table import medal, row, works
 
@@ -28,23 +26,25 @@ def labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("labels") / "labels.jsonl", rows)
 
 
-@row("align", "--labels", "--out", "--json", "--keep-anyway", "--max-calls", "--reflect-with")
-def test_a_prompted_judge_is_aligned(
-    serve: Serve, labels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = serve()
-    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    monkeypatch.setattr(prompts, "_LEAST", 27)  # of dialogues for a rewriting: one round
-    words = ["align", "medal", "llm=openai:tester", "llm.cache=false"]
-    words += ["--labels", labels, "--out", tmp_path]
-    words += ["--json", "--keep-anyway", "--max-calls", 402, "--reflect-with", "openai:reflector"]
-    proof = json.loads(works(*words).out)
+@row("align", "--labels", "--out", "--json", "--keep-anyway")
+def test_a_judge_is_aligned(labels: Path, tmp_path: Path) -> None:
+    words = ["align", "repetition", "--labels", labels, "--out", tmp_path]
+    proof = json.loads(works(*words, "--json", "--keep-anyway").out)
     assert proof["dimensions"]["overall"]["rows"] == COUNT
     assert proof == json.loads((tmp_path / "align.json").read_text())
     assert (tmp_path / "judge.json").is_file()
-    models = [request["body"]["model"] for request in server.told("requests")]
-    assert COUNT < models.count("tester") <= COUNT + 402
-    assert models.count("reflector") > 0
+
+
+@row("align", "--max-calls", "--reflect-with")
+def test_a_prompt_is_changed(serve: Serve, labels: Path, tmp_path: Path) -> None:
+    server = serve()
+    words = ["align", "medal", "llm=openai:tester", f"llm.base_url={server.url}"]
+    words += ["llm.cache=false", "--labels", labels, "--out", tmp_path]
+    words += ["--max-calls", 720, "--reflect-with", "nobody/has-this-model"]
+    done = medal(*words)
+    assert done.code == 2 and "nobody/has-this-model" in done.err
+    # The few-shot prompts of six parts are tried before.
+    assert COUNT < len(server.told("requests")) <= COUNT + 720
 
 
 @row("align", "--device")

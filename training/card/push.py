@@ -73,7 +73,8 @@ def push_judge(options: PushOptions) -> str:
 
 def name_base(copy: Path, base: str | None, results: Path | None) -> None:
     """Names ``base``, a model of the Hub, instead of a folder of this machine, in the files of the
-    judge in ``copy`` and in ``results``. Raises ConfigError if it is missing."""
+    judge in ``copy`` and in ``results``. Raises ConfigError if it is missing,
+    and if the judge needs none."""
     from medal_judges.models.base.golden import compare, read_golden
     from medal_judges.models.base.saving import CONFIG_NAME, GOLDEN_NAME
     from medal_judges.training.card.card import TRIAL_NAME
@@ -86,6 +87,9 @@ def name_base(copy: Path, base: str | None, results: Path | None) -> None:
             local.add(model["base"])  # it does not bring its model
     local = {one for one in local if not one.startswith(PREFIX) and not is_hub_id(one)}
     if not local:
+        if base is not None:
+            problem = "the judge needs no base model from a folder of this machine"
+            raise ConfigError(problem, hint="leave --base out")
         return
     if base is None or not is_hub_id(base):
         raise ConfigError(

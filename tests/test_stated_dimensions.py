@@ -96,6 +96,10 @@ def test_what_is_not_stated_needs_a_rubric(folder: Path) -> None:
         done = medal(*command, "--rubric", "brand.yaml")
         assert done.returncode == 0, done.stderr
     assert "rude: long0 is better than short0" in done.stdout
+    Path("narrow.yaml").write_text(Path("brand.yaml").read_text().replace('"high": 7', '"high": 2'))
+    done = medal("report", "short0.jsonl", "--rubric", "narrow.yaml")
+    assert done.returncode == 2
+    assert "the scale of rude is from 1 to 2, but a score is" in done.stderr
     Path("other.yaml").write_text(Path("brand.yaml").read_text().replace(': "low"', ': "high"'))
     done = medal("report", "short.jsonl", "--rubric", "other.yaml")
     assert done.returncode == 2

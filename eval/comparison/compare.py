@@ -23,11 +23,12 @@ from medal_judges.eval.comparison.rows import (
     turns_of,
 )
 from medal_judges.eval.report.conversations import Turns
+from medal_judges.eval.report.scores import checked_dimensions
 from medal_judges.eval.report.trust import trust_section
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import ReadingReport, labelled_of
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE
-from medal_judges.records.dimension import Dimension, known_dimensions
+from medal_judges.records.dimension import Dimension
 from medal_judges.records.joining import ScoreKey, join_labels
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean
 from medal_judges.report.console import print_tables, wide_console
@@ -276,7 +277,7 @@ def compare(
     clusters = None if cluster is None else _codes(systems.grouped(cluster, "cluster"))
     dimensions = options.dimensions or sorted(systems.dimensions, key=lambda n: n != "overall")
     scored = {n: s for n in dimensions if np.isfinite(s := systems.scores(n)).any()}
-    scales = known_dimensions(scored, systems.stated, options.rubric)
+    scales = checked_dimensions(scored, systems.stated, options.rubric)
     # Languages have own results if two or more are known.
     langs = sorted(set(systems.row("lang").dropna()) - {UNKNOWN_LANGUAGE})
     codes = _codes(contexts)

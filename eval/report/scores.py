@@ -196,7 +196,7 @@ def load_scores(
     scores = {name: column for name, column in every.items() if np.isfinite(column).any()}
     whole = np.isfinite(np.array(list(every.values()))).all(axis=0) if every else np.False_
     stated = [(", ".join(options.scores), stated_dimensions(frame))]
-    dimensions = known_dimensions(scores, stated, options.rubric)
+    dimensions = checked_dimensions(scores, stated, options.rubric)
     wanted = [*options.by, *filter(None, [options.cluster])]
     over = options.period[0] if options.period is not None else None
     texts, seen, has_chat = _columns(
@@ -247,6 +247,26 @@ def load_scores(
         frame, dimensions, scores, clusters, cluster_name, uncertainty, is_scored, columns, times,
         notes,
     )  # fmt: skip
+
+
+def checked_dimensions(
+    scores: Mapping[str, Floats],
+    stated: Iterable[tuple[str, Iterable[Dimension]]],
+    rubric: str | None,
+) -> dict[str, Dimension]:
+    """Returns ``known_dimensions`` of the scores. Raises ConfigError also for a rubric whose scale
+    does not hold them."""
+    dimensions = known_dimensions(scores, stated, rubric)
+    for name, dimension in dimensions.items() if rubric is not None else ():
+        far = dimension.tolerance
+        for score in (np.nanmin(scores[name]), np.nanmax(scores[name])):
+            if not dimension.low - far <= score <= dimension.high + far:
+                raise ConfigError(
+                    f"--rubric {rubric}: the scale of {name} is from {dimension.low:g} to "
+                    f"{dimension.high:g}, but a score is {score:g}",
+                    hint="correct `low` and `high`",
+                )
+    return dimensions
 
 
 def _as_text(value: object) -> str | None:

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from medal_judges.report.console import PIPED, ProgressBar, wide_console
+from medal_judges.report.console import PIPED, ProgressBar, cell_text, wide_console
+from medal_judges.stats.estimate import Estimate
 
 
 def test_a_pipe_is_wider_than_rich_takes_it_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,3 +38,8 @@ def test_a_log_gets_no_bar_and_no_line_before_a_minute(capsys: pytest.CaptureFix
         time.sleep(0.2)
         bar.advance(1)
     assert re.fullmatch(r"41 of 60 steps; 0:00:0[4-9] left\n", capsys.readouterr().err)
+
+
+def test_a_number_is_never_minus_zero() -> None:
+    assert cell_text(Estimate(-0.001, -0.004, 0.3)) == "0.00 [0.00, 0.30]"
+    assert cell_text(-0.004) == "0.00" and cell_text(-0.006) == "-0.01"

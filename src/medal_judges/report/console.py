@@ -122,12 +122,17 @@ def cell_text(cell: object, brief: bool = False) -> str:
     if isinstance(cell, Estimate):
         if cell.value is None or brief or cell.low is None or cell.high is None:
             return cell_text(cell.value)
-        return f"{cell.value:.2f} [{cell.low:.2f}, {cell.high:.2f}]"
+        return f"{_fixed(cell.value)} [{_fixed(cell.low)}, {_fixed(cell.high)}]"
     if isinstance(cell, Heat):
         return cell.shown
     if isinstance(cell, float):
-        return f"{cell:.2f}"
+        return _fixed(cell)
     return visible(cell.striptags() if isinstance(cell, Markup) else str(cell))
+
+
+def _fixed(value: float) -> str:
+    """A number with two decimals; never minus zero."""
+    return f"{round(value, 2) + 0.0:.2f}"
 
 
 class ProgressBar:

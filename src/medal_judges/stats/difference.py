@@ -120,6 +120,8 @@ class Difference:
         """The difference with its interval and its p-value, both corrected."""
         beside = None if self.beside is None else self.beside.estimate
         value, half = self.value, self.half
+        if self.equal:
+            value = 0.0
         if value is None or half is None:
             return Estimate(value, p_value=self.p_value, reason=self.reason, beside=beside)
         low, high = max(self.span[0], value - half), min(self.span[1], value + half)

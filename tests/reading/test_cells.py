@@ -142,6 +142,17 @@ def test_words_for_a_missing_rating_are_as_an_empty_cell(write: Any, tmp_path: P
     assert words.folded == counts and not empty.folded
 
 
+def test_a_missing_rating_keeps_the_place_of_its_annotator(tmp_path: Path) -> None:
+    """Else the second annotator's rating would stand in the first one's place."""
+    rows = [{"id": "a", "prompt": "Hi", "response": "Yo", "r1": "NA", "r2": 4, "by": "ann;bob"}]
+    rows.append(rows[0] | {"id": "b", "r1": "", "r2": ""})
+    path = save(tmp_path, "rated.csv", in_csv(rows))
+    options: Any = {"columns": {"labels": RATED[1], "annotator": "by"}}
+    first, second = read_labelled(path, **options)
+    assert first.labels == {"overall": (None, 4.0)} and second.labels == {}
+    assert first.extra["annotators"] == ["ann", "bob"]
+
+
 def test_words_in_a_cell_of_several_ratings_and_flags(tmp_path: Path) -> None:
     rows = [{"prompt": "Hi", "response": "Hello", "good": "TRUE; NA; false"}]
     report = ReadingReport()

@@ -105,7 +105,9 @@ def test_labels_of_several_annotators(tmp_path: Path) -> None:
     path = save(tmp_path, "rated.csv", CONTAINERS["csv"](rows))
     labels = {name: "overall:1..5" for name in "ABC"}
     (row,) = read_labelled(path, columns={"labels": labels})
-    assert row.labels == {"overall": (4.5, 3.0, 2.0)} and row.scales == {"overall": (1.0, 5.0)}
+    assert row.labels == {"overall": (4.5, 3.0, 2.0, None)} and row.scales == {
+        "overall": (1.0, 5.0)
+    }
     hint = r"rated.csv:2: column 'A': 4.5 is outside of its scale, 5 to 7.*A=overall:4.5..7"
     with pytest.raises(DataError, match=f"(?s){hint}"):  # never skipped, also not by a report
         wrong = {"labels": {"A": "overall:5..7"}}

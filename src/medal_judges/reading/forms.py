@@ -257,8 +257,6 @@ def labels_of(record: Mapping[str, object], columns: ColumnMap, folded: Counter[
                     hint=f"--label {column}={dimension}:{wide} if the scale is wrong; else correct "
                     "the cell",
                 )
-        if all(rating is None for rating in ratings):
-            continue
         if column in columns.raters:
             if len(ratings) > 1:
                 raise RecordError(column, "one rating: the column is of one annotator", cell)
@@ -271,6 +269,9 @@ def labels_of(record: Mapping[str, object], columns: ColumnMap, folded: Counter[
         if other is not None and scale is not None and other != scale:
             raise RecordError(column, f"one scale of {dimension} ({other})", scale)
         scales[dimension] = scale or other
+    # A missing rating keeps its place, which is that of its annotator in other rows.
+    labels = {name: ratings for name, ratings in labels.items() if {*ratings} != {None}}
+    scales = {name: scales[name] for name in labels}
     if not people and labels:
         column = columns.fields.get("annotator") or find_key(record, _ANNOTATORS) or ""
         cell = as_text(lookup(record, column))

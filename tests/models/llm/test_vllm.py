@@ -83,7 +83,7 @@ def flat(likelihoods: Sequence[Sequence[Any]]) -> np.ndarray:
 def test_likelihoods_are_those_of_transformers(
     local: LanguageModel, engine: LanguageModel, dialogues: list[Dialogue], joint: bool
 ) -> None:
-    groups = [follow_ups(dialogue) for dialogue in dialogues]
+    groups = [follow_ups(dialogue) for dialogue in dialogues[:8]]
     expected = local.loglikelihood(groups, joint=joint)
     scored = engine.loglikelihood(groups, joint=joint)
     assert np.abs(flat(scored) - flat(expected)).max() < NATS

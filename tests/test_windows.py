@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from medal_judges.cli import app, main
 from medal_judges.data_prep.sources.registry import parse_spec, source_of
 from medal_judges.reading.dialogues import read_dialogues
+from medal_judges.records.dimension import load_rubric
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("src", "models", "training", "data_prep", "inference", "eval", "configs")
@@ -136,5 +137,5 @@ def test_a_file_of_crlf_reads_as_one_of_lf(tmp_path: Path, project: Path) -> Non
     score = ["score", str(crlf), "--judge", "length", "--out", str(scores)]
     assert CliRunner().invoke(app, score).exit_code == 0
     scores.write_bytes(scores.read_bytes().replace(b"\n", b"\r\n"))
-    words = ["report", str(scores), "--rubric", str(tmp_path / "rubric.yaml")]
-    assert CliRunner().invoke(app, words).exit_code == 0
+    assert CliRunner().invoke(app, ["report", str(scores)]).exit_code == 0
+    assert load_rubric(str(tmp_path / "rubric.yaml")) == load_rubric(str(project / "rubric.yaml"))

@@ -59,46 +59,45 @@ def head(dimension: Dimension, **settings: object) -> Head:
 
 
 def test_binary_loss_is_torchs_with_smoothing_and_weight() -> None:
-    logits, target = torch.tensor([[0.5], [-1.0]]), torch.tensor([1.0, 0.0])
-    found = head(ISSUE, kind="binary", label_smoothing=0.1, positive_weight=3.0).loss(
-        logits, target, torch.tensor([True, True]), torch.ones(2)
+    logits, targets = torch.tensor([[0.5], [-1.0]]), torch.tensor([[1.0], [0.0]])
+    issue = head(ISSUE, kind="binary", label_smoothing=0.1, positive_weight=3.0)
+    expected = functional.binary_cross_entropy_with_logits(
+        logits,
+        torch.tensor([[0.95], [0.05]]),
+        pos_weight=torch.tensor(3.0),
+        reduction="none",
     )
-    smooth = torch.tensor([0.95, 0.05])
-    wanted = functional.binary_cross_entropy_with_logits(
-        logits[:, 0], smooth, pos_weight=torch.tensor(3.0)
-    )
-    assert found.item() == pytest.approx(wanted.item(), rel=1e-6)
+    torch.testing.assert_close(issue.losses(logits, targets), expected[:, 0])
 
 
 def test_missing_labels_and_weights() -> None:
-    one = head(OVERALL, kind="regression")
-    logits, target = torch.tensor([[0.2], [0.9], [0.4]]), torch.tensor([0.0, 0.5, 9.9])
-    mask, weights = torch.tensor([True, True, False]), torch.tensor([1.0, 3.0, 1.0])
-    by_hand = (1 * 0.2**2 + 3 * 0.4**2) / 4
-    assert one.loss(logits, target, mask, weights).item() == pytest.approx(by_hand, rel=1e-5)
-    nothing = one.loss(logits, target, torch.zeros(3, dtype=torch.bool), weights)
-    assert nothing.item() == 0.0
+    overall = head(OVERALL, kind="regression", weight=3.0)
+    logits, targets = torch.tensor([[0.2], [0.9], [0.4]]), torch.tensor([[0.0], [0.5], [math.nan]])
+    losses = overall.losses(logits, targets).tolist()
+    assert losses == pytest.approx([3 * 0.2**2, 3 * 0.4**2, 0.0], rel=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["regression", "binary", "ordinal", "classification"])
 def test_rows_without_a_label_change_no_loss_and_have_no_gradient(kind: str) -> None:
     torch.manual_seed(0)
-    one = head(ISSUE if kind == "binary" else OVERALL, kind=kind)
-    logits = torch.randn(5, one.value.out_features).requires_grad_()
-    several = kind in ("ordinal", "classification")
-    target = torch.rand(5, one.levels).softmax(-1) if several else torch.rand(5)
-    mask, weights = torch.tensor([True, False, True, True, False]), torch.rand(5)
-    whole = one.loss(logits, target, mask, weights)
-    (gradient,) = torch.autograd.grad(whole, logits)
-    chosen = logits.detach()[mask].requires_grad_()
-    alone = one.loss(chosen, target[mask], mask[mask], weights[mask])
-    assert whole.item() == pytest.approx(alone.item(), rel=1e-6)
-    (wanted,) = torch.autograd.grad(alone, chosen)
-    torch.testing.assert_close(gradient[mask], wanted)
-    assert not gradient[~mask].any()
+    judged = head(ISSUE if kind == "binary" else OVERALL, kind=kind)
+    logits = torch.randn(5, judged.value.out_features).requires_grad_()
+    by_level = kind in ("ordinal", "classification")
+    targets = torch.rand(5, judged.levels).softmax(-1) if by_level else torch.rand(5, 1)
+    labelled = torch.tensor([True, False, True, True, False])
+    targets[~labelled] = torch.nan
+    losses = judged.losses(logits, targets)
+    (gradient,) = torch.autograd.grad(losses.sum(), logits)
+    alone = logits.detach()[labelled].requires_grad_()
+    expected = judged.losses(alone, targets[labelled])
+    torch.testing.assert_close(losses[labelled], expected)
+    assert not losses[~labelled].any()
+    (expected_gradient,) = torch.autograd.grad(expected.sum(), alone)
+    torch.testing.assert_close(gradient[labelled], expected_gradient)
+    assert not gradient[~labelled].any()
     broken = logits.detach().clone()
     broken[1] = torch.nan
-    assert one.loss(broken, target, mask, weights).item() == pytest.approx(whole.item())
+    torch.testing.assert_close(judged.losses(broken, targets), losses.detach())
 
 
 def test_scores_stand_on_the_dimensions_scale() -> None:

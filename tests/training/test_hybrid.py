@@ -144,7 +144,6 @@ def run(folder: Path, **changes: object) -> TrainConfig:
         rubric="overall",
         model=model,  # type: ignore[arg-type]
         train=({"source": "dstc9:validation"},),  # type: ignore[arg-type]
-        stop={"keep": "last"},  # type: ignore[arg-type]
     )
 
 

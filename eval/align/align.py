@@ -18,7 +18,7 @@ from medal_judges.errors import ConfigError, CoverageError
 from medal_judges.eval.align import proof
 from medal_judges.eval.align.page import write_align_page
 from medal_judges.eval.align.prompts import fit_prompts
-from medal_judges.eval.align.proof import MIN_LABELS, Alignment, Fit, Material, Proof
+from medal_judges.eval.align.proof import MIN_LABELS, Alignment, Fit, Material, Measure, Proof
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.inference.scoring import ScoreOptions, judge_once
 from medal_judges.models.base.judge import Judge, ScoreLevel
@@ -82,9 +82,10 @@ def align(
     """Fits ``judge`` to people's labels of ``rows`` (or of a file), and measures it on labels that
     it has not seen.
 
-    Tries the judge as it is, a linear and an isotonic map, a ridge over its scores, length,
-    repetition and sentence vectors, and a stack with ``boxed``; nested cross-validation chooses and
-    measures. A dimension is aligned if its error falls beyond chance, or with ``keep_anyway``.
+    Tries a linear and an isotonic map, a ridge over the judge's scores, length, repetition and
+    sentence vectors, and a stack with ``boxed``; nested cross-validation chooses and measures. A
+    dimension is aligned if its error falls beyond chance below that of the judge after a line, and
+    of the mean label; or with ``keep_anyway``. The error of 0/1 labels is their log loss.
 
     ``dimensions`` are the labels to use (default: all); one that the judge does not score is learnt
     from its other scores. With ``max_calls`` or ``max_cost`` a prompted judge also tries few-shot
@@ -117,38 +118,43 @@ def align(
         problem = "labels of dialogues and of turns" if names else "no chat has a label"
         hint = "give one kind; --label COLUMN=DIMENSION:1..5 names a column of labels"
         raise ConfigError(problem, hint=hint)
-    targets = {name: _target(labelled, name, judged.get(name)) for name in names}
+    rated_dimensions = {name: _target(labelled, name, judged.get(name)) for name in names}
     # A language model is asked, and paid, for each dimension.
     paid = member.judge.language_models() and set(names) <= set(judged)
     own = names if paid else list(judged)
     members, inputs, table, reader, vectors = read_inputs(member, own, labelled, folder)
     proofs, used, notes = dict[str, Proof](), dict[str, list[LabelledDialogue]](), list[str]()
     limits = max_calls, max_cost, reflect_with
-    for name, dimension in targets.items():
+    for name, dimension in rated_dimensions.items():
         rated = [i for i, r in enumerate(labelled) if (q := r.rating(name)) is not None and q.given]
         whole = [i for i in rated if np.isfinite(table[i]).all()]
         if (lost := len(rated) - len(whole)) > len(rated) - MIN_LABELS:
             problem = f"{lost} of {len(rated)} chats with a label of {name!r} have no score"
             raise CoverageError(problem, hint="medal score shows why, in the field failure")
         mine = [labelled[i] for i in whole]
-        people, span = answer_matrix(mine, name), dimension.high - dimension.low
+        span = dimension.high - dimension.low
+        people = (answer_matrix(mine, name) - dimension.low) / span
+        targets = np.nanmean(people, axis=1)
+        flags = np.isin(people[np.isfinite(people)], (0, 1)).all()
         material = Material(
             inputs,
             table[whole],
             vectors[whole],
-            (np.nanmean(people, axis=1) - dimension.low) / span,
+            targets,
             held_together(mine),
             np.array([row.group for row in mine]),
-            inputs.index(f"judge:{name}") if name in own else -1,
+            judge_column(inputs, name, table[whole], targets),
+            span,
+            Measure.LOG_LOSS if flags else Measure.DISTANCE,
         )
         materials = [material] * (proof.FOLDS + 1)
-        if family == "prompted" and material.own >= 0 and limits != (None, None, None):
+        if family == "prompted" and name in judged and limits != (None, None, None):
             place = (folder or Path(mkdtemp())) / "prompts" / name
             found = fit_prompts(member, dimension, mine, material, place, *limits)
             materials, changed = found[:2]
             members |= {one.name: one for one in changed}
             notes += found[2]
-        proofs[name] = proof.prove(materials, span, people, curve=folder is not None)
+        proofs[name] = proof.prove(materials, people, curve=folder is not None)
         used[name] = [mine[i] for i in proofs[name].scored]
         if lost := len(mine) - len(used[name]):
             lines = f"no line counts {lost} of {len(mine)} chats"
@@ -156,7 +162,7 @@ def align(
     data = content_hash([row.to_record() for row in labelled])
     facts = {"aligned": str(member.judge.signature()), "data": data, "labels": len(labelled)}
     facts |= {"notes": "; ".join(notes)} if notes else {}
-    result = Alignment(None, targets, proofs, used, facts)
+    result = Alignment(None, rated_dimensions, proofs, used, facts)
     if fits := {n: one.fit for n, one in proofs.items() if one.kept or keep_anyway}:
         result = replace(result, judge=_judge(result, fits, members, reader))
     if folder is not None:
@@ -221,6 +227,19 @@ def read_inputs(
     vectors = np.stack([each.vector for each in reader.read(dialogues)])
     inputs = tuple(f"{name}:{one}" for name, some in asked.items() for one in some)
     return members, inputs, np.column_stack(columns), reader, vectors
+
+
+def judge_column(inputs: Sequence[str], name: str, scores: Floats, targets: Floats) -> int:
+    """Returns the column of the judge's score that labels of ``name`` are about: its dimension of
+    that name, else its ``overall``, else the one that correlates most with the labels."""
+    for dimension in (name, "overall"):
+        if f"judge:{dimension}" in inputs:
+            return inputs.index(f"judge:{dimension}")
+    columns = [i for i, key in enumerate(inputs) if key.startswith("judge:")]
+    away = targets - targets.mean()
+    units = scores[:, columns] - scores[:, columns].mean(axis=0)
+    sizes = np.maximum(np.linalg.norm(units, axis=0), 1e-9)
+    return columns[int(np.argmax(np.abs(away @ units) / sizes))]
 
 
 def _write(path: Path, record: object) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from medal_judges.eval.align.proof import ALIGNED, Alignment
+from medal_judges.eval.align.proof import ALIGNED, AS_IS, Alignment
 from medal_judges.report.figure import Axis, Dot, Figure, Line, Plot, padded
 from medal_judges.report.page import (
     Block,
@@ -23,8 +23,10 @@ PAGE_NAME = "align.html"
 _SHOWN = 20  # largest disagreements
 _PROOF = (
     "Every line is measured on chats that it was not fitted on: nested cross-validation holds "
-    "whole conversations out, and chooses the way without them. The error is the root mean square "
-    "distance from people's mean; the gain is how much smaller that of the aligned judge is."
+    "whole conversations out, and chooses the way without them. The gain is how much smaller the "
+    "error of the aligned judge is. It counts over the better of the judge after a line (which "
+    "corrects its level and spread) and the mean rating: shuffled labels would gain as much over "
+    "the judge as it is if its level is wrong."
 )
 _CURVE = (
     "The error of the aligned judge on held-out chats, by the number of labels that it learns "
@@ -45,7 +47,8 @@ def proof_table(result: Alignment, name: str) -> Table:
         for line in proof.lines
     ]
     columns = ("", "error", "Spearman ρ", "gain of the aligned judge", "p")
-    note = f"Errors are on people's scale, {dimension.low:g} to {dimension.high:g}."
+    scale = f"people's scale is {dimension.low:g} to {dimension.high:g}"
+    note = f"The error is the {proof.measure.value}; {scale}."
     return Table(f"{name}: {len(result.rows[name])} labelled chats", columns, rows, note)
 
 
@@ -54,8 +57,8 @@ def write_align_page(result: Alignment, folder: Path) -> Path:
     tables = {name: proof_table(result, name) for name in result.proofs}
     figures, largest = dict[str, Figure](), list[Block]()
     for name, proof in result.proofs.items():
-        dimension, both = result.dimensions[name], (proof.base, ALIGNED)
-        error = next(line.error or 0.0 for line in proof.lines if line.name == proof.base)
+        dimension, both = result.dimensions[name], (AS_IS, ALIGNED)
+        error = proof.line(proof.base).error
         ends = (proof.curve[0][0], proof.curve[-1][0])
         dots = [Dot(n, value, 0, f"{n:g} labels: {number(value)}", 4) for n, value in proof.curve]
         curve = Plot(

@@ -1,11 +1,17 @@
 """Ways from a judge's scores to people's, and the nested cross-validation that measures them: inner
-folds choose a way, outer folds measure the choice on dialogues that it has not seen."""
+folds choose a way, outer folds measure the choice on dialogues that it has not seen.
+
+A gain counts only over the better of two baselines that use nothing of a label but its level: the
+judge after a line fitted to its scores, and the mean of the labels. Shuffled labels have the level
+of the real ones, and any constant repairs a judge whose level is wrong.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -14,38 +20,53 @@ import numpy.typing as npt
 
 from medal_judges.models.base.heads import on_scale
 from medal_judges.models.hybrid.judge import Blend, HybridJudge
-from medal_judges.models.hybrid.members import HybridConfig
-from medal_judges.records.dimension import Dimension
+from medal_judges.records.dimension import EQUAL, Dimension
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.correlation import Floats, undefined_reason, weighted_spearman
 from medal_judges.stats.equal import Values, tolerance_of
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import DIFFERENCE, Clusters, jackknife
 from medal_judges.training.calibration import fit_isotonic
-from medal_judges.training.families.hybrid import FitRows, fit_blend
 
 FOLDS, MIN_LABELS = 5, 20
 # Folds share training rows, which adds (test rows / training rows) to the 1 / FOLDS of a variance
 # (Nadeau and Bengio 2003, "Inference for the generalization error").
 INFLATION = 1 + FOLDS / (FOLDS - 1)
-AS_IS, MEAN, LENGTH, ALIGNED = "judge as it is", "mean rating", "length", "aligned judge"
+AS_IS, LINE, MEAN = "judge as it is", "judge after a line", "mean rating"
+LENGTH, ALIGNED = "length", "aligned judge"
 POWER = 1.96 + 0.84  # standard errors of a gain that 80% of samples show
-# The vectors' part of a ridge is a member's score on [0, 1]: 0.5 is none, 1 this many scales more.
-VECTORS, REACH = "vectors:", 4.0
+# The vectors' part of a line is a member's score on [0, 1]: 0.5 is none, and 0.9 adds this many
+# times 0.4 to the raw score, far more than any fit does (in log odds for 0/1 labels).
+VECTORS, REACH = "vectors:", 40.0
 REWRITTEN = "rewritten"
 PROMPTS = ("few-shot", REWRITTEN)  # and the dimension: members, the judge with a changed prompt
-_ALPHAS, _SIZES = (3.0, 30.0, 300.0), (0.0, 0.05, 0.2)  # a vector has 768 columns
+_ALPHAS, _SIZES = (3.0, 30.0, 300.0), (0.0, 1.0, 5.0)
+# A penalty of 1 on squared errors weighs as 1 / 4 on log losses: a log loss curves by p (1 - p), at
+# most 1 / 4, and log odds are 4 times as large as probabilities.
+_LOGISTIC = 4.0
+_POINTS = 6  # of the learning curve
+_LEAST_CHANCE = 0.01  # a probability of 0 that is wrong would have an infinite loss
 Rows = npt.NDArray[np.intp]
 Names = npt.NDArray[np.str_]
 
 
+class Measure(str, Enum):
+    """How an error is measured."""
+
+    DISTANCE = "root mean square distance from people's mean"
+    LOG_LOSS = "log loss"
+
+
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What ways learn from: ``scores`` [n, inputs] of the ``inputs`` (MEMBER:DIMENSION; NaN where a
-    changed prompt leaves a row unscored, and so each way with this prompt does) and
-    people's mean ``targets`` [n], on [0, 1]; sentence ``vectors`` [n, W]. The choice of a way holds
-    ``groups`` of rows out, its measurement ``contexts``. ``own`` is the column of the judge's score
-    of this dimension, -1 if it has none."""
+    """What ways learn from, a row for each dialogue.
+
+    ``scores`` [n, inputs] of the ``inputs`` (MEMBER:DIMENSION) and people's mean ``targets`` [n],
+    on [0, 1]; sentence ``vectors`` [n, W]. A score is NaN if a changed prompt leaves a row
+    unscored, and so does each way with this prompt. The choice of a way holds ``groups`` of rows
+    out, its measurement ``contexts``. ``judge_column`` is the column of the judge's score that the
+    labels are about. ``span`` is the width of people's scale.
+    """
 
     inputs: tuple[str, ...]
     scores: Floats
@@ -53,7 +74,23 @@ class Material:
     targets: Floats
     groups: Names
     contexts: Names
-    own: int
+    judge_column: int
+    span: float
+    measure: Measure = Measure.DISTANCE
+
+    def losses(self, units: Floats, targets: Floats) -> Floats:
+        """Returns the loss of each score ``units``: its log loss, or its squared error."""
+        if self.measure is Measure.DISTANCE:
+            return (units - targets) ** 2
+        chances = np.clip(units, _LEAST_CHANCE, 1 - _LEAST_CHANCE)
+        return -(targets * np.log(chances) + (1 - targets) * np.log1p(-chances))
+
+    def error(self, mean_loss: Floats) -> Floats:
+        """Returns the error of scores with this mean loss, in units of people's scale for a
+        distance."""
+        if self.measure is Measure.DISTANCE:
+            return self.span * np.sqrt(mean_loss)
+        return mean_loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,38 +114,49 @@ Way = Callable[[Material, Rows], Fit]
 
 
 def ways(material: Material) -> dict[str, Way]:
-    """Returns name -> way, cheapest first."""
-    own, found = material.own, dict[str, Way]()
-    parts = [name.partition(":")[0] for name in material.inputs]
-    at = {part: [i for i, one in enumerate(parts) if one == part] for part in parts}
-    plain = [*at["judge"], *at["repetition"], *at["length"]]
-    if own >= 0:
-        found[AS_IS] = partial(unmapped, column=own)
-        found["linear map"] = partial(line, columns=[own], alpha=1.0, nonnegative=True)
-        found["isotonic map"] = partial(unmapped, column=own, curved=True)
+    """Returns name -> way, cheapest first. All but a changed prompt do the same whether labels are
+    counted up or down."""
+    judge = material.judge_column
+    members = [name.partition(":")[0] for name in material.inputs]
+    columns = {
+        member: [i for i, other in enumerate(members) if other == member and i != judge]
+        for member in members
+    }
+    plain = [judge, *columns["judge"], *columns["repetition"], *columns["length"]]
+    candidates: dict[str, Way] = {
+        "linear map": partial(line, columns=[judge]),
+        "isotonic map": partial(isotonic, column=judge),
+    }
     for size in _SIZES:
+        vectors = f" with sentence vectors of size {size:g}" if size else ""
         for alpha in _ALPHAS:
-            name = f"ridge{f' with sentence vectors of size {size:g}' * (size > 0)}"
-            found[f"{name}, penalty {alpha:g}"] = partial(
-                line, columns=plain, alpha=alpha, size=size
-            )
-    for name in (part for part in at if part.startswith(PROMPTS)):
-        linear = partial(line, columns=at[name], alpha=1.0, nonnegative=True)
-        found[f"prompt, {name}"] = partial(unmapped, column=at[name][0])
-        found[f"prompt, {name}, linear map"] = linear
-    if "boxed" in at:
-        columns = [*([own] if own >= 0 else at["judge"]), *at["boxed"]]
-        found["stack with boxed"] = partial(line, columns=columns, alpha=3.0, nonnegative=own >= 0)
-    return found
+            ridge = partial(line, columns=plain, alpha=alpha, size=size)
+            candidates[f"ridge{vectors}, penalty {alpha:g}"] = ridge
+    for member in (name for name in columns if name.startswith(PROMPTS)):
+        candidates[f"prompt, {member}"] = partial(unmapped, column=columns[member][0])
+        candidates[f"prompt, {member}, linear map"] = partial(line, columns=columns[member])
+    if "boxed" in columns:
+        stack = partial(line, columns=[judge, *columns["boxed"]], alpha=3.0)
+        candidates["stack with boxed"] = stack
+    return candidates
 
 
-def unmapped(material: Material, rows: Rows, *, column: int, curved: bool = False) -> Fit:
-    """Takes one input as it is or, if ``curved``, mapped by an isotonic regression."""
-    own, y, curve = material.scores[rows, column], material.targets[rows], None
-    if curved:
-        curve = np.array(fit_isotonic(own.tolist(), y.tolist()))
+def unmapped(material: Material, rows: Rows, *, column: int) -> Fit:
+    """Takes one input as it is."""
     name = (material.inputs[column],)
-    return Fit(Blend(name, np.zeros(1), np.ones(1), np.ones(1), 0.0, curve=curve))
+    return Fit(Blend(name, np.zeros(1), np.ones(1), np.ones(1), 0.0))
+
+
+def isotonic(material: Material, rows: Rows, *, column: int) -> Fit:
+    """Maps one input by an isotonic regression, which falls if the labels fall with the input."""
+    units, y = material.scores[rows, column], material.targets[rows]
+    if units.std() < EQUAL:
+        return line(material, rows)
+    falls = bool((units - units.mean()) @ y < 0)
+    start, step = (1.0, -1.0) if falls else (0.0, 1.0)
+    curve = np.array(fit_isotonic((start + step * units).tolist(), y.tolist()))
+    name = (material.inputs[column],)
+    return Fit(Blend(name, np.zeros(1), np.ones(1), np.array([step]), start, curve=curve))
 
 
 def line(
@@ -118,30 +166,68 @@ def line(
     columns: Sequence[int] = (),
     alpha: float = 1.0,
     size: float = 0.0,
-    nonnegative: bool = False,
 ) -> Fit:
-    """Fits a ridge over ``columns`` and, with a ``size``, the vectors. Without both it is the
-    mean."""
-    names, own = tuple(material.inputs[i] for i in columns), len(columns)
+    """Fits a line to ``columns`` and, with a ``size``, the vectors: a ridge, or a logistic
+    regression if errors are log losses. Without columns it is the mean.
+
+    The first column has a penalty of 1 and the others ``alpha``, so that a large one leaves the
+    line of the first. All vectors together vary as much as a column does, times ``size``.
+    """
+    count, names = len(columns), tuple(material.inputs[i] for i in columns)
     middle = float(material.targets[rows].mean())
     rows = rows[np.isfinite(material.scores[rows][:, list(columns)]).all(axis=1)]
     y = material.targets[rows]
-    units, sizes = material.scores[rows][:, list(columns)], np.ones(own)
-    if size:
-        units = np.column_stack([units, material.vectors[rows]])
-        sizes = np.append(sizes, np.full(material.vectors.shape[1], size))
-    if len(rows) < 3 or not np.ptp(units, axis=0).any():
-        zeros = np.zeros(own)
+    if count == 0 or len(rows) < 3 or len(np.unique(y)) == 1:
+        zeros = np.zeros(count)
         return Fit(Blend(names, zeros, zeros + 1, zeros, middle))
-    same = np.full(len(rows), "")
-    config = HybridConfig.model_construct(alpha=alpha, nonnegative=nonnegative)
-    blend = fit_blend(config, FitRows(names, units, y, same, same, np.ones(len(rows))), sizes)
+    units = material.scores[rows][:, list(columns)]
+    center, spread = units.mean(axis=0), units.std(axis=0)
+    spread[spread < EQUAL] = 1.0
+    scale = np.array([1.0, *[alpha**-0.5] * (count - 1)]) / spread
+    z = (units - center) * scale
     if not size:
-        return Fit(blend)
-    net = blend.center[own:], blend.weights[own:] / blend.spread[own:]
-    head, tail = (blend.center, blend.spread, blend.weights), (0.5, 1.0, REACH)  # undoes ``units``
-    center, spread, weights = (np.append(a[:own], b) for a, b in zip(head, tail, strict=True))
-    return Fit(Blend((*names, VECTORS), center, spread, weights, blend.intercept), net)
+        weights, intercept = _regression(z, y, material.measure)
+        return Fit(_blend(material, names, center, 1 / scale, weights, intercept))
+    vectors = material.vectors[rows]
+    mean = vectors.mean(axis=0)
+    width = max(float(np.sqrt(vectors.var(axis=0).sum())), EQUAL)
+    reach = size * alpha**-0.5 / width
+    z = np.column_stack([z, (vectors - mean) * reach])
+    weights, intercept = _regression(z, y, material.measure)
+    # Undoes the 0.5 and REACH of ``Fit.units``.
+    center, spread = np.append(center, 0.5), np.append(1 / scale, 1.0)
+    head = np.append(weights[:count], REACH)
+    blend = _blend(material, (*names, VECTORS), center, spread, head, intercept)
+    return Fit(blend, (mean, weights[count:] * reach))
+
+
+def _blend(
+    material: Material,
+    names: tuple[str, ...],
+    center: Floats,
+    spread: Floats,
+    weights: Floats,
+    intercept: float,
+) -> Blend:
+    logistic = material.measure is Measure.LOG_LOSS
+    return Blend(names, center, spread, weights, intercept, logistic=logistic)
+
+
+def _regression(z: Floats, y: Floats, measure: Measure) -> tuple[Floats, float]:
+    """Returns the weights of the columns ``z`` and the intercept, with a penalty of 1. A logistic
+    regression learns from a mean between 0 and 1 as from one label of each kind, with its share as
+    their weight."""
+    from sklearn.linear_model import LogisticRegression, ridge_regression
+
+    if measure is Measure.DISTANCE:
+        middle = float(y.mean())
+        return ridge_regression(z, y - middle, 1.0), middle
+    shares = np.append(y, 1 - y)
+    labels = np.repeat([1, 0], len(y))
+    counted = shares > 0
+    model = LogisticRegression(C=_LOGISTIC, tol=1e-6, max_iter=1000)
+    model.fit(np.vstack([z, z])[counted], labels[counted], shares[counted])
+    return model.coef_[0], float(model.intercept_[0])
 
 
 # -- nested cross-validation -----------------------------------------------------------------------
@@ -156,37 +242,40 @@ def folds(rows: Rows, groups: Names) -> Iterator[tuple[Rows, Rows]]:
         yield rows[learn], rows[held]
 
 
-def choose(material: Material, rows: Rows, known: Mapping[str, Way]) -> str:
-    """Returns the way with the smallest squared error on held-out ``rows``; the first of equals. An
-    unscored row is wrong by the whole scale."""
-    errors = dict.fromkeys(known, 0.0)
+def choose(material: Material, rows: Rows, candidates: Mapping[str, Way]) -> str:
+    """Returns the way with the smallest loss on held-out ``rows``, or the first that is as good up
+    to EQUAL. An unscored row is wrong by the whole scale."""
+    losses = dict.fromkeys(candidates, 0.0)
     several = len(np.unique(material.groups[rows])) > 1  # few labels can be of one chatbot
     groups = material.groups if several else material.contexts
-    for learn, held in folds(rows, groups) if len(known) > 1 else ():
-        for name, way in known.items():
-            apart = way(material, learn).units(material, held) - material.targets[held]
-            errors[name] += float((np.nan_to_num(apart, nan=1.0) ** 2).sum())
-    return min(errors, key=lambda name: errors[name])
+    for learn, test in folds(rows, groups) if len(candidates) > 1 else ():
+        y = material.targets[test]
+        for name, way in candidates.items():
+            units = way(material, learn).units(material, test)
+            units = np.where(np.isnan(units), y < 0.5, units)
+            losses[name] += float(material.losses(units, y).sum())
+    enough = min(losses.values()) + EQUAL * len(rows)
+    return next(name for name, loss in losses.items() if loss <= enough)
 
 
 def crossed(
-    materials: Sequence[Material], known: Mapping[str, Way], most: int | None = None
+    materials: Sequence[Material], candidates: Mapping[str, Way], most: int | None = None
 ) -> Floats:
     """Returns a score of each row by the way chosen and fitted without its context, on at most
     ``most`` rows in a random order. ``materials``: that of each fold, and that of all rows."""
     order, contexts = np.arange(len(materials[-1].targets)), materials[-1].contexts
     units, shuffled = np.zeros(len(order)), np.random.default_rng(0).permutation(order)
-    for (learn, held), material in zip(folds(order, contexts), materials, strict=False):
+    for (learn, test), material in zip(folds(order, contexts), materials, strict=False):
         learn = np.sort(shuffled[np.isin(shuffled, learn)][:most])
-        fit = known[choose(material, learn, known)](material, learn)
-        units[held] = fit.units(material, held)
+        fit = candidates[choose(material, learn, candidates)](material, learn)
+        units[test] = fit.units(material, test)
     return units
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One line of the proof: the ``error`` (root mean square, in units of people's scale) and
-    Spearman's ``rho`` with people's mean, and the ``gain`` of the aligned judge over it."""
+    """One line of the proof: the ``error`` (see Measure) and Spearman's ``rho`` with people's mean,
+    and the ``gain`` of the aligned judge over it."""
 
     name: str
     error: float
@@ -196,14 +285,17 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What nested cross-validation says of one dimension. ``units``: name of a line -> scores [n]
-    on [0, 1] of rows that it was not fitted on; ``targets`` [n] are people's; ``scored`` are these
-    rows: those that the aligned judge scores. ``gain`` is that over the line ``base``; ``more``
-    labels would show it, None if it is shown or there is none. ``curve``: (number of labels,
-    error)."""
+    """What nested cross-validation says of one dimension.
+
+    ``units``: name of a line -> scores [n] on [0, 1] of rows that it was not fitted on; ``targets``
+    [n] are people's; ``scored`` are these rows: those that the aligned judge scores. ``gain`` is
+    that over the line ``base``, the better of LINE and MEAN; ``more`` labels would show it, None if
+    it is shown or there is none. ``curve``: (number of labels, error).
+    """
 
     way: str
     base: str
+    measure: Measure
     gain: Estimate
     more: int | None
     lines: tuple[Measured, ...]
@@ -216,70 +308,121 @@ class Proof:
     @property
     def kept(self) -> bool:
         """Whether the gain is above 0 beyond chance."""
-        return self.gain.low is not None and self.gain.low > 0
+        return beyond_chance(self.gain)
+
+    def line(self, name: str) -> Measured:
+        return next(line for line in self.lines if line.name == name)
+
+    def notes(self) -> list[str]:
+        """Returns what a simpler judge does, if it does as well."""
+        notes = list[str]()
+        level, length = self.line(AS_IS).gain, self.line(LENGTH).gain
+        if not self.kept and level and beyond_chance(level):
+            notes.append(
+                f"its level or spread is off: a line or a constant corrects it (gain {text(level)} "
+                f"over the {AS_IS}); --keep-anyway writes such a judge"
+            )
+        is_length = np.allclose(self.units[LINE], self.units[LENGTH], atol=EQUAL)
+        if length and not beyond_chance(length) and not is_length:
+            notes.append(f"length does as well: the gain over it is {text(length)}")
+        return notes
 
 
-def prove(
-    materials: Sequence[Material], span: float, people: Floats, *, curve: bool = False
-) -> Proof:
+def beyond_chance(gain: Estimate) -> bool:
+    """Says whether the whole interval of a gain is above 0."""
+    return gain.low is not None and gain.low > EQUAL
+
+
+def text(gain: Estimate) -> str:
+    """Returns a gain with its interval."""
+    value = f"{gain.value or 0.0:.2f}"
+    return value if gain.low is None else f"{value} [{gain.low:.2f}, {gain.high:.2f}]"
+
+
+def prove(materials: Sequence[Material], people: Floats, *, curve: bool = False) -> Proof:
     """Chooses a way on all rows and measures that choice out of fold, with a learning ``curve`` if
-    wanted. ``materials``: see ``crossed``; ``span`` is the width of people's scale, ``people``
-    [n, annotators] are their answers."""
+    wanted. ``materials``: see ``crossed``; ``people`` [n, annotators] are their answers on
+    [0, 1]."""
     material = materials[-1]
-    known, alone = ways(material), material.inputs.index("length:overall")
-    units = {ALIGNED: crossed(materials, known)}
+    candidates, length = ways(material), material.inputs.index("length:overall")
+    units = {
+        ALIGNED: crossed(materials, candidates),
+        AS_IS: material.scores[:, material.judge_column],
+        LINE: crossed(materials, {"": partial(line, columns=[material.judge_column])}),
+        MEAN: crossed(materials, {"": line}),
+        LENGTH: crossed(materials, {"": partial(line, columns=[length])}),
+    }
     scored = np.flatnonzero(np.isfinite(units[ALIGNED]))
-    if material.own >= 0:
-        units[AS_IS] = material.scores[:, material.own]
-    units[MEAN] = crossed(materials, {"": line})
-    units[LENGTH] = crossed(materials, {"": partial(line, columns=[alone])})
     units = {name: column[scored] for name, column in units.items()}
-    y, contexts, people = material.targets[scored], material.contexts[scored], people[scored]
-    base, lines, gains = AS_IS if material.own >= 0 else MEAN, list[Measured](), {}
-    for name, score in units.items():
-        gains[name] = gain_over(span, y, contexts, units[ALIGNED], score)
-        gain = None if name == ALIGNED else gains[name][0]
-        lines.append(_measured(name, y * span, score * span, gain))
-    given = np.isfinite(people)
-    at, who = np.nonzero(given & (given.sum(axis=1) > 1)[:, None])
-    if len(at):
-        others = (np.nansum(people, axis=1)[at] - people[at, who]) / (given.sum(axis=1)[at] - 1)
-        lines.append(_measured("one person, the others", others, people[at, who]))
-    (gain, error), more, points = gains[base], None, list[tuple[float, float]]()
+    y, contexts = material.targets[scored], material.contexts[scored]
+    losses = {name: material.losses(column, y) for name, column in units.items()}
+    advantage = float((losses[MEAN] - losses[LINE]).mean())
+    base = LINE if advantage > EQUAL else MEAN
+    lines, gains = list[Measured](), dict[str, tuple[Estimate, float]]()
+    for name, column in units.items():
+        gains[name] = gain_over(material, contexts, losses[ALIGNED], losses[name])
+        shown = None if name == ALIGNED else gains[name][0]
+        lines.append(_measured(material, name, y, column, shown))
+    lines += _one_person(material, people[scored])
+    gain, error = gains[base]
+    more = None
     if gain.value and gain.value > 0 and gain.low is not None and gain.low <= 0:
         more = max(1, math.ceil(len(y) * ((POWER * error / gain.value) ** 2 - 1)))
+    points = list[tuple[float, float]]()
     most = len(y) * (FOLDS - 1) // FOLDS
-    for count in sorted({int(n) for n in np.geomspace(10, most, 6)}) if curve else ():
-        apart = span * (crossed(materials, known, count)[scored] - y)
-        points.append((float(count), float(np.sqrt(np.nanmean(apart**2)))))
+    for count in sorted({int(n) for n in np.geomspace(10, most, _POINTS)}) if curve else ():
+        fewer = material.losses(crossed(materials, candidates, count)[scored], y)
+        points.append((float(count), float(material.error(np.array(np.nanmean(fewer))))))
     rows = np.arange(len(material.targets))
-    way = choose(material, rows, known)
-    fit, spread = known[way](material, rows), float(np.std(units[ALIGNED] - y))
+    way = choose(material, rows, candidates)
+    fit, spread = candidates[way](material, rows), float(np.std(units[ALIGNED] - y))
     fit = replace(fit, blend=replace(fit.blend, residual=spread))
-    return Proof(way, base, gain, more, tuple(lines), points, fit, units, y, scored)
+    measure, table = material.measure, tuple(lines)
+    return Proof(way, base, measure, gain, more, table, points, fit, units, y, scored)
 
 
-def _measured(name: str, human: Floats, score: Floats, gain: Estimate | None = None) -> Measured:
+def _one_person(material: Material, people: Floats) -> list[Measured]:
+    """Returns the line of each answer against the mean of the others of its row, if there are
+    any."""
+    answered = np.isfinite(people)
+    counts = answered.sum(axis=1)
+    rows, annotators = np.nonzero(answered & (counts > 1)[:, None])
+    if not len(rows):
+        return []
+    answers = people[rows, annotators]
+    others = (np.nansum(people, axis=1)[rows] - answers) / (counts[rows] - 1)
+    if material.measure is Measure.LOG_LOSS:  # a label is no probability, but it predicts one
+        for label in np.unique(answers):
+            alike = people[rows, annotators] == label
+            answers[alike] = others[alike].mean()
+    return [_measured(material, "one person, the others", others, answers)]
+
+
+def _measured(
+    material: Material, name: str, human: Floats, score: Floats, gain: Estimate | None = None
+) -> Measured:
     rho = None
     tolerance = tolerance_of(None, human)
     sides = Values(human, tolerance), Values(score, tolerance)
     if name != MEAN and undefined_reason(*sides) is None:
         rho = float(weighted_spearman(*sides, np.ones((1, len(human))))[0])
-    return Measured(name, float(np.sqrt(np.mean((score - human) ** 2))), rho, gain)
+    mean_loss = np.array(material.losses(score, human).mean())
+    return Measured(name, float(material.error(mean_loss)), rho, gain)
 
 
 def gain_over(
-    span: float, y: Floats, contexts: Names, aligned: Floats, other: Floats
+    material: Material, contexts: Names, aligned: Floats, other: Floats
 ) -> tuple[Estimate, float]:
-    """Returns by how much the error of ``aligned`` is smaller, with its interval and p-value by the
-    jackknife over contexts, and its standard error."""
-    ours, theirs = ((units - y) ** 2 for units in (aligned, other))
+    """Returns by how much the error is smaller with the losses ``aligned`` than with the losses
+    ``other``, with its interval and p-value by the jackknife over contexts, and its standard
+    error."""
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         total = weights.sum(axis=1)
-        return {"": span * (np.sqrt(weights @ theirs / total) - np.sqrt(weights @ ours / total))}
+        errors = (material.error(weights @ losses / total) for losses in (other, aligned))
+        return {"": np.subtract(*errors)}
 
-    value = float(statistic(np.ones((1, len(ours))))[""][0])
+    value = float(statistic(np.ones((1, len(aligned))))[""][0])
     clusters = Clusters("conversation", tuple(contexts.tolist()))
     spread = jackknife(statistic, clusters, DIFFERENCE)[""]
     if spread.reason:
@@ -302,22 +445,29 @@ class Alignment:
 
     def record(self) -> dict[str, Any]:
         """Returns the content of align.json, which has no text of a chat."""
-        found: dict[str, Any] = {}
-        for name, one in self.proofs.items():
+        dimensions: dict[str, Any] = {}
+        for name, proof in self.proofs.items():
             scale = [self.dimensions[name].low, self.dimensions[name].high]
-            found[name] = {"rows": len(self.rows[name]), "scale": scale, "gain": asdict(one.gain)}
-            found[name] |= {k: getattr(one, k) for k in ("kept", "way", "base", "more", "curve")}
-            found[name]["lines"] = [asdict(each) for each in one.lines]
-        return {**self.facts, "judge_written": self.judge is not None, "dimensions": found}
+            entry = {"rows": len(self.rows[name]), "scale": scale, "gain": asdict(proof.gain)}
+            for key in ("kept", "way", "base", "measure", "more", "curve"):
+                entry[key] = getattr(proof, key)
+            entry["lines"] = [asdict(line) for line in proof.lines]
+            dimensions[name] = entry
+        return {**self.facts, "judge_written": self.judge is not None, "dimensions": dimensions}
 
     def sentences(self) -> list[str]:
-        """Returns for each dimension whether the labels improve the judge, and by how much."""
-        found = []
+        """Returns for each dimension whether the labels improve the judge, by how much and over
+        what, and which simpler judge does as well."""
+        sentences = list[str]()
         for name, proof in self.proofs.items():
-            gain, low, high = proof.gain.value or 0.0, proof.gain.low, proof.gain.high
-            shown = f"gain {gain:.2f}" + ("" if low is None else f" [{low:.2f}, {high:.2f}]")
-            what, by = ("improve", f", by {proof.way}") if proof.kept else ("do not improve", "")
-            found.append(f"{name}: labels {what} this judge ({shown}){by}")
+            gain = f"gain {text(proof.gain)} over the {proof.base}"
+            if proof.kept:
+                verdict = f"improve this judge ({gain}), by {proof.way}"
+            else:
+                verdict = f"do not improve this judge ({gain})"
+            sentences.append(f"{name}: labels {verdict}")
             if proof.more is not None:
-                found.append(f"about {proof.more} more labels like these would show such a gain")
-        return found
+                more = f"about {proof.more} more labels like these would show such a gain"
+                sentences.append(more)
+            sentences += [f"{name}: {note}" for note in proof.notes()]
+        return sentences

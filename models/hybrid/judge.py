@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import expit
 
 from medal_judges.config import build_config
 from medal_judges.errors import ConfigError, JudgeLoadError
@@ -34,13 +35,14 @@ Members = Mapping[str, Member]
 Answers = Mapping[str, Judgement]  # of one request: member -> its judgement
 _ROUNDING = 1e-9
 DEVIATION = 0.25  # of a scale [0, 1]: a standard deviation of scores that ``scales`` standardise
-BLEND_PARTS = ("center", "spread", "weights", "intercept", "residual")
+BLEND_PARTS = ("center", "spread", "weights", "intercept", "residual", "logistic")
 
 
 @dataclass(frozen=True, slots=True)
 class Blend:
     """The fit of one dimension of a stack: value = intercept + weights . (unit scores - center) /
     spread, on the scale [0, 1], then mapped by the knots (x, y) of a monotone ``curve`` [2, knots].
+    If ``logistic``, the value before the curve is the log odds of the score.
 
     ``members`` are in the order of the arrays, each of shape [members]; ``judge:coherence`` is the
     member ``judge`` on its own dimension ``coherence``. ``residual`` is the standard deviation of
@@ -54,6 +56,7 @@ class Blend:
     intercept: float
     residual: float = 0.0
     curve: np.ndarray | None = None
+    logistic: bool = False
 
     def raw(self, units: np.ndarray) -> np.ndarray:
         """Returns values [n] of the members' scores ``units`` [n, members]."""
@@ -63,6 +66,9 @@ class Blend:
 
     def __call__(self, units: np.ndarray) -> np.ndarray:
         """Returns the values on [0, 1]; those of a mean of scores are there."""
+        if self.logistic:
+            chances = np.asarray(expit(self.raw(units)))
+            return chances if self.curve is None else isotonic_map(chances, self.curve)
         rises = self.weights > 0
         reach = self.raw(np.array([~rises, rises], dtype=float))  # lowest and highest value
         raw, inside = self.raw(units), reach[0] > -_ROUNDING and reach[1] < 1 + _ROUNDING
@@ -157,7 +163,8 @@ class Stack:
             return Judgement(scores={name: None}, failure=failure, details=details)
         table = np.array([[units.get(m) or 0.0 for m in blend.members]])
         unit = float(blend(table)[0])
-        details[name]["raw"] = dimension.from_unit(float(blend.raw(table)[0]))
+        if not blend.logistic:
+            details[name]["raw"] = dimension.from_unit(float(blend.raw(table)[0]))
         chances = level_chances(dimension, unit, blend.residual)
         return Judgement(
             scores={name: dimension.from_unit(unit)},
@@ -428,6 +435,7 @@ def _combination(folder: Path, kind: str, record: Mapping[str, Any]) -> Combinat
             if own[part].shape != (len(members),):
                 raise ValueError(f"{part} {own[part].shape} is not of {len(members)} members")
         numbers: dict[str, Any] = {part: float(own[part][0]) for part in ("intercept", "residual")}
+        numbers["logistic"] = bool(own["logistic"][0])
         numbers["curve"] = arrays.pop(f"{name}.curve", None)
         blends[name] = Blend(tuple(members), **(own | numbers))
     if arrays:

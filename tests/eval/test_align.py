@@ -36,7 +36,8 @@ def _few_ways() -> Iterator[None]:
         patch.setattr(SentenceEncoder, "create", cache(SentenceEncoder.create))
         patch.setitem(sys.modules, "matplotlib", None)  # drawing is most of a page's time
         patch.setattr(proof, "_ALPHAS", (30.0,))
-        patch.setattr(proof, "_SIZES", (0.0, 0.2))
+        patch.setattr(proof, "_SIZES", (0.0, 5.0))
+        patch.setattr(proof, "_POINTS", 2)
         yield
 
 
@@ -76,7 +77,7 @@ def aligned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Resul
     more = [line.replace(",ann", ",bob") for line in lines[1::2]]  # a row for each annotator
     data.write_text("".join(lines + more), encoding="utf-8")
     out, words = place / "aligned", ("--column", "annotator=who", "--label", "helpful=overall:1..7")
-    done = medal("length", "--labels", data, "--out", out, *words)
+    done = medal("repetition", "--labels", data, "--out", out, *words)
     assert done.exception is None, done.output
     return data, out, done
 
@@ -181,7 +182,7 @@ def test_answers_of_annotators_are_labels(tmp_path: Path) -> None:
     all_labels = refused("length", "--labels", labels, "--out", tmp_path / "all")
     assert "labels of 'incoherent' are 0" in all_labels
     done = medal(
-        "length", "--labels", labels, "--label", "overall=overall", "--out", tmp_path / "out"
+        "repetition", "--labels", labels, "--label", "overall=overall", "--out", tmp_path / "out"
     )
     assert done.exception is None and "labels improve this judge" in done.output, done.output
     lines = json.loads((tmp_path / "out/align.json").read_text())["dimensions"]["overall"]["lines"]
@@ -194,7 +195,8 @@ def test_a_saved_judge_scores_as_the_fit_says(tmp_path: Path) -> None:
     rows = list(read_labelled(data, columns={"labels": {"kind": "kind:0..1"}}))
     result = align("repetition", rows, tmp_path / "out")
     found = result.proofs["kind"]
-    assert found.base == "mean rating" and found.kept and result.dimensions["kind"].kind == "binary"
+    assert found.kept and result.dimensions["kind"].kind == "binary"
+    assert result.judge is not None and result.judge.combination.blends["kind"].logistic
     assert found.lines[-1].name == "one person, the others"
     assert result.judge is not None
     loaded = Judge.from_pretrained(tmp_path / "out")
@@ -217,6 +219,85 @@ def test_labels_that_are_chance_write_no_judge_and_exit_with_6(tmp_path: Path) -
     assert align("length", rows, keep_anyway=True).judge is not None
     (out / "judge.json").touch()
     assert "holds a judge already" in refused(*words)
+
+
+def is_long(i: int, n: int) -> int:
+    return int(n + NOISE[i] > 13)
+
+
+def is_chance(i: int, n: int) -> int:
+    return int(NOISE[i] > 2)
+
+
+def stars(i: int, n: int) -> int:
+    return 1 + (n + int(NOISE[i])) // 9
+
+
+def low_stars_by_chance(i: int, n: int) -> int:
+    """The judge says 5 of all, so that any constant would be nearer."""
+    return 1 + int(NOISE[i]) // 3
+
+
+def test_shuffled_labels_do_not_improve_a_judge_whose_level_is_wrong(tmp_path: Path) -> None:
+    data = write(tmp_path / "mine.csv", real=stars, chance=low_stars_by_chance)
+    verdicts = {}
+    for column in ("real", "chance"):
+        label = f"{column}=overall:1..5"
+        done = medal("repetition", "--labels", data, "--label", label, "--out", tmp_path / column)
+        record = json.loads((tmp_path / column / "align.json").read_text())
+        verdicts[column] = (done.exit_code, record["dimensions"]["overall"]["kept"], done.output)
+    code, kept, output = verdicts["real"]
+    assert (code, kept) == (0, True) and "overall: labels improve this judge" in output
+    # The labels are the length, and a line through it says as much as any other way.
+    assert "length does as well" in output
+    code, kept, output = verdicts["chance"]
+    assert (code, kept) == (6, False) and "overall: labels do not improve this judge" in output
+    assert "a line or a constant corrects it" in " ".join(output.split())
+    lines = json.loads((tmp_path / "chance/align.json").read_text())["dimensions"]["overall"]
+    (as_it_is,) = (line for line in lines["lines"] if line["name"] == "judge as it is")
+    assert as_it_is["gain"]["low"] > 0  # what the verdict went by before
+
+
+def test_a_verdict_is_the_same_whichever_way_labels_are_mapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Onto a dimension of the judge, whose good end is low here, or onto another name; counted up
+    or down."""
+    monkeypatch.setattr(proof, "_SIZES", (0.0,))
+    data = write(
+        tmp_path / "mine.csv",
+        bad=lambda i, n: 1 - is_long(i, n),
+        good=is_long,
+        stars=lambda i, n: 1 + is_long(i, n),
+        chance=is_chance,
+        chance_down=lambda i, n: 1 - is_chance(i, n),
+    )
+    mapped = {
+        "bad": "repetitive",
+        "good": "g",
+        "stars": "s",
+        "chance": "c",
+        "chance_down": "d",
+    }
+    words = [
+        f"--label={column}={name}:{'1..2' if name == 's' else '0..1'}"
+        for column, name in mapped.items()
+    ]
+    done = medal("repetitive", "--labels", data, "--out", tmp_path / "out", *words)
+    assert done.exit_code == 0, done.output
+    record = json.loads((tmp_path / "out/align.json").read_text())["dimensions"]
+    assert {entry["measure"] for entry in record.values()} == {"log loss"}
+    for first, *others in (("repetitive", "g", "s"), ("c", "d")):
+        improves = first == "repetitive"
+        verdict = "improve" if improves else "do not improve"
+        assert f"{first}: labels {verdict} this judge" in done.output
+        gain = record[first]["gain"]
+        for other in others:
+            assert record[other]["kept"] == record[first]["kept"] == improves
+            assert record[other]["base"] == record[first]["base"]
+            # A logistic regression ends at a gradient of 1e-6, not at 0.
+            assert record[other]["gain"]["value"] == pytest.approx(gain["value"], abs=1e-4)
+            assert record[other]["gain"]["low"] == pytest.approx(gain["low"], abs=1e-4)
 
 
 def test_labels_that_teach_nothing_are_refused_before_the_judge_is_asked(tmp_path: Path) -> None:
@@ -338,8 +419,8 @@ def test_chats_that_a_changed_prompt_leaves_unscored_are_in_no_line() -> None:
     prompt = np.where(np.isin(np.arange(40), (3, 17)), np.nan, y)
     names = ("judge:overall", "repetition:overall", "length:overall", "rewritten-overall:overall")
     scores = np.column_stack([own, rng.random(40), rng.random(40), prompt])
-    material = proof.Material(names, scores, np.zeros((40, 4)), y, ids, ids, 0)
-    found = proof.prove([material] * (proof.FOLDS + 1), 4.0, 4 * y[:, None], curve=True)
+    material = proof.Material(names, scores, np.zeros((40, 4)), y, ids, ids, 0, 4.0)
+    found = proof.prove([material] * (proof.FOLDS + 1), y[:, None], curve=True)
     assert found.kept and found.way.startswith("prompt, rewritten-overall")
     assert set(range(40)) - set(found.scored.tolist()) == {3, 17}
     assert all(len(column) == 38 == np.isfinite(column).sum() for column in found.units.values())

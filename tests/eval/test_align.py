@@ -77,7 +77,11 @@ def aligned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Resul
     more = [line.replace(",ann", ",bob") for line in lines[1::2]]  # a row for each annotator
     data.write_text("".join(lines + more), encoding="utf-8")
     out, words = place / "aligned", ("--column", "annotator=who", "--label", "helpful=overall:1..7")
-    done = medal("repetition", "--labels", data, "--out", out, *words)
+    with pytest.MonkeyPatch.context() as patch:
+        # Without vectors: the stub of the Hub loads transformers again, but not their encoder's
+        # package, which then takes the tokenizer for another class.
+        patch.setattr(proof, "_SIZES", (0.0,))
+        done = medal("repetition", "--labels", data, "--out", out, *words)
     assert done.exception is None, done.output
     return data, out, done
 
@@ -90,7 +94,8 @@ def test_labels_that_a_judge_can_learn_give_a_judge_with_its_proof(
     record = json.loads((out / "align.json").read_text())["dimensions"]["overall"]
     lines = {line["name"]: line for line in record["lines"]}
     assert record["kept"] and record["gain"]["low"] > 0 and record["gain"]["p_value"] < 0.05
-    gain = lines["judge as it is"]["error"] - lines["aligned judge"]["error"]
+    assert record["base"] in ("judge after a line", "mean rating")
+    gain = lines[record["base"]]["error"] - lines["aligned judge"]["error"]
     assert record["gain"]["value"] == pytest.approx(gain)
     # Nested: better than the mean by what length says, and no better than people's own noise.
     assert 0.3 < lines["aligned judge"]["error"] < lines["mean rating"]["error"]

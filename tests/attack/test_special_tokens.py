@@ -17,6 +17,7 @@ from transformers import AutoTokenizer
 from medal_judges import Judge
 from medal_judges.models.batching import SpecialTokens
 from medal_judges.models.embedding.judge import SentenceEncoder
+from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.protocol import Message
 from medal_judges.models.turns.judge import TurnsJudge
@@ -96,9 +97,13 @@ def test_special_tokens_without_a_vector_are_text(
 def test_a_turn_with_a_separator_is_read_as_text(
     judge_folder: Callable[[str], Path], tiny_bert: Path
 ) -> None:
-    judge = Judge.from_pretrained(judge_folder("encoder"))
+    judge = Judge.from_pretrained(judge_folder("turns"))
     assert isinstance(judge, TurnsJudge)
     one, other = judge.turns.pieces(["a [SEP]", "a [ S E P ]"])
     assert one == other
+    flat = Judge.from_pretrained(judge_folder("encoder"))
+    assert isinstance(flat, EncoderJudge)
+    marked, plain = flat.text.render([*chats("[SEP]"), *chats("[ S E P ]")])
+    assert marked.ids == plain.ids
     vectors = SentenceEncoder.create(str(tiny_bert), None).embed(["a [SEP]", "a [ S E P ]"], 100)
     assert vectors[0] == pytest.approx(vectors[1], abs=1e-5)

@@ -79,8 +79,15 @@ print(json.dumps({"logits": logits, "crossed": crossed} | config))
     ("dimensions", "problem", "labels"),
     [
         (DIMENSIONS[:1], "regression", ["overall"]),
-        (DIMENSIONS[1:2], "multi_label_classification", ["unsafe"]),
-        (DIMENSIONS[3:4], "single_label_classification", ["skill=1", "skill=2", "skill=3"]),
+        pytest.param(
+            DIMENSIONS[1:2], "multi_label_classification", ["unsafe"], marks=pytest.mark.nightly
+        ),
+        pytest.param(
+            DIMENSIONS[3:4],
+            "single_label_classification",
+            ["skill=1", "skill=2", "skill=3"],
+            marks=pytest.mark.nightly,
+        ),
         (
             DIMENSIONS,
             "regression",
@@ -183,8 +190,8 @@ def test_a_window_beyond_the_positions_and_a_base_that_is_not_there_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match="max_tokens 4000 is above the 512"):
         EncoderJudge.create(EncoderConfig(base=str(tiny_bert), max_tokens=4000), DIMENSIONS)
-    with pytest.raises(JudgeLoadError, match="cannot load the encoder no/such"):
-        EncoderJudge.create(EncoderConfig(base="no/such"), DIMENSIONS)
+    with pytest.raises(JudgeLoadError, match="cannot load the encoder /no/such"):
+        EncoderJudge.create(EncoderConfig(base="/no/such"), DIMENSIONS)
 
 
 def test_fields_of_the_base_s_config_can_be_changed(tiny_modernbert: Path) -> None:

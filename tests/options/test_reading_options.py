@@ -77,8 +77,8 @@ READERS = {
     ),
     "align": Reader("align length --labels FILE --out OUT", count=10),
     "trial": Reader(
-        "trial length --data FILE --out OUT dialogues=4 own=1 languages=[en] checks=[same] "
-        "per_check=2 min_turns=2",
+        "trial length --data FILE --out OUT dialogues=2 own=0 languages=[en] checks=[same] "
+        "per_check=1 min_turns=2",
         judged_texts,
     ),
     "agreement": Reader("agreement FILE"),

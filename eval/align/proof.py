@@ -183,34 +183,20 @@ def line(
     units = material.scores[rows][:, list(columns)]
     center, spread = units.mean(axis=0), units.std(axis=0)
     spread[spread < EQUAL] = 1.0
-    scale = np.array([1.0, *[alpha**-0.5] * (count - 1)]) / spread
-    z = (units - center) * scale
-    if not size:
-        weights, intercept = _regression(z, y, material.measure)
-        return Fit(_blend(material, names, center, 1 / scale, weights, intercept))
-    vectors = material.vectors[rows]
-    mean = vectors.mean(axis=0)
-    width = max(float(np.sqrt(vectors.var(axis=0).sum())), EQUAL)
-    reach = size * alpha**-0.5 / width
-    z = np.column_stack([z, (vectors - mean) * reach])
+    spread[1:] *= alpha**0.5
+    z, net = (units - center) / spread, None
+    if size:
+        vectors = material.vectors[rows]
+        width = max(float(np.sqrt(vectors.var(axis=0).sum())), EQUAL) * alpha**0.5 / size
+        mean = vectors.mean(axis=0)
+        z = np.column_stack([z, (vectors - mean) / width])
     weights, intercept = _regression(z, y, material.measure)
-    # Undoes the 0.5 and REACH of ``Fit.units``.
-    center, spread = np.append(center, 0.5), np.append(1 / scale, 1.0)
-    head = np.append(weights[:count], REACH)
-    blend = _blend(material, (*names, VECTORS), center, spread, head, intercept)
-    return Fit(blend, (mean, weights[count:] * reach))
-
-
-def _blend(
-    material: Material,
-    names: tuple[str, ...],
-    center: Floats,
-    spread: Floats,
-    weights: Floats,
-    intercept: float,
-) -> Blend:
+    if size:
+        net = mean, weights[count:] / width
+        names, center = (*names, VECTORS), np.append(center, 0.5)  # as ``Fit.units`` has it
+        weights, spread = np.append(weights[:count], REACH), np.append(spread, 1.0)
     logistic = material.measure is Measure.LOG_LOSS
-    return Blend(names, center, spread, weights, intercept, logistic=logistic)
+    return Fit(Blend(names, center, spread, weights, intercept, logistic=logistic), net)
 
 
 def _regression(z: Floats, y: Floats, measure: Measure) -> tuple[Floats, float]:
@@ -322,8 +308,7 @@ class Proof:
                 f"its level or spread is off: a line or a constant corrects it (gain {text(level)} "
                 f"over the {AS_IS}); --keep-anyway writes such a judge"
             )
-        is_length = np.allclose(self.units[LINE], self.units[LENGTH], atol=EQUAL)
-        if length and not beyond_chance(length) and not is_length:
+        if length and not beyond_chance(length):
             notes.append(f"length does as well: the gain over it is {text(length)}")
         return notes
 
@@ -390,11 +375,11 @@ def _one_person(material: Material, people: Floats) -> list[Measured]:
     if not len(rows):
         return []
     answers = people[rows, annotators]
+    labels = answers.copy()
     others = (np.nansum(people, axis=1)[rows] - answers) / (counts[rows] - 1)
     if material.measure is Measure.LOG_LOSS:  # a label is no probability, but it predicts one
-        for label in np.unique(answers):
-            alike = people[rows, annotators] == label
-            answers[alike] = others[alike].mean()
+        for label in np.unique(labels):
+            answers[labels == label] = others[labels == label].mean()
     return [_measured(material, "one person, the others", others, answers)]
 
 

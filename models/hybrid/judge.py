@@ -42,7 +42,7 @@ BLEND_PARTS = ("center", "spread", "weights", "intercept", "residual", "logistic
 class Blend:
     """The fit of one dimension of a stack: value = intercept + weights . (unit scores - center) /
     spread, on the scale [0, 1], then mapped by the knots (x, y) of a monotone ``curve`` [2, knots].
-    If ``logistic``, the value before the curve is the log odds of the score.
+    If ``logistic``, the value is the log odds of the score, and there is no curve.
 
     ``members`` are in the order of the arrays, each of shape [members]; ``judge:coherence`` is the
     member ``judge`` on its own dimension ``coherence``. ``residual`` is the standard deviation of
@@ -67,8 +67,7 @@ class Blend:
     def __call__(self, units: np.ndarray) -> np.ndarray:
         """Returns the values on [0, 1]; those of a mean of scores are there."""
         if self.logistic:
-            chances = np.asarray(expit(self.raw(units)))
-            return chances if self.curve is None else isotonic_map(chances, self.curve)
+            return np.asarray(expit(self.raw(units)))
         rises = self.weights > 0
         reach = self.raw(np.array([~rises, rises], dtype=float))  # lowest and highest value
         raw, inside = self.raw(units), reach[0] > -_ROUNDING and reach[1] < 1 + _ROUNDING

@@ -236,10 +236,9 @@ def judge_column(inputs: Sequence[str], name: str, scores: Floats, targets: Floa
         if f"judge:{dimension}" in inputs:
             return inputs.index(f"judge:{dimension}")
     columns = [i for i, key in enumerate(inputs) if key.startswith("judge:")]
-    away = targets - targets.mean()
     units = scores[:, columns] - scores[:, columns].mean(axis=0)
     sizes = np.maximum(np.linalg.norm(units, axis=0), 1e-9)
-    return columns[int(np.argmax(np.abs(away @ units) / sizes))]
+    return columns[int(np.argmax(np.abs(targets @ units) / sizes))]
 
 
 def _write(path: Path, record: object) -> None:

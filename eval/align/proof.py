@@ -132,12 +132,13 @@ def ways(material: Material) -> dict[str, Way]:
         for alpha in _ALPHAS:
             ridge = partial(line, columns=plain, alpha=alpha, size=size)
             candidates[f"ridge{vectors}, penalty {alpha:g}"] = ridge
-    for member in (name for name in columns if name.startswith(PROMPTS)):
-        candidates[f"prompt, {member}"] = partial(unmapped, column=columns[member][0])
-        candidates[f"prompt, {member}, linear map"] = partial(line, columns=columns[member])
+    for member in columns:
+        if member.startswith(PROMPTS):
+            candidates[f"prompt, {member}"] = partial(unmapped, column=columns[member][0])
+            candidates[f"prompt, {member}, linear map"] = partial(line, columns=columns[member])
     if "boxed" in columns:
-        stack = partial(line, columns=[judge, *columns["boxed"]], alpha=3.0)
-        candidates["stack with boxed"] = stack
+        both = [judge, *columns["boxed"]]
+        candidates["stack with boxed"] = partial(line, columns=both, alpha=3.0)
     return candidates
 
 

@@ -31,12 +31,14 @@ less least here there now then ones plain bare whole single inner outer
 """
 VAGUE_NAMES = frozenset(VAGUE_WORDS.split())
 
+_FSTRING_START = getattr(tokenize, "FSTRING_START", -1)
+_FSTRING_END = getattr(tokenize, "FSTRING_END", -1)
 _COUNTED_TOKENS = {
     tokenize.NAME,
     tokenize.OP,
     tokenize.NUMBER,
     tokenize.STRING,
-    getattr(tokenize, "FSTRING_START", -1),
+    _FSTRING_START,
 }
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _BRANCHES = (
@@ -143,8 +145,16 @@ def _docstring_lines(tree: ast.Module) -> set[int]:
 
 def _tokens_by_line(text: str, docstring_lines: set[int]) -> Counter[int]:
     counts: Counter[int] = Counter()
+    depth = 0  # of f-strings, which Python 3.12 and newer cut into tokens: each is one string
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         line = token.start[0]
+        if token.type == _FSTRING_END:
+            depth -= 1
+            continue
+        if depth:
+            depth += token.type == _FSTRING_START
+            continue
+        depth += token.type == _FSTRING_START
         is_docstring = token.type == tokenize.STRING and line in docstring_lines
         if token.type in _COUNTED_TOKENS and not is_docstring:
             counts[line] += 1

@@ -111,11 +111,16 @@ class LearnedJudge(Judge):
 
 
 class NetworkJudge(LearnedJudge):
-    """A trained judge whose network, ``net``, has a transformer ``body`` and heads in fp32."""
+    """A trained judge with a transformer, ``network_body``, in its network ``net``."""
 
-    net: Any  # a module with ``body`` and ``heads``
+    net: Any
     tokenizer: PreTrainedTokenizerBase
     device: torch.device
+
+    @property
+    def network_body(self) -> Any:
+        """The part of the network that ``dtype`` applies to; the rest stays in fp32."""
+        return self.net.body
 
     @property
     def pad(self) -> int:
@@ -126,5 +131,5 @@ class NetworkJudge(LearnedJudge):
         self.device, self.dtype = torch_device(device), dtype
         self.net = self.net.to(self.device).float().eval()
         if dtype != "fp32":
-            cast_weights(self.net.body, torch_dtype(dtype, self.device))
-        set_attention(self.net.body, self.config.attention, self.device, dtype)
+            cast_weights(self.network_body, torch_dtype(dtype, self.device))
+        set_attention(self.network_body, self.config.attention, self.device, dtype)

@@ -16,16 +16,15 @@ from torch import Tensor, nn
 
 from medal_judges.models.base.heads import Calibration, OutputHead
 from medal_judges.models.base.judge import ScoreRequest
-from medal_judges.models.base.learned import LearnedJudge
+from medal_judges.models.base.learned import NetworkJudge
 from medal_judges.models.batching import pad_rows
-from medal_judges.models.device import cast_weights, set_attention, torch_device, torch_dtype
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.rendered import RenderedDialogue
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    pass
 
 
 def classifier_settings(heads: Sequence[OutputHead]) -> dict[str, Any]:
@@ -61,7 +60,7 @@ def output_layer(network: nn.Module, outputs: int) -> nn.Linear:
     return layers[-1]
 
 
-class SequenceJudge(LearnedJudge):
+class SequenceJudge(NetworkJudge):
     """A judge whose network, ``net``, gives one row of logits for a dialogue's text.
 
     A regression's logit is the raw score on the dimension's scale if ``on_scale``, else the raw
@@ -69,8 +68,6 @@ class SequenceJudge(LearnedJudge):
     """
 
     net: Any  # a sequence classifier of transformers, or of PEFT around one
-    tokenizer: PreTrainedTokenizerBase
-    device: torch.device
     heads: list[OutputHead]
     on_scale: bool
 
@@ -107,16 +104,8 @@ class SequenceJudge(LearnedJudge):
         """Undoes ``to_scale``, so that training can go on."""
 
     @property
-    def pad(self) -> int:
-        """The id of padding tokens (0 if the tokenizer has none: they are masked)."""
-        return int(self.tokenizer.pad_token_id or 0)
-
-    def place(self, device: str | torch.device | None, dtype: str) -> None:
-        self.device, self.dtype = torch_device(device), dtype
-        self.net = self.net.to(self.device).float().eval()
-        if dtype != "fp32":
-            cast_weights(self.net, torch_dtype(dtype, self.device))
-        set_attention(self.net, self.config.attention, self.device, dtype)
+    def network_body(self) -> Any:
+        return self.net
 
     def unit_logits(self, logits: Tensor) -> dict[str, Tensor]:
         """Returns the logits [B, outputs] of each dimension, those of a regression on [0, 1]."""

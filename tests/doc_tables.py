@@ -32,7 +32,6 @@ SETS = {
 }
 # What README adds to a judge's name, for who meets it there first.
 ABOUT = {
-    "`quickstart_full`": "`quickstart_full` (no ratings seen)",
     "`boxed`, the judge in the package": "`boxed` (22M), in the package",
     "`human_embedded`, seed 0": "`human_embedded` (22M, learnt from dstc9 and dialogue_eval)",
     "`contrast`": "`contrast` (135M, nothing trained)",

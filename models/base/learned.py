@@ -111,16 +111,31 @@ class LearnedJudge(Judge):
 
 
 class NetworkJudge(LearnedJudge):
-    """A trained judge with a transformer, ``network_body``, in its network ``net``."""
+    """A trained judge with a network, ``net``, that reads the tokens of its ``tokenizer``."""
 
-    net: Any
-    tokenizer: PreTrainedTokenizerBase
     device: torch.device
+
+    def __init__(
+        self,
+        net: Any,
+        tokenizer: PreTrainedTokenizerBase,
+        config: Any,
+        dimensions: Sequence[Dimension],
+        *,
+        name: str | None = None,
+        calibration: Mapping[str, Calibration] | None = None,
+        facts: Mapping[str, object] | None = None,
+        device: str | torch.device | None = None,
+        dtype: str = "fp32",
+    ) -> None:
+        self.describe(dimensions, name or self.family, calibration, facts)
+        self.net, self.tokenizer, self.config = net, tokenizer, config
+        self.place(device, dtype)
 
     @property
     def network_body(self) -> Any:
-        """The part of the network that ``dtype`` applies to; the rest stays in fp32."""
-        return self.net.body
+        """The part of the network that may compute in 16 bits."""
+        return self.net
 
     @property
     def pad(self) -> int:

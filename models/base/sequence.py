@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from medal_judges.models.base.heads import Calibration, OutputHead
+from medal_judges.models.base.heads import OutputHead
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.learned import NetworkJudge
 from medal_judges.models.batching import pad_rows
@@ -24,7 +24,7 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.records.rendered import RenderedDialogue
 
 if TYPE_CHECKING:
-    pass
+    from transformers import PreTrainedTokenizerBase
 
 
 def classifier_settings(heads: Sequence[OutputHead]) -> dict[str, Any]:
@@ -61,26 +61,27 @@ def output_layer(network: nn.Module, outputs: int) -> nn.Linear:
 
 
 class SequenceJudge(NetworkJudge):
-    """A judge whose network, ``net``, gives one row of logits for a dialogue's text.
+    """A judge whose network gives one row of logits for a dialogue's text: a sequence classifier of
+    transformers, or PEFT's around one.
 
     A regression's logit is the raw score on the dimension's scale if ``on_scale``, else the raw
     score less the middle of the scale, in units of the scale's width.
     """
 
-    net: Any  # a sequence classifier of transformers, or of PEFT around one
-    heads: list[OutputHead]
     on_scale: bool
 
-    def describe_heads(
+    def __init__(
         self,
+        net: Any,
+        tokenizer: PreTrainedTokenizerBase,
+        config: Any,
         heads: Sequence[OutputHead],
-        name: str,
-        calibration: Mapping[str, Calibration] | None,
-        facts: Mapping[str, object] | None,
+        **state: Any,
     ) -> None:
-        """Sets the heads and the fields that every trained judge has."""
         self.heads = list(heads)
-        self.describe([head.dimension for head in heads], name, calibration, facts)
+        self.truncation = f"oldest turns beyond {config.max_tokens} tokens"
+        dimensions = [head.dimension for head in heads]
+        super().__init__(net, tokenizer, config, dimensions, **state)
 
     @abstractmethod
     def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:
@@ -102,10 +103,6 @@ class SequenceJudge(NetworkJudge):
 
     def to_units(self) -> None:
         """Undoes ``to_scale``, so that training can go on."""
-
-    @property
-    def network_body(self) -> Any:
-        return self.net
 
     def unit_logits(self, logits: Tensor) -> dict[str, Tensor]:
         """Returns the logits [B, outputs] of each dimension, those of a regression on [0, 1]."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.base.heads import Calibration, OutputHead, output_heads
+from medal_judges.models.base.heads import output_heads
 from medal_judges.models.base.learned import learned_state
 from medal_judges.models.base.saving import (
     WEIGHTS_NAME,
@@ -30,7 +31,7 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.rendered import RenderedDialogue
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedModel
 
 
 class EncoderJudge(SequenceJudge):
@@ -38,27 +39,12 @@ class EncoderJudge(SequenceJudge):
 
     family = "encoder"
     config: EncoderConfig
+    on_scale = True
 
-    def __init__(
-        self,
-        net: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        config: EncoderConfig,
-        heads: Sequence[OutputHead],
-        *,
-        name: str = "encoder",
-        calibration: Mapping[str, Calibration] | None = None,
-        facts: Mapping[str, object] | None = None,
-        device: str | torch.device | None = None,
-        dtype: str = "fp32",
-        on_scale: bool = True,
-    ) -> None:
-        self.describe_heads(heads, name, calibration, facts)
-        self.net, self.tokenizer, self.config = net, tokenizer, config
-        self.on_scale = on_scale
-        self.text = DialogueText(tokenizer, config.max_tokens)
-        self.truncation = f"oldest turns beyond {config.max_tokens} tokens"
-        self.place(device, dtype)
+    @cached_property
+    def text(self) -> DialogueText:
+        """Makes the text and the tokens of a dialogue."""
+        return DialogueText(self.tokenizer, self.config.max_tokens)
 
     @classmethod
     def create(
@@ -66,7 +52,7 @@ class EncoderJudge(SequenceJudge):
         config: EncoderConfig,
         dimensions: Sequence[Dimension],
         *,
-        name: str = "encoder",
+        name: str | None = None,
         device: str | torch.device | None = None,
     ) -> EncoderJudge:
         """Returns a new judge on the pretrained ``config.base``, with a random head by torch's
@@ -79,9 +65,9 @@ class EncoderJudge(SequenceJudge):
         except (OSError, ValueError) as error:
             raise _not_loaded(config.base, error) from error
         check_window(config, settings)
-        for name in ("attention_probs_dropout_prob", "attention_dropout"):
-            if hasattr(settings, name):
-                setattr(settings, name, 0.0)  # with it attention is 4 times slower on a CPU
+        for dropout in ("attention_probs_dropout_prob", "attention_dropout"):
+            if hasattr(settings, dropout):
+                setattr(settings, dropout, 0.0)  # with it attention is 4 times slower on a CPU
         settings.update(config.config | classifier_settings(heads))
         try:
             with quiet_loading():
@@ -96,7 +82,8 @@ class EncoderJudge(SequenceJudge):
         except (OSError, ValueError) as error:
             raise _not_loaded(config.base, error) from error
         tokenizer.model_max_length = config.max_tokens
-        judge = cls(net, tokenizer, config, heads, name=name, device=device, on_scale=False)
+        judge = cls(net, tokenizer, config, heads, name=name, device=device)
+        judge.on_scale = False
         return judge
 
     def to_scale(self) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from medal_judges.models.base.heads import Calibration, OutputHead, output_heads
+from medal_judges.models.base.heads import output_heads
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.learned import learned_state
 from medal_judges.models.base.saving import read_config
@@ -34,9 +35,6 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.rendered import RenderedDialogue
 from medal_judges.records.signature import Signature
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
 
 class LoraJudge(SequenceJudge):
     """Reads a dialogue as a chat and scores it from the state in which the next speaker begins.
@@ -49,24 +47,10 @@ class LoraJudge(SequenceJudge):
     config: LoraConfig
     on_scale = False
 
-    def __init__(
-        self,
-        net: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        config: LoraConfig,
-        heads: Sequence[OutputHead],
-        *,
-        name: str = "lora",
-        calibration: Mapping[str, Calibration] | None = None,
-        facts: Mapping[str, object] | None = None,
-        device: str | torch.device | None = None,
-        dtype: str = "fp32",
-    ) -> None:
-        self.describe_heads(heads, name, calibration, facts)
-        self.net, self.config, self.tokenizer = net, config, tokenizer
-        self.place(device, dtype)
-        self.template = ChatTemplate(tokenizer)
-        self.truncation = f"oldest turns beyond {config.max_tokens} tokens"
+    @cached_property
+    def template(self) -> ChatTemplate:
+        """The chat template of the tokenizer."""
+        return ChatTemplate(self.tokenizer)
 
     def place(self, device: str | torch.device | None, dtype: str) -> None:
         """Moves the network, unless it is quantised: then it cannot be moved."""
@@ -86,7 +70,7 @@ class LoraJudge(SequenceJudge):
         config: LoraConfig,
         dimensions: Sequence[Dimension],
         *,
-        name: str = "lora",
+        name: str | None = None,
         device: str | torch.device | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> LoraJudge:

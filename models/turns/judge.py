@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from medal_judges.models.base.heads import Calibration, HeadKind
+from medal_judges.models.base.heads import HeadKind
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.learned import NetworkJudge, centred, learned_state, unit_of
 from medal_judges.models.base.saving import (
@@ -75,21 +75,19 @@ class TurnsJudge(NetworkJudge):
         tokenizer: PreTrainedTokenizerBase,
         dimensions: Sequence[Dimension],
         *,
-        name: str = "turns",
-        calibration: Mapping[str, Calibration] | None = None,
         turn_means: Mapping[str, Sequence[float]] | None = None,
-        facts: Mapping[str, object] | None = None,
-        device: str | torch.device | None = None,
-        dtype: str = "fp32",
+        **state: Any,
     ) -> None:
-        self.describe(dimensions, name, calibration, facts)
-        self.net, self.config, self.tokenizer = net, net.config, tokenizer
-        self.place(device, dtype)
+        super().__init__(net, tokenizer, net.config, dimensions, **state)
         self.turns = TurnTokenizer(tokenizer, net.config)
         self.turn_means = {k: (float(u), float(a)) for k, (u, a) in (turn_means or {}).items()}
         flat = self.config.shape == "flat"
         limit = f"{self.config.max_tokens} tokens" if flat else f"{self.config.max_turns} turns"
         self.truncation = f"oldest turns beyond {limit}"
+
+    @property
+    def network_body(self) -> Any:
+        return self.net.body
 
     @classmethod
     def create(
@@ -97,7 +95,7 @@ class TurnsJudge(NetworkJudge):
         config: TurnsConfig,
         dimensions: Sequence[Dimension],
         *,
-        name: str = "turns",
+        name: str | None = None,
         device: str | torch.device | None = None,
     ) -> TurnsJudge:
         """Returns a new judge on the pretrained ``config.base``, with random heads by torch's

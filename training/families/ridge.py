@@ -44,8 +44,8 @@ def fit_ridge(judge: TurnsJudge, data: Any, embedding_share: float, seed: int) -
     kinds = {head.config.kind for heads in net.heads for head in heads.values()}
     if config.net != "linear" or not kinds <= {"regression", "binary"}:
         raise ConfigError(
-            "solver: ridge needs net: linear and regression or binary heads",
-            hint="set optim.solver: gradient, or model.net: linear",
+            "family turns is solved in closed form: each head is a regression or binary",
+            hint="set kind: regression in model.heads, or train family: encoder",
         )
     table = _pooled_table(judge, data, seed)
     half = table.shape[1] // 2

@@ -7,11 +7,11 @@ goes on alone: nothing slow happens while others wait.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
 from medal_judges.training.agreement import ScoredExamples, score_examples, scores_of_logits
 from medal_judges.training.arguments import CHECKPOINTS, training_arguments
+from medal_judges.training.balance import balanced
 from medal_judges.training.checkpoints import (
     RunIdentity,
     checkpoint_to_resume,
@@ -34,7 +35,7 @@ from medal_judges.training.checkpoints import (
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.rows import TrainingExample
-from medal_judges.training.trainer import JudgeTrainer
+from medal_judges.training.trainer import JudgeTrainer, judge_dataset, whole_weights
 from medal_judges.training.validation import means_over_dimensions, require_figure
 
 if TYPE_CHECKING:
@@ -44,15 +45,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class StepFamily(Protocol):
+class StepFamily(ABC):
     """What a family brings to training by steps."""
 
+    @abstractmethod
     def new_judge(
-        self,
-        config: TrainConfig,
-        dimensions: Sequence[Dimension],
-        train: Sequence[TrainingExample],
-        args: TrainingArguments,
+        self, config: TrainConfig, dimensions: Sequence[Dimension], args: TrainingArguments
     ) -> Any:
         """Returns the judge to train, with a new head, its frozen layers frozen."""
 
@@ -60,9 +58,11 @@ class StepFamily(Protocol):
         self, judge: Any, examples: Sequence[TrainingExample], cache: Path | None
     ) -> Dataset:
         """Returns the examples as the trainer reads them."""
+        return judge_dataset(judge, examples, cache)
 
     def trainer_class(self, judge: Any) -> type[JudgeTrainer]:
         """Returns the trainer of the judge."""
+        return JudgeTrainer
 
 
 @dataclass(slots=True)
@@ -100,7 +100,8 @@ def train_one(
     )
     torch.manual_seed(config.seed)
     with whole_weights():
-        judge = family.new_judge(config, dimensions, rows.train, args)
+        model = balanced(config.model, rows.train)
+        judge = family.new_judge(config.model_copy(update={"model": model}), dimensions, args)
         if config.start:
             copy_start(judge, Path(config.start))
     own_hash = run_hash(config, rows.facts)
@@ -188,20 +189,6 @@ def close_group() -> None:
         torch.distributed.barrier()
         torch.distributed.destroy_process_group()
     unset_hf_deepspeed_config()  # type: ignore[no-untyped-call]
-
-
-@contextmanager
-def whole_weights() -> Iterator[None]:
-    """Loads models whole on every process: with a ZeRO-3 plugin transformers partitions them, and
-    a new head is drawn whole."""
-    from transformers.integrations import deepspeed as integration
-
-    known = integration._hf_deepspeed_config_weak_ref
-    integration.unset_hf_deepspeed_config()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        integration._hf_deepspeed_config_weak_ref = known
 
 
 def copy_start(judge: Any, folder: Path) -> None:

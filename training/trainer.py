@@ -7,7 +7,8 @@ calibration, and the judge at the end. Everything else is the Trainer's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -254,8 +255,24 @@ class JudgeTrainer(Trainer):
             state = self.accelerator.get_state_dict(self.model_wrapped)
             if not self.is_world_process_zero():
                 return self.judge
-            network = self.judge.network_with(state)
+            # The other processes go on: none would take its part of this network.
+            with whole_weights():
+                network = self.judge.network_with(state)
         return self.judge.with_network(network, precision)
+
+
+@contextmanager
+def whole_weights() -> Iterator[None]:
+    """Loads models whole on every process: with a ZeRO-3 plugin transformers partitions them, and
+    a new head is drawn whole."""
+    from transformers.integrations import deepspeed as integration
+
+    config = integration._hf_deepspeed_config_weak_ref
+    integration.unset_hf_deepspeed_config()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        integration._hf_deepspeed_config_weak_ref = config
 
 
 def is_large(network: torch.nn.Module) -> bool:

@@ -21,7 +21,7 @@ from medal_judges.training.config import TrainConfig
 from medal_judges.training.families.encoder import EncoderSteps
 from medal_judges.training.families.lora import LoraSteps
 from medal_judges.training.run import train_judge
-from medal_judges.training.steps import copy_start
+from medal_judges.training.steps import StepFamily, copy_start
 
 from .test_resume import write_rows
 
@@ -44,8 +44,9 @@ def run_config(folder: Path, base: Path, model: dict[str, Any], **args: Any) -> 
 
 def new_judge(config: TrainConfig, dimensions: list[Any]) -> Any:
     args = training_arguments({}, Path(config.output_dir), seed=0, validated=False)
-    family = EncoderSteps() if config.model.family == "encoder" else LoraSteps()
-    return family.new_judge(config, dimensions, [], args)
+    families: dict[str, StepFamily] = {"encoder": EncoderSteps(), "lora": LoraSteps()}
+    family = families[config.model.family]
+    return family.new_judge(config, dimensions, args)
 
 
 def auc(folder: Path, rows: Path) -> float:
@@ -79,7 +80,7 @@ def test_in_bf16_the_base_takes_half_the_memory_and_the_adapters_learn_in_fp32(
     dimensions = load_rubric("overall")
     config = run_config(tmp_path, tiny_llama, {"head": "scoring"})
     args = training_arguments({"bf16": True}, tmp_path, seed=0, validated=False)
-    judge = LoraSteps().new_judge(config, dimensions, [], args)
+    judge = LoraSteps().new_judge(config, dimensions, args)
     kinds = {p.requires_grad: p.dtype for p in judge.net.parameters()}
     assert kinds == {True: torch.float32, False: torch.bfloat16}
 

@@ -10,11 +10,12 @@ from sklearn.linear_model import Ridge
 from medal_judges.config import build_config, load_config
 from medal_judges.errors import ConfigError, LeakError
 from medal_judges.models.base.heads import HeadConfig
+from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.turns.config import TurnsConfig
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.training.balance import balanced_heads
+from medal_judges.training.balance import balanced
 from medal_judges.training.config import DataEntry, TrainConfig
 from medal_judges.training.families.ridge import RidgeProblem, named_columns
 from medal_judges.training.rows import (
@@ -61,6 +62,13 @@ def test_the_closed_form_is_refused_for_a_pooling_it_does_not_solve() -> None:
     with pytest.raises(ConfigError, match="pooling: role"):
         build_config(TrainConfig, settings, where="x")
     assert build_config(TrainConfig, settings | {"model": TURNS}, where="x")
+
+
+@pytest.mark.parametrize("kind", ["ordinal", "classification"])
+def test_the_closed_form_is_refused_for_heads_by_level_before_a_row_is_read(kind: str) -> None:
+    settings = minimal(model=TURNS | {"heads": {"overall": {"kind": kind}}})
+    with pytest.raises(ConfigError, match=r"model\.heads\.overall is not: set its kind"):
+        build_config(TrainConfig, settings, where="x")
 
 
 @pytest.mark.parametrize(
@@ -176,7 +184,8 @@ def test_a_feature_group_reads_the_columns_it_names() -> None:
 def test_balance_is_negatives_over_positives() -> None:
     heads = {"overall": HeadConfig(kind="binary", positive_weight="balanced")}
     examples = [example("a", v) for v in (1.0, 0.0, 0.0, 0.0)]
-    assert balanced_heads(heads, examples)["overall"].positive_weight == 3.0
+    model = balanced(EncoderConfig(heads=heads), examples)
+    assert model.heads["overall"].positive_weight == 3.0
 
 
 def test_validation_figures_average_over_sources() -> None:

@@ -218,6 +218,11 @@ def test_a_frozen_base_learns_in_its_top_layers_and_final_norm(tiny_modernbert: 
     freeze(network, 0)
     learning = {name for name, p in network.named_parameters() if p.requires_grad}
     assert not any(name.startswith("model.") for name in learning)
+    freeze(network, 2)
+    learning = {name for name, p in network.named_parameters() if p.requires_grad}
+    assert any(name.startswith("model.layers.0.") for name in learning)
+    with pytest.raises(ConfigError, match="trainable_layers 3 is above the 2 layers"):
+        freeze(network, 3)
 
 
 def test_a_loss_that_is_not_a_number_stops_the_run(base: Path, tmp_path: Path) -> None:

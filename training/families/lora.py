@@ -16,12 +16,11 @@ from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.records.dimension import Dimension
 from medal_judges.training.arguments import check_steps
-from medal_judges.training.balance import balanced_heads
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.rows import TrainingExample
-from medal_judges.training.steps import fit_by_steps
-from medal_judges.training.trainer import JudgeTrainer, judge_dataset
+from medal_judges.training.steps import StepFamily, fit_by_steps
+from medal_judges.training.trainer import JudgeTrainer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,36 +44,29 @@ def fit(run: TrainingRun) -> FittedJudge | None:
     return fit_by_steps(run, LoraSteps())
 
 
-class LoraSteps:
-    """What the family brings to training by steps; see StepFamily."""
+class LoraSteps(StepFamily):
+    """A new LoRA judge, which scores or writes answers."""
 
     def new_judge(
-        self,
-        config: TrainConfig,
-        dimensions: Sequence[Dimension],
-        train: Sequence[TrainingExample],
-        args: TrainingArguments,
+        self, config: TrainConfig, dimensions: Sequence[Dimension], args: TrainingArguments
     ) -> LoraJudge | GenerativeLoraJudge:
+        model, device = config.model, args.device
         dtype = torch.bfloat16 if args.bf16 else torch.float32
-        if config.model.head == "generative":
+        if model.head == "generative":
             return GenerativeLoraJudge.create(
-                config.model,
+                model,
                 dimensions,
                 name=config.name,
                 rubric=config.rubric,
-                device=args.device,
+                device=device,
                 dtype=dtype,
             )
-        heads = balanced_heads(config.model.heads, train)
-        model = config.model.model_copy(update={"heads": heads})
-        return LoraJudge.create(
-            model, dimensions, name=config.name, device=args.device, dtype=dtype
-        )
+        return LoraJudge.create(model, dimensions, name=config.name, device=device, dtype=dtype)
 
     def dataset(self, judge: Any, examples: Sequence[TrainingExample], cache: Path | None) -> Any:
         if isinstance(judge, GenerativeLoraJudge):
             return answer_dataset(judge, examples)
-        return judge_dataset(judge, examples, cache)
+        return super().dataset(judge, examples, cache)
 
     def trainer_class(self, judge: Any) -> type[JudgeTrainer]:
         return AnswerTrainer if isinstance(judge, GenerativeLoraJudge) else JudgeTrainer

@@ -37,16 +37,10 @@ def fit_ridge(judge: TurnsJudge, data: Any, embedding_share: float, seed: int) -
     embedding column against a feature column (both of unit deviation) before the penalty; 0 leaves
     embeddings out. The penalty shrinks answers; they are stretched to the spread of the targets, or
     to the logits of the labels for a binary head.
-    Raises ConfigError for a net or heads without a closed form, and for a dimension of which no
-    feature group has two labels, or all labels of an issue are the same.
+    Raises ConfigError for a dimension of which no feature group has two labels, or all labels of an
+    issue are the same.
     """
     config, net = judge.config, judge.net
-    kinds = {head.config.kind for heads in net.heads for head in heads.values()}
-    if config.net != "linear" or not kinds <= {"regression", "binary"}:
-        raise ConfigError(
-            "family turns is solved in closed form: each head is a regression or binary",
-            hint="set kind: regression in model.heads, or train family: encoder",
-        )
     table = _pooled_table(judge, data, seed)
     half = table.shape[1] // 2
     labelled = mute_groups(net, data.examples, least=2)

@@ -18,7 +18,7 @@ from medal_judges.models.turns.net import EncodedDialogue, TurnBatch, collate
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.signature import content_hash
 from medal_judges.training.agreement import ScoredExamples, scores_of_logits
-from medal_judges.training.balance import balanced_heads
+from medal_judges.training.balance import balanced
 from medal_judges.training.calibration import fit_calibrations
 from medal_judges.training.config import TrainConfig, refuse_steps
 from medal_judges.training.families.reply import fit_reply
@@ -37,6 +37,12 @@ def check(config: TrainConfig) -> None:
     model = config.model
     if model.net != "linear" or model.shape != "hierarchical":
         raise ValueError("family turns is solved in closed form: model.net: linear")
+    by_level = model.level_dimensions()
+    if by_level:
+        raise ValueError(
+            f"family turns is solved in closed form, model.heads.{min(by_level)} is not: set its "
+            "kind to regression or binary, or train family: encoder"
+        )
     if model.pooling != "role":
         raise ValueError(
             "family turns solves for the mean over a role's turns, so that "
@@ -49,8 +55,7 @@ def fit(run: TrainingRun) -> FittedJudge:
     """Fits what the net reads, and solves for its weights."""
     config, rows = run.config, run.rows
     torch.manual_seed(config.seed)
-    heads = balanced_heads(config.model.heads, rows.train)
-    model = config.model.model_copy(update={"heads": heads})
+    model = balanced(config.model, rows.train)
     judge = TurnsJudge.create(model, run.dimensions, name=config.name)
     data = TurnsDataset(
         judge, rows.train, reads_in_bf16(config.optim.mixed_precision, judge.device)

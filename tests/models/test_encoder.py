@@ -34,7 +34,7 @@ def judge_on(base: Path, dimensions: tuple[Dimension, ...] = DIMENSIONS) -> Enco
     names = {dimension.name for dimension in dimensions}
     heads = {name: head for name, head in HEADS.items() if name in names}
     return EncoderJudge.create(
-        EncoderConfig(base=str(base), max_tokens=64, heads=heads), dimensions
+        EncoderConfig(base=str(base), max_tokens=64, heads=heads), dimensions, name="tiny"
     )
 
 
@@ -53,6 +53,7 @@ def test_saved_loaded_and_in_any_batch_it_scores_the_same(
         for row, wanted in zip(found, before, strict=True):
             assert row == pytest.approx(wanted, abs=1e-4)
     assert str(loaded.signature()) == str(judge.signature())
+    assert loaded.name == judge.name == "tiny"
     assert len({row["overall"] for row in before}) == len(DIALOGUES)
 
 

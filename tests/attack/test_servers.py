@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import socketserver
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
@@ -19,11 +21,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from medal_judges.errors import MedalError
+from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.llm.protocol import ChatRequest, Message
 from medal_judges.models.llm.server.model import RemoteModel
 from medal_judges.models.llm.server.wire import read_answer
 from medal_judges.models.llm.settings import OpenAILLM
+from medal_judges.secrets import SecretFilter
 
 from .every_command import some
 
@@ -174,6 +177,83 @@ def test_a_broken_answer_is_none_with_a_reason(
     assert KEY not in "".join(capfd.readouterr())
 
 
+@pytest.mark.parametrize("key", [f" {KEY}\r\n", f"{KEY}\n"])
+def test_a_key_is_sent_without_the_white_space_around_it(
+    monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("HARD_KEY", key)
+    with raw_server(http(200, json.dumps(chat("4")))) as server:
+        assert asked(url(server)).text == "4"
+    assert [head["authorization"] for head in server.seen] == [f"Bearer {KEY}"]
+
+
+@pytest.mark.parametrize(
+    "key", ["sk-hidden\nX-Other: 1", "sk-hidden\x1b[0m", "sk-hidden-é", "sk-\u200bhidden"]
+)
+def test_a_key_that_no_header_carries_is_refused_without_being_shown(
+    monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("HARD_KEY", key)
+    with pytest.raises(ConfigError, match="the key in HARD_KEY has a control") as caught:
+        model("http://127.0.0.1:9/v1")
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["1", "0", "label", "fine", "EMPTY", "none"])
+def test_a_key_that_is_a_word_does_not_change_answers(
+    monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("HARD_KEY", key)
+    text = "All is EMPTY, label 1, none 0, fine."
+    with raw_server(http(200, json.dumps(chat(text)))) as server:
+        assert asked(url(server)).text == text
+
+
+def test_login_and_query_of_an_address_are_sent_and_stand_nowhere(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    secrets = "pass word!", "pass%20word%21", "of-the-user-7"
+    caplog.handler.addFilter(SecretFilter())
+    with raw_server(http(500, json.dumps({"error": {"message": "no, of-the-user-7"}}))) as server:
+        address = url(server).replace("//", "//ann:pass%20word%21@") + "?code=of-the-user-7"
+        done = asked(address)
+    login = b64encode(b"ann:pass word!").decode()
+    assert {head["authorization"] for head in server.seen} == {f"Basic {login}"}
+    assert server.seen[0]["line"].split()[1] == "/v1/chat/completions?code=of-the-user-7"
+    assert "/v1/chat/completions" in caplog.text and done.failure
+    for secret in secrets:
+        assert secret not in caplog.text and secret not in repr(done)
+
+
+@pytest.mark.parametrize("address", ["http://ann:hidden@word@:80x/v1", "localhost:8000", "http://"])
+def test_a_text_that_is_no_address_is_refused_without_being_shown(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"llm\.base_url is no address") as caught:
+        model(address)
+    assert "hidden" not in str(caught.value)
+
+
+def large(out: Any, _: dict[str, str]) -> None:
+    out.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
+    for _ in range(80):
+        out.write(b" " * 2**20)
+    out.write(json.dumps(chat("4")).encode())
+
+
+def test_a_body_is_read_up_to_a_limit() -> None:
+    with raw_server(large) as server:
+        done = asked(url(server), timeout=60.0)
+    assert done.failure == "the answer is larger than 64 MiB"
+
+
+def test_a_compressed_body_is_refused_without_being_unpacked() -> None:
+    twice = gzip.compress(BOMB)
+    with raw_server(http(200, twice, Content_Encoding="gzip, gzip")) as server:
+        done = asked(url(server))
+    assert done.failure == "the server compresses its answers (gzip, gzip), unasked"
+    assert server.seen[0]["accept-encoding"] == "identity"
+
+
 WAITS = {
     "seconds": "1",
     "fraction": "0.2",
@@ -289,7 +369,6 @@ def test_no_answer_makes_a_reader_fail(answer: Any) -> None:
             enforced=True,
             highest=Usage(input=100, output=50),
             price=lambda usage: usage.input + usage.output,
-            clean=lambda text: text.replace(KEY, "***"),
         )
     except RequestError:
         return

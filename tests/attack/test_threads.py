@@ -221,4 +221,4 @@ def test_no_key_is_sent_with_a_judge(settings: Any, monkeypatch: pytest.MonkeyPa
     assert str(back.signature()) == str(judge.signature())
     monkeypatch.setenv("MY_KEY", "another-of-mine-456")
     model: Any = pickle.loads(sent).language_models()[0]
-    assert "another-of-mine-456" not in model.clean("said another-of-mine-456 again")
+    assert model.access.key == "another-of-mine-456"

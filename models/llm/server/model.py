@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from medal_judges.errors import ConfigError, MedalError, NotAvailableError
+from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.llm.cost import (
     BudgetExceeded,
     CostEstimate,
@@ -36,11 +36,11 @@ from medal_judges.models.llm.protocol import (
     failed,
     prompt_tokens_above,
 )
+from medal_judges.models.llm.server.access import ServerAccess
 from medal_judges.models.llm.server.wire import (
     Echo,
     RequestError,
     ServerError,
-    address_of,
     chat_body,
     map_error,
     priced,
@@ -91,12 +91,10 @@ class RemoteModel(LanguageModel):
             )
         self._limiter = CostLimiter(config.max_cost)
         self.template = load_chat_template(config.tokenizer) if config.tokenizer else None
-        self.address = address_of(base)
+        self.access = ServerAccess.of(base, config.api_key_env)
         self.dropped: frozenset[str] = frozenset()  # fields that the server refused so far
         self._answered = False  # whether the server did once
         self._opens = 0.0  # monotonic time before which nothing is sent, after a Retry-After
-        self.secret = secret = os.environ.get(config.api_key_env)
-        self.clean = lambda text: text.replace(secret, "***") if secret else text
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles without the API key; another process reads it from its own environment."""
@@ -104,19 +102,7 @@ class RemoteModel(LanguageModel):
 
     def open(self) -> AsyncOpenAI:
         """A client, for the caller to close. Raises NotAvailableError if there is no API key."""
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
-
-        name, base = self.config.api_key_env, self.config.base_url
-        if self.secret is None and base is None:
-            raise NotAvailableError(f"no key in {name}", hint=f"export {name}=...")
-        return AsyncOpenAI(
-            api_key=self.secret or "none",  # own servers need no key, the client does
-            base_url=base,
-            timeout=self.config.timeout,
-            max_retries=0,  # ``_call`` retries: it knows the limit of cost
-            # Dialogues and key go only to the address that the user gave.
-            http_client=DefaultAsyncHttpxClient(follow_redirects=False),
-        )
+        return self.access.open(self.config.api_key_env, self.config.timeout)
 
     def fingerprint(self) -> Mapping[str, str]:
         own = {"backend": "openai", "reasoning": str(self.config.thinks)}
@@ -144,7 +130,7 @@ class RemoteModel(LanguageModel):
                 # A wrong key is reported by the first request.
                 if isinstance(error, openai.APIStatusError) and error.status_code < 500:
                     return None
-                failure = map_error(error, self.clean, self.address)
+                failure = map_error(error, self.access.address)
                 raise ServerError(f"{self.name}: {failure}") from None
         entries = listing.get("data") if isinstance(listing, dict) else None
         for entry in entries if isinstance(entries, list) else ():
@@ -256,7 +242,7 @@ class RemoteModel(LanguageModel):
                 price = used(answer).money
                 return answer
             except Exception as error:
-                failure = map_error(error, self.clean, self.address)
+                failure = map_error(error, self.access.address)
                 if not (isinstance(failure, RequestError) and failure.billed):
                     price = 0.0
                 last = tried + 1 == self.config.attempts
@@ -286,7 +272,6 @@ class RemoteModel(LanguageModel):
                     enforced="response_format" in body,
                     highest=highest,
                     price=self.cost,
-                    clean=self.clean,
                 )
 
             try:
@@ -297,7 +282,9 @@ class RemoteModel(LanguageModel):
                 self._answered |= failure.action != "connect"
                 refused = refused_field(failure, body)
                 if refused is None:
-                    stopped = stop_error(failure, self.name, self.address, self.config.api_key_env)
+                    stopped = stop_error(
+                        failure, self.name, self.access.address, self.config.api_key_env
+                    )
                     if stopped and not (self._answered and failure.action == "connect"):
                         raise stopped from None
                     free = Usage(money=self.cost(Usage()))
@@ -379,7 +366,7 @@ class RemoteModel(LanguageModel):
                     raise ServerError(f"{name}: {error}", hint=hint) from None
                 if error.action == "model":  # 404: no such endpoint; it may know the model
                     raise without(str(error)) from None
-                stopped = stop_error(error, name, self.address, self.config.api_key_env)
+                stopped = stop_error(error, name, self.access.address, self.config.api_key_env)
                 raise stopped or without(str(error)) from None
 
         found: dict[int, Likelihood] = {}

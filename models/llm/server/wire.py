@@ -1,7 +1,7 @@
 """OpenAI's protocol: the body of a chat request, its answer, and what a server's failure means.
 
-Pydantic checks an answer before anything uses or caches it. Every text that a server sends goes
-through ``Clean``, which removes the API key.
+Pydantic checks an answer before anything uses or caches it. Every message of a server or a library
+goes through ``words``, which removes secrets; answers are not changed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, ValidationError, WrapValidator
 
@@ -23,11 +22,10 @@ from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.llm.cost import Count, Usage
 from medal_judges.models.llm.protocol import ChatRequest, Completion, TokenChoice, failed
 from medal_judges.models.llm.settings import OpenAILLM
+from medal_judges.secrets import without_secrets
 
 logger = logging.getLogger(__name__)
-Clean = Callable[[str], str]
 
-PROVIDER = "https://api.openai.com/v1"  # the client's own default
 SHOWN = 300  # characters of a server's message in a failure
 LONGEST = 300.0  # seconds; a server that asks for a longer wait ends the run
 
@@ -107,20 +105,22 @@ class RequestError(Exception):
         self.field, self.after, self.transient = field, after, action in ("retry", "connect")
 
 
-def words(text: object, clean: Clean) -> str:
-    """A server's message as one line of at most SHOWN characters, without the key."""
-    # Cleaned first: a cut through the middle of the key would leave half of it.
-    return " ".join(clean(str(text)).split())[:SHOWN]
+def words(text: object) -> str:
+    """Returns a server's message as one line of at most SHOWN characters, without secrets."""
+    # Removed first: a cut through the middle of a key would leave half of it.
+    return " ".join(without_secrets(str(text)).split())[:SHOWN]
 
 
-def map_error(error: Exception, clean: Clean, address: str) -> Exception:
+def map_error(error: Exception, address: str) -> Exception:
     """The RequestError for an error of the openai client; any other error unchanged."""
     import openai
 
     if isinstance(error, openai.APITimeoutError | asyncio.TimeoutError):
         return RequestError(f"no answer in time from {address}", "retry", billed=True)
     if isinstance(error, openai.APIConnectionError):
-        cause = words(error.__cause__ or error, clean)
+        if isinstance(error.__cause__, RequestError):
+            return error.__cause__
+        cause = words(error.__cause__ or error)
         if type(error.__cause__).__name__.startswith("Connect"):  # it was never sent
             return RequestError(f"no connection to {address}: {cause}", "connect")
         return RequestError(f"the connection to {address} broke: {cause}", "retry", billed=True)
@@ -130,11 +130,12 @@ def map_error(error: Exception, clean: Clean, address: str) -> Exception:
         return error
     body = error.body if isinstance(error.body, dict) else {}
     status, headers, after = error.status_code, error.response.headers, None
-    reason = f"HTTP {status}: {words(body.get('message') or error.message, clean)}"
+    reason = f"HTTP {status}: {words(body.get('message') or error.message)}"
     action = ACTIONS.get(status, "retry" if status >= 500 else "refuse")
     if 300 <= status < 400:
-        action, place = "redirect", address_of(words(headers.get("location", "?"), clean))
-        reason = f"HTTP {status}: it points to {place}"
+        action = "redirect"
+        target, _, _ = words(headers.get("location", "?")).partition("?")
+        reason = f"HTTP {status}: it points to {target}"
     elif not _NO_CREDIT.isdisjoint((str(body.get("code")), str(body.get("type")))):
         action = "account"
     elif status == 403 and "flagged_input" in str(body.get("metadata")):
@@ -156,13 +157,6 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         except (TypeError, ValueError, OverflowError):
             return None
     return min(max(0.0, seconds), 365 * 86400.0) if seconds == seconds else None  # NaN
-
-
-def address_of(base_url: str | None) -> str:
-    """A server's address without user, password and query."""
-    parts = urlsplit(base_url or PROVIDER)
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}{parts.path}".rstrip("/")
 
 
 def stop_error(failure: RequestError, name: str, address: str, variable: str) -> MedalError | None:
@@ -313,7 +307,6 @@ def read_answer(
     enforced: bool,
     highest: Usage,
     price: Callable[[Usage], float | None],
-    clean: Clean,
 ) -> Completion:
     """The completion in ``answer`` (a JSON value), with its price (see ``priced``).
 
@@ -321,17 +314,19 @@ def read_answer(
     """
     if isinstance(answer, dict) and (inside := answer.get("error")):  # some gateways answer 200
         message = (inside.get("message") if isinstance(inside, dict) else None) or inside
-        raise RequestError(f"an error instead of an answer: {words(message, clean)}", "retry")
+        raise RequestError(f"an error instead of an answer: {words(message)}", "retry")
     try:
         read = _Answer.model_validate(answer)
     except (ValidationError, RecursionError):
         reason = "the answer's body is not a chat completion"
         raise RequestError(reason, "retry", billed=True) from None
     choice = read.choices[0]
-    text = clean(choice.message.content or "")
+    text = choice.message.content or ""
     usage = priced(read.usage, highest, price, wrote=bool(text.strip()))
     if choice.message.refusal:
-        return failed(f"the model refused: {words(choice.message.refusal, clean)}", usage)
+        return failed(f"the model refused: {words(choice.message.refusal)}", usage)
+    if without_secrets(text) != text:
+        return failed("the answer contains the key or the password of the server", usage)
     if choice.finish_reason == "content_filter":
         return failed("the server's content filter stopped the answer", usage)
     finish: Any = "length" if choice.finish_reason == "length" else "stop"
@@ -343,9 +338,6 @@ def read_answer(
         others[each.token] = own = min(each.logprob, 0.0)
         # A token that is its own only alternative would pass for certain.
         tokens.append(TokenChoice(each.token, own, others if len(others) > 1 else {}))
-    whole = "".join(token.text for token in tokens)
-    if clean(whole) != whole:
-        tokens = []
     return Completion(text, finish, enforced=enforced, tokens=tuple(tokens), usage=usage)
 
 

@@ -24,6 +24,7 @@ from typer.main import get_command
 from medal_judges import __version__
 from medal_judges.errors import MedalError, did_you_mean, visible
 from medal_judges.report.console import quiet_foreign_logs
+from medal_judges.secrets import SecretFilter
 
 
 class Command(NamedTuple):
@@ -254,6 +255,7 @@ def before_commands(
         context.fail("Missing command.")
     handler = logging.StreamHandler()
     handler.setFormatter(_PlainFormatter("%(levelname)s: %(message)s"))
+    handler.addFilter(SecretFilter())
     logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])
     if not debug:
         quiet_foreign_logs()

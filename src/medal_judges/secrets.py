@@ -1,0 +1,34 @@
+"""Texts that no error, no log and no file may show: keys and passwords.
+
+Whoever reads a secret calls ``hide`` with it; ``without_secrets`` then replaces it in every text
+that a library or a server wrote. Answers of a model are not such texts: they stay as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+
+# A shorter one may be a word of any text ("none", "label"): local servers are given such keys.
+SHORTEST = 8
+_hidden: set[str] = set()
+
+
+def hide(secret: str) -> None:
+    """Lets ``without_secrets`` replace ``secret`` if it has at least eight characters."""
+    if len(secret) >= SHORTEST:
+        _hidden.add(secret)
+
+
+def without_secrets(text: str) -> str:
+    """Returns ``text`` with ``***`` in place of every hidden secret."""
+    for secret in sorted(_hidden, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
+
+
+class SecretFilter(logging.Filter):
+    """Keeps secrets out of the records of a handler."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = without_secrets(record.getMessage()), ()
+        return True

@@ -16,7 +16,7 @@ from medal_judges.models.model_files import MODEL_FILES
 _LOG_IN = "hf auth login, or set HF_TOKEN"
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
 _FOLDERS = {"configs", "judges", "runs"}  # of this project, so never the owner of a repository
-# The subfolders and files of a judge's folder. Nothing else is published.
+# The subfolders and files of a judge's folder. Nothing else is published or downloaded.
 PARTS = ("adapter", "encoder", "members", "model", "tokenizer")
 # Files of transformers and PEFT at the top of a judge's folder: model, adapter, tokenizer.
 TOP_FILES = (
@@ -30,6 +30,9 @@ _OWN_FILES = (
     *("trial.json", "align.json", "members/*/*.yaml"),
     *(f"{part}/**/{kind}" for part in PARTS for kind in MODEL_FILES),
 )
+# The same for the Hub, where * matches / too, with those of a judge's members.
+_AT_TOP = (*(pattern.replace("**/", "*") for pattern in _OWN_FILES),)
+_PULLED = (*_AT_TOP, *(f"members/*/{pattern}" for pattern in _AT_TOP))
 
 
 def pull(repo_id: str, revision: str | None = None) -> Path:
@@ -60,7 +63,8 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
         if settings is not None:
             path, content = settings
             if "family" in content:
-                return download(repo_id, path.parent.name)  # the commit whose settings were read
+                # The commit whose settings were read.
+                return download(repo_id, path.parent.name, patterns=_PULLED)
             why = "its judge.json names no family"
         elif (plain := _hub_json(repo_id, "config.json", revision)) is not None:
             why = f"it is a plain model ({plain[1].get('model_type', 'of no known type')})"
@@ -105,9 +109,20 @@ def is_hub_id(name: str) -> bool:
 
 
 def judge_files(folder: Path) -> list[Path]:
-    """Returns the files of a judge to push: only files that this package writes."""
-    own = {path for pattern in _OWN_FILES for path in folder.glob(pattern) if path.is_file()}
+    """Returns the files of a judge to push: only files that this package writes. Raises HubError
+    for a link: what it points to may be anything."""
+    files = [path for pattern in _OWN_FILES for path in folder.glob(pattern)]
     members = [path for path in folder.glob("members/*") if (path / "judge.json").is_file()]
+    for path in (*files, *members):
+        for part in (path, *path.parents):
+            if part == folder:
+                break
+            if part.is_symlink():
+                raise HubError(
+                    f"{part} is a link: only files that stand in the folder itself are pushed",
+                    hint=f"copy the judge without links: cp -rL {folder} NEW",
+                )
+    own = {path for path in files if path.is_file()}
     return sorted(own.union(*map(judge_files, members)))
 
 

@@ -131,3 +131,17 @@ def test_a_judge_of_a_newer_package_says_which(hub: Hub, tmp_path: Path) -> None
     assert done.returncode == 2
     assert "saved by medal-judges 3.1 in format 9" in done.stderr
     assert "pip install 'medal-judges==3.1'" in done.stderr
+
+
+def test_only_the_files_of_a_judge_are_downloaded(hub: Hub, tmp_path: Path) -> None:
+    """Those of its members and of the parts in its subfolders too."""
+    names = ["members/a/judge.json", "members/a/model.safetensors", "encoder/vocab.txt"]
+    foreign = ["big0.bin", "members/big1.bin", "code.py", "encoder/x.pkl"]
+    repo = hub.repos[ID] = Repo()
+    judge = files_of(judge_folder(tmp_path, "length"))
+    repo.commit(judge | dict.fromkeys([*names, *foreign], b"{}"), "one")
+    home = tmp_path / "home"
+    assert pulls(hub, home, ID)[0].startswith("length|")
+    (snapshot,) = home.rglob("snapshots/*")
+    downloaded = {path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*.*")}
+    assert downloaded == {*judge, *names}

@@ -129,6 +129,25 @@ def test_what_is_refused_leaves_the_hub_as_it_was(hub: Hub, tmp_path: Path) -> N
     assert set(hub.repos) == {"org/public"} and not hub.repos["org/public"].messages
 
 
+@pytest.mark.parametrize(
+    "name", ["README.md", "data.json", "members", "members/a", "encoder/a.txt"]
+)
+def test_a_link_is_not_followed(hub: Hub, tmp_path: Path, name: str) -> None:
+    """What it points to is not the judge's: a file, a folder, a member."""
+    outside = saved(tmp_path / "outside" / "a")
+    secret = outside / "data.json"
+    secret.write_text('{"password": "of the user"}')
+    folder = saved(tmp_path / "judge")
+    link = folder / name
+    link.parent.mkdir(exist_ok=True)
+    link.unlink(missing_ok=True)
+    targets = {"members": outside.parent, "members/a": outside}
+    link.symlink_to(targets.get(name, secret))
+    done = hub.medal(tmp_path / "home", "push", str(folder), ID, "--no-trial")
+    assert done.returncode == 2 and f"{link} is a link" in done.stderr
+    assert "cp -rL" in done.stderr and ID not in hub.repos
+
+
 def test_weights_travel_as_large_files(hub: Hub, tiny_bert: Path, tmp_path: Path) -> None:
     rubric = [d for d in load_rubric("medal") if d.name == "overall"]
     made = TurnsJudge.create(TurnsConfig(base=str(tiny_bert), max_tokens=64), rubric)

@@ -178,7 +178,8 @@ class ScoreReport:
         if absent := [name for name, count in self.copied.items() if not count]:
             yield f"  --keep: no chat has {', '.join(map(repr, absent))}"
         if self.truncated:
-            yield f"  {truncation_text(self.truncated, self.truncated_turns, self.cut_turns)}"
+            rows = f"{self.truncated} judgements"
+            yield f"  {truncation_text(rows, self.truncated_turns, self.cut_turns)}"
         if self.dialogues and self.seconds:
             rate = self.dialogues / self.seconds
             yield f"{self.dialogues} dialogues in {self.seconds:.1f} s: {rate:.1f} dialogues/s"

@@ -18,7 +18,7 @@ import torch
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.golden import setting_for
-from medal_judges.models.base.judge import Judge
+from medal_judges.models.base.judge import Judge, truncation_text
 from medal_judges.models.base.saving import save_judge
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
@@ -34,8 +34,13 @@ from medal_judges.training.checkpoints import (
 )
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.fitted import FittedJudge, TrainingRun
-from medal_judges.training.rows import TrainingExample
-from medal_judges.training.trainer import JudgeTrainer, judge_dataset, whole_weights
+from medal_judges.training.rows import RunRows, TrainingExample
+from medal_judges.training.trainer import (
+    JudgeTrainer,
+    beyond_window,
+    judge_dataset,
+    whole_weights,
+)
 from medal_judges.training.validation import means_over_dimensions, require_figure
 
 if TYPE_CHECKING:
@@ -134,8 +139,34 @@ def train_one(
     checkpoint = checkpoint_to_resume(run, config, identity)
     if args.should_save:
         write_identity(config, identity)
+    lost = _beyond_window(trainer, rows)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-    return _result(run, config, trainer, identity)
+    return _result(run, config, trainer, identity, lost)
+
+
+def _beyond_window(trainer: JudgeTrainer, rows: RunRows) -> dict[str, dict[str, int]]:
+    """Returns what the judge does not read of the rows of each part; the main process warns."""
+    parts = {
+        "train": (trainer.train_dataset, rows.train),
+        "validation": (trainer.eval_dataset, rows.validation),
+    }
+    names = [dimension.name for dimension in trainer.judge.dimensions]
+    lost: dict[str, dict[str, int]] = {}
+    for part, (dataset, examples) in parts.items():
+        if dataset is None:
+            continue
+        counts = beyond_window(dataset, examples, names)
+        lost[part] = counts
+        turns = (counts["truncated_turns"], counts["cut_turns"])
+        if counts["rows"] and trainer.is_world_process_zero():
+            logger.warning(truncation_text(f"{counts['rows']} {part} rows", *turns))
+        if counts["unread_rows"] and trainer.is_world_process_zero():
+            logger.warning(
+                "%s %s rows are left out: no prompt of max_tokens holds their last turn",
+                counts["unread_rows"],
+                part,
+            )
+    return lost
 
 
 def _callbacks(config: TrainConfig) -> list[Any]:
@@ -147,7 +178,11 @@ def _callbacks(config: TrainConfig) -> list[Any]:
 
 
 def _result(
-    run: TrainingRun, config: TrainConfig, trainer: JudgeTrainer, identity: RunIdentity
+    run: TrainingRun,
+    config: TrainConfig,
+    trainer: JudgeTrainer,
+    identity: RunIdentity,
+    lost: dict[str, dict[str, int]],
 ) -> TrainingResult | None:
     """Calibrates the trained judge and takes it out of the process group."""
     validation, state = run.rows.validation, trainer.state
@@ -170,6 +205,7 @@ def _result(
         "attention": str(judge.net.config._attn_implementation),
         "gradient_checkpointing": bool(trainer.args.gradient_checkpointing),
         "data": content_hash(run.rows.facts),
+        "beyond_window": lost,
     }
     state.save_to_json(str(Path(config.output_dir) / "trainer_state.json"))
     result = TrainingResult(judge, str(trainer.accelerator.mixed_precision), figures)

@@ -7,7 +7,7 @@ calibration, and the judge at the end. Everything else is the Trainer's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -49,7 +49,8 @@ def judge_dataset(
     """Returns the examples as a dataset of the ``judge``: token ids, labels and what figures need.
 
     ``labels`` are the weight of the example and then the targets of all heads side by side (NaN: no
-    label). Tokens are cached in the file ``cache``.
+    label); ``number`` counts the examples, and ``dropped`` and ``cut`` are the turns that do not
+    fit. Tokens are cached in the file ``cache``.
     """
     from datasets import Dataset
 
@@ -68,17 +69,38 @@ def judge_dataset(
     def tokenised(batch: Mapping[str, list[int]]) -> dict[str, list[Any]]:
         rendered = judge.render([dialogues[number] for number in batch["number"]])
         ids = [text.ids for text in rendered]
-        return {"input_ids": ids, "length": [len(row) for row in ids]}
+        return {
+            "input_ids": ids,
+            "length": [len(row) for row in ids],
+            "dropped": [text.dropped for text in rendered],
+            "cut": [text.cut for text in rendered],
+        }
 
     dataset = Dataset.from_dict({**records, "number": list(range(len(dialogues)))})
     return dataset.map(
         tokenised,
         batched=True,
-        remove_columns=["number"],
         cache_file_name=None if cache is None else str(cache),
         new_fingerprint=None if cache is None else cache.stem,
         load_from_cache_file=cache is not None,
     )
+
+
+def beyond_window(
+    dataset: Dataset, examples: Sequence[TrainingExample], dimensions: Collection[str]
+) -> dict[str, int]:
+    """Returns how many of the ``examples`` in a ``dataset`` of a judge lost text to its window, of
+    how many turns all or a part, and how many with a label of ``dimensions`` have no row."""
+    turns = zip(dataset["dropped"], dataset["cut"], strict=True)
+    lost = dict(zip(dataset["number"], turns, strict=True))
+    names = set(dimensions)
+    labelled = {number for number, row in enumerate(examples) if names & row.targets.keys()}
+    return {
+        "rows": sum(dropped + cut > 0 for dropped, cut in lost.values()),
+        "truncated_turns": sum(dropped for dropped, _ in lost.values()),
+        "cut_turns": sum(cut for _, cut in lost.values()),
+        "unread_rows": len(labelled - lost.keys()),
+    }
 
 
 def example_targets(judge: SequenceJudge, example: TrainingExample) -> list[float]:

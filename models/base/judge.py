@@ -437,14 +437,15 @@ def is_truncated(judgement: Judgement) -> bool:
     return judgement.truncated_turns > 0 or judgement.cut_turns > 0
 
 
-def truncation_text(judgements: int, truncated_turns: int, cut_turns: int) -> str:
-    """Returns the words for ``judgements`` of dialogues that do not fit, and for their turns."""
+def truncation_text(rows: str, truncated_turns: int, cut_turns: int) -> str:
+    """Returns the words for ``rows`` ("3 judgements") of dialogues that do not fit, and for their
+    turns."""
     counts = []
     if truncated_turns:
         counts.append(f"{truncated_turns} whole turns are left out")
     if cut_turns:
         counts.append(f"of {cut_turns} turns a part is cut off")
-    return f"{judgements} judgements beyond the judge's window: {', '.join(counts)}"
+    return f"{rows} beyond the judge's window: {', '.join(counts)}"
 
 
 def with_warnings(
@@ -462,7 +463,7 @@ def with_warnings(
             others[judgement.unknown_language] += 1
         yield judgement
     if truncated:
-        logger.warning(truncation_text(truncated, truncated_turns, cut_turns))
+        logger.warning(truncation_text(f"{truncated} judgements", truncated_turns, cut_turns))
     if others:
         logger.warning(
             "judgements in languages that the judge does not support: %s; it supports %s",

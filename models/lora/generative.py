@@ -152,9 +152,15 @@ class GenerativeLoraJudge(PromptedJudge):
 
     # -- what training uses --------------------------------------------------------------------
 
+    def request(self, dialogue: Dialogue) -> ScoreRequest:
+        """Returns a dialogue as a prompt shows it: ``payload.failure`` says why none can."""
+        request = ScoreRequest(dialogue, None)
+        self._prepare([request])
+        return request
+
     def sft_example(
         self,
-        dialogue: Dialogue,
+        request: ScoreRequest,
         question: PromptQuestion,
         units: Mapping[str, float],
         comments: Mapping[str, str],
@@ -163,9 +169,7 @@ class GenerativeLoraJudge(PromptedJudge):
 
         ``units`` are the labels, on [0, 1], of all dimensions of the question.
         """
-        item = ScoreRequest(dialogue, None)
-        self._prepare([item])
-        messages = self.messages(item, question)
+        messages = self.messages(request, question)
         text = self.answer(question, units, comments)
         whole = self.template.sequence(Continuation(messages, text, role="assistant"))
         return list(whole.ids[: whole.start]), list(whole.ids[whole.start :])

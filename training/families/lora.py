@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from medal_judges.errors import ConfigError
+from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.batching import pad_rows
 from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import LoraJudge
@@ -76,32 +77,39 @@ class LoraSteps(StepFamily):
 
 
 def answer_dataset(judge: GenerativeLoraJudge, examples: Sequence[TrainingExample]) -> Dataset:
-    """Returns a row for each prompt and its answer: token ids, where the answer ``start``s, and the
-    row's weight. The answers of an example share its weight by their tokens."""
+    """Returns a row for each prompt and its answer: token ids, where the answer ``start``s, the
+    row's weight, and what ``beyond_window`` counts. The answers of an example share its weight by
+    their tokens. Examples that fit into no prompt have no row, as the judge could not score them.
+    """
     from datasets import Dataset
 
-    rows: dict[str, list[Any]] = {"input_ids": [], "start": [], "weight": [], "length": []}
-    for example in examples:
-        pairs = _answers(judge, example)
+    rows: list[dict[str, Any]] = []
+    for number, example in enumerate(examples):
+        request = judge.request(example.dialogue)
+        if request.payload.failure is not None:
+            continue
+        pairs = _answers(judge, request, example)
         total = sum(len(answer) for _, answer in pairs)
         for prompt, answer in pairs:
-            rows["input_ids"].append(prompt + answer)
-            rows["length"].append(len(prompt) + len(answer))
-            rows["start"].append(len(prompt))
-            rows["weight"].append(example.weight * len(answer) / total)
-    mean = sum(rows["weight"]) / max(1, len(rows["weight"]))
-    rows["weight"] = [weight / mean for weight in rows["weight"]]
-    return Dataset.from_dict(rows)
+            row: dict[str, Any] = {"input_ids": prompt + answer, "start": len(prompt)}
+            row |= {"length": len(prompt) + len(answer), "number": number}
+            row |= {"dropped": request.truncated_turns, "cut": request.cut_turns}
+            rows.append(row | {"weight": example.weight * len(answer) / total})
+    mean = sum(row["weight"] for row in rows) / max(1, len(rows))
+    for row in rows:
+        row["weight"] /= mean
+    return Dataset.from_list(rows)
 
 
 def _answers(
-    judge: GenerativeLoraJudge, example: TrainingExample
+    judge: GenerativeLoraJudge, request: ScoreRequest, example: TrainingExample
 ) -> list[tuple[list[int], list[int]]]:
     """Token ids of an example's prompts and answers. Raises ConfigError for an example whose labels
     answer no whole question."""
-    units = {name: float(value) for name, value in example.targets.items()}
+    names = {dimension.name for dimension in judge.dimensions}
+    units = {name: float(value) for name, value in example.targets.items() if name in names}
     pairs = [
-        judge.sft_example(example.dialogue, question, units, example.comments)
+        judge.sft_example(request, question, units, example.comments)
         for question in judge.builder(None).questions
         if all(dimension.name in units for dimension in question.dimensions)
     ]

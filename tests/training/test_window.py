@@ -1,0 +1,102 @@
+"""What a judge does not read of its training rows is counted, as in scoring."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from medal_judges.models.base.judge import Judge
+from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.models.lora.adapters import LoraConfig
+from medal_judges.models.lora.generative import GenerativeLoraJudge
+from medal_judges.models.lora.judge import LoraJudge
+from medal_judges.records.dimension import load_rubric
+from medal_judges.training.families.lora import answer_dataset
+from medal_judges.training.rows import TrainingExample
+from medal_judges.training.run import train_judge
+from medal_judges.training.trainer import beyond_window, judge_dataset
+
+from ..talks import talk
+from .test_lora import run_config
+
+DIMENSIONS = [d for d in load_rubric("medal") if d.name in ("overall", "repetitive")]
+NAMES = [dimension.name for dimension in DIMENSIONS]
+SHORT, LONG = "music film", "music film garden " * 60
+DIALOGUES = [
+    talk(SHORT, SHORT, id="fits"),
+    talk(LONG, SHORT, SHORT, SHORT, id="the oldest turn is left out"),
+    talk(SHORT, LONG, id="the last turn is too long"),
+]
+EXAMPLES = [TrainingExample(d, "a", {"overall": 0.5, "repetitive": 1.0}) for d in DIALOGUES]
+
+
+def counts_of_scoring(judge: Judge) -> dict[str, int]:
+    judgements = [j for j in judge.score(DIALOGUES) if j.scored]
+    return {
+        "rows": sum(j.truncated_turns + j.cut_turns > 0 for j in judgements),
+        "truncated_turns": sum(j.truncated_turns for j in judgements),
+        "cut_turns": sum(j.cut_turns for j in judgements),
+        "unread_rows": len(DIALOGUES) - len(judgements),
+    }
+
+
+@pytest.mark.parametrize("family", ["encoder", "lora"])
+def test_rows_beyond_the_window_are_counted_as_in_scoring(
+    family: str, tiny_bert: Path, tiny_llama: Path
+) -> None:
+    judge: EncoderJudge | LoraJudge
+    if family == "encoder":
+        config = EncoderConfig(base=str(tiny_bert), max_tokens=90)
+        judge = EncoderJudge.create(config, DIMENSIONS)
+    else:
+        lora = LoraConfig(base=str(tiny_llama), rank=4, max_tokens=90)
+        judge = LoraJudge.create(lora, DIMENSIONS)
+    lost = beyond_window(judge_dataset(judge, EXAMPLES), EXAMPLES, NAMES)
+    assert lost == {"rows": 2, "truncated_turns": 2, "cut_turns": 1, "unread_rows": 0}
+    assert lost == counts_of_scoring(judge)
+
+
+def test_a_judge_that_writes_does_not_learn_from_rows_that_it_could_not_score(
+    tiny_llama: Path,
+) -> None:
+    settings = {"base": str(tiny_llama), "rank": 4, "head": "generative", "layout": "each"}
+    settings |= {"max_tokens": 900, "answer_tokens": 40, "comment_chars": 1}
+    config = LoraConfig(**settings)  # type: ignore[arg-type]
+    judge = GenerativeLoraJudge.create(config, DIMENSIONS, name="w", rubric="medal")
+    data = answer_dataset(judge, EXAMPLES)
+    lost = beyond_window(data, EXAMPLES, NAMES)
+    assert lost == counts_of_scoring(judge)
+    assert lost["unread_rows"] == 1 and lost["rows"] == 1
+    assert max(data["length"]) <= 900 + 40 and data["number"] == [0, 0, 1, 1]
+
+
+def test_a_row_without_a_label_of_the_judge_s_dimensions_has_no_answer(tiny_llama: Path) -> None:
+    """A run of one dimension reads the rows of all."""
+    config = LoraConfig(base=str(tiny_llama), rank=4, head="generative", layout="each")
+    judge = GenerativeLoraJudge.create(config, DIMENSIONS[:1], name="w", rubric="medal")
+    other = {name: 1.0 for name in NAMES if name != DIMENSIONS[0].name}
+    examples = [*EXAMPLES[:1], TrainingExample(DIALOGUES[0], "a", dict(other))]
+    data = answer_dataset(judge, examples)
+    assert data["number"] == [0]
+    lost = beyond_window(data, examples, [DIMENSIONS[0].name])
+    assert lost["unread_rows"] == 0
+
+
+def test_the_warning_the_record_and_the_card_name_the_rows(
+    tmp_path: Path, tiny_bert: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = {"family": "encoder", "max_tokens": 24}
+    settings = run_config(tmp_path, tiny_bert, {}).model_dump()
+    settings["model"] = {"base": str(tiny_bert)} | model
+    config = type(run_config(tmp_path, tiny_bert, {}))(**settings | {"args": {"max_steps": 1}})
+    with caplog.at_level(logging.WARNING):
+        folder = train_judge(config)
+    facts = json.loads((folder / "judge.json").read_text())["facts"]
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    for part in ("train", "validation"):
+        lost = facts["beyond_window"][part]
+        assert lost["rows"] > 0 and lost["unread_rows"] == 0
+        assert f"{lost['rows']} {part} rows beyond the judge's window: " in caplog.text
+        assert f"The judge does not read everything of {lost['rows']} {part} rows" in card

@@ -68,6 +68,7 @@ class ResultRow:
     others, on the ``ceiling_rows`` rows with two answers or more; ``ceiling_difference``: the
     ``headline`` figure of the judge minus the annotator's. ``clusters``: what intervals leave out.
     Below ``min_coverage`` there is no headline. Scales are (lowest, highest), None if not stated.
+    ``judge_dimension``: the judge's name for ``dimension``.
     """
 
     judge: str
@@ -94,6 +95,7 @@ class ResultRow:
     min_coverage: float = 0.98
     human_scale: Scale | None = None
     judge_scale: Scale | None = None
+    judge_dimension: str = ""
 
     @property
     def coverage(self) -> float | None:
@@ -214,6 +216,7 @@ def evaluate(
     result = ResultRow(
         **named | about,
         dimension=dimension,
+        judge_dimension=judge_dimension or dimension,
         kind=kind,
         n=aligned.total,
         scored=len(aligned.rows),

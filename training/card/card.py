@@ -191,6 +191,8 @@ def _benchmark_figures(results: Path, signature: Signature) -> list[dict[str, An
     figures = []
     for row in own:
         whole = {name: row[name] for name in ("set_name", "level", "dimension", "scored")}
+        # A set may have another name for it: the card is about what the judge says.
+        whole |= {"judge_dimension": row["judge_dimension"] or row["dimension"]}
         whole |= {"lang": None, "rows": row["n"], "estimate": None}
         whole |= {"like_for_like": None, "ceiling": None}
         if row["scored"] < row["min_coverage"] * row["n"]:
@@ -229,7 +231,7 @@ def _hub_metadata(judge: Mapping[str, Any]) -> str:
         found.append((r.source, r.part, r.metric, name, r.estimate, r.n, r.lang))
     for f in judge["benchmark"]:
         if f["metric"] in _ON_THE_HUB and f["lang"] is None:
-            name = f"{f['metric']}, {f['dimension']} ({f['level']})"
+            name = f"{f['metric']}, {f['judge_dimension']} ({f['level']})"
             metric = _ON_THE_HUB[f["metric"]]
             found.append((f["set_name"], "test", metric, name, f["estimate"], f["scored"], None))
     results = []

@@ -11,8 +11,10 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save
 
 from medal_judges import Judge
+from medal_judges.errors import HubError
 from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.metaeval.metaeval import ResultRow
+from medal_judges.models.base.hub import judge_files
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.models.turns.config import TurnsConfig
@@ -143,9 +145,12 @@ def test_a_link_is_not_followed(hub: Hub, tmp_path: Path, name: str) -> None:
     link.unlink(missing_ok=True)
     targets = {"members": outside.parent, "members/a": outside}
     link.symlink_to(targets.get(name, secret))
-    done = hub.medal(tmp_path / "home", "push", str(folder), ID, "--no-trial")
-    assert done.returncode == 2 and f"{link} is a link" in done.stderr
-    assert "cp -rL" in done.stderr and ID not in hub.repos
+    with pytest.raises(HubError, match="is a link: only files that stand in the folder") as caught:
+        judge_files(folder)
+    assert str(link) in str(caught.value) and "cp -rL" in str(caught.value)
+    if name == "README.md":
+        done = hub.medal(tmp_path / "home", "push", str(folder), ID, "--no-trial")
+        assert done.returncode == 2 and f"{link} is a link" in done.stderr and ID not in hub.repos
 
 
 def test_weights_travel_as_large_files(hub: Hub, tiny_bert: Path, tmp_path: Path) -> None:

@@ -2,16 +2,20 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from medal_judges import cli
+from medal_judges.cli.options import OUTPUTS
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.storage.files import only_run
+from medal_judges.storage.files import atomic_write, only_run
 
 from .conftest import medal
+from .options.table import _parameters
 
 LINE = {
     "id": "a",
@@ -56,6 +60,79 @@ def test_no_command_writes_onto_what_it_reads(tmp_path: Path, link: str) -> None
         assert isinstance(done.exception, ConfigError), (command, done.output, done.exception)
         assert "is the file that is read" in str(done.exception)
         assert source.read_bytes() == before
+
+
+def scored(folder: Path) -> tuple[Path, Path]:
+    """Chats, one of which is no chat, and their scores."""
+    folder.mkdir()
+    chats = dialogues(folder, "in.jsonl")
+    scores = folder / "scores.jsonl"
+    assert medal("score", chats, "--judge", "length", "--out", scores).exit_code == 0
+    return chats, scores
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("report", "SCORES", "--junit", "SCORES", "--fail-under", "overall=1"),
+        ("report", "SCORES", "--chats", "skipped.jsonl", "--out", "."),
+        ("report", "SCORES", "--out", "SCORES"),
+        ("compare", "a=SCORES", "b=CHATS", "--junit", "CHATS", "--fail-if-worse", "1"),
+        ("compare", "a=skipped.jsonl", "b=SCORES", "--out", "."),
+        ("agreement", "skipped.jsonl", "--out", "."),
+        ("agreement", "CHATS", "--out", "CHATS"),
+        ("curate", "left_out.jsonl", "--n", "1", "--out", "."),
+        ("annotate", "export", "CHATS", "--rubric", "rubric.yaml", "--out", "CHATS"),
+        ("align", "length", "--labels", "CHATS", "--out", "CHATS"),
+        ("data", "stats", "CHATS", "--out", "CHATS"),
+        ("data", "write", "CHATS", "--out", "CHATS"),
+        ("label", "CHATS", "--out", "CHATS"),
+        ("trial", "length", "--data", "CHATS", "--out", "CHATS"),
+        ("benchmark", "--config", "config.yaml", "--out", "CHATS"),
+        ("benchmark", "--config", "config.yaml", "--out", "config.yaml"),
+    ],
+    ids=lambda words: " ".join(words),
+)
+def test_no_output_of_any_command_replaces_or_removes_an_input(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chats, scores = scored(tmp_path / "a")
+    monkeypatch.chdir(tmp_path / "a")
+    for name in ("skipped.jsonl", "left_out.jsonl"):
+        dialogues(tmp_path / "a", name)
+    Path("rubric.yaml").write_text("overall: {low: 1, high: 5}")
+    Path("config.yaml").write_text(f"data: {{mine: {chats.name}}}\njudges: {{length: length}}\n")
+    before = {path: path.read_bytes() for path in Path().iterdir() if path.is_file()}
+    names = {"SCORES": scores.name, "CHATS": chats.name}
+    for short, name in names.items():
+        words = tuple(word.replace(short, name) for word in words)
+    done = medal(*words)
+    assert done.exit_code == 2 or isinstance(done.exception, ConfigError), done.output
+    assert "is the file that is read" in f"{done.exception}", (done.output, done.exception)
+    for path, content in before.items():
+        assert path.read_bytes() == content, path
+
+
+def test_every_option_that_is_written_to_is_held_against_the_inputs() -> None:
+    written = set()
+    for name in cli.COMMANDS:
+        for _, parameter in _parameters(name, cli.command_of(name)):
+            if re.match("(File|Folder) to write", getattr(parameter, "help", None) or ""):
+                written.add(parameter.name)
+    assert written == set(OUTPUTS)
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe"])
+def test_a_device_or_a_pipe_is_not_replaced(tmp_path: Path, kind: str) -> None:
+    target = tmp_path / "pipe"
+    if kind == "pipe":
+        os.mkfifo(target)
+    else:
+        target.symlink_to(os.devnull)
+    with pytest.raises(ConfigError, match="is a device or a pipe"):
+        atomic_write(target, "text")
+    assert target.exists() and not target.is_file()
+    assert target.is_symlink() == (kind == "device")
 
 
 HOLD = """

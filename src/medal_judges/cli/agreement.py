@@ -13,8 +13,8 @@ from medal_judges.eval.agreement.agreement import AgreementOptions
 from medal_judges.reading.dialogues import reading_report
 
 
-@opt.writes("source", folder=True)
 @opt.from_options
+@opt.writes(folder=True)
 def agreement(options: AgreementOptions) -> None:
     """Measure how well annotators agree: percent agreement, Krippendorff's alpha and Spearman, per
     dimension and language. With --out: agreement.html, agreement.json, tables/ (CSV, LaTeX)."""

@@ -10,8 +10,8 @@ from medal_judges.eval.align.align import AlignOptions
 from medal_judges.reading.dialogues import reading_report
 
 
-@writes("judge", "labels", folder=True)
 @from_options
+@writes(folder=True)
 def align(options: AlignOptions) -> None:
     """Make a judge agree with people's labels. Nested cross-validation measures the gain; without a
     gain beyond chance, no judge is written (exit status 6). Writes OUT: the judge, its card,

@@ -20,8 +20,8 @@ app = PlainTyper(help="Export packages for annotators, import their answers.", n
     "export",
     example="medal annotate export selection.jsonl --annotator ann --annotator ben --out package",
 )
-@writes("source", "rubric", "guidelines", folder=True)
 @from_options
+@writes(folder=True)
 def export_project(options: ExportOptions) -> None:
     """Write an annotation package: guidelines, Label Studio project, spreadsheets. Annotators see
     no models, labels or ids. Each annotator has a separate share, in a separate order."""
@@ -63,8 +63,8 @@ class ImportOptions(Config):
 
 
 @app.command("import", example="medal annotate import package answers/*.json --out labelled.jsonl")
-@writes("answers")
 @from_options
+@writes()
 def import_answers(options: ImportOptions) -> None:
     """Read the answers of annotators into rows with one label per annotator. Invalid answers are
     listed and skipped; with --strict they stop the import."""

@@ -13,8 +13,8 @@ from medal_judges.report.console import ProgressBar
 from medal_judges.report.junit import write_junit
 
 
-@writes("files", "human", "chats", folder=True)
 @from_options
+@writes(folder=True)
 def compare(options: CompareOptions) -> None:
     """Compare systems by a judge's scores: differences, intervals, ranks, and the smallest
     differences that these dialogues could show. Contexts that systems share are compared pairwise.

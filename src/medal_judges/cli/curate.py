@@ -16,8 +16,8 @@ from medal_judges.storage.jsonl import write_records
 SELECTION = "selection.jsonl"
 
 
-@writes("files", folder=True)
 @from_options
+@writes(folder=True)
 def curate(options: CurateOptions) -> None:
     """Select n dialogues per language for annotation, and report the balance reached.
 

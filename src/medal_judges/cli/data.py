@@ -28,7 +28,7 @@ from medal_judges.reading.dialogues import (
 from medal_judges.records.dialogue import language
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.console import wide_console
-from medal_judges.storage.files import atomic_write, require_other_file
+from medal_judges.storage.files import atomic_write
 from medal_judges.storage.jsonl import write_records
 
 app = PlainTyper(
@@ -234,8 +234,8 @@ def audit_source(options: ReadSourceOptions) -> None:
 
 
 @app.command(example="medal data write chitchat:test --n 200 --out chats.jsonl")
-@writes("source")
 @from_options
+@writes()
 def write(options: WriteOptions) -> None:
     """Write the dialogues of a source, with their labels, to a JSONL file."""
     from medal_judges.data_prep.sources.registry import stream_spec
@@ -246,8 +246,8 @@ def write(options: WriteOptions) -> None:
 
 
 @app.command(example="medal data plant chitchat:test --per-issue 40 --out injected.jsonl")
-@writes("source")
 @from_options
+@writes()
 def plant(options: PlantOptions) -> None:
     """Write clean dialogues, dialogues with an injected issue, and matched controls, all labelled.
     Use one split of your conversations per run, and the same --split."""
@@ -255,7 +255,6 @@ def plant(options: PlantOptions) -> None:
     from medal_judges.data_prep.sources.registry import files_of, load_spec
 
     out, inputs = options.out, files_of(options.source)
-    require_other_file(out, inputs)
     reading = reading_report(options.reading, None, inputs, beside=out)
     counts = InjectionCounts()
     rows = injected_set(
@@ -274,8 +273,8 @@ def plant(options: PlantOptions) -> None:
 
 
 @app.command(example="medal data stats chitchat:test --out stats")
-@writes("sources", folder=True)
 @from_options
+@writes(folder=True)
 def stats(options: StatsOptions) -> None:
     """Describe dialogues as in MEDAL's Table 2 and Figures 2, 9 and 10; labels are optional.
 
@@ -302,12 +301,11 @@ def stats(options: StatsOptions) -> None:
 
 
 @app.command(example="medal data seeds --n 50 --lang en --lang de --out contexts.jsonl")
-@writes("scenes", "personas")
 @from_options
+@writes()
 def seeds(options: SeedsOptions) -> None:
     """Draw scenes, personas, genders and feelings for simulated users, the same in all languages.
     With the same seed, a larger --n only adds contexts at the end."""
-    require_other_file(options.out, [options.scenes, options.personas])
     settings = options.model_dump(include={"n", "scenes", "personas"})
     settings["critic"] = None if options.critic == "no" else options.critic
     config = build_config(SeedsConfig, settings, where="medal data seeds")
@@ -321,8 +319,8 @@ def seeds(options: SeedsOptions) -> None:
 
 
 @app.command(example="medal data followups --config embedded --out pool.yaml")
-@writes("config")
 @from_options
+@writes()
 def followups(options: FollowUpsOptions) -> None:
     """Generate follow-ups with language models (DIET's meta-prompt); review the file before use.
     Settings to change are for example llms=[ORG/NAME] and signs=[negative,positive]. The same

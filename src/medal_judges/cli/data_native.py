@@ -56,7 +56,6 @@ def translate(options: TranslateOptions) -> None:
     from medal_judges.reading.language_detection import LanguageIdentifier
 
     out, to = options.out, options.to
-    require_other_file(out, [options.source])
     require_targets(to)
     config = load_config(TranslateConfig, options.config, options.overrides, folder="native")
     runner = JsonRunner(config, max_cost=options.max_cost)

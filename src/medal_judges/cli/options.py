@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from enum import Enum
 from functools import wraps
 from pathlib import Path
@@ -12,10 +13,11 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
-from medal_judges.config import Config, build_config, option
+from medal_judges.config import Config, build_config, option, read_yaml
 from medal_judges.errors import MedalError
-from medal_judges.storage.files import only_run, protected_inputs
+from medal_judges.storage.files import only_run, protected_inputs, require_other_file
 
+OUTPUTS = ("out", "junit")  # the options that name what a command writes
 # Options of several commands.
 OVERRIDES: tuple[str, ...] = option(
     (), argument=True, metavar="FIELD=VALUE", help="Change a setting: a=1, or a.b=1 in a group."
@@ -33,8 +35,14 @@ def from_options(command: Callable[[Any], None]) -> Callable[..., None]:
     (kind,) = (hint for name, hint in get_type_hints(command).items() if name != "return")
 
     @wraps(command)
-    def run(**given: Any) -> None:
-        command(_built(kind, given))
+    def run(**values: Any) -> None:
+        outputs = {name: values[name] for name in OUTPUTS if values.get(name)}
+        read = {name: value for name, value in values.items() if name not in outputs}
+        inputs = [*_files_in(read)] if outputs else []
+        for name, output in outputs.items():
+            require_other_file(output, inputs, option=f"--{name}")
+        with protected_inputs(inputs):
+            command(_built(kind, values))
 
     parameters = [*_parameters(kind)]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -90,38 +98,40 @@ def _built(kind: type[Config], given: Mapping[str, Any]) -> Config:
     return build_config(kind, values, where="command line")
 
 
-def writes(
-    *names: str, folder: bool = False
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorates a command that writes ``out``, a file or ``folder``: locks it while the command
-    runs, and protects the inputs in the arguments ``names`` (PATH, NAME=PATH, or a spec) from being
-    overwritten."""
+def writes(*, folder: bool = False) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+    """Decorates a command that writes ``options.out``, a file or ``folder``: locks it while the
+    command runs."""
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Callable[[Any], None]) -> Callable[[Any], None]:
         @wraps(command)
-        def run(**given: Any) -> None:
-            if given["out"] is None:
-                command(**given)
-                return
-            values = [given[name] for name in names if given[name]]
-            texts = [str(e) for v in values for e in (v if isinstance(v, list) else [v])]
-            with (
-                protected_inputs(_inputs(texts)),
-                only_run(given["out"], folder=folder),
-            ):
-                command(**given)
+        def run(options: Any) -> None:
+            lock = nullcontext() if options.out is None else only_run(options.out, folder=folder)
+            with lock:
+                command(options)
 
         return run
 
     return decorate
 
 
-def _inputs(texts: list[str]) -> Iterator[Path]:
-    from medal_judges.data_prep.sources.registry import files_of
+def _files_in(value: object) -> Iterator[Path]:
+    """Yields the files that an argument names: PATH, NAME=PATH, a spec, or a YAML file and all that
+    its texts name, but for its outputs."""
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            if name not in (*OUTPUTS, "output_dir"):
+                yield from _files_in(part)
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for part in value:
+            yield from _files_in(part)
+    elif isinstance(value, str | Path):
+        from medal_judges.data_prep.sources.registry import files_of
 
-    for text in texts:
-        for part in (text, text.partition("=")[2]):
-            if Path(part).is_file():
-                yield Path(part)
-        with suppress(MedalError):  # no spec: the command itself says what is wrong with it
-            yield from files_of(text)
+        for text in (str(value), str(value).partition("=")[2]):
+            if os.path.isfile(text):  # False for a text that is no path at all
+                yield Path(text)
+                if text.endswith((".yaml", ".yml")):
+                    with suppress(MedalError):  # the command itself says what is wrong with it
+                        yield from _files_in(read_yaml(text))
+        with suppress(MedalError):  # no spec
+            yield from files_of(str(value))

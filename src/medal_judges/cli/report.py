@@ -11,8 +11,8 @@ from medal_judges.reading.dialogues import reading_report
 from medal_judges.report.console import ProgressBar
 
 
-@writes("scores", "chats", "human", folder=True)
 @from_options
+@writes(folder=True)
 def report(options: ReportOptions) -> None:
     """Report how good scored chats are, what goes wrong, where and since when.
 

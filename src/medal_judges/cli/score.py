@@ -25,7 +25,7 @@ from medal_judges.inference.scoring import (
 )
 from medal_judges.reading.dialogues import ReadOptionsWithoutLabels, dialogues_of, reading_report
 from medal_judges.report.console import ProgressBar, wide_console
-from medal_judges.storage.files import only_run, require_other_file
+from medal_judges.storage.files import only_run
 from medal_judges.storage.jsonl import to_line
 
 _SHOWN = 40  # rows in a terminal
@@ -57,7 +57,6 @@ def score(options: ScoreCommand) -> None:
     """Score dialogues. The same command resumes after a stop, and retries rows that failed because
     of a server or a limit."""
     file, out = options.file, options.out
-    require_other_file(out, [file])
     choice = options.judge.choose(dry_run=options.dry_run)
     if options.ray is not None and choice.pays:
         raise ConfigError(

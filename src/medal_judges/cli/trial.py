@@ -17,8 +17,8 @@ from medal_judges.report.console import ProgressBar
 from medal_judges.storage.files import write_json
 
 
-@opt.writes("judges", "data", folder=True)
 @opt.from_options
+@opt.writes(folder=True)
 def trial(options: TrialOptions) -> None:
     """Test judges with pairs of dialogues that differ by one edit, made by rules. Writes
     OUT/trial.html, OUT/trial.json and the judgements, which a second run reuses."""

@@ -62,7 +62,12 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
     """
     target = Path(target)
     if target.exists():
-        require_other_file(target, _INPUTS, option="--out: its")
+        require_other_file(target, option="--out: its")
+        if not target.is_file() and not target.is_dir():
+            raise ConfigError(
+                f"{target} is a device or a pipe, which a file would replace",
+                hint="name a file; `medal ... --out FILE && cat FILE` prints it",
+            )
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".partial-{os.getpid()}-{target.name}")
     try:
@@ -139,13 +144,14 @@ def only_run(out: str | Path, *, folder: bool = False, wait: bool = False) -> It
 
 
 def require_other_file(
-    out: str | Path, inputs: Iterable[str | Path], *, option: str = "--out"
+    out: str | Path, inputs: Iterable[str | Path] = (), *, option: str = "--out"
 ) -> None:
-    """Raises ConfigError if ``out`` is one of ``inputs``: by name, symbolic link or hard link.
+    """Raises ConfigError if ``out`` is one of ``inputs`` or of the protected inputs: by name,
+    symbolic link or hard link.
 
     ``-`` (standard input or output) is no file. Inputs may also be names of sources.
     """
-    for name in inputs:
+    for name in (*inputs, *_INPUTS):
         if "-" in (str(out), str(name)):
             continue
         try:

@@ -9,13 +9,15 @@ from medal_judges.reading.names import PROMPTS, RESPONSES, ROLES, find_key
 from medal_judges.reading.roles import ROLE_WORDS
 from medal_judges.reading.talks import turn_in
 
+_SPEAKERS = (*ROLES, "type")
+
 
 def pair_in(item: object) -> tuple[Any, Any] | None:
     """Returns the question and the answer of ``["Is it open?", "Yes."]``, or of an object with both
     and no role."""
     if isinstance(item, list) and len(item) == 2 and not isinstance(item[0], Mapping):
         return item[0], item[1]
-    if isinstance(item, Mapping) and find_key(item, (*ROLES, "type")) is None:
+    if isinstance(item, Mapping) and find_key(item, _SPEAKERS) is None:
         question, answer = find_key(item, PROMPTS), find_key(item, RESPONSES)
         if question is not None and answer is not None:
             return item[question], item[answer]

@@ -38,8 +38,10 @@ def one_branch(record: object, counts: Counter[str]) -> object:
             items, leaf = objects([*nodes.values()]), as_text(lookup(record, current))
             return _without_tree(record, path.partition(".")[0], items, leaf, counts)
     if isinstance(lookup(record, "prompt.replies"), list):  # OASST
-        items = _with_replies(lookup(record, "prompt"))
-        return _without_tree(record, "prompt", items, None, counts)
+        messages = [lookup(record, "prompt")]
+        for message in messages:
+            messages += objects(message.get("replies"))
+        return _without_tree(record, "prompt", messages, None, counts)
     return record
 
 
@@ -47,13 +49,6 @@ def objects(value: object) -> list[Record]:
     """Returns the objects in a list; none for another value."""
     items = value if isinstance(value, list) else []
     return [item for item in items if isinstance(item, Mapping)]
-
-
-def _with_replies(message: Record) -> list[Record]:
-    messages = [message]
-    for found in messages:
-        messages += objects(found.get("replies"))
-    return messages
 
 
 def _without_tree(
@@ -88,7 +83,7 @@ def _branch(nodes: Sequence[Record], counts: Counter[str], current: object = Non
     return branch[::-1]
 
 
-def _value(node: Record, names: Sequence[str]) -> str | None:
+def _value(node: Record, names: tuple[str, ...]) -> str | None:
     value = as_text(node.get(find_key(node, names) or ""))
     return value if isinstance(value, str) else None
 
@@ -120,8 +115,7 @@ def without_siblings(messages: Any, counts: Counter[str]) -> Any:
     of one role name the same one. Else returns all: in a list too, a message may name what it
     replies to."""
     nodes = objects(messages)
-    linked = [node for node in nodes if find_key(node, _PARENT)]
-    if len(linked) + 1 < len(messages):
+    if not any(find_key(node, _PARENT) for node in nodes[:2]):  # of most chats
         return messages
     ids = {_value(node, _ID) for node in nodes}
     links = [(_value(node, _PARENT), str(node.get("role"))) for node in nodes]

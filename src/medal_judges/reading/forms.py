@@ -71,7 +71,7 @@ _FIELDS = (
     *("id", "messages", "role", "content", "time", "order", "prompt", "response", "system"),
     *("lang", "chatbot", "user", "source", "split", "group", "annotator"),
 )
-_ANNOTATORS = [f"{name}{id}" for name in ("annotator", "rater", "worker") for id in ("", "_id")]
+_ANNOTATORS = ("annotator", "annotator_id", "rater", "rater_id", "worker", "worker_id")
 _LABEL = re.compile(r"([^:@]+?)(?::(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?))?(?:@(.+))?\Z")
 # What spreadsheets, pandas, R and people write if there is no rating.
 _NO_RATING = re.compile(r"#?n/?a|n\.a\.|<na>|nan|none|null|nil|missing|-{1,2}|[–—?]|\.{1,2}", re.I)
@@ -408,21 +408,21 @@ def _form_by_names(record: Mapping[str, object], columns: ColumnMap) -> str | No
 def chats_within(record: object, columns: ColumnMap) -> list[Any] | None:
     """Returns the chats of a value that is a list of chats, or an object with just one list, of
     chats: ``{"data": [...]}``. None for any other value."""
-    lists: dict[str, list[Any]] = {"": record} if isinstance(record, list) else {}
+    fields = record if isinstance(record, Mapping) else {"": record}
+    lists = [(name, value) for name, value in fields.items() if isinstance(value, list)]
+    if len(lists) != 1 or not lists[0][1]:
+        return None
+    ((name, items),) = lists
+    chat = items[0]
+    if isinstance(chat, Mapping) and find_key(chat, ROLES) is not None:
+        return None  # a message
     if isinstance(record, Mapping):
-        lists = {name: value for name, value in record.items() if isinstance(value, list)}
         mapped = lookup(record, columns.fields.get("messages", ""), _MISSING)
         if mapped is not _MISSING or form_of(record, columns) not in (None, "messages"):
             return None
-    if len(lists) != 1:
-        return None
-    ((name, items),) = lists.items()
-    for first in items[:1]:
-        form = form_of(first, columns)
-        is_history = name != "conversations" and name in MESSAGES and pair_in(first)
-        if isinstance(first, list) or (form and find_key(first, ROLES) is None):
-            return None if is_history else items
-    return None
+    is_history = name != "conversations" and name in MESSAGES and pair_in(chat)
+    is_chat = isinstance(chat, list) or form_of(chat, columns) is not None
+    return items if is_chat and not is_history else None
 
 
 def is_released(record: Mapping[str, object]) -> bool:

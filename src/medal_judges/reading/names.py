@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 
 CONVERSATIONS = (
@@ -45,13 +45,20 @@ TIMES = (
 ORDERS = ("turn_index", "turn_number", "message_index", "order", "position", "sequence", "turn_id")
 
 
-def find_key(record: Mapping[str, object], names: Iterable[str]) -> str | None:
+def find_key(record: Mapping[str, object], names: tuple[str, ...]) -> str | None:
     """Returns the key of ``record`` for the first of ``names``, in any spelling; keys with a value
     come before keys without one."""
-    plain = plain_names(tuple(record))
-    there = [plain[name] for name in names if name in plain]
-    filled = (key for key in there if record[key] is not None)
-    return next(filled, there[0] if there else None)
+    keys = _keys_of(tuple(record), names)
+    for key in keys:
+        if record[key] is not None:
+            return key
+    return keys[0] if keys else None
+
+
+@lru_cache(maxsize=512)  # most rows of a file have the same keys
+def _keys_of(keys: tuple[str, ...], names: tuple[str, ...]) -> list[str]:
+    plain = plain_names(keys)
+    return [plain[name] for name in names if name in plain]
 
 
 @lru_cache(maxsize=512)

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 import medal_judges.cli
 from medal_judges import __version__
-from medal_judges.cli import COMMANDS, JOBS, app, command_of
+from medal_judges.cli import COMMANDS, JOBS, app, command_of, main
+from medal_judges.errors import DataError
 
 from .forked import medal
 
@@ -77,6 +78,21 @@ def test_an_error_is_a_message_and_a_traceback_only_on_request(
     done = medal("data", "seeds", "--n", "1", "--out", inside, *extra)
     assert done.returncode != 0 and str(inside.parent) in done.stderr
     assert ("Traceback" in done.stderr) == bool(extra)
+
+
+def test_an_error_in_a_circle_of_causes_ends_with_its_message(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        first, second = DataError("a.jsonl", 1, "the first"), ValueError("the second")
+        first.__cause__, second.__cause__ = second, first
+        raise first
+
+    monkeypatch.setattr("medal_judges.cli.app", fail)
+    monkeypatch.setattr("sys.argv", ["medal"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert capsys.readouterr().err == "error: a.jsonl:1: the first\n"
 
 
 # What the help of an option begins with, in whichever command.

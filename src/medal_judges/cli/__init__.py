@@ -272,15 +272,24 @@ def _is_memory_error(error: BaseException) -> bool:
     )
 
 
+def _with_causes(error: BaseException) -> list[BaseException]:
+    """Returns the error, its cause, the cause of that one and so on. A circle of causes, which a
+    library may build, ends at the first error that is there already."""
+    errors: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in errors:
+        errors.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return errors
+
+
 def _message(error: Exception) -> tuple[str, int] | None:
     """Returns the message and the exit status of an error that the user can fix; None for a bug."""
-    cause: BaseException | None = error
-    while cause is not None:
+    for cause in _with_causes(error):
         if _is_memory_error(cause):
             hint = "raise the limit (ulimit -v), or use a smaller judge; the same command resumes"
             said = str(cause) or type(cause).__name__
             return f"out of memory: {said}\n  {hint}", 2
-        cause = cause.__cause__ or cause.__context__
     if isinstance(error, MedalError):
         return str(error), getattr(error, "exit_code", 2)
     if isinstance(error, OSError):

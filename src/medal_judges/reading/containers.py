@@ -6,6 +6,7 @@ on with the next row; after a broken element of a JSON array it ends.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -106,16 +107,20 @@ def open_rows(
         elif begin.startswith(b"\x1f\x8b"):
             stream.close()
             stream = cast(IO[bytes], gzip.open(path))  # noqa: SIM115
-        found = kind or _recognised(path, stream)
-        stream.seek(0)
         begin = stream.read(4)
-        if found not in _BINARY and (b"\x00" in begin or begin[:2] in (b"\xff\xfe", b"\xfe\xff")):
+        stream.seek(0)
+        has_mark = begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        container = kind or ("" if has_mark else _recognised(path, stream))
+        if container not in _BINARY and (has_mark or b"\x00" in begin):
             raise DataError(path, None, "not UTF-8 text (UTF-16?)", hint="save it as UTF-8")
         stream.seek(0)
-    except (*_STREAM_ERRORS, DataError) as error:
+    except DataError:
         stream.close()
-        raise error if isinstance(error, DataError) else damaged(path, 0, error) from error
-    return found, _rows(path, stream, found, roles)
+        raise
+    except _STREAM_ERRORS as error:
+        stream.close()
+        raise damaged(path, 0, error) from error
+    return container, _rows(path, stream, container, roles)
 
 
 def _copied(stream: IO[bytes]) -> IO[bytes]:

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -39,9 +38,6 @@ from medal_judges.training.card.card import write_card
 from medal_judges.training.config import TrainConfig, family_module
 from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.rows import Columns, RunRows, load_rows
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger(__name__)
 

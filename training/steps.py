@@ -65,8 +65,9 @@ class StepFamily(ABC):
         """Returns the examples as the trainer reads them."""
         return judge_dataset(judge, examples, cache)
 
-    def trainer_class(self, judge: Any) -> type[JudgeTrainer]:
-        """Returns the trainer of the judge."""
+    @property
+    def trainer(self) -> type[JudgeTrainer]:
+        """The trainer of the judge."""
         return JudgeTrainer
 
 
@@ -119,7 +120,7 @@ def train_one(
         if rows.validation:
             cache = folder / CHECKPOINTS / f"validation-{own_hash}.arrow"
             validation = family.dataset(judge, rows.validation, cache)
-    trainer = family.trainer_class(judge)(
+    trainer = family.trainer(
         model=judge,
         args=args,
         train_dataset=train,

@@ -27,7 +27,7 @@ from medal_judges.training.validation import validation_figures
 if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import TrainerControl, TrainerState, TrainingArguments
-    from transformers.trainer_utils import EvalPrediction
+    from transformers.trainer_utils import EvalPrediction, PredictionOutput
 
     from medal_judges.models.base.sequence import SequenceJudge
     from medal_judges.training.rows import TrainingExample
@@ -163,7 +163,7 @@ class JudgeTrainer(Trainer):
             train_dataset=train_dataset,
             eval_dataset=eval_dataset,
             compute_loss_func=compute_loss_func or self.judge_loss,
-            compute_metrics=self.judge_metrics if self.measures() else None,
+            compute_metrics=self.figures if self.measures() else None,
             callbacks=[StopAtNaN(), *(callbacks or [])],
             optimizers=optimizers,
             **options,
@@ -197,22 +197,18 @@ class JudgeTrainer(Trainer):
 
     # -- figures and calibration -------------------------------------------------------------------
 
-    def judge_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """Returns the figures of validation rows."""
-        return self.figures(np.asarray(prediction.predictions))
-
-    def figures(self, logits: np.ndarray) -> dict[str, float]:
-        """Returns the figures of the eval_dataset by the ``logits`` of its rows."""
-        rows = self.evaluation_rows()
+    def figures(self, predicted: EvalPrediction | PredictionOutput) -> dict[str, float]:
+        """Returns the figures of the eval_dataset by the predicted logits of its rows."""
+        units = self.unit_logits(predicted)
         scores = {
-            head.dimension.name: head.scores(units, 1.0).numpy()
-            for head, units in zip(self.judge.heads, self.unit_logits(logits), strict=True)
+            head.dimension.name: head.scores(units[head.dimension.name], 1.0).numpy()
+            for head in self.judge.heads
         }
-        return validation_figures(rows, scores, self.binary())
+        return validation_figures(self.evaluation_rows(), scores, self.binary())
 
-    def unit_logits(self, logits: np.ndarray) -> list[Tensor]:
-        """Returns the logits [n, outputs] of each head, those of a regression on [0, 1]."""
-        return list(self.judge.unit_logits(torch.from_numpy(np.asarray(logits))).values())
+    def unit_logits(self, predicted: EvalPrediction | PredictionOutput) -> dict[str, Tensor]:
+        """Returns the logits [n, outputs] of each dimension, those of a regression on [0, 1]."""
+        return self.judge.unit_logits(torch.from_numpy(np.asarray(predicted.predictions)))
 
     def binary(self) -> set[str]:
         """Returns the dimensions whose figure is an AUC."""
@@ -237,15 +233,11 @@ class JudgeTrainer(Trainer):
         """
         dataset: Any = self.eval_dataset
         predicted = self.predict(dataset, metric_key_prefix="final")
-        logits = np.asarray(predicted.predictions)
         heads = {head.dimension.name: head for head in self.judge.heads}
-        units = {
-            name: logits_of_head.numpy()
-            for name, logits_of_head in zip(heads, self.unit_logits(logits), strict=True)
-        }
+        units = {name: logits.numpy() for name, logits in self.unit_logits(predicted).items()}
         self.judge.calibration = fit_calibrations(examples, units, heads, method)
         metrics = predicted.metrics or {}
-        return {"loss": float(metrics["final_loss"]), **self.figures(logits)}, units
+        return {"loss": float(metrics["final_loss"]), **self.figures(predicted)}, units
 
     # -- the judge at the end ----------------------------------------------------------------------
 

@@ -98,8 +98,8 @@ def fetch(part: SourceFile, *, offline: bool | None = None) -> Path:
     if is_offline(offline):
         raise SourceError(
             f"{part.public_file} is not here and the network is disabled",
-            hint=f"put {part.url} at {target}, or unset --offline and HF_HUB_OFFLINE: medal data "
-            "fetch NAME downloads it",
+            hint=f"put {part.url} at {target}, or with a network: medal data fetch NAME, without "
+            "--offline and HF_HUB_OFFLINE",
         )
     try:
         with (

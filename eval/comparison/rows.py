@@ -63,7 +63,9 @@ class CompareOptions(Config):
         max_length=MOST_SYSTEMS,
         help="Scores, a folder of scores, or chats to score; one for each system.",
     )
-    by: str | None = option(None, help="Column that names the system: chatbot, or one of --keep.")
+    by: str | None = option(
+        None, help="Column that names the system: chatbot, or one of medal score --keep."
+    )
     judge: str | None = option(
         None, help="Scores chats: shipped name, YAML file, folder or hub id; boxed by default."
     )

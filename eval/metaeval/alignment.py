@@ -133,7 +133,8 @@ def align(
     if unknown:
         raise MedalError(
             f"{len(unknown)} judgements of rows that are not in the set: {_names(unknown)}",
-            hint="was another file judged, or another level? (--level last for turn-level sets)",
+            hint="was another file judged, or another level? (turn-level sets: medal score --level "
+            "last)",
         )
     scored: list[LabelledDialogue] = []
     found: list[tuple[Judgement, float, float]] = []

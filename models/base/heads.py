@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from medal_judges.config import Config
 from medal_judges.errors import ConfigError
+from medal_judges.models.base.trained import TrainedConfig
 from medal_judges.records.dimension import Dimension
 
 HeadKind = Literal["regression", "ordinal", "binary", "classification"]
@@ -65,6 +66,17 @@ class HeadConfig(Config):
         if self.positive_weight != 1.0 and self.kind != "binary":
             raise ValueError(f"positive_weight is for binary heads, not {self.kind}")
         return self
+
+
+class HeadedConfig(TrainedConfig):
+    """The settings of a judge with a head for each dimension: ``heads`` says how a dimension is
+    learned; the default is binary for a binary dimension, and regression for any other."""
+
+    heads: dict[str, HeadConfig] = Field(default_factory=dict)
+
+    def level_dimensions(self) -> set[str]:
+        by_level = ("ordinal", "classification")
+        return {name for name, head in self.heads.items() if head.kind in by_level}
 
 
 Knots = tuple[tuple[float, ...], tuple[float, ...]]

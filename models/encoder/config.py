@@ -6,20 +6,18 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from medal_judges.models.base.heads import HeadConfig
-from medal_judges.models.base.trained import TrainedConfig
+from medal_judges.models.base.heads import HeadedConfig
 from medal_judges.models.device import Attention
 
 
-class EncoderConfig(TrainedConfig):
+class EncoderConfig(HeadedConfig):
     """A pretrained encoder with a classification head, fine-tuned (ModernBERT, mmBERT, XLM-R, E5,
     BERT, ...).
 
     ``base`` is a hub id, a folder or ``embedded:minilm``; ``config`` changes fields of its
     config.json under transformers' names, such as ``classifier_pooling: mean`` of ModernBERT. A
     dialogue is one text; dialogues longer than ``max_tokens`` lose whole oldest turns.
-    ``attention`` is the implementation of attention. ``heads`` says how a dimension is learned; the
-    default is binary for a binary dimension, and regression for any other.
+    ``attention`` is the implementation of attention.
     """
 
     family: Literal["encoder"] = "encoder"
@@ -28,8 +26,3 @@ class EncoderConfig(TrainedConfig):
     config: dict[str, Any] = Field(default_factory=dict)
     max_tokens: int = Field(default=512, ge=16)
     attention: Attention = "auto"
-    heads: dict[str, HeadConfig] = Field(default_factory=dict)
-
-    def level_dimensions(self) -> set[str]:
-        by_level = ("ordinal", "classification")
-        return {name for name, head in self.heads.items() if head.kind in by_level}

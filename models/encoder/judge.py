@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.heads import output_heads
 from medal_judges.models.base.learned import learned_state
+from medal_judges.models.base.pretrained import load_pretrained
 from medal_judges.models.base.saving import (
     WEIGHTS_NAME,
     read_config,
@@ -58,29 +59,22 @@ class EncoderJudge(SequenceJudge):
         """Returns a new judge on the pretrained ``config.base``, with a random head by torch's
         seed. Raises ConfigError, and JudgeLoadError for a base that cannot be loaded."""
         heads = output_heads(dimensions, config.heads)
-        source, options = resolve(config.base), {"revision": config.base_revision}
-        try:
-            settings = AutoConfig.from_pretrained(source, trust_remote_code=False, **options)
-            tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False, **options)
-        except (OSError, ValueError) as error:
-            raise _not_loaded(config.base, error) from error
-        check_window(config, settings)
-        for dropout in ("attention_probs_dropout_prob", "attention_dropout"):
-            if hasattr(settings, dropout):
-                setattr(settings, dropout, 0.0)  # with it attention is 4 times slower on a CPU
-        settings.update(config.config | classifier_settings(heads))
-        try:
-            with quiet_loading():
-                net = AutoModelForSequenceClassification.from_pretrained(
-                    source,
-                    config=settings,
-                    dtype=torch.float32,
-                    trust_remote_code=False,
-                    ignore_mismatched_sizes=True,  # a base with another classification head
-                    **options,
-                )
-        except (OSError, ValueError) as error:
-            raise _not_loaded(config.base, error) from error
+
+        def change(settings: PretrainedConfig) -> None:
+            check_window(config, settings)
+            for dropout in ("attention_probs_dropout_prob", "attention_dropout"):
+                if hasattr(settings, dropout):
+                    setattr(settings, dropout, 0.0)  # with it attention is 4 times slower on a CPU
+            settings.update(config.config | classifier_settings(heads))
+
+        net, tokenizer = load_pretrained(
+            AutoModelForSequenceClassification,
+            resolve(config.base),
+            config,
+            change,
+            dtype=torch.float32,
+            ignore_mismatched_sizes=True,  # a base with another classification head
+        )
         tokenizer.model_max_length = config.max_tokens
         judge = cls(net, tokenizer, config, heads, name=name, device=device)
         judge.on_scale = False
@@ -195,10 +189,3 @@ def _built(settings: PretrainedConfig) -> PreTrainedModel:
         settings, trust_remote_code=False
     )
     return model
-
-
-def _not_loaded(base: str, error: Exception) -> JudgeLoadError:
-    return JudgeLoadError(
-        f"cannot load the encoder {base}: {str(error).splitlines()[0]}",
-        hint="give a hub id (with a network, or cached), a folder, or embedded:minilm",
-    )

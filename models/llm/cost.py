@@ -193,5 +193,6 @@ class CostLimiter:
         return CostLimitError(
             f"stopped before the limit of ${limit}: ${self.spent:.4f} spent, "
             f"{answered} of {asked} requests answered and cached",
-            hint="run the same command again with a higher --max-cost: cached answers cost nothing",
+            hint="run the same command again with a higher --max-cost (in YAML: llm.max_cost): "
+            "cached answers cost nothing",
         )

@@ -6,30 +6,36 @@ import json
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from medal_judges.errors import ConfigError, JudgeLoadError, MissingExtraError
-from medal_judges.models.base.heads import HeadConfig
-from medal_judges.models.base.saving import (
-    read_weights,
-    require_same_keys,
+from medal_judges.models.base.heads import HeadedConfig
+from medal_judges.models.base.pretrained import load_pretrained
+from medal_judges.models.base.saving import read_weights, require_same_keys
+from medal_judges.models.device import (
+    Attention,
+    cast_weights,
+    set_attention,
+    torch_device,
+    torch_dtype,
 )
-from medal_judges.models.base.trained import TrainedConfig
-from medal_judges.models.device import Attention, quiet_loading, torch_device
 from medal_judges.models.llm.local.weights import model_path
 from medal_judges.models.model_files import files_hash, hub_name, weights_folder
 from medal_judges.records.signature import content_hash
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
 
 MIXED = "mixed"  # in training: the base in 16 bits, what learns in fp32
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 RUBRIC, PROMPT = "rubric.yaml", "prompt.yaml"  # of a generative judge
 
 
-class LoraConfig(TrainedConfig):
+class LoraConfig(HeadedConfig):
     """A causal language model with low-rank adapters (PEFT); stored whole in judge.json.
 
     ``base`` is a hub id or ``embedded:smollm2``. With ``head: scoring`` the judge reads the
@@ -57,16 +63,11 @@ class LoraConfig(TrainedConfig):
     quantize: Literal["nf4", "int8"] | None = None
     max_tokens: int = Field(default=2048, ge=32)
     attention: Attention = "auto"
-    heads: dict[str, HeadConfig] = Field(default_factory=dict)
     speaks: Literal["user", "assistant"] = "user"
     prompt: str = "lora"
     layout: str | None = None
     answer_tokens: int = Field(default=512, ge=8)
     comment_chars: int = Field(default=200, ge=0)
-
-    def level_dimensions(self) -> set[str]:
-        by_level = ("ordinal", "classification")
-        return {name for name, head in self.heads.items() if head.kind in by_level}
 
     @model_validator(mode="after")
     def _settings_apply(self) -> LoraConfig:
@@ -138,6 +139,29 @@ def load_adapted(
     return model, tokenizer
 
 
+def network_with(
+    config: LoraConfig,
+    device: str | torch.device | None,
+    state: Mapping[str, Tensor],
+    labels: Mapping[str, Any] | None = None,
+) -> Any:
+    """Returns a network of ``config``, loaded anew, with the weights ``state``."""
+    network, _ = load_adapted(config, device, labels=labels)
+    network.load_state_dict(dict(state), strict=False)
+    return network
+
+
+def placed(network: Any, config: LoraConfig, device: str | torch.device | None, dtype: str) -> Any:
+    """Returns the ``network`` on ``device`` in ``dtype``; one that is quantised cannot be moved."""
+    precision = "bf16" if dtype == MIXED else dtype
+    if config.quantize is None:
+        network = network.to(torch_device(device))
+        if dtype != MIXED:
+            cast_weights(network, torch_dtype(dtype, network.device))
+    set_attention(network, config.attention, network.device, precision)
+    return network.eval()
+
+
 def _load_base(
     config: LoraConfig,
     device: str | torch.device | None,
@@ -145,10 +169,8 @@ def _load_base(
     dtype: torch.dtype,
 ) -> tuple[Any, Any]:
     from transformers import (
-        AutoConfig,
         AutoModelForCausalLM,
         AutoModelForSequenceClassification,
-        AutoTokenizer,
         BitsAndBytesConfig,
     )
 
@@ -171,29 +193,12 @@ def _load_base(
     kind: Any = AutoModelForCausalLM
     if config.head == "scoring":
         kind = AutoModelForSequenceClassification
-    base, revision = model_path(config.base), config.base_revision
-    try:
-        settings_of_base = AutoConfig.from_pretrained(
-            base, revision=revision, trust_remote_code=False
-        )
+
+    def change(settings_of_base: PretrainedConfig) -> None:
         settings_of_base.update(dict(labels or {}))
-        with quiet_loading():
-            model = kind.from_pretrained(
-                base,
-                config=settings_of_base,
-                revision=revision,
-                dtype=dtype,
-                use_safetensors=True,
-                trust_remote_code=False,
-                **options,
-            )
-        tokenizer = AutoTokenizer.from_pretrained(base, revision=revision, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"cannot load the base model {config.base}: {error}",
-            hint="a hub id, a folder with safetensors weights, or embedded:smollm2",
-        ) from error
-    return model, tokenizer
+
+    path = model_path(config.base)
+    return load_pretrained(kind, path, config, change, dtype=dtype, **options)
 
 
 def _saved_tokenizer(saved: Path, of_base: Any, base: str) -> Any:

@@ -14,7 +14,6 @@ from torch import Tensor
 from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.saving import write_config
-from medal_judges.models.device import cast_weights, torch_device, torch_dtype
 from medal_judges.models.llm.local.generation import GrammarMask
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Continuation, Message
@@ -26,6 +25,8 @@ from medal_judges.models.lora.adapters import (
     LoraConfig,
     load_adapted,
     named_base,
+    network_with,
+    placed,
     save_adapted,
     with_base,
 )
@@ -78,14 +79,8 @@ class GenerativeLoraJudge(PromptedJudge):
         super().__init__(prompted.model_copy(update={"llm": model}))
 
     def place(self, device: str | torch.device | None, dtype: str) -> None:
-        """Moves the network, unless it is quantised: then it cannot be moved."""
-        self.dtype = self.lora.quantize or dtype
-        if self.lora.quantize is None:
-            self.net = self.net.to(torch_device(device))
-            if dtype != MIXED:
-                cast_weights(self.net, torch_dtype(dtype, torch_device(device)))
-        self.net.eval()
-        self.device = self.net.device
+        self.net = placed(self.net, self.lora, device, dtype)
+        self.device, self.dtype = self.net.device, self.lora.quantize or dtype
 
     @classmethod
     def create(
@@ -112,9 +107,7 @@ class GenerativeLoraJudge(PromptedJudge):
 
     def network_with(self, state: Mapping[str, Tensor]) -> Any:
         """Returns a network like ``net`` with the weights ``state``."""
-        network, _ = load_adapted(self.lora, self.device)
-        network.load_state_dict(dict(state), strict=False)
-        return network
+        return network_with(self.lora, self.device, state)
 
     def with_network(self, network: Any, dtype: str) -> GenerativeLoraJudge:
         """Returns the judge with the network that training has left, in ``dtype``."""

@@ -17,7 +17,6 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.learned import learned_state
 from medal_judges.models.base.saving import read_config
 from medal_judges.models.base.sequence import SequenceJudge, classifier_settings
-from medal_judges.models.device import set_attention, torch_device
 from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.protocol import Message, oldest_kept
 from medal_judges.models.lora.adapters import (
@@ -27,6 +26,8 @@ from medal_judges.models.lora.adapters import (
     LoraConfig,
     load_adapted,
     named_base,
+    network_with,
+    placed,
     save_adapted,
     with_base,
 )
@@ -53,16 +54,8 @@ class LoraJudge(SequenceJudge):
         return ChatTemplate(self.tokenizer)
 
     def place(self, device: str | torch.device | None, dtype: str) -> None:
-        """Moves the network, unless it is quantised: then it cannot be moved."""
-        if self.config.quantize is None and dtype != MIXED:
-            super().place(device, dtype)
-            return
-        if self.config.quantize is None:
-            self.net = self.net.to(torch_device(device))
+        self.net = placed(self.net, self.config, device, dtype)
         self.device, self.dtype = self.net.device, self.config.quantize or dtype
-        self.net.eval()
-        precision = "bf16" if dtype == MIXED else dtype
-        set_attention(self.net, self.config.attention, self.device, precision)
 
     @classmethod
     def create(
@@ -88,9 +81,7 @@ class LoraJudge(SequenceJudge):
 
     def network_with(self, state: Mapping[str, Tensor]) -> Any:
         labels = classifier_settings(self.heads)
-        network, _ = load_adapted(self.config, self.device, labels=labels)
-        network.load_state_dict(dict(state), strict=False)
-        return network
+        return network_with(self.config, self.device, state, labels)
 
     def _save(self, folder: Path) -> None:
         save_adapted(self.net, self.tokenizer, self.config, folder)

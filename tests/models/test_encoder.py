@@ -191,7 +191,7 @@ def test_a_window_beyond_the_positions_and_a_base_that_is_not_there_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match="max_tokens 4000 is above the 512"):
         EncoderJudge.create(EncoderConfig(base=str(tiny_bert), max_tokens=4000), DIMENSIONS)
-    with pytest.raises(JudgeLoadError, match="cannot load the encoder /no/such"):
+    with pytest.raises(JudgeLoadError, match="cannot load the base /no/such"):
         EncoderJudge.create(EncoderConfig(base="/no/such"), DIMENSIONS)
 
 

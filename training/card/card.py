@@ -315,5 +315,5 @@ def require_trial(folder: Path) -> None:
     what = "has the trial of another judge or revision" if old else "has no trial.json"
     raise ConfigError(
         f"{folder} {what}: users of the judge could not see its weaknesses",
-        hint=f"medal trial {folder} --out trial --save; or push without it: --no-trial",
+        hint=f"medal trial {folder} --out trial --save; or medal push ... --no-trial",
     )

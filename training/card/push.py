@@ -94,7 +94,8 @@ def name_base(copy: Path, base: str | None, results: Path | None) -> None:
     if base is None or not is_hub_id(base):
         raise ConfigError(
             f"the judge needs its base model {', '.join(sorted(local))}, a folder of this machine",
-            hint="upload the base (hf upload ORG/BASE FOLDER), then add: --base ORG/BASE",
+            hint="upload the base (hf upload ORG/BASE FOLDER), then: medal push FOLDER ORG/NAME "
+            "--base ORG/BASE",
         )
     before = read_golden(copy)["signature"]
     for path in copy.rglob("*.json"):

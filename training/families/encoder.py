@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from transformers import TrainingArguments
 
 
-def check(config: TrainConfig) -> None:
-    """Raises ValueError for arguments that TrainingArguments does not have."""
-    check_steps(config)
+check = check_steps
 
 
 def fit(run: TrainingRun) -> FittedJudge | None:

@@ -42,38 +42,42 @@ def check(config: TrainConfig) -> None:
 
 def fit(run: TrainingRun) -> FittedJudge | None:
     """Trains the judge; None except on the main process."""
-    return fit_by_steps(run, LoraSteps())
+    is_generative = run.config.model.head == "generative"
+    return fit_by_steps(run, AnswerSteps() if is_generative else ScoringSteps())
 
 
-class LoraSteps(StepFamily):
-    """A new LoRA judge, which scores or writes answers."""
+def _placement(args: TrainingArguments) -> dict[str, Any]:
+    return {"device": args.device, "dtype": torch.bfloat16 if args.bf16 else torch.float32}
+
+
+class ScoringSteps(StepFamily):
+    """A new LoRA judge that scores."""
 
     def new_judge(
         self, config: TrainConfig, dimensions: Sequence[Dimension], args: TrainingArguments
-    ) -> LoraJudge | GenerativeLoraJudge:
-        model, device = config.model, args.device
-        dtype = torch.bfloat16 if args.bf16 else torch.float32
-        if model.head == "generative":
-            return GenerativeLoraJudge.create(
-                model,
-                dimensions,
-                name=config.name,
-                rubric=config.rubric,
-                device=device,
-                dtype=dtype,
-            )
-        return LoraJudge.create(model, dimensions, name=config.name, device=device, dtype=dtype)
-
-    def dataset(self, judge: Any, examples: Sequence[TrainingExample], cache: Path | None) -> Any:
-        if isinstance(judge, GenerativeLoraJudge):
-            return answer_dataset(judge, examples)
-        return super().dataset(judge, examples, cache)
-
-    def trainer_class(self, judge: Any) -> type[JudgeTrainer]:
-        return AnswerTrainer if isinstance(judge, GenerativeLoraJudge) else JudgeTrainer
+    ) -> LoraJudge:
+        return LoraJudge.create(config.model, dimensions, name=config.name, **_placement(args))
 
 
 # -- a generative judge ----------------------------------------------------------------------------
+
+
+class AnswerSteps(StepFamily):
+    """A new LoRA judge that writes answers."""
+
+    @property
+    def trainer(self) -> type[JudgeTrainer]:
+        return AnswerTrainer
+
+    def new_judge(
+        self, config: TrainConfig, dimensions: Sequence[Dimension], args: TrainingArguments
+    ) -> GenerativeLoraJudge:
+        return GenerativeLoraJudge.create(
+            config.model, dimensions, name=config.name, rubric=config.rubric, **_placement(args)
+        )
+
+    def dataset(self, judge: Any, examples: Sequence[TrainingExample], cache: Path | None) -> Any:
+        return answer_dataset(judge, examples)
 
 
 def answer_dataset(judge: GenerativeLoraJudge, examples: Sequence[TrainingExample]) -> Dataset:

@@ -118,12 +118,10 @@ def score(options: ScoreCommand) -> None:
             table.add_row(names[0] + more, f"{mean:.3f}", str(count))
         console.print(table)
         if out != "-" and console.is_terminal:
-            chats = "" if file == "-" else f" --chats {quote(file)}"
-            console.print(
-                f"next: medal report {quote(out)}{chats} --out report",
-                soft_wrap=True,
-                highlight=False,
-            )
+            after = f"next: medal report {quote(out)} --chats {quote(file)} --out report"
+            if file == "-":
+                after = f"next: medal report {quote(out)} --out report"
+            console.print(after, soft_wrap=True, highlight=False)
     if judge.language_models() and (cached := cached_answers([judge])):
         typer.echo(cached, err=True)
     reading.require_rest()

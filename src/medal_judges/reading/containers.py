@@ -159,7 +159,8 @@ def _recognised(path: str, stream: IO[bytes]) -> str:
         is_line = opening == "{" or stream.readline(1 << 20).strip()
         return "jsonl" if is_line and not isinstance(_json_value(first), RecordError) else "json"
     if b"\x00" in line or (delimiter is None and suffix not in ENDINGS):
-        hint = f"--format names its kind: {', '.join(CONTAINERS)}; gzip and zstd are read"
+        hint = f"--format (in YAML: format) names its kind: {', '.join(CONTAINERS)}; gzip and "
+        hint += "zstd are read"
         problem = f"not a known kind of chat file (it begins with {first[:24]!r})"
         raise DataError(path, None, problem, hint=hint)
     if suffix in (".json", ".csv", ".tsv") and (suffix != ".json" or delimiter is None):

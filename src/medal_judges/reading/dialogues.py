@@ -72,6 +72,10 @@ _PLACE = re.compile(r"\[\d+\]|\b(column|character|line|row|lines|rows) [\d,]+")
 _SHOWN = 5
 _LONG = 100  # turns
 _LISTS = ("line", "medal")  # forms whose ratings are lists of all annotators
+_SKIPPING = {  # how bad rows are skipped, by whether --strict was typed
+    True: "without --strict bad rows are skipped and listed",
+    False: "in Python, reading=ReadingReport() skips and lists bad rows",
+}
 _option = partial(option, panel="Reading")
 
 
@@ -267,7 +271,7 @@ class ReadingReport:
         hint = f"the first: {self.messages[0]}" if self.messages else None
         if self.count:
             raise CoverageError(f"all {self.count} rows are bad and were left out", hint=hint)
-        hint = "check the file, and --format if it is given"
+        hint = "check the file, and --format (in YAML: format) if it is given"
         raise CoverageError("no dialogue was read", hint=hint)
 
 
@@ -402,8 +406,8 @@ def _read(
             number,
             error.message,
             hint=f"read as {CONTAINERS[kind]}{f', {FORMS[form]}' if form else ''}; change that "
-            "with --format and --column; without --strict bad rows are skipped and listed (in "
-            "Python: reading=ReadingReport())",
+            "with --format, --column and --role (in YAML: format, columns, columns.roles); "
+            f"{_SKIPPING[options.strict]}",
         )
         if reading is None or reading.strict or options.strict:
             raise problem from error
@@ -466,8 +470,9 @@ def _read(
             row = normal_row(chat, form or "line", own, report.folded)
             parsed = _record(row, report, labelled)
             if isinstance(chat, Mapping) and form != "line" and names_system(chat, own):
-                note = "the column system names the chatbot; --column system=system reads it as "
-                report.notes[f"{note}the system prompt"] = None
+                note = "the column system names the chatbot; --column system=system (in YAML: "
+                note += "columns: {system: system}) reads it as the system prompt"
+                report.notes[note] = None
             key: tuple[object, ...] = ()
             if isinstance(parsed, LabelledDialogue) and (
                 own.labels or (form not in _LISTS and parsed.labels)
@@ -517,8 +522,10 @@ def _unknown_form(record: object) -> RecordError:
     if not isinstance(record, Mapping):
         return RecordError("(line)", "a JSON object", record)
     names = ", ".join(map(str, list(record)[:20]))
-    hint = f"--column assigns its fields ({names}): --column id=NAME --column role=NAME --column "
-    hint += "content=NAME for one turn a row"
+    hint = (
+        f"--column assigns its fields ({names}): --column id=NAME --column role=NAME --column "
+        "content=NAME for one turn a row (in YAML: columns: {id: NAME, ...})"
+    )
     return RecordError("(row)", f"a chat in a known form; {hint}", dict(record))
 
 

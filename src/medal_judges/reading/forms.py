@@ -193,7 +193,7 @@ def make_column_map(
             raise ConfigError(f"column map: {name!r} needs the name of a column, not {value!r}")
     for word, value in roles.items():
         if value not in _SPEAKERS:
-            hint = f"--role {word}=user"
+            hint = f"--role {word}=user (in YAML: {word}: user)"
             problem = f"role {word!r}: {value!r} is none of {', '.join(_SPEAKERS)}"
             raise ConfigError(problem, hint=hint)
     rated: dict[str, tuple[str, Scale | None]] = {}
@@ -202,7 +202,8 @@ def make_column_map(
         match = _LABEL.match(value.strip()) if isinstance(value, str) else None
         if match is None:
             problem = f"{value!r} is not of the form DIMENSION[:LOW..HIGH][@ANNOTATOR]"
-            raise ConfigError(f"label {name!r}: {problem}", hint=f"--label {name}=overall:1..5")
+            hint = f"--label {name}=overall:1..5 (in YAML: {name}: overall:1..5)"
+            raise ConfigError(f"label {name!r}: {problem}", hint=hint)
         scale = None if match[2] is None else (float(match[2]), float(match[3]))
         if scale is not None and not scale[0] < scale[1]:
             raise ConfigError(f"label {name!r}: {scale[0]:g} is not below {scale[1]:g}")
@@ -211,7 +212,8 @@ def make_column_map(
     places = [(raters[name], rated[name][0]) for name in raters]
     if raters and (len(raters) < len(rated) or len({*places}) < len(places)):
         problem = "labels: @ANNOTATOR is on all columns or on none, once for each dimension"
-        raise ConfigError(problem, hint="--label R1=overall:1..5@R1 --label R2=overall:1..5@R2")
+        hint = "--label R1=overall:1..5@R1 --label R2=overall:1..5@R2 (in YAML: R1: overall...)"
+        raise ConfigError(problem, hint=hint)
     return ColumnMap(fields, {str(word): value for word, value in roles.items()}, rated, raters)
 
 
@@ -254,8 +256,8 @@ def labels_of(record: Mapping[str, object], columns: ColumnMap, folded: Counter[
                 wide = f"{min(low, value):g}..{max(high, value):g}"
                 raise ConfigError(
                     f"column {column!r}: {value:g} is outside of its scale, {low:g} to {high:g}",
-                    hint=f"--label {column}={dimension}:{wide} if the scale is wrong; else correct "
-                    "the cell",
+                    hint=f"--label {column}={dimension}:{wide} if the scale is wrong (in YAML: "
+                    f"{column}: {dimension}:{wide}); else correct the cell",
                 )
         if column in columns.raters:
             if len(ratings) > 1:

@@ -38,23 +38,21 @@ from medal_judges.records.validation import as_text, text
 _ROLES = "user, assistant, system, developer, tool or function (human, gpt, bot, ... too)"
 _COUNTED = {"call": "tool calls", "result": "tool results", "thinking": THOUGHTS}
 _TOOLS = ("call", "result")
-# Type of a part -> its kind, or its mark in the text if it is a gap.
+# Kind of a part, or its mark in the text if it is a gap -> its types. ChatGPT's are in the second
+# lines.
 _TYPES = {
-    **dict.fromkeys(("text", "input_text", "output_text", "refusal", "summary_text"), "text"),
-    **dict.fromkeys(("thinking", "redacted_thinking", "reasoning"), "thinking"),
-    # ChatGPT's
-    **dict.fromkeys(("code", "execution_output", "tether_quote", "audio_transcription"), "text"),
-    **dict.fromkeys(("thoughts", "reasoning_recap", "user_editable_context"), "thinking"),
-    "model_editable_context": "thinking",
-    **{"image_asset_pointer": "image", "audio_asset_pointer": "audio"},
-    "real_time_user_audio_video_asset_pointer": "video",
-    **dict.fromkeys(("image", "image_url", "input_image", "image_generation_call"), "image"),
-    **dict.fromkeys(("audio", "input_audio", "output_audio", "audio_url"), "audio"),
-    **dict.fromkeys(("video", "input_video", "video_url"), "video"),
-    **dict.fromkeys(("step-start", "source", "source-url", "source-document"), "mark"),
-    **dict.fromkeys(("dynamic-tool", "tool-invocation"), "call"),
-    **dict.fromkeys(("file", "input_file", "document", "container_upload", "blob", "uri"), "file"),
+    "text": "text input_text output_text refusal summary_text "
+    "code execution_output tether_quote audio_transcription",
+    "thinking": "thinking redacted_thinking reasoning "
+    "thoughts reasoning_recap user_editable_context model_editable_context",
+    "image": "image image_url input_image image_generation_call image_asset_pointer",
+    "audio": "audio input_audio output_audio audio_url audio_asset_pointer",
+    "video": "video input_video video_url real_time_user_audio_video_asset_pointer",
+    "mark": "step-start source source-url source-document",
+    "call": "dynamic-tool tool-invocation",
+    "file": "file input_file document container_upload blob uri",
 }
+_KINDS = {name: kind for kind, names in _TYPES.items() for name in names.split()}
 # By their endings: server_tool_use, mcp_tool_result, web_search_call, custom_tool_call_output
 _RESULTS = ("tool_result", "_call_output", "call_response")
 _CALLS = ("tool_use", "_call")
@@ -275,8 +273,8 @@ def _parts(field: str, content: object) -> Iterator[_Part]:
 def kind_of_part(stated: object) -> str | None:
     """Returns text, thinking, call, result, mark (nothing that anybody reads) or the mark of a
     gap; None for an unknown type."""
-    if not isinstance(stated, str) or stated in _TYPES:
-        return _TYPES.get(stated) if isinstance(stated, str) else None
+    if not isinstance(stated, str) or stated in _KINDS:
+        return _KINDS.get(stated) if isinstance(stated, str) else None
     is_call = stated.endswith(_CALLS) or stated.startswith("tool-")  # the AI SDK's
     return "result" if stated.endswith(_RESULTS) else "call" if is_call else None
 

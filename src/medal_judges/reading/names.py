@@ -6,43 +6,34 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-CONVERSATIONS = (
-    *("conversation_id", "dialogue_id", "dialog_id", "chat_id", "session_id", "thread_id"),
-    *(
-        "ticket_id",
-        "conversation_hash",
-        "message_tree_id",
-        "conversation",
-        "session",
-        "thread",
-        "chat",
-        "ticket",
-    ),
+
+def words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+CONVERSATIONS = words(
+    "conversation_id dialogue_id dialog_id chat_id session_id thread_id ticket_id "
+    "conversation_hash message_tree_id conversation session thread chat ticket"
 )
-ROLES = ("role", "speaker", "sender", "from", "author", "participant", "sender_type", "who")
-CONTENTS = ("content", "text", "message", "body", "utterance", "value", "msg")
+ROLES = words("role speaker sender from author participant sender_type who")
+CONTENTS = words("content text message body utterance value msg")
 IDS = ("id", *CONVERSATIONS[:9], "uuid")
+HISTORIES = ("history", "chat_history")  # of what was said before a question
 MESSAGES = (
-    *("messages", "conversations", "conversation", "dialogue", "dialog", "turns", "chat"),
-    *("transcript", "chat_messages", "contents", "user_input", "history", "chat_history"),
+    *words("messages conversations conversation dialogue dialog turns chat transcript"),
+    *words("chat_messages contents user_input"),
+    *HISTORIES,
 )
-HISTORIES = MESSAGES[-2:]  # of what was said before a question
-PROMPTS = (
-    *("prompt", "question", "user_message", "instruction", "query", "input", "input_text"),
-    *("user_input", "user"),
+PROMPTS = words("prompt question user_message instruction query input input_text user_input user")
+RESPONSES = words(
+    "response answer assistant_message completion reply output output_text assistant_response "
+    "model_response generated_text assistant"
 )
-RESPONSES = (
-    *("response", "answer", "assistant_message", "completion", "reply", "output", "output_text"),
-    *("assistant_response", "model_response", "generated_text", "assistant"),
-)
-SYSTEMS = ("system", "system_prompt", "system_message", "instructions")
+SYSTEMS = words("system system_prompt system_message instructions")
 LANGUAGES = ("lang", "language")
-CHATBOTS = ("chatbot", "model", "model_name", "assistant_model", "default_model_slug")
-TIMES = (
-    *("time", "timestamp", "created_at", "created", "datetime", "date", "sent_at"),
-    *("create_time", "ts"),
-)
-ORDERS = ("turn_index", "turn_number", "message_index", "order", "position", "sequence", "turn_id")
+CHATBOTS = words("chatbot model model_name assistant_model default_model_slug")
+TIMES = words("time timestamp created_at created datetime date sent_at create_time ts")
+ORDERS = words("turn_index turn_number message_index order position sequence turn_id")
 
 
 def find_key(record: Mapping[str, object], names: tuple[str, ...]) -> str | None:

@@ -11,14 +11,15 @@ from medal_judges.records.validation import as_text
 
 MessageRole = Literal["user", "assistant", "system", "tool", "call"]
 # In lower case. ``call``: ShareGPT's tool calls.
+_WORDS: Mapping[MessageRole, str] = {
+    "user": "user human customer client visitor prompter humanmessage",
+    "assistant": "assistant gpt model bot ai chatbot chatgpt agent aimessage aimessagechunk",
+    "system": "system developer",
+    "tool": "tool function observation ipython tool_response",
+    "call": "function_call tool_call",
+}
 ROLE_WORDS: Mapping[str, MessageRole] = {
-    **dict.fromkeys(("user", "human", "customer", "client", "visitor", "prompter"), "user"),
-    **dict.fromkeys(("assistant", "gpt", "model", "bot", "ai", "chatbot", "chatgpt"), "assistant"),
-    **dict.fromkeys(("agent", "aimessage", "aimessagechunk"), "assistant"),
-    "humanmessage": "user",
-    **dict.fromkeys(("system", "developer"), "system"),
-    **dict.fromkeys(("tool", "function", "observation", "ipython", "tool_response"), "tool"),
-    **dict.fromkeys(("function_call", "tool_call"), "call"),
+    word: role for role, text in _WORDS.items() for word in text.split()
 }
 
 

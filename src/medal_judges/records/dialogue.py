@@ -129,9 +129,7 @@ class Dialogue:
 
     id: Annotated[str, BeforeValidator(parse_id)]
     turns: Annotated[tuple[Turn, ...], Field(validation_alias="dialogue")]
-    lang: Annotated[str, BeforeValidator(lambda lang: sys.intern(language_code(lang)))] = (
-        UNKNOWN_LANGUAGE
-    )
+    lang: Lang = UNKNOWN_LANGUAGE
     source: str | None = None
     models: Mapping[str, str | None] = field(default_factory=dict)
     context: Mapping[str, Any] = field(default_factory=dict)

@@ -58,7 +58,7 @@ Cell = tuple[int, str, str, str, int, bool]  # draw, set, judge, kind, labels, w
 @cache
 def material_of(name: str, judge: str, beside: Path) -> Material:
     """Returns the rows of a set with the judge's scores and people's mean."""
-    rows = [r for r in load_spec(name) if (q := r.rating("overall")) is not None and q.given]
+    rows = [row for row in load_spec(name) if row.has_label("overall")]
     people = answer_matrix(rows, "overall")
     # dialogue_eval has standardised scores: a user would state their ends.
     ends = (float(np.floor(np.nanmin(people))), float(np.ceil(np.nanmax(people))))

@@ -121,7 +121,7 @@ def agreements(
                 hint="convert them to one scale, or split the file by scale",
             )
         kind = kind_of(rows, name)
-        answered = [row for row in rows if (r := row.rating(name)) is not None and r.given]
+        answered = [row for row in rows if row.has_label(name)]
         for lang in [*langs, *([ALL] if len(langs) > 1 else [])]:
             chosen = [row for row in answered if lang in (ALL, row.dialogue.lang)]
             values = answer_matrix(chosen, name)

@@ -4,6 +4,7 @@ proof that it does."""
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,14 +32,18 @@ from medal_judges.models.embedding.judge import (
 from medal_judges.models.hybrid.judge import HybridJudge, Stack
 from medal_judges.models.hybrid.members import Member, MemberConfig, open_member
 from medal_judges.reading.dialogues import DEFAULT_READING, ReadOptions
-from medal_judges.records.dimension import Dimension, Kind
-from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.dimension import EQUAL, Dimension, Kind
+from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.records.signature import content_hash
 from medal_judges.stats.correlation import Floats
 from medal_judges.storage.files import atomic_write
 from medal_judges.training.card.card import write_card
 
 RECORD_NAME = "align.json"
+_REVERSED = (
+    "labels fall as the judge's scores rise; if a low label is a good one, turn the labels round, "
+    "or the aligned judge gives good chats low scores"
+)
 
 
 class AlignOptions(Config):
@@ -105,11 +110,11 @@ def align(
     if folder is not None and (folder / "judge.json").is_file():
         raise ConfigError(f"{folder} holds a judge already", hint="give another folder")
     rows = load_spec(rows) if isinstance(rows, str) else rows
-    labelled = [row for row in rows if any(rating.given for rating in row.ratings())]
+    labelled = [row for row in rows if any(map(row.has_label, row.labels))]
     member = Member("judge", judge, {}) if isinstance(judge, Judge) else None
     member = member or open_member("judge", MemberConfig(path=str(judge), options=options))
-    family = (member.settings or {}).get("family")
-    if family != "prompted" and (max_calls is not None or reflect_with is not None):
+    is_prompted = (member.settings or {}).get("family") == "prompted"
+    if not is_prompted and (max_calls is not None or reflect_with is not None):
         option_of_prompts = "--max-calls" if reflect_with is None else "--reflect-with"
         raise ConfigError(f"{option_of_prompts} is for prompted judges: it changes their prompts")
     judged = {d.name: d for d in member.judge.dimensions}
@@ -118,64 +123,99 @@ def align(
         problem = "labels of dialogues and of turns" if names else "no chat has a label"
         hint = "give one kind; --label COLUMN=DIMENSION:1..5 names a column of labels"
         raise ConfigError(problem, hint=hint)
-    rated_dimensions = {name: _target(labelled, name, judged.get(name)) for name in names}
+    rated_dimensions = {name: _rated(labelled, name, judged.get(name)) for name in names}
     # A language model is asked, and paid, for each dimension.
     paid = member.judge.language_models() and set(names) <= set(judged)
-    own = names if paid else list(judged)
-    members, inputs, table, reader, vectors = read_inputs(member, own, labelled, folder)
+    asked = names if paid else list(judged)
+    members, inputs, table, reader, vectors = read_inputs(member, asked, labelled, folder)
     proofs, used, notes = dict[str, Proof](), dict[str, list[LabelledDialogue]](), list[str]()
     limits = max_calls, max_cost, reflect_with
     for name, dimension in rated_dimensions.items():
-        rated = [i for i, r in enumerate(labelled) if (q := r.rating(name)) is not None and q.given]
-        whole = [i for i in rated if np.isfinite(table[i]).all()]
-        if (lost := len(rated) - len(whole)) > len(rated) - MIN_LABELS:
-            problem = f"{lost} of {len(rated)} chats with a label of {name!r} have no score"
-            raise CoverageError(problem, hint="medal score shows why, in the field failure")
-        mine = [labelled[i] for i in whole]
-        span = dimension.high - dimension.low
-        people = (answer_matrix(mine, name) - dimension.low) / span
-        targets = np.nanmean(people, axis=1)
-        flags = np.isin(people[np.isfinite(people)], (0, 1)).all()
-        material = Material(
-            inputs,
-            table[whole],
-            vectors[whole],
-            targets,
-            held_together(mine),
-            np.array([row.group for row in mine]),
-            judge_column(inputs, name, table[whole], targets),
-            span,
-            Measure.LOG_LOSS if flags else Measure.DISTANCE,
-        )
+        chosen = _scored_rows(labelled, name, table)
+        learnt = [labelled[i] for i in chosen]
+        material, people = _material(learnt, dimension, inputs, table[chosen], vectors[chosen])
         materials = [material] * (proof.FOLDS + 1)
-        if family == "prompted" and name in judged and limits != (None, None, None):
+        if is_prompted and name in judged and limits != (None, None, None):
             place = (folder or Path(mkdtemp())) / "prompts" / name
-            found = fit_prompts(member, dimension, mine, material, place, *limits)
-            materials, changed = found[:2]
-            members |= {one.name: one for one in changed}
-            notes += found[2]
+            fitted = fit_prompts(member, dimension, learnt, material, place, *limits)
+            materials, changed, notes_on_prompts = fitted
+            members |= {prompted.name: prompted for prompted in changed}
+            notes += notes_on_prompts
         proofs[name] = proof.prove(materials, people, curve=folder is not None)
-        used[name] = [mine[i] for i in proofs[name].scored]
-        if lost := len(mine) - len(used[name]):
-            lines = f"no line counts {lost} of {len(mine)} chats"
+        used[name] = [learnt[i] for i in proofs[name].scored]
+        if lost := len(learnt) - len(used[name]):
+            lines = f"no line counts {lost} of {len(learnt)} chats"
             notes.append(f"{name}: {lines}, which the aligned judge leaves unscored")
+        if name in judged and proofs[name].is_reversed:
+            notes.append(f"{name}: {_REVERSED}")
     data = content_hash([row.to_record() for row in labelled])
     facts = {"aligned": str(member.judge.signature()), "data": data, "labels": len(labelled)}
     facts |= {"notes": "; ".join(notes)} if notes else {}
     result = Alignment(None, rated_dimensions, proofs, used, facts)
-    if fits := {n: one.fit for n, one in proofs.items() if one.kept or keep_anyway}:
+    kept = {name: shown for name, shown in proofs.items() if shown.kept or keep_anyway}
+    if kept:
+        fits = {name: shown.fit for name, shown in kept.items()}
         result = replace(result, judge=_judge(result, fits, members, reader))
     if folder is not None:
-        _write(folder / RECORD_NAME, result.record())
-        write_align_page(result, folder)
-        if result.judge is not None:
-            result.judge.save_pretrained(folder, golden=True)
-            entry = {"part": "train", "source": "labels", "rows": len(labelled), "hash": data}
-            languages = sorted({row.dialogue.lang for row in labelled})
-            chats = " ".join(sorted({row.dialogue.text_hash for row in labelled}))
-            _write(folder / "data.json", [entry | {"languages": languages, "chats": chats}])
-            write_card(folder)
+        _write_folder(result, folder, labelled)
     return result
+
+
+def _scored_rows(rows: Sequence[LabelledDialogue], name: str, table: Floats) -> list[int]:
+    """Returns the rows with a label of ``name`` and all scores of the ``table`` [n, inputs]. Raises
+    CoverageError if too few have scores."""
+    rated = [i for i, row in enumerate(rows) if row.has_label(name)]
+    scored = [i for i in rated if np.isfinite(table[i]).all()]
+    if len(scored) < MIN_LABELS:
+        lost = len(rated) - len(scored)
+        problem = f"{lost} of {len(rated)} chats with a label of {name!r} have no score"
+        raise CoverageError(problem, hint="medal score shows why, in the field failure")
+    return scored
+
+
+def _material(
+    rows: Sequence[LabelledDialogue],
+    dimension: Dimension,
+    inputs: tuple[str, ...],
+    scores: Floats,
+    vectors: Floats,
+) -> tuple[Material, Floats]:
+    """Returns what ways learn from, and people's answers [n, annotators] on [0, 1]."""
+    span = dimension.high - dimension.low
+    people = (answer_matrix(rows, dimension.name) - dimension.low) / span
+    targets = np.nanmean(people, axis=1)
+    are_flags = np.isin(people[np.isfinite(people)], (0, 1)).all()
+    material = Material(
+        inputs,
+        scores,
+        vectors,
+        targets,
+        held_together(rows),
+        np.array([row.group for row in rows]),
+        judge_column(inputs, dimension.name, scores, targets),
+        span,
+        Measure.LOG_LOSS if are_flags else Measure.DISTANCE,
+    )
+    return material, people
+
+
+def _write_folder(result: Alignment, folder: Path, rows: Sequence[LabelledDialogue]) -> None:
+    """Writes the proof with its page and, if there is one, the judge with its card."""
+    _write(folder / RECORD_NAME, result.record())
+    write_align_page(result, folder)
+    if result.judge is None:
+        return
+    result.judge.save_pretrained(folder, golden=True)
+    entry = {
+        "part": "train",
+        "source": "labels",
+        "rows": len(rows),
+        "hash": result.facts["data"],
+        "languages": sorted({row.dialogue.lang for row in rows}),
+        "chats": " ".join(sorted({row.dialogue.text_hash for row in rows})),
+    }
+    _write(folder / "data.json", [entry])
+    write_card(folder)
 
 
 def _judge(
@@ -237,7 +277,7 @@ def judge_column(inputs: Sequence[str], name: str, scores: Floats, targets: Floa
             return inputs.index(f"judge:{dimension}")
     columns = [i for i, key in enumerate(inputs) if key.startswith("judge:")]
     units = scores[:, columns] - scores[:, columns].mean(axis=0)
-    sizes = np.maximum(np.linalg.norm(units, axis=0), 1e-9)
+    sizes = np.maximum(np.linalg.norm(units, axis=0), EQUAL)
     return columns[int(np.argmax(np.abs(targets @ units) / sizes))]
 
 
@@ -261,48 +301,75 @@ def held_together(rows: Sequence[LabelledDialogue]) -> Any:
     return np.array(groups)
 
 
-def _target(labelled: Sequence[LabelledDialogue], name: str, judged: Dimension | None) -> Dimension:
+def _rated(labelled: Sequence[LabelledDialogue], name: str, judged: Dimension | None) -> Dimension:
     """Returns the dimension that people rated in the label ``name``, on their scale; ``judged`` is
     the judge's dimension of that name. Raises ConfigError for labels that teach nothing."""
-    rows = [row for row in labelled if (r := row.rating(name)) is not None and r.given]
+    rows = [row for row in labelled if row.has_label(name)]
     if len(rows) < MIN_LABELS:
         there = ", ".join(sorted({n for row in labelled for n in row.labels})) or "none"
         raise ConfigError(
             f"{len(rows)} chats have a label of {name!r}, at least {MIN_LABELS} are needed",
             hint=f"label more chats; labels in the file: {there}",
         )
+    _refuse_second_labels(rows, name)
+    values = [(value, row.id) for row in rows for value in row.labels[name] if value is not None]
+    scale = _scale_of(rows, name, values, judged)
+    held_together(rows)
+    kind: Kind = "continuous"
+    if not rows[0].aggregated and all(number % 1 == 0 for number, _ in values):
+        if scale == (0.0, 1.0):
+            kind = "binary"
+        elif scale[0] % 1 == 0 == scale[1] % 1:
+            kind = "ordinal"
+    return replace(judged or Dimension(name, kind, *scale), kind=kind, low=scale[0], high=scale[1])
+
+
+def _refuse_second_labels(rows: Sequence[LabelledDialogue], name: str) -> None:
+    """Raises ConfigError for two labels of a chat by one annotator."""
     for row in rows:
-        people = list(map(str, row.extra.get("annotators") or ()))
-        if twice := [person for person in people if people.count(person) > 1]:
-            raise ConfigError(
-                f"chat {row.id!r}: two labels of {name!r} by the annotator {twice[0]!r}",
-                hint="give each annotator a name of their own, and one label of a chat",
-            )
-    given = [(value, row.id) for row in rows for value in row.labels[name] if value is not None]
-    low, high = min(given)[0], max(given)[0]
+        people = Counter(map(str, row.extra.get("annotators") or ()))
+        for person, count in people.items():
+            if count > 1:
+                raise ConfigError(
+                    f"chat {row.id!r}: two labels of {name!r} by the annotator {person!r}",
+                    hint="give each annotator a name of their own, and one label of a chat",
+                )
+
+
+def _scale_of(
+    rows: Sequence[LabelledDialogue],
+    name: str,
+    values: Sequence[tuple[float, str]],
+    judged: Dimension | None,
+) -> Scale:
+    """Returns the scale of the ``values`` (label, id of the chat): the stated one, else that of the
+    judge. Raises ConfigError if there is none, or several, or all values are equal."""
+    low, high = min(values)[0], max(values)[0]
     if low == high:
         raise ConfigError(
             f"all {len(rows)} labels of {name!r} are {low:g}: there is nothing to learn",
             hint=f"label chats that differ, or leave {name!r} out: --label names what is used",
         )
-    scales = {row.scales.get(name): row.id for row in reversed(rows)}
-    if len(scales) > 1:
-        texts = ("none" if one is None else "{:g} to {:g}".format(*one) for one in scales)
-        found = (f"{s} in chat {id!r}" for s, id in zip(texts, scales.values(), strict=True))
+    chats = {row.scales.get(name): row.id for row in reversed(rows)}
+    if len(chats) > 1:
+        scales = []
+        for scale, chat in chats.items():
+            ends = "none" if scale is None else "{:g} to {:g}".format(*scale)
+            scales.append(f"{ends} in chat {chat!r}")
         raise ConfigError(
-            f"labels of {name!r} are on several scales: {' and '.join(found)}",
+            f"labels of {name!r} are on several scales: {' and '.join(scales)}",
             hint="convert them to one scale",
         )
-    scale = next(iter(scales)) or (None if judged is None else (judged.low, judged.high))
+    scale = next(iter(chats))
+    problem = "the judge has none"
+    if scale is None and judged is not None:
+        scale = judged.low, judged.high
+        middle = (judged.low + judged.high) / 2
+        _, chat = max(values, key=lambda value: abs(value[0] - middle))
+        problem = f"chat {chat!r} is outside of the judge's"
     if scale is None or low < scale[0] or high > scale[1]:
-        far = max(given, key=lambda one: abs(one[0] - sum(scale or (0, 0)) / 2))[1]
-        why = "the judge has none" if scale is None else f"chat {far!r} is outside of the judge's"
         raise ConfigError(
-            f"the scale of {name!r} is not stated, and {why}",
+            f"the scale of {name!r} is not stated, and {problem}",
             hint=f"--label COLUMN={name}:{low:g}..{high:g}",
         )
-    held_together(rows)
-    whole = all(one % 1 == 0 for one in (*scale, *(v for v, _ in given))) and not rows[0].aggregated
-    kind: Kind = "ordinal" if whole else "continuous"
-    kind = "binary" if whole and scale == (0.0, 1.0) else kind
-    return replace(judged or Dimension(name, kind, *scale), kind=kind, low=scale[0], high=scale[1])
+    return scale

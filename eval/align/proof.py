@@ -34,6 +34,7 @@ FOLDS, MIN_LABELS = 5, 20
 INFLATION = 1 + FOLDS / (FOLDS - 1)
 AS_IS, LINE, MEAN = "judge as it is", "judge after a line", "mean rating"
 LENGTH, ALIGNED = "length", "aligned judge"
+REVERSED = 2.33  # standard errors of a correlation that labels by chance exceed in 1%
 POWER = 1.96 + 0.84  # standard errors of a gain that 80% of samples show
 # The vectors' part of a line is a member's score on [0, 1]: 0.5 is none, and 0.9 adds this many
 # times 0.4 to the raw score, far more than any fit does (in log odds for 0/1 labels).
@@ -296,6 +297,12 @@ class Proof:
     def kept(self) -> bool:
         """Whether the gain is above 0 beyond chance."""
         return beyond_chance(self.gain)
+
+    @property
+    def is_reversed(self) -> bool:
+        """Whether labels fall as the judge's scores rise, beyond chance (1%)."""
+        rho = self.line(AS_IS).rho
+        return rho is not None and rho * math.sqrt(len(self.targets) - 1) < -REVERSED
 
     def line(self, name: str) -> Measured:
         return next(line for line in self.lines if line.name == name)

@@ -305,6 +305,32 @@ def test_a_verdict_is_the_same_whichever_way_labels_are_mapped(
             assert record[other]["gain"]["low"] == pytest.approx(gain["low"], abs=1e-4)
 
 
+def test_labels_that_are_counted_down_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer is better for the judge; a label of a name that it lacks has no direction."""
+    monkeypatch.setattr(proof, "_SIZES", (0.0,))
+    data = write(tmp_path / "mine.csv", 24, a=lambda i, n: 5 - n // 5, b=lambda i, n: 5 - n // 5)
+    labels = {"a": "overall:0..5", "b": "bad:0..5"}
+    result = align("length", read_labelled(data, columns={"labels": labels}))
+    notes = str(result.facts["notes"])
+    assert notes.startswith("overall: labels fall as the judge's scores rise")
+    assert "bad" not in notes
+
+
+@pytest.mark.parametrize(("sign", "noise", "is_reversed"), [(-1, 0.2, True), (1, 0.2, False),
+                                                            (-1, 9.0, False)])  # fmt: skip
+def test_only_a_fall_beyond_chance_is_one(sign: int, noise: float, is_reversed: bool) -> None:
+    rng, ids = np.random.default_rng(3), np.arange(40).astype(str)
+    y, errors = rng.random((2, 40))
+    judge = 0.5 + 0.5 * (sign * (y - 0.5) + noise * (errors - 0.5)) / (1 + noise)
+    names = ("judge:overall", "repetition:overall", "length:overall")
+    scores = np.column_stack([judge, rng.random(40), rng.random(40)])
+    material = proof.Material(names, scores, np.zeros((40, 4)), y, ids, ids, 0, 4.0)
+    result = proof.prove([material] * (proof.FOLDS + 1), y[:, None])
+    assert result.is_reversed == is_reversed
+
+
 def test_labels_that_teach_nothing_are_refused_before_the_judge_is_asked(tmp_path: Path) -> None:
     def said(name: str, *words: str, count: int = 24, **columns: Labels) -> str:
         data = write(tmp_path / f"{name}.csv", count, **columns)

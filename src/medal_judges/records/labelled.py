@@ -117,6 +117,10 @@ class LabelledDialogue:
         """Returns the rating of one dimension, None if the row has no label for it."""
         return next((r for r in self.ratings() if r.dimension == dimension), None)
 
+    def has_label(self, dimension: str) -> bool:
+        """Says whether an annotator rated the dimension."""
+        return any(value is not None for value in self.labels.get(dimension, ()))
+
     def to_record(self) -> dict[str, Any]:
         """Returns the JSON object of the line."""
         record = self.dialogue.to_record()

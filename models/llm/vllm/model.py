@@ -109,7 +109,8 @@ def _adapter_rank(adapter: str) -> int:
 def sampling_params(request: ChatRequest, stop: str = "") -> Any:
     """Returns vLLM's SamplingParams of a request; a request without a seed gets 0.
 
-    ``stop`` ends the answer and is part of it; it may be a special token.
+    ``stop`` ends the answer and is part of it; it may be a special token. With a schema no
+    log-probabilities are asked for: vLLM's would be those after the grammar.
     """
     from vllm import SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
@@ -122,7 +123,7 @@ def sampling_params(request: ChatRequest, stop: str = "") -> Any:
         presence_penalty=request.presence_penalty,
         frequency_penalty=request.frequency_penalty,
     )
-    if request.top_logprobs:
+    if request.top_logprobs and request.schema is None:
         params.logprobs = min(request.top_logprobs, MAX_ALTERNATIVES)
     if request.schema is not None:
         schema = {**request.schema, "x-guidance": JSON_LAYOUT}
@@ -134,8 +135,9 @@ def sampling_params(request: ChatRequest, stop: str = "") -> Any:
     return params
 
 
-def prompt_params(*, read_cache: bool) -> Any:
-    """Returns SamplingParams for the log-probabilities of a prompt.
+def prompt_params(*, read_cache: bool, alternatives: int = 0) -> Any:
+    """Returns SamplingParams for the log-probabilities of a prompt's tokens and, for each, of its
+    likeliest ``alternatives``.
 
     vLLM does not read its prefix cache for such a request, since cached tokens get no
     log-probability. ``read_cache`` makes it read the cache.
@@ -145,7 +147,7 @@ def prompt_params(*, read_cache: bool) -> Any:
     return SamplingParams(
         max_tokens=1,
         temperature=0.0,
-        prompt_logprobs=0,
+        prompt_logprobs=alternatives,
         detokenize=False,
         skip_reading_prefix_cache=not read_cache,
     )
@@ -193,10 +195,33 @@ class VllmModel(TokenModel):
 
     def _complete(self, prompts: Prompts, requests: Sequence[ChatRequest]) -> list[Completion]:
         outputs = self._generate(prompts, [sampling_params(request) for request in requests])
-        return [
-            to_completion(output, request)
-            for output, request in zip(outputs, requests, strict=True)
-        ]
+        before_grammar = self._logprobs_before_grammar(outputs, requests)
+        completions = []
+        for index, (output, request) in enumerate(zip(outputs, requests, strict=True)):
+            logprobs = before_grammar.get(index, output.outputs[0].logprobs or ())
+            completions.append(to_completion(output, request, logprobs, self.tokenizer))
+        return completions
+
+    def _logprobs_before_grammar(
+        self, outputs: Sequence[Any], requests: Sequence[ChatRequest]
+    ) -> dict[int, Sequence[Mapping[int, Any]]]:
+        """Returns, by index, the log-probabilities of the tokens of each answer under a schema.
+
+        They are the model's own, as for a model in transformers, while vLLM reports those that the
+        grammar leaves. So prompt and answer are read once more, as one prompt.
+        """
+        indices, prompts, params = [], [], []
+        for index, (output, request) in enumerate(zip(outputs, requests, strict=True)):
+            if request.schema is None or not request.top_logprobs:
+                continue
+            indices.append(index)
+            prompts.append([*output.prompt_token_ids, *written_ids(output)])
+            alternatives = min(request.top_logprobs, MAX_ALTERNATIVES)
+            params.append(prompt_params(read_cache=False, alternatives=alternatives))
+        logprobs = {}
+        for index, scored in zip(indices, self._generate(prompts, params), strict=True):
+            logprobs[index] = scored.prompt_logprobs[len(outputs[index].prompt_token_ids) :]
+        return logprobs
 
     def _write_until(
         self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str
@@ -278,20 +303,27 @@ def _installed_version() -> str:
     return "vllm"
 
 
-def to_completion(output: Any, request: ChatRequest) -> Completion:
-    """Returns the completion in vLLM's RequestOutput."""
+def to_completion(
+    output: Any,
+    request: ChatRequest,
+    logprobs: Sequence[Mapping[int, Any]],
+    tokenizer: PreTrainedTokenizerBase,
+) -> Completion:
+    """Returns the completion in vLLM's RequestOutput. ``logprobs``, if any, are those of each of
+    its tokens and of the likeliest others."""
     answer = output.outputs[0]
+    ids = written_ids(output)
     usage = Usage(
         input=len(output.prompt_token_ids),
         cached=output.num_cached_tokens or 0,
-        output=len(answer.token_ids),
+        output=len(ids),
     )
     if answer.finish_reason not in ("stop", "length"):
         return failed(f"vLLM ended the answer with {answer.finish_reason!r}", usage)
     tokens = []
-    if answer.logprobs:
-        for token_id, logprobs in zip(answer.token_ids, answer.logprobs, strict=True):
-            tokens.append(_token_choice(token_id, logprobs))
+    # vLLM reports the token that ends an answer too, which is not in its text.
+    for token_id, choices in zip(ids, logprobs, strict=False):
+        tokens.append(_token_choice(token_id, choices, tokenizer))
     return Completion(
         answer.text,
         finish=answer.finish_reason,
@@ -301,15 +333,24 @@ def to_completion(output: Any, request: ChatRequest) -> Completion:
     )
 
 
-def _token_choice(token_id: int, logprobs: Mapping[int, Any]) -> TokenChoice:
-    """Returns a written token with its alternatives; what a grammar forbids (-inf) is none."""
+def written_ids(output: Any) -> Sequence[int]:
+    """Returns the ids of an answer without the token that ends it."""
+    answer = output.outputs[0]
+    ids: Sequence[int] = answer.token_ids
+    return ids[:-1] if answer.finish_reason == "stop" else ids
+
+
+def _token_choice(
+    token_id: int, choices: Mapping[int, Any], tokenizer: PreTrainedTokenizerBase
+) -> TokenChoice:
+    """Returns a written token with its alternatives, itself among them."""
     alternatives: dict[str, float] = {}
     # Ascending: if two tokens are spelled alike, the likelier one stays.
-    for alternative in sorted(logprobs.values(), key=lambda choice: choice.logprob):
-        if alternative.logprob > float("-inf"):
-            alternatives[alternative.decoded_token or ""] = alternative.logprob
-    written = logprobs[token_id]
-    return TokenChoice(written.decoded_token or "", written.logprob, alternatives)
+    ascending = sorted(choices.items(), key=lambda item: float(item[1].logprob))
+    for alternative_id, alternative in ascending:
+        alternatives[str(tokenizer.decode([alternative_id]))] = alternative.logprob
+    text = str(tokenizer.decode([token_id]))
+    return TokenChoice(text, choices[token_id].logprob, alternatives)
 
 
 def to_likelihood(output: Any, sequence: TokenSequence, *, joint: bool) -> Likelihood | None:

@@ -202,6 +202,9 @@ def test_workers_and_ray(files: Files, tmp_path: Path) -> None:
     assert done.code == 2 and "is not scored on a cluster" in done.err
     done = medal(*paid, "--workers", 2, "--out", tmp_path / "s.jsonl")
     assert done.code == 2 and "server" in done.err
+    shared = ["llm=vllm:ORG/NAME", "llm.tensor_parallel_size=2", "--workers", 2]
+    done = medal("score", files.chats, "--judge", "geval", *shared)
+    assert done.code == 2 and "shares a model over 2" in done.err
     if find_spec("ray") is None:
         for option, value in (("--workers", 2), ("--ray", "auto")):
             done = medal(*words, option, value)

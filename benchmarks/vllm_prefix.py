@@ -2,19 +2,24 @@
 
     .venv-vllm/bin/python benchmarks/vllm_prefix.py [FILE.jsonl] [--model embedded:smollm2]
 
-Printed for each way: seconds, the ratio to transformers with its tree of shared prefixes, and the
-largest difference of a token's log-probability. *Anew*: each prompt is read whole, as vLLM does for
-prompt log-probabilities. *Cached*: the first of each prefix writes vLLM's prefix cache, the others
-read it (models/llm/vllm/model.py). Without FILE: made-up dialogues of about 650 tokens.
+Printed for each way: seconds, seconds of processors (of this process and the engine's, which other
+work on the machine changes less), and the largest difference of a token's log-probability from
+transformers, which reads a tree of shared prefixes. *Anew*: each prompt is read whole, as vLLM does
+for prompt log-probabilities. *Cached*: the first of each prefix writes vLLM's prefix cache, the
+others read it (models/llm/vllm/model.py), in blocks of --blocks tokens. Without FILE: made-up
+dialogues of about 650 tokens.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import time
+from collections.abc import Callable
 from itertools import islice
 
 import numpy as np
+import psutil
 from prefix_likelihood import dialogue as made_up_dialogue
 
 from medal_judges.models.followup.pool import load_pool
@@ -25,7 +30,8 @@ from medal_judges.models.llm.protocol import (
     Likelihood,
     chat_messages,
 )
-from medal_judges.models.llm.vllm.model import VllmModel
+from medal_judges.models.llm.settings import VllmLLM
+from medal_judges.models.llm.vllm.model import VllmModel, engine_arguments
 from medal_judges.reading.dialogues import read_dialogues
 
 Groups = list[list[Continuation]]
@@ -42,29 +48,44 @@ def groups_of(options: argparse.Namespace) -> Groups:
     return [[Continuation(chat, text, role="user") for text in texts] for chat in chats]
 
 
-def timed(llm: LanguageModel, groups: Groups) -> tuple[float, list[list[Likelihood]]]:
-    """Returns seconds and likelihoods of all groups, after a short run that warms the backend."""
-    llm.loglikelihood([groups[0][:2]])
+def cached(llm: LanguageModel, groups: Groups) -> list[list[Likelihood]]:
+    """Returns the likelihoods as a judge gets them."""
+    return llm.loglikelihood(groups)
+
+
+def anew(llm: LanguageModel, groups: Groups) -> list[list[Likelihood]]:
+    """Returns the same, with each prompt read whole."""
+    assert isinstance(llm, VllmModel)
+    likelihoods = []
+    for group in groups:
+        sequences = [llm.sequence(continuation) for continuation in group]
+        scored = llm._scored(sequences, range(len(group)), read_cache=False)
+        likelihoods.append([scored[index] for index in range(len(group))])
+    return likelihoods
+
+
+def processor_seconds() -> float:
+    """Returns the processor time of this process and those it started."""
+    process = psutil.Process()
+    total = 0.0
+    for member in (process, *process.children(recursive=True)):
+        times = member.cpu_times()
+        total += times.user + times.system
+    return total
+
+
+def measured(
+    name: str, way: Callable[..., list[list[Likelihood]]], llm: LanguageModel, groups: Groups
+) -> np.ndarray:
+    """Prints the seconds of one way, after a short run that warms the backend, and returns the
+    log-probabilities of all tokens."""
+    way(llm, [groups[0][:2]])
     if isinstance(llm, VllmModel):
         llm.engine.reset_prefix_cache()
-    start = time.perf_counter()
-    likelihoods = llm.loglikelihood(groups)
-    return time.perf_counter() - start, likelihoods
-
-
-def anew(llm: VllmModel, groups: Groups) -> tuple[float, list[list[Likelihood]]]:
-    """Returns the same, with each prompt read whole."""
-    sequences = [[llm.sequence(continuation) for continuation in group] for group in groups]
-    llm.engine.reset_prefix_cache()
-    start = time.perf_counter()
-    likelihoods = []
-    for group in sequences:
-        scored = llm._scored(group, range(len(group)), read_cache=False)
-        likelihoods.append([scored[index] for index in range(len(group))])
-    return time.perf_counter() - start, likelihoods
-
-
-def logprobs_of(likelihoods: list[list[Likelihood]]) -> np.ndarray:
+    start, processors = time.perf_counter(), processor_seconds()
+    likelihoods = way(llm, groups)
+    seconds, processors = time.perf_counter() - start, processor_seconds() - processors
+    print(f"{name}: {seconds:.1f} s, {processors:.1f} s of processors", flush=True)
     return np.concatenate([item.logprobs for group in likelihoods for item in group])
 
 
@@ -74,21 +95,26 @@ def main() -> None:
     parser.add_argument("--model", default="embedded:smollm2")
     parser.add_argument("--limit", type=int, default=10)
     parser.add_argument("--pool", default="followups/craft")
+    parser.add_argument("--blocks", type=int, nargs="*", default=[128, 32])
     options = parser.parse_args()
+    from vllm import LLM
+
     groups = groups_of(options)
+    print(
+        f"{len(groups)} dialogues, {len(groups[0])} follow-ups each; load {os.getloadavg()[0]:.1f}"
+    )
     settings = {"dtype": "fp32", "context": 4096}
-    base_seconds, base = timed(load_llm({"model": options.model, **settings}), groups)
-    print(f"transformers: {base_seconds:.1f} s for {len(groups)} x {len(groups[0])}")
-    engine = load_llm({"model": f"vllm:{options.model}", "enforce_eager": True, **settings})
-    assert isinstance(engine, VllmModel)
-    for name, way in (("cached", timed), ("anew", anew)):
-        seconds, likelihoods = way(engine, groups)
-        difference = np.abs(logprobs_of(likelihoods) - logprobs_of(base)).max()
-        print(
-            f"vLLM, {name}: {seconds:.1f} s, {base_seconds / seconds:.2f} times as fast as "
-            f"transformers, largest difference {difference:.1e} nats"
-        )
-    engine.close()
+    local = load_llm({"model": options.model, **settings})
+    base = measured("transformers, a tree of prefixes", cached, local, groups)
+    for size in options.blocks:
+        config = VllmLLM(model=options.model, enforce_eager=True, **settings)
+        engine = LLM(**(engine_arguments(config) | {"block_size": size}))
+        llm = VllmModel(engine, engine.get_tokenizer(), config)
+        for name, way in (("cached", cached), ("anew", anew)):
+            logprobs = measured(f"vLLM, blocks of {size}, {name}", way, llm, groups)
+            print(f"    largest difference {np.abs(logprobs - base).max():.1e} nats")
+        llm.close()
+    print(f"load {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def anew(llm: LanguageModel, groups: Groups) -> list[list[Likelihood]]:
     likelihoods = []
     for group in groups:
         sequences = [llm.sequence(continuation) for continuation in group]
-        scored = llm._scored(sequences, range(len(group)), read_cache=False)
+        scored = llm._scored(sequences, range(len(group)), read_cache=False, joint=False)
         likelihoods.append([scored[index] for index in range(len(group))])
     return likelihoods
 

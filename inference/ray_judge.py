@@ -26,7 +26,6 @@ from medal_judges.models.base.judge import (
     with_warnings,
 )
 from medal_judges.models.batching import windows
-from medal_judges.models.llm.settings import VllmLLM, llm_config
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature
@@ -45,7 +44,13 @@ def opened_on_ray(
 ) -> Iterator[Judge]:
     """Yields the judge of ``choice`` running in several processes; see ``opened``."""
     _refuse_server(choice.pays)
-    _refuse_shared_engine(choice)
+    shared_by = choice.llm().get("tensor_parallel_size", 1) if choice.speaks else 1
+    if shared_by > 1:
+        raise ConfigError(
+            "--workers and --ray start an engine with one GPU in each process, and "
+            f"llm.tensor_parallel_size={shared_by} shares a model over {shared_by}",
+            hint="leave --workers and --ray out: one engine uses all of these GPUs",
+        )
     try:
         import ray
     except ImportError as error:
@@ -68,20 +73,6 @@ def _refuse_server(uses_server: bool) -> None:
             "--workers and --ray are for local models; this judge sends requests to a server",
             hint="leave them out: one process sends llm.max_in_flight requests at a time and keeps "
             "one cost limit over all of them",
-        )
-
-
-def _refuse_shared_engine(choice: JudgeChoice) -> None:
-    """Raises ConfigError for a vLLM engine that shares a model over several GPUs."""
-    if not choice.speaks:
-        return
-    llm = llm_config(choice.llm())
-    if isinstance(llm, VllmLLM) and llm.tensor_parallel_size > 1:
-        gpus = llm.tensor_parallel_size
-        raise ConfigError(
-            "--workers and --ray start an engine with one GPU in each process, and "
-            f"llm.tensor_parallel_size={gpus} shares a model over {gpus}",
-            hint="leave --workers and --ray out: one engine uses all of these GPUs",
         )
 
 

@@ -19,7 +19,6 @@ from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.learned import NetworkJudge
 from medal_judges.models.batching import pad_rows
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.rendered import RenderedDialogue
 
@@ -164,7 +163,3 @@ class SequenceJudge(NetworkJudge):
             Judgement(scores=scores[row], distributions=distributions[row], details=details[row])
             for row in range(len(logits))
         ]
-
-    def dimension_of_output(self) -> list[Dimension]:
-        """Returns the dimension of each logit."""
-        return [head.dimension for head in self.heads for _ in range(head.outputs)]

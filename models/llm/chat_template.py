@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +23,7 @@ from medal_judges.models.llm.protocol import (
     Continuation,
     LanguageModel,
     Message,
+    TokenChoice,
     failed,
 )
 from medal_judges.models.model_files import tokenizer_hash
@@ -299,6 +300,20 @@ class TokenModel(LanguageModel):
         # Prompt and answer have the rest of the window.
         self.context = window - min(self.thinking.budget, window // 2)
 
+    def fingerprint(self) -> dict[str, str]:
+        fingerprint = self.template.fingerprint() | {"tokenizer": self._vocabulary}
+        if self.thinking.budget:
+            fingerprint["thinking"] = str(self.thinking.budget)
+        return fingerprint
+
+    def token_choice(self, token_id: int, logprobs: Mapping[int, float]) -> TokenChoice:
+        """Returns a written token with its alternatives ``logprobs``, itself among them."""
+        alternatives = {}
+        # Ascending: if two tokens are spelled alike, the likelier one stays.
+        for alternative in sorted(logprobs, key=logprobs.__getitem__):
+            alternatives[str(self.tokenizer.decode([alternative]))] = logprobs[alternative]
+        return TokenChoice(str(self.tokenizer.decode([token_id])), logprobs[token_id], alternatives)
+
     @abstractmethod
     def _complete(self, prompts: Prompts, requests: Sequence[ChatRequest]) -> list[Completion]:
         """The answer to each request, given its prompt."""
@@ -359,9 +374,17 @@ class TokenModel(LanguageModel):
         for request, prompt in zip(requests, prompts, strict=True):
             left = self.window - len(prompt) - request.max_tokens - closing
             tokens = max(1, min(thinking.budget, left))
-            plain: dict[str, Any] = {"top_logprobs": 0, "prefill": "", "presence_penalty": 0.0}
-            plain["frequency_penalty"] = 0.0
-            first.append(replace(request, max_tokens=tokens, schema=None, **plain))
+            first.append(
+                replace(
+                    request,
+                    max_tokens=tokens,
+                    schema=None,
+                    top_logprobs=0,
+                    prefill="",
+                    presence_penalty=0.0,
+                    frequency_penalty=0.0,
+                )
+            )
         fits = self._fitting(prompts, first)
         written = self._write_until(
             [prompts[i] for i in fits], [first[i] for i in fits], thinking.block.stop

@@ -20,13 +20,10 @@ from transformers import (
 
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.llm.chat_template import Prompts
-from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.local.likelihood import cache_name, takes
 from medal_judges.models.llm.protocol import (
     JSON_LAYOUT,
     ChatRequest,
-    Completion,
-    TokenChoice,
 )
 
 if TYPE_CHECKING:
@@ -152,27 +149,6 @@ def greedy(
         if hook is not None:
             hook.remove()
     return out.sequences[:, inputs.ids.shape[1] :], recorder
-
-
-def to_completion(
-    tokenizer: PreTrainedTokenizerBase, row: Row, request: ChatRequest, prompt: int
-) -> Completion:
-    """The answer in ``row`` to a prompt of ``prompt`` tokens."""
-    tokens = []
-    for token, (own, ids, logprobs) in zip(row.ids, row.logprobs, strict=False):
-        text = str(tokenizer.decode([token]))
-        # Ascending: if two tokens are spelled alike, the likelier one stays.
-        likeliest = reversed(list(zip(ids, logprobs, strict=True)))
-        alternatives = {str(tokenizer.decode([i])): value for i, value in likeliest}
-        alternatives.setdefault(text, own)
-        tokens.append(TokenChoice(text, own, alternatives))
-    return Completion(
-        str(tokenizer.decode(row.ids, skip_special_tokens=True)),
-        finish="stop" if row.ended else "length",
-        enforced=request.schema is not None,
-        tokens=tuple(tokens),
-        usage=Usage(input=prompt, cached=row.cached, output=len(row.ids)),
-    )
 
 
 class LogprobRecorder(StoppingCriteria):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING
 
@@ -10,8 +10,9 @@ from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.batching import retry_on_oom
 from medal_judges.models.device import has_bf16, torch_device, torch_dtype
 from medal_judges.models.llm.chat_template import Prompts, TokenModel
+from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
-from medal_judges.models.llm.local.generation import Row, batches, to_completion, write
+from medal_judges.models.llm.local.generation import Row, batches, write
 from medal_judges.models.llm.local.likelihood import context_of, plain_logprobs, tree_logprobs
 from medal_judges.models.llm.local.trial import Paths, quick_paths
 from medal_judges.models.llm.local.weights import model_name, model_path
@@ -109,12 +110,10 @@ class LocalModel(TokenModel):
         """The ways of computing that are right for this model."""
         return quick_paths(self.model)
 
-    def fingerprint(self) -> Mapping[str, str]:
+    def fingerprint(self) -> dict[str, str]:
         dtype = str(self.model.dtype).removeprefix("torch.")
         weights = self._weights or network_hash(self.model)
-        thinks = {"thinking": str(self.thinking.budget)} if self.thinking.budget else {}
-        own = {"tokenizer": self._vocabulary, "dtype": dtype, "weights": weights}
-        return self.template.fingerprint() | own | thinks
+        return super().fingerprint() | {"dtype": dtype, "weights": weights}
 
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
         """See TokenModel. Raises ConfigError if the model's token-by-token answers are not those of
@@ -129,9 +128,23 @@ class LocalModel(TokenModel):
     def _complete(self, prompts: Prompts, requests: Sequence[ChatRequest]) -> list[Completion]:
         rows = self._rows(prompts, requests)
         return [
-            to_completion(self.tokenizer, row, request, len(prompt))
+            self._to_completion(row, request, len(prompt))
             for row, request, prompt in zip(rows, requests, prompts, strict=True)
         ]
+
+    def _to_completion(self, row: Row, request: ChatRequest, prompt: int) -> Completion:
+        """Returns the answer in ``row`` to a prompt of ``prompt`` tokens."""
+        tokens = []
+        for token_id, (logprob, ids, logprobs) in zip(row.ids, row.logprobs, strict=False):
+            choices = dict(zip(ids, logprobs, strict=True)) | {token_id: logprob}
+            tokens.append(self.token_choice(token_id, choices))
+        return Completion(
+            str(self.tokenizer.decode(row.ids, skip_special_tokens=True)),
+            finish="stop" if row.ended else "length",
+            enforced=request.schema is not None,
+            tokens=tuple(tokens),
+            usage=Usage(input=prompt, cached=row.cached, output=len(row.ids)),
+        )
 
     def _write_until(
         self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str

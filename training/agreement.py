@@ -223,9 +223,7 @@ def score_examples(
 ) -> ScoredExamples:
     """The judge's scores of ``examples``; of ``answered_rows`` of them, drawn, if it is generative,
     which takes seconds a dialogue."""
-    from medal_judges.models.prompted.judge import PromptedJudge
-
-    chosen, writes = examples, isinstance(judge, PromptedJudge)
+    chosen, writes = examples, bool(judge.language_models())
     if writes and len(examples) > config.answered_rows:
         order = np.random.default_rng(config.seed).permutation(len(examples))
         chosen = [examples[i] for i in sorted(order[: config.answered_rows])]

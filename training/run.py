@@ -138,7 +138,7 @@ def finish(config: TrainConfig, fitted: FittedJudge, rows: RunRows) -> None:
     for part, examples in (("validation", rows.validation), ("test", rows.test)):
         if part in known or not examples:
             continue
-        if judge.family == "hybrid":
+        if config.model.family == "hybrid":
             logger.warning("a hybrid does not score its %s rows: use medal benchmark", part)
             continue
         known[part] = score_examples(judge, examples, config)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +17,12 @@ import torch
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.golden import setting_for
+from medal_judges.models.base.heads import output_heads
 from medal_judges.models.base.judge import Judge, truncation_text
 from medal_judges.models.base.saving import save_judge
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
-from medal_judges.training.agreement import ScoredExamples, score_examples, scores_of_logits
+from medal_judges.training.agreement import ScoredExamples, scores_of_logits
 from medal_judges.training.arguments import CHECKPOINTS, training_arguments
 from medal_judges.training.balance import balanced
 from medal_judges.training.checkpoints import (
@@ -71,35 +71,20 @@ class StepFamily(ABC):
         return JudgeTrainer
 
 
-@dataclass(slots=True)
-class TrainingResult:
-    """A judge after its steps, whole on the main process only: its validation figures, and its
-    scores by part of the data (validation, test)."""
-
-    judge: Any
-    precision: str
-    figures: dict[str, float] = field(default_factory=dict)
-    scored: dict[str, ScoredExamples] = field(default_factory=dict)
-
-
 def fit_by_steps(run: TrainingRun, family: StepFamily) -> FittedJudge | None:
     """Trains the judge of ``run``, or one a dimension; returns it on the main process."""
     if run.config.per_dimension:
         return _fit_per_dimension(run, family)
-    trained = train_one(run, run.config, run.dimensions, family)
+    fitted = train_one(run, run.config, run.dimensions, family)
     close_group()
-    if trained is None:
-        return None
-    judge = trained.judge
-    writes = bool(judge.language_models())
-    golden = setting_for(judge.net, judge.device.type, trained.precision, writes=writes)
-    return FittedJudge(judge, trained.figures, trained.scored, golden)
+    return fitted
 
 
 def train_one(
     run: TrainingRun, config: TrainConfig, dimensions: Sequence[Dimension], family: StepFamily
-) -> TrainingResult | None:
-    """Takes the steps of one judge, on every process, and calibrates it."""
+) -> FittedJudge | None:
+    """Takes the steps of one judge, on every process, and calibrates it; returns it on the main
+    process."""
     rows, folder = run.rows, Path(config.output_dir)
     args = training_arguments(
         config.args, folder, seed=config.seed, validated=bool(rows.validation)
@@ -184,7 +169,7 @@ def _result(
     trainer: JudgeTrainer,
     identity: RunIdentity,
     lost: dict[str, dict[str, int]],
-) -> TrainingResult | None:
+) -> FittedJudge | None:
     """Calibrates the trained judge and takes it out of the process group."""
     validation, state = run.rows.validation, trainer.state
     figures: dict[str, float] = {}
@@ -196,25 +181,28 @@ def _result(
     if not trainer.is_world_process_zero():
         return None
     judge.calibration = calibration
+    precision = str(trainer.accelerator.mixed_precision)
     judge.facts = {
         "seed": config.seed,
         "steps": state.global_step,
         "best_step": state.best_global_step or state.global_step,
         "processes": identity.processes,
         "strategy": identity.strategy,
-        "precision": str(trainer.accelerator.mixed_precision),
+        "precision": precision,
         "attention": str(judge.net.config._attn_implementation),
         "gradient_checkpointing": bool(trainer.args.gradient_checkpointing),
         "data": content_hash(run.rows.facts),
         "beyond_window": lost,
     }
     state.save_to_json(str(Path(config.output_dir) / "trainer_state.json"))
-    result = TrainingResult(judge, str(trainer.accelerator.mixed_precision), figures)
+    scored: dict[str, ScoredExamples] = {}
     if logits:
         heads = {head.dimension.name: head for head in judge.heads}
         scores = scores_of_logits(heads, logits, judge.calibration)
-        result.scored["validation"] = ScoredExamples(validation, scores)
-    return result
+        scored["validation"] = ScoredExamples(validation, scores)
+    writes = bool(judge.language_models())
+    golden = setting_for(judge.net, judge.device.type, precision, writes=writes)
+    return FittedJudge(judge, figures, scored, golden)
 
 
 def close_group() -> None:
@@ -266,45 +254,31 @@ def _fit_per_dimension(run: TrainingRun, family: StepFamily) -> FittedJudge | No
     configs = {d.name: dimension_config(config, d.name) for d in run.dimensions}
     # What one dimension's run would refuse is refused before the first one's steps.
     metric = config.args.get("metric_for_best_model")
-    checked = run.dimensions if metric and rows.validation else []
-    for dimension in checked:
-        binary = {dimension.name} if dimension.kind == "binary" else set()
-        require_figure(str(metric), rows.validation, [dimension.name], binary)
+    if metric and rows.validation:
+        heads = output_heads(run.dimensions, config.model.heads)
+        binary = {head.dimension.name for head in heads if head.config.kind == "binary"}
+        for name in configs:
+            require_figure(metric, rows.validation, [name], binary)
     figures: dict[str, float] = {}
-    scored: dict[str, dict[str, ScoredExamples]] = {}
     for dimension in run.dimensions:
         own = configs[dimension.name]
         trained = train_one(run, own, [dimension], family)
         if trained is not None:
             save_judge(trained.judge, Path(own.output_dir))
             figures |= {key: value for key, value in trained.figures.items() if "/" in key}
-            scored[dimension.name] = trained.scored
         del trained  # one network at a time: they are loaded again when the group is closed
     is_main = not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
     close_group()
     if not is_main:
         return None
-    members = {}
-    for name, own in configs.items():
-        judge = Judge.from_pretrained(own.output_dir)
-        members[name] = Member(name, judge, {})
-        for part, examples in (("validation", rows.validation), ("test", rows.test)):
-            if part not in scored[name] and examples:
-                scored[name][part] = score_examples(judge, examples, own)
+    members = {
+        name: Member(name, Judge.from_pretrained(own.output_dir), {})
+        for name, own in configs.items()
+    }
     choices = MemberSelection({name: name for name in members})
     facts = {"seed": config.seed, "per_dimension": True}
     joined = HybridJudge(members, choices, run.dimensions, name=config.name, facts=facts)
-    return FittedJudge(joined, figures | means_over_dimensions(figures), _together(scored))
-
-
-def _together(scored: dict[str, dict[str, ScoredExamples]]) -> dict[str, ScoredExamples]:
-    """Returns the scores of all dimensions, by part of the data."""
-    parts: dict[str, ScoredExamples] = {}
-    for by_part in scored.values():
-        for part, scores in by_part.items():
-            before = parts[part].scores if part in parts else {}
-            parts[part] = ScoredExamples(scores.examples, before | scores.scores)
-    return parts
+    return FittedJudge(joined, figures | means_over_dimensions(figures))
 
 
 def dimension_config(config: TrainConfig, dimension: str) -> TrainConfig:

@@ -18,9 +18,10 @@ from torch import Tensor
 from torch.utils.data import SequentialSampler
 from transformers import Trainer, TrainerCallback
 
-from medal_judges.errors import MedalError
+from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.base.golden import LARGE
 from medal_judges.models.batching import pad_rows
+from medal_judges.training.arguments import launched_processes
 from medal_judges.training.calibration import fit_calibrations
 from medal_judges.training.validation import validation_figures
 
@@ -168,6 +169,12 @@ class JudgeTrainer(Trainer):
             optimizers=optimizers,
             **options,
         )
+        launched, present = launched_processes(), self.accelerator.num_processes
+        if launched != present:  # each would train alone, all into one folder
+            raise ConfigError(
+                f"{launched} processes were launched, and this one sees {present}",
+                hint="leave args.use_cpu out, and see configs/accelerate/cpu.yaml",
+            )
 
     def collator(self) -> Any:
         """Returns what makes a batch of the rows of the judge's datasets."""

@@ -210,11 +210,14 @@ def test_zero3_with_gradient_checkpointing_trains_the_same_judge(
 @pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU they do know each other")
 def test_processes_that_do_not_know_each_other_are_refused(workshop: Workshop) -> None:
-    """Without its environment variable Accelerate starts two worlds of one, and says nothing."""
-    done = workshop.run("strangers", workshop.folder / "strangers", [])
+    """Without its environment variable Accelerate starts two worlds of one, and says nothing; the
+    Trainer's use_cpu, which is on without a GPU, tells it."""
+    done = workshop.run("strangers", workshop.folder / "strangers", [], use_cpu=False)
     assert done.returncode != 0
     assert "2 processes were launched" in done.stdout + done.stderr
     assert not (workshop.folder / "strangers" / "judge.json").exists()
+    folder = workshop.train("strangers", name="acquainted", num_train_epochs=1)
+    assert facts(folder)["processes"] == 2
 
 
 @pytest.mark.slow

@@ -208,6 +208,16 @@ def test_fp16_on_a_cpu_is_refused(tmp_path: Path) -> None:
         training_arguments({"fp16": True}, tmp_path, seed=0, validated=False)
 
 
+def test_a_process_that_does_not_know_the_others_is_refused(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = judge_on(base)
+    arguments = training_arguments({}, tmp_path, seed=0, validated=False)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match="2 processes were launched, and this one sees 1"):
+        JudgeTrainer(judge, arguments, train_dataset=judge_dataset(judge, examples()))
+
+
 def test_a_frozen_base_learns_in_its_top_layers_and_final_norm(tiny_modernbert: Path) -> None:
     network = judge_on(tiny_modernbert).net
     freeze(network, 1)

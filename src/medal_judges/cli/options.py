@@ -133,5 +133,5 @@ def _files_in(value: object) -> Iterator[Path]:
                 if text.endswith((".yaml", ".yml")):
                     with suppress(MedalError):  # the command itself says what is wrong with it
                         yield from _files_in(read_yaml(text))
-        with suppress(MedalError):  # no spec
+        with suppress(MedalError, OSError):  # no spec, or a text too long for a name
             yield from files_of(str(value))

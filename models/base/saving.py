@@ -291,10 +291,13 @@ def require_data_only(folder: Path) -> None:
         )
 
     places = (folder.resolve(), Path(HF_HUB_CACHE).resolve())  # the Hub's cache consists of links
-    for path in sorted(folder.rglob("*")):
+    paths = sorted(folder.rglob("*"))
+    for path in paths:  # all of them before one is opened: a pipe would not let go
         real = path.resolve()
         if not any(map(real.is_relative_to, places)) or not (real.is_file() or real.is_dir()):
             raise refuse(path, "is no file of the folder", "a link out of it, a pipe or a device")
+    for path in paths:
+        real = path.resolve()
         size = real.stat().st_size
         if path.suffix in (".json", ".txt", ".model", ".jinja", ".yaml") and size > _LARGEST_TEXT:
             raise refuse(path, f"has {size:,} bytes", f"at most {_LARGEST_TEXT:,} are read")

@@ -301,11 +301,15 @@ def test_a_folder_that_asks_for_the_whole_memory_is_refused(encoder: Path, name:
         Judge.from_pretrained(encoder)
 
 
-@pytest.mark.parametrize("name", ["a pipe", "a link to /", "a million tensors"])
+@pytest.mark.parametrize(
+    "name", ["a pipe", "a pipe of weights", "a link to /", "a million tensors"]
+)
 def test_only_files_of_the_folder_are_opened(encoder: Path, name: str) -> None:
     problem = "is no file of the folder"
     if name == "a pipe":
         os.mkfifo(encoder / "x.json")
+    elif name == "a pipe of weights":
+        os.mkfifo(encoder / "x.safetensors")
     elif name == "a link to /":
         (encoder / "x").symlink_to("/")
     else:

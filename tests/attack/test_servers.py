@@ -151,6 +151,9 @@ BROKEN: dict[str, Answer] = {
     ),
     "an error inside": http(200, json.dumps({"error": {"message": f"quota of {KEY}"}})),
     "500": http(500, json.dumps({"error": {"message": f"bad {KEY}"}})),
+    "a field that is an object": http(
+        400, json.dumps({"error": {"message": "no", "param": {"name": "seed"}}})
+    ),
     "503": http(503, ""),
     "reset in the body": reset_in_body,
     "endless": endless,
@@ -231,6 +234,15 @@ def test_a_text_that_is_no_address_is_refused_without_being_shown(address: str) 
     with pytest.raises(ConfigError, match=r"llm\.base_url is no address") as caught:
         model(address)
     assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("field", ["prompt_tokens", "completion_tokens", "total_tokens"])
+def test_a_number_of_tokens_that_is_none_counts_as_not_reported(field: str) -> None:
+    answer = chat("4")
+    answer["usage"][field] = 10**400
+    with raw_server(http(200, json.dumps(answer))) as server:
+        done = asked(url(server))
+    assert done.text == "4" and done.usage.input == done.usage.output == 0
 
 
 def large(out: Any, _: dict[str, str]) -> None:

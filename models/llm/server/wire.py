@@ -142,7 +142,8 @@ def map_error(error: Exception, address: str) -> Exception:
         action = "refuse"  # a gateway's moderation is about the text of this request (OpenRouter)
     elif action == "retry" and (after := retry_after(headers)) is not None and after > LONGEST:
         action, reason = "wait", f"{reason}; the server asks to wait {after:.0f} s"
-    return RequestError(reason, action, status=status, field=error.param, after=after)
+    field = error.param if isinstance(error.param, str) else None
+    return RequestError(reason, action, status=status, field=field, after=after)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -273,7 +274,7 @@ class _Details(BaseModel):
 class WireUsage(BaseModel):
     """The numbers of tokens that a server reports."""
 
-    prompt_tokens: Annotated[int, Field(strict=True, ge=1)]
+    prompt_tokens: Annotated[Count, Field(ge=1)]
     completion_tokens: Count
     total_tokens: Count | None = None
     prompt_tokens_details: _Details | None = None

@@ -12,7 +12,7 @@ import pytest
 from pydantic import Field
 
 import medal_judges
-from medal_judges.config import Config, load_config, read_yaml
+from medal_judges.config import Config, load_config, overridden, read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.records.dimension import load_rubric
 
@@ -158,3 +158,20 @@ def test_checking_a_config_twice_changes_nothing() -> None:
     for kind in kinds:
         assert not kind.__private_attributes__, kind
         assert kind.model_config["frozen"], kind
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["llm=openai:x", "llm.context=8192", "llm.seed.a=1"],
+        ["llm.context=8192", "llm.seed.a=1", "llm=openai:x"],
+        ["llm.seed.a=1", "llm=openai:x", "llm.context=8192"],
+    ],
+)
+def test_the_order_of_overrides_does_not_matter(overrides: list[str]) -> None:
+    data = overridden({"llm": "embedded:smollm2"}, overrides)
+    assert data == {"llm": {"model": "openai:x", "context": 8192, "seed": {"a": 1}}}
+
+
+def test_the_last_of_two_equal_overrides_counts() -> None:
+    assert overridden({}, ["a.b=1", "a.b=2", "a.b=3"]) == {"a": {"b": 3}}

@@ -126,8 +126,9 @@ def overridden(
 ) -> dict[str, Any]:
     """Sets each ``a.b=value`` (the value in YAML) in ``data`` and returns ``data``; ``a.0.b`` is
     the first element of a list. A group that is not in ``data`` starts with the default of
-    ``kind``. Raises ConfigError."""
-    for override in overrides:
+    ``kind``. ``a=value`` comes before ``a.b=value``, in whatever order they are typed. Raises
+    ConfigError."""
+    for override in sorted(overrides, key=lambda text: text.partition("=")[0].count(".")):
         key, sign, value = override.partition("=")
         if not sign or not key.strip():
             raise ConfigError(f"override {override!r} is not of the form field=value")

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from medal_judges.errors import MissingExtraError, NotAvailableError
 from medal_judges.models.device import torch_dtype
@@ -59,13 +59,13 @@ def load_vllm(config: VllmLLM) -> VllmModel:
 
     try:
         engine = LLM(**engine_arguments(config))
+        return VllmModel(engine, engine.get_tokenizer(), config)
     except (OSError, ValueError, RuntimeError, TypeError) as error:
         raise NotAvailableError(
-            f"llm: vLLM does not start with {config.model}: {error}",
-            hint="a hub id or a folder with safetensors weights; less memory: llm.context, "
-            "llm.gpu_memory_utilization",
+            f"llm: vLLM does not start with {config.model}: {str(error).partition(' [type=')[0]}",
+            hint="llm.model: a hub id or a folder with safetensors weights; llm.adapter: a LoRA "
+            "adapter of that model; less memory: llm.context, llm.gpu_memory_utilization",
         ) from error
-    return VllmModel(engine, engine.get_tokenizer(), config)
 
 
 def engine_arguments(config: VllmLLM) -> dict[str, Any]:
@@ -90,11 +90,15 @@ def engine_arguments(config: VllmLLM) -> dict[str, Any]:
     if config.gpu_memory_utilization is not None:
         arguments["gpu_memory_utilization"] = config.gpu_memory_utilization
     if config.adapter is not None:
-        from peft import PeftConfig
+        from vllm.config.lora import MaxLoRARanks
 
+        shapes = _adapter_shapes(config.adapter)
+        modules = {name.partition(".lora_")[0].rpartition(".")[2] for name in shapes}
+        rank = max(min(shape) for shape in shapes.values())
         arguments["enable_lora"] = True
-        folder = str(_adapter_folder(config.adapter))
-        arguments["max_lora_rank"] = PeftConfig.from_pretrained(folder).r
+        arguments["max_lora_rank"] = min(size for size in get_args(MaxLoRARanks) if size >= rank)
+        # By default the last layer is adapted too, whose code fails for prompt log-probabilities.
+        arguments["lora_target_modules"] = sorted(modules)
     return arguments
 
 
@@ -110,6 +114,14 @@ def _adapter_folder(adapter: str) -> Path:
         raise NotAvailableError(
             f"llm.adapter: cannot load {adapter}: {error}", hint="a folder or hub id of peft"
         ) from error
+
+
+def _adapter_shapes(adapter: str) -> dict[str, list[int]]:
+    """Returns the shape of each weight of an adapter."""
+    from safetensors import safe_open
+
+    with safe_open(_adapter_folder(adapter) / "adapter_model.safetensors", "np") as weights:
+        return {name: weights.get_slice(name).get_shape() for name in weights.keys()}  # noqa: SIM118
 
 
 def sampling_params(request: ChatRequest, stop: str = "") -> Any:
@@ -178,7 +190,12 @@ class VllmModel(TokenModel):
         if config.adapter is not None:
             from vllm.lora.request import LoRARequest
 
+            width = engine.model_config.get_hidden_size()
+            shapes = _adapter_shapes(config.adapter).values()
+            if not any(width in shape for shape in shapes):  # vLLM would fill up with zeros
+                raise ValueError(f"the adapter {config.adapter} is for a model of another width")
             self.lora = LoRARequest("adapter", 1, str(_adapter_folder(config.adapter)))
+            engine.llm_engine.add_lora(self.lora)  # fails now if it cannot be used
 
     def fingerprint(self) -> dict[str, str]:
         import vllm

@@ -98,18 +98,23 @@ def test_likelihoods_are_those_of_transformers(
                 assert difference < NATS * likelihood.prefix_tokens
 
 
+@pytest.mark.parametrize("schema", [SCHEMA, None])
 def test_answers_hold_a_schema_and_are_those_of_transformers(
-    local: LanguageModel, engine: LanguageModel, dialogues: list[Dialogue]
+    local: LanguageModel,
+    engine: LanguageModel,
+    dialogues: list[Dialogue],
+    schema: dict[str, Any] | None,
 ) -> None:
     requests = []
     for dialogue in dialogues:
         question = f"Name the topic and give a score: {dialogue.turns[0].content}"
         requests.append(
-            ChatRequest((Message("user", question),), max_tokens=48, schema=SCHEMA, top_logprobs=5)
+            ChatRequest((Message("user", question),), max_tokens=48, schema=schema, top_logprobs=5)
         )
     answers, expected = engine.chat(requests), local.chat(requests)
-    for answer in answers:
-        assert json.loads(answer.text)["score"] in (1, 2, 3) and answer.enforced
+    if schema is not None:
+        for answer in answers:
+            assert json.loads(answer.text)["score"] in (1, 2, 3) and answer.enforced
     same = [a.text == b.text for a, b in zip(answers, expected, strict=True)]
     assert np.mean(same) >= SAME_ANSWERS
     for answer, other in zip(answers, expected, strict=True):
@@ -134,25 +139,24 @@ def scores(judge: str, llm: LanguageModel, dialogues: list[Dialogue], **options:
 
 
 @pytest.mark.parametrize(
-    ("judge", "count", "options"),
+    ("judge", "options"),
     [
-        ("medal", 8, {"max_tokens": 200}),
-        ("geval", 20, {}),
-        ("contrast", 20, {}),
-        ("diet", 20, {}),
+        ("medal", {"max_tokens": 200}),
+        ("geval", {"dimensions": ["overall"]}),
+        ("contrast", {"answers": 1}),
+        # SmolLM2's choice of follow-ups cannot be read.
+        ("diet", {"select": None}),
     ],
 )
 def test_a_judge_gives_the_scores_of_transformers(
     judge: str,
-    count: int,
     options: dict[str, Any],
     local: LanguageModel,
     engine: LanguageModel,
     dialogues: list[Dialogue],
 ) -> None:
-    chosen = dialogues[:count]
-    by_engine = scores(judge, engine, chosen, **options)
-    expected = scores(judge, local, chosen, **options)
+    by_engine = scores(judge, engine, dialogues, **options)
+    expected = scores(judge, local, dialogues, **options)
     same, total = 0, 0
     for judgement, other in zip(by_engine, expected, strict=True):
         assert judgement.scores.keys() == other.scores.keys()
@@ -161,7 +165,7 @@ def test_a_judge_gives_the_scores_of_transformers(
             same += score == pytest.approx(other.scores[name], abs=0.01)
     assert total and same / total >= SAME_ANSWERS
     scored = [j for j in by_engine if j.scored]
-    assert len(scored) >= len(chosen) * SAME_ANSWERS
+    assert len(scored) >= len(dialogues) * SAME_ANSWERS
 
 
 def test_an_adapter_changes_the_answers_as_in_peft(
@@ -177,7 +181,7 @@ def test_an_adapter_changes_the_answers_as_in_peft(
     folder = model_path(MODEL)
     torch.manual_seed(0)
     network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    settings = LoraConfig(r=8, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    settings = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
     adapted = get_peft_model(network, settings)
     with torch.no_grad():
         for name, weight in adapted.named_parameters():

@@ -169,10 +169,9 @@ class JudgeTrainer(Trainer):
             optimizers=optimizers,
             **options,
         )
-        launched, present = launched_processes(), self.accelerator.num_processes
-        if launched != present:  # each would train alone, all into one folder
+        if launched_processes() > 1 and self.strategy() == "single":
             raise ConfigError(
-                f"{launched} processes were launched, and this one sees {present}",
+                f"{launched_processes()} processes were launched, and each would train alone",
                 hint="leave args.use_cpu out, and see configs/accelerate/cpu.yaml",
             )
 
@@ -261,16 +260,14 @@ class JudgeTrainer(Trainer):
     def finished_judge(self) -> SequenceJudge:
         """Returns the trained judge with whole weights, outside of any process group. Every process
         must call it; only the main one may use the result."""
-        precision = "fp32"
         if self.strategy() in ("single", "ddp"):
             # Without the wrapper the network does not compute in autocast any more.
             wrapped = self.model_wrapped
             network: Any = self.accelerator.unwrap_model(wrapped, keep_fp32_wrapper=False)
             if self.args.gradient_checkpointing:
                 network.gradient_checkpointing_disable()
-            if is_large(network) and self.args.bf16:
-                precision = "bf16"
-            elif is_narrow(network):  # it scores in fp32, and the base was rounded
+            in_bf16 = self.args.bf16 and is_large(network)
+            if is_narrow(network) and not in_bf16:  # it scores in fp32, and the base was rounded
                 network = self.judge.network_with(learned_weights(network))
         else:
             state = self.accelerator.get_state_dict(self.model_wrapped)
@@ -279,7 +276,8 @@ class JudgeTrainer(Trainer):
             # The other processes go on: none would take its part of this network.
             with whole_weights():
                 network = self.judge.network_with(state)
-        return self.judge.with_network(network, precision)
+            in_bf16 = self.args.bf16 and is_large(network)
+        return self.judge.with_network(network, "bf16" if in_bf16 else "fp32")
 
 
 @contextmanager

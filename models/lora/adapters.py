@@ -145,9 +145,12 @@ def network_with(
     state: Mapping[str, Tensor],
     labels: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Returns a network of ``config``, loaded anew, with the weights ``state``."""
+    """Returns a network of ``config``, loaded anew, with what ``state`` has of adapters and head:
+    training may have rounded the base."""
     network, _ = load_adapted(config, device, labels=labels)
-    network.load_state_dict(dict(state), strict=False)
+    marks = ("lora_", "modules_to_save")
+    learned = {name: value for name, value in state.items() if any(map(name.__contains__, marks))}
+    network.load_state_dict(learned, strict=False)
     return network
 
 

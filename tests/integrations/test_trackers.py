@@ -48,7 +48,7 @@ def test_mlflow_and_trackio(
     import mlflow
 
     (run,) = mlflow.search_runs(search_all_experiments=True, output_format="list")
-    assert run.data.params["num_train_epochs"] == "2"
+    assert run.data.params["num_train_epochs"] == "2.0"
     client = mlflow.MlflowClient()
     losses = client.get_metric_history(run.info.run_id, "loss")
     assert [each.step for each in losses] == [2, 4, 6, 8, 10]

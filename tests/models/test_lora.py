@@ -142,6 +142,23 @@ def test_peft_loads_a_generative_judge_and_gives_its_logits(
     assert found["logits"] == pytest.approx(ours.tolist(), abs=1e-4)
 
 
+def test_weights_of_training_are_those_of_adapters_and_head(tiny_llama: Path) -> None:
+    """DeepSpeed gathers the base too, as rounded as training had it; the saved judge reads the
+    base from its own files, and has to score as it."""
+    judge = scoring(tiny_llama)
+    exact = {name: value.clone() for name, value in judge.net.state_dict().items()}
+    rounded = {name: value.to(torch.bfloat16) for name, value in exact.items()}
+    again = judge.network_with(rounded).state_dict()
+    assert again.keys() == exact.keys()
+    learned = [name for name in exact if "lora_" in name or "modules_to_save" in name]
+    for name, value in exact.items():
+        if "original_module" in name:  # PEFT's copy of the head as it was, which nothing reads
+            continue
+        expected = rounded[name].float() if name in learned else value
+        assert torch.allclose(again[name], expected, atol=1e-7), name
+    assert any(not torch.allclose(rounded[name].float(), exact[name]) for name in exact)
+
+
 def test_dialogues_beyond_the_window_lose_whole_oldest_turns(tiny_llama: Path) -> None:
     judge = scoring(tiny_llama, max_tokens=120)
     long = talk(*(f"line 0 {i} about the river" for i in range(12)), id="0")

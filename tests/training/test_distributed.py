@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from safetensors.torch import load_file
 
 import medal_judges.configs
 from medal_judges.data_prep.sources.registry import load_spec
@@ -25,6 +26,7 @@ from .test_resume import write_rows
 CONFIGS = Path(medal_judges.configs.__path__[0])
 SCRIPT = Path(__file__).parent.parent.parent / "training" / "train.py"
 TOLERANCE = 1e-5
+WEIGHTS = 1e-4  # of a weight, after 20 steps of AdamW at 5e-3: a step of the wrong sign is 5e-3
 LAUNCH = [sys.executable, "-m", "accelerate.commands.launch"]
 EPOCHS, STEPS = 2, 20  # 80 rows in batches of 4, two processes: 10 steps an epoch
 needs_deepspeed = pytest.mark.skipif(
@@ -175,6 +177,13 @@ def test_two_processes_train_the_judge_that_one_trains(
     assert facts(folder)["strategy"] == strategy
     assert check_golden(folder) <= TOLERANCE
     assert losses(folder) == pytest.approx(losses(workshop.folder / "single"), abs=TOLERANCE)
+    single = load_file(workshop.folder / "single" / "model.safetensors")
+    saved = load_file(folder / "model.safetensors")
+    # Whole: under ZeRO-3 a process has a part of each weight, or an empty one.
+    shapes = {name: weight.shape for name, weight in single.items()}
+    assert {name: weight.shape for name, weight in saved.items()} == shapes
+    differences = [float((saved[name] - single[name]).abs().max()) for name in single]
+    assert max(differences) <= WEIGHTS
     found = workshop.scores(folder)
     require_same(found, alone)
     assert max(found["repetitive"]) - min(found["repetitive"]) > 0.03  # it did learn something

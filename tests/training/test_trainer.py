@@ -214,7 +214,7 @@ def test_a_process_that_does_not_know_the_others_is_refused(
     judge = judge_on(base)
     arguments = training_arguments({}, tmp_path, seed=0, validated=False)
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ConfigError, match="2 processes were launched, and this one sees 1"):
+    with pytest.raises(ConfigError, match="2 processes were launched, and each would train alone"):
         JudgeTrainer(judge, arguments, train_dataset=judge_dataset(judge, examples()))
 
 

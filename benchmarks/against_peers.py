@@ -40,8 +40,8 @@ from scipy.stats import spearmanr
 
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.models.base.judge import Judge
+from medal_judges.models.linear.judge import LinearJudge
 from medal_judges.models.model_files import resolve
-from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import parse_judgement
 from medal_judges.storage.jsonl import read_records, write_records
@@ -67,15 +67,17 @@ def mixed_dialogues(count: int) -> list[Dialogue]:
     return [d for d in rows if d.assistant_turns and len(d.turns) <= 60][:count]
 
 
-def chosen(count: int, judge: TurnsJudge) -> tuple[list[Dialogue], list[str], list[list[int]]]:
+def chosen(count: int, judge: LinearJudge) -> tuple[list[Dialogue], list[str], list[list[int]]]:
     """Chats whose turns all fit the window, their distinct turns, and those in tokens."""
+    encoder = judge.reader.encoder
+    assert encoder is not None
     kept: list[Dialogue] = []
     for dialogue in mixed_dialogues(count * 2):
-        pieces = judge.turns.pieces([turn.content for turn in dialogue.turns])
-        if all(len(each) == 1 for each in pieces) and len(kept) < count:
+        ids = encoder.token_ids([turn.content for turn in dialogue.turns])
+        if max(map(len, ids)) <= encoder.limit and len(kept) < count:
             kept.append(dialogue)
     texts = list(dict.fromkeys(t.content for d in kept for t in d.turns))
-    return kept, texts, [each[0] for each in judge.turns.pieces(texts)]
+    return kept, texts, [encoder.pieces(ids)[0] for ids in encoder.token_ids(texts)]
 
 
 def timed(command: Sequence[str]) -> tuple[str, float, float]:
@@ -110,17 +112,18 @@ def scored(place: Path, chats: Path, dtype: str) -> tuple[dict[str, Any], list[f
 
 
 def agreement(
-    judge: TurnsJudge,
+    judge: LinearJudge,
     chats: list[Dialogue],
     pieces: list[list[int]],
     vectors: np.ndarray,
     exact: list[float],
 ) -> dict[str, float]:
     """Largest difference and rank correlation of the scores with ``vectors`` to ``exact``."""
-    import torch
-
-    table = dict(zip(map(tuple, pieces), torch.from_numpy(vectors), strict=True))
-    judge._embedded = lambda texts: torch.stack([table[tuple(t[0])] for t in texts])  # type: ignore[method-assign]
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    table = dict(zip(map(tuple, pieces), unit, strict=True))
+    encoder = judge.reader.encoder
+    assert encoder is not None
+    encoder.embed = lambda texts, budget: np.stack([table[tuple(t[0])] for t in texts])  # type: ignore[method-assign]
     return against(exact, [float(j.scores["overall"] or np.nan) for j in judge.score(chats)])
 
 
@@ -133,7 +136,7 @@ def run(results: Path, peers: str, count: int, asked: Sequence[str]) -> None:
     names = [name for name in PEERS if any(word in name for word in asked)]
     precisions = [reference(name) for name in names] or list(OURS.values())
     judge = Judge.from_pretrained("boxed", device="cpu")
-    assert isinstance(judge, TurnsJudge)
+    assert isinstance(judge, LinearJudge)
     chats, texts, pieces = chosen(count, judge)
     facts = {"chats": count, "turns": len(texts), "tokens": sum(map(len, pieces))}
     facts["stretch"] = int(time.time())
@@ -163,7 +166,7 @@ def run(results: Path, peers: str, count: int, asked: Sequence[str]) -> None:
 
 def agree(results: Path, count: int) -> None:
     judge = Judge.from_pretrained("boxed", device="cpu")
-    assert isinstance(judge, TurnsJudge)
+    assert isinstance(judge, LinearJudge)
     chats, _, pieces = chosen(count, judge)
     kept = beside(results)
     exact = json.loads((kept / f"fp32.{count}.json").read_text())

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import csv
 import sys
+from dataclasses import replace
 
 import numpy as np
 from sklearn.metrics import f1_score, roc_auc_score
 
 from medal_judges.config import load_config
-from medal_judges.models.embedding.judge import EmbeddingConfig, EmbeddingJudge, SentenceEncoder
+from medal_judges.models.linear.config import LinearConfig
+from medal_judges.models.linear.judge import LinearJudge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.families.embedding import Search, folds_of
+from medal_judges.training.families.linear import folds_of, search_of
 from medal_judges.training.rows import load_rows
 from medal_judges.training.run import learnable
 
@@ -38,30 +40,32 @@ def figures(present: np.ndarray, scores: np.ndarray, bots: np.ndarray) -> list[f
 def measure(path: str) -> list[str]:
     config = load_config(TrainConfig, path)
     model = config.model
-    assert isinstance(model, EmbeddingConfig)
+    assert isinstance(model, LinearConfig)
     dimensions = load_rubric(config.rubric)
     rows = load_rows(config, dimensions)
     (dimension,) = learnable(dimensions, rows, config.only)
     name, examples = dimension.name, rows.train
-    encoder = SentenceEncoder.create(model.base, model.base_revision, depth=model.depth)
-    judge = EmbeddingJudge(model, encoder, [dimension], {}, name=config.name)
-    read: list[np.ndarray] = []
-    for start in range(0, len(examples), judge.window):
-        window = [example.dialogue for example in examples[start : start + judge.window]]
-        read += [each.vector for each in judge.read(window)]
-    table, bots = np.stack(read), np.array([e.dialogue.chatbot for e in examples])
-    present = np.array([e.targets[name] for e in examples], dtype=float) >= 0.5
+    judge = LinearJudge.create(model, [dimension], name=config.name)
+    whole = search_of(judge, examples, [], config.seed)
+    bots = np.array([example.dialogue.chatbot for example in examples])
+    present = np.array([example.targets[name] for example in examples], dtype=float) >= 0.5
     groups, scores = np.array([e.group for e in examples]), np.zeros(len(examples))
     for bot in np.unique(bots):
-        out, mine = bots == bot, np.flatnonzero(bots != bot)
-        others = [examples[i] for i in mine]
-        folds = folds_of(others, len(others), model, config.seed)
-        search = Search(model, others, table[mine], judge.is_feature, folds, config.seed, [])
+        out, others = bots == bot, np.flatnonzero(bots != bot)
+        learnt = [examples[row] for row in others]
+        search = replace(
+            whole,
+            examples=learnt,
+            table=replace(whole.table, columns=whole.table.columns[others]),
+            folds=folds_of(learnt, len(learnt), model, config.seed),
+            tried=[],
+        )
         setting = search.run([dimension])[name]
-        net = search.fit(np.arange(len(others)), name, setting)
+        head = search.head(np.arange(len(learnt)), dimension, setting)
         fitted = search.calibration(dimension, setting, config.calibration)
         assert fitted is not None
-        scores[out] = [fitted.map_unit(unit) for unit in net.units(table[out], model.decode)]
+        units = head.units(whole.table.columns[out], model.decode, fitted.temperature)
+        scores[out] = [fitted.map_unit(unit) for unit in units]
         auc, _, f1, *_ = figures(present[out], scores[out], bots[out])
         print(f"{name}, {bot}: AUC {auc:.2f}, F1 {f1:.2f}, {present[out].sum()} of {out.sum()}")
     rng = np.random.default_rng(0)

@@ -24,14 +24,12 @@ def package(folder: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     config = json.loads((folder / "judge.json").read_text(encoding="utf-8"))
     names = [dimension["name"] for dimension in config["dimensions"]]
-    place = names.index(LEFT_OUT)
     weights = load_file(folder / "model.safetensors")
-    kept = {name: t for name, t in weights.items() if f".heads.{LEFT_OUT}." not in name}
-    columns = [column for column in range(len(names)) if column != place]
-    kept["shares"] = kept["shares"][:, columns].contiguous()
-    save_file(kept, target / "model.safetensors", metadata={"format": "pt"})
-    config["dimensions"].pop(place)
-    for fitted in ("calibration", "turn_means"):
+    head = f"heads.{LEFT_OUT}."
+    others = {name: tensor for name, tensor in weights.items() if not name.startswith(head)}
+    save_file(others, target / "model.safetensors", metadata={"format": "pt"})
+    config["dimensions"].pop(names.index(LEFT_OUT))
+    for fitted in ("calibration", "heads"):
         config[fitted].pop(LEFT_OUT, None)
     _write(target / "judge.json", config)
     for name in AS_THEY_ARE:

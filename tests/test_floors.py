@@ -28,9 +28,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     (
         *(
             "models.encoder",
-            "models.turns",
-            "models.embedding",
-            "models.feature",
+            "models.linear",
             "models.lora",
             "models.prompted",
         ),

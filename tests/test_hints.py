@@ -150,7 +150,7 @@ def test_a_hint_says_what_an_option_is_in_yaml(tmp_path: Path) -> None:
     )
     (tmp_path / "chats.csv").write_text(chats)
     source = f"train: [{{source: {tmp_path / 'chats.csv'}, columns: COLUMNS}}]\n"
-    config = "name: a\nrubric: overall\nmodel: {family: feature, features: [log_words]}\n"
+    config = "name: a\nrubric: overall\nmodel: {family: linear, vectors: false, features: [copy]}\n"
     config += f"output_dir: {tmp_path / 'judge'}\n{source}"
     path = tmp_path / "train.yaml"
 

@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     dimensions = [OFF_BRAND.to_record(), RUDE.to_record()]
     Path("brand.yaml").write_text(json.dumps({"dimensions": dimensions}))
     features = {"log_words": {"mean": 2.2, "std": 0.6, "good": 1}}
-    judge = {"family": "feature", "name": "brand", "rubric": "brand.yaml", "features": features}
+    judge = {"family": "linear", "name": "brand", "rubric": "brand.yaml", "features": features}
     Path("judge.yaml").write_text(json.dumps(judge))
     for name, words in (("short", 3), ("long", 15)):
         rows = []

@@ -212,9 +212,9 @@ def baseline_scores(
 ) -> dict[str, Scores]:
     """Baseline -> dimension -> score of each example [n], as the shipped judge of that name gives
     it: longer answers, or less repetitive ones, are better."""
-    from medal_judges.models.feature.judge import FeatureJudge
+    from medal_judges.models.linear.judge import LinearJudge
 
-    judges = [FeatureJudge.from_settings(read_yaml(f"judges/{n}"), dimensions) for n in BASELINES]
+    judges = [LinearJudge.from_settings(read_yaml(f"judges/{n}"), dimensions) for n in BASELINES]
     return {judge.name: judge_scores(judge, examples) for judge in judges}
 
 

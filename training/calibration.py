@@ -52,14 +52,18 @@ def fit_calibrations(
             temperature=temperature, spread=spread, isotonic=isotonic, rows=len(targets)
         )
         if kind == "regression":
-            # The distance within which a new rating lies nine times in ten, for ratings drawn as
-            # these: the split conformal quantile (Lei and others, 2018).
             mapped = [fitted.map_unit(unit) for unit in on_scale(raw[:, 0]).tolist()]
-            errors = np.sort(np.abs(np.asarray(mapped) - targets))
-            place = min(int(np.ceil((len(errors) + 1) * COVERAGE)), len(errors)) - 1
-            fitted = fitted.model_copy(update={"margin": float(errors[place])})
+            fitted = fitted.model_copy(update={"margin": margin_of(mapped, targets)})
         calibrations[name] = fitted
     return calibrations
+
+
+def margin_of(scores: npt.ArrayLike, targets: np.ndarray) -> float:
+    """Returns the distance within which a new rating lies nine times in ten, for ratings drawn as
+    these: the split conformal quantile (Lei and others, 2018)."""
+    errors = np.sort(np.abs(np.asarray(scores) - targets))
+    place = min(int(np.ceil((len(errors) + 1) * COVERAGE)), len(errors)) - 1
+    return float(errors[place])
 
 
 def fit_temperature(logits: np.ndarray, targets: np.ndarray) -> float:

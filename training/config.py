@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from medal_judges.config import Config
 from medal_judges.models.base.trained import TrainedConfig
@@ -38,12 +38,10 @@ class TrainedFamily:
 
 _MODELS, _FITS = "medal_judges.models", "medal_judges.training.families"
 FAMILIES = {
-    "embedding": TrainedFamily(f"{_MODELS}.embedding.judge:EmbeddingConfig", f"{_FITS}.embedding"),
     "encoder": TrainedFamily(
         f"{_MODELS}.encoder.config:EncoderConfig", f"{_FITS}.encoder", by_steps=True
     ),
-    "turns": TrainedFamily(f"{_MODELS}.turns.config:TurnsConfig", f"{_FITS}.turns"),
-    "feature": TrainedFamily(f"{_MODELS}.feature.judge:FeatureConfig", f"{_FITS}.feature"),
+    "linear": TrainedFamily(f"{_MODELS}.linear.config:LinearConfig", f"{_FITS}.linear"),
     "hybrid": TrainedFamily(f"{_MODELS}.hybrid.members:HybridConfig", f"{_FITS}.hybrid"),
     "lora": TrainedFamily(f"{_MODELS}.lora.adapters:LoraConfig", f"{_FITS}.lora", True),
 }
@@ -78,7 +76,6 @@ def refuse_steps(config: TrainConfig) -> None:
             )
 
 
-Precision = Annotated[Literal["auto", "no", "bf16", "fp16"], BeforeValidator(_no_is_text)]
 Rescale = Literal["standardise"] | tuple[float, float]
 
 
@@ -145,14 +142,6 @@ class SplitConfig(Config):
         return hash_split(group, seed=self.seed, shares=self.shares)
 
 
-class OptimConfig(Config):
-    """How the family ``turns`` is solved: see families/ridge.py. ``mixed_precision`` applies to
-    reading turns: ``auto`` is bf16 if the device multiplies bf16, ``no`` is fp32."""
-
-    embedding_share: float = Field(default=0.2, ge=0)
-    mixed_precision: Precision = "auto"
-
-
 class TrainConfig(Config):
     """A training run.
 
@@ -183,7 +172,6 @@ class TrainConfig(Config):
     split: SplitConfig | None = None
     args: dict[str, Any] = Field(default_factory=dict)
     early_stopping_patience: int | None = Field(default=None, ge=1)
-    optim: OptimConfig = Field(default_factory=OptimConfig)
     soft_labels: bool = False
     calibration: Literal["temperature", "isotonic", "none"] = "temperature"
     answered_rows: int = Field(default=200, ge=1)

@@ -60,7 +60,7 @@ def train(
     >>> overrides = ["rubric=overall", "train=[{source: labelled.jsonl}]", "output_dir=judge"]
     >>> folder = train("baseline_length", overrides)
     >>> Judge.from_pretrained(folder).family
-    'feature'
+    'linear'
     """
     settings = load_config(TrainConfig, config, overrides, folder="train")
     return train_judge(settings, resume=resume, overwrite=overwrite)

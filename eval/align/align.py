@@ -23,14 +23,11 @@ from medal_judges.eval.align.proof import MIN_LABELS, Alignment, Fit, Material, 
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.inference.scoring import ScoreOptions, judge_once
 from medal_judges.models.base.judge import Judge, ScoreLevel
-from medal_judges.models.embedding.judge import (
-    EmbeddingConfig,
-    EmbeddingJudge,
-    FittedNet,
-    SentenceEncoder,
-)
 from medal_judges.models.hybrid.judge import HybridJudge, Stack
 from medal_judges.models.hybrid.members import Member, MemberConfig, open_member
+from medal_judges.models.linear.config import LinearConfig
+from medal_judges.models.linear.heads import FittedHead
+from medal_judges.models.linear.judge import LinearJudge
 from medal_judges.reading.dialogues import DEFAULT_READING, ReadOptions
 from medal_judges.records.dimension import EQUAL, Dimension, Kind
 from medal_judges.records.labelled import LabelledDialogue, Scale
@@ -219,14 +216,19 @@ def _write_folder(result: Alignment, folder: Path, rows: Sequence[LabelledDialog
 
 
 def _judge(
-    result: Alignment, fits: Mapping[str, Fit], members: dict[str, Member], reader: EmbeddingJudge
+    result: Alignment, fits: Mapping[str, Fit], members: dict[str, Member], reader: LinearJudge
 ) -> HybridJudge:
     """Returns the judge of the dimensions in ``fits``."""
-    nets, dimensions, vectors = {}, result.dimensions, proof.VECTORS[:-1]
-    for name, (mean, weights) in ((n, fit.net) for n, fit in fits.items() if fit.net):
-        layer = (weights[:, None] / proof.REACH, np.array([0.5]))
-        nets[name] = FittedNet("ridge", mean, np.ones_like(mean), (layer,))
-    learnt = EmbeddingJudge(reader.config, reader.encoder, [dimensions[n] for n in nets], nets)
+    heads, dimensions, vectors = {}, result.dimensions, proof.VECTORS[:-1]
+    for name, fit in fits.items():
+        if fit.net:
+            mean, weights = fit.net
+            slopes = weights / proof.REACH
+            user, assistant = (mean * slopes).reshape(2, -1).sum(axis=1).tolist()
+            averages = (user, assistant)
+            heads[name] = FittedHead.line("ridge", slopes, 0.5 - user - assistant, averages)
+    read = [dimensions[name] for name in heads]
+    learnt = LinearJudge(reader.config, read, encoder=reader.reader.encoder, heads=heads)
     members = members | {vectors: Member(vectors, learnt, {})}
     stack = Stack({name: fit.blend for name, fit in fits.items()})
     needed = {"judge", *(m for n in fits for m, _ in stack.asked(n, members).values())}
@@ -241,7 +243,7 @@ def _judge(
 
 def read_inputs(
     member: Member, own: Sequence[str], rows: Sequence[LabelledDialogue], folder: Path | None = None
-) -> tuple[dict[str, Member], tuple[str, ...], Floats, EmbeddingJudge, Floats]:
+) -> tuple[dict[str, Member], tuple[str, ...], Floats, LinearJudge, Floats]:
     """Asks the judge for its dimensions ``own``, and the shipped judges. Returns them, the inputs
     with their scores [n, inputs], and the reader of sentence vectors with the vectors [n, W]: see
     Material."""
@@ -262,11 +264,12 @@ def read_inputs(
         for each in map(one.judge.dimension, asked[name]):
             found = [np.nan if (v := j.scores[each.name]) is None else v for j in judged]
             columns.append((np.array(found, float) - each.low) / (each.high - each.low))
-    encoder = SentenceEncoder.create("embedded:minilm", None)
-    reader = EmbeddingJudge(EmbeddingConfig(features=()), encoder, [], {})
-    vectors = np.stack([each.vector for each in reader.read(dialogues)])
+    judge = LinearJudge.create(LinearConfig(features=()), [])
+    reader = judge.reader
+    readings = reader.read(dialogues, judge.token_budget)
+    vectors = np.stack([reader.pool(reading, reader.rows(reading)) for reading in readings])
     inputs = tuple(f"{name}:{one}" for name, some in asked.items() for one in some)
-    return members, inputs, np.column_stack(columns), reader, vectors
+    return members, inputs, np.column_stack(columns), judge, vectors
 
 
 def judge_column(inputs: Sequence[str], name: str, scores: Floats, targets: Floats) -> int:

@@ -1,9 +1,5 @@
-"""The heads of trained judges: one per dimension, from turn vectors to a score, a distribution and
-a loss.
-
-Every head is linear in the pooled turn vectors, so the contributions of turns are exact: logit =
-bias + sum over turns of weight(turn) * value(turn).
-"""
+"""The heads of trained judges: one per dimension, from logits to a score, a distribution and a
+loss."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from medal_judges.config import Config
@@ -220,70 +216,6 @@ class OutputHead:
             return units * (self.dimension.high - self.dimension.low) + self.dimension.low
         p = self.probabilities(logits, temperature, None)
         return p @ p.new_tensor(self.dimension.levels)
-
-
-class Head(OutputHead, nn.Module):
-    """The head of one dimension over turn vectors [batch, turns, width].
-
-    ``forward`` returns logits [batch, outputs], evidence [batch, turns] (each turn's summand in
-    their ``linear``) and the pooling weights of the turns [batch, turns].
-    """
-
-    direction: Tensor
-
-    def __init__(
-        self, dimension: Dimension, config: HeadConfig, width: int, attention: bool
-    ) -> None:
-        nn.Module.__init__(self)
-        OutputHead.__init__(self, dimension, config)
-        outputs = self.outputs
-        self.value = nn.Linear(width, outputs, bias=False)
-        self.bias = nn.Parameter(
-            torch.full((outputs,), 0.5 if config.kind == "regression" else 0.0)
-        )
-        self.attention = nn.Linear(width, 1) if attention else None
-        if self.attention is not None:  # start as a plain mean
-            nn.init.zeros_(self.attention.weight)
-            nn.init.zeros_(self.attention.bias)
-        nn.init.normal_(self.value.weight, std=0.1 * width**-0.5)
-        direction = torch.full((outputs,), 1 / outputs)  # weight of each logit in ``linear``
-        if config.kind == "classification":
-            places = torch.arange(outputs, dtype=torch.float32) - (outputs - 1) / 2
-            direction = places / (places**2).sum()
-        self.register_buffer("direction", direction, persistent=False)
-
-    def linear(self, logits: Tensor) -> Tensor:
-        """Returns the number [...] that contributions add up to, from logits [..., outputs]: the
-        output of a regression or binary head, the mean logit of an ordinal head, the least-squares
-        slope of the logits over the levels of a classification head."""
-        return logits @ self.direction
-
-    def forward(self, turns: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Applies the head to ``turns`` [B, T, W] with pooling ``weights`` [B, T], 0 for
-        padding."""
-        if self.attention is not None:
-            scores = self.attention(turns).squeeze(-1).masked_fill(weights == 0, -torch.inf)
-            weights = functional.softmax(scores, dim=-1)
-        evidence = self.value(turns) * weights.unsqueeze(-1)
-        return evidence.sum(dim=1) + self.bias, self.linear(evidence), weights
-
-
-def heads_of(
-    dimensions: Sequence[Dimension],
-    settings: Mapping[str, HeadConfig],
-    width: int,
-    *,
-    attention: bool = False,
-) -> nn.ModuleDict:
-    """Returns a head for each dimension. The default is a binary head for a binary dimension and a
-    regression for any other."""
-    default = {True: HeadConfig(kind="binary"), False: HeadConfig()}
-    return nn.ModuleDict(
-        {
-            d.name: Head(d, settings.get(d.name, default[d.kind == "binary"]), width, attention)
-            for d in dimensions
-        }
-    )
 
 
 def output_heads(

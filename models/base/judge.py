@@ -1,7 +1,7 @@
 """The one interface of every judge.
 
 ``Judge.score`` reads top to bottom: windows of dialogues, languages, requests, batches, the
-family's hook, judgements. A family (encoder, embedding, LoRA, prompted, ...) writes three hooks:
+family's hook, judgements. A family (encoder, linear, LoRA, prompted, ...) writes three hooks:
 ``_prepare`` (the length of each request), ``_score_batch`` (the numbers) and ``signature``.
 """
 

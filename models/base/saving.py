@@ -33,10 +33,8 @@ if TYPE_CHECKING:
 
 # family -> "module:class". Each class has `load(folder, **options)` or `from_settings(settings)`.
 FAMILIES = {
-    "embedding": "medal_judges.models.embedding.judge:EmbeddingJudge",
+    "linear": "medal_judges.models.linear.judge:LinearJudge",
     "encoder": "medal_judges.models.encoder.judge:EncoderJudge",
-    "turns": "medal_judges.models.turns.judge:TurnsJudge",
-    "feature": "medal_judges.models.feature.judge:FeatureJudge",
     "followup": "medal_judges.models.followup.judge:FollowUpJudge",
     "geval": "medal_judges.models.prompted.geval:GEvalJudge",
     "gptscore": "medal_judges.models.prompted.geval:GPTScoreJudge",
@@ -55,7 +53,7 @@ GOLDEN_NAME = "golden.json"
 _TOP = (CONFIG_NAME, *TOP_FILES, "prompt.yaml", "rubric.yaml")
 # Fields of judge.json on which no score depends.
 _NO_NUMBERS = ("name", "facts", "languages", "medal_judges_version")
-FORMAT = 3  # raise it if an older package would load a saved judge wrongly
+FORMAT = 4  # raise it if an older package would load a saved judge wrongly
 _SHOWN = 6  # names in a message; a body has hundreds
 # Settings that name code: classes of a file in the folder, and kernels of the Hub.
 _CODE_KEYS = ("auto_map", "custom_pipelines", "trust_remote_code")

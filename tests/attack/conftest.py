@@ -6,17 +6,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from medal_judges import Judge
-from medal_judges.models.embedding.judge import (
-    EmbeddingConfig,
-    EmbeddingJudge,
-    FittedNet,
-    SentenceEncoder,
-)
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
@@ -24,24 +17,13 @@ from medal_judges.models.hybrid.members import MemberConfig, open_member
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import LoraJudge
-from medal_judges.models.turns.config import TurnsConfig
-from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dimension import Dimension
 
+from ..linear_judges import random_judge
 from .every_command import Files
 
 OVERALL = Dimension("overall", "ordinal", 1, 5)
-FAMILIES = ("embedding", "encoder", "turns", "lora", "generative", "hybrid")
-
-
-def _embedding(bert: Path) -> Judge:
-    encoder = SentenceEncoder.create(str(bert), None)
-    config = EmbeddingConfig(features=("log_words",))
-    width = len(EmbeddingJudge(config, encoder, [OVERALL], {}).is_feature)
-    rng = np.random.default_rng(0)
-    layer = (rng.normal(size=(width, 1)) * 0.02, np.array([0.5]))
-    net = FittedNet("ridge", np.zeros(width), np.ones(width), (layer,))
-    return EmbeddingJudge(config, encoder, [OVERALL], {"overall": net})
+FAMILIES = ("linear", "encoder", "lora", "generative", "hybrid")
 
 
 def _hybrid(member: Path) -> Judge:
@@ -60,11 +42,9 @@ def made_judges(
     lora = LoraConfig(base=base, rank=4)
     writing = LoraConfig(base=base, rank=4, head="generative")
     encoder = EncoderConfig(base=str(tiny_bert), max_tokens=64)
-    turns = TurnsConfig(base=str(tiny_bert), max_tokens=64, width=16)
     judges: dict[str, Judge] = {
-        "embedding": _embedding(tiny_bert),
+        "linear": random_judge(tiny_bert, [OVERALL], features=("log_words",)),
         "encoder": EncoderJudge.create(encoder, [OVERALL]),
-        "turns": TurnsJudge.create(turns, [OVERALL]),
         "lora": LoraJudge.create(lora, [OVERALL], name="lora"),
         "generative": GenerativeLoraJudge.create(writing, [OVERALL], name="w", rubric="medal"),
     }

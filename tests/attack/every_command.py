@@ -130,7 +130,7 @@ class Files:
             "name": "mine",
             "output_dir": str(self.folder / "never"),
             "rubric": "quickstart",
-            "model": {"family": "feature", "features": ["log_words"]},
+            "model": {"family": "linear", "vectors": False, "features": ["assistant.log_words"]},
             "train": [{"source": str(source), "dimensions": {"overall": "overall"}}],
         }
         benchmark = {

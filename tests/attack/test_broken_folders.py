@@ -32,7 +32,7 @@ CHECKPOINTS = {
         lambda d: load_judge("configs/judges/endex.yaml", model=str(d), tokenizer=None),
     ),
 }
-OTHERS = ("boxed", "feature", *CHECKPOINTS)
+OTHERS = ("boxed", "features", *CHECKPOINTS)
 SOME = [
     "encoder",
     *(pytest.param(f, marks=NIGHTLY) for f in (*FAMILIES, *OTHERS) if f != "encoder"),
@@ -51,7 +51,7 @@ def copy_of(
         if family in FAMILIES:
             return judge_folder(family)
         folder = tmp_path / family
-        if family == "feature":
+        if family == "features":
             return Judge.from_pretrained("configs/judges/length.yaml").save_pretrained(folder)
         boxed = boxed_folder() if family == "boxed" else None
         shutil.copytree(boxed or request.getfixturevalue(CHECKPOINTS[family][0]), folder)
@@ -141,7 +141,7 @@ HUGE: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("family", [p for p in SOME if "feature" not in str(p)])
+@pytest.mark.parametrize("family", [p for p in SOME if "features" not in str(p)])
 def test_weights_whose_header_lies(family: str, copy_of: Copy) -> None:
     folder = copy_of(family)
     for path in folder.rglob("*.safetensors"):

@@ -16,10 +16,9 @@ from medal_judges import Judge
 from medal_judges.errors import JudgeLoadError, MedalError
 from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
 from medal_judges.models.hybrid.members import MemberConfig, open_member, to_saved
-from medal_judges.models.turns.config import TurnsConfig
-from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dimension import Dimension, load_rubric
 
+from ..linear_judges import random_judge
 from .every_command import some
 
 OVERALL = Dimension("overall", "ordinal", 1, 5)
@@ -174,11 +173,10 @@ EVIL = "import pathlib\npathlib.Path({0!r}).write_text('ran')\nclass Evil:\n    
 
 @pytest.fixture
 def encoder(tiny_bert: Path, tmp_path: Path) -> Path:
-    config = TurnsConfig(base=str(tiny_bert), max_tokens=64, width=16)
-    return TurnsJudge.create(config, load_rubric("medal")).save_pretrained(tmp_path / "encoder")
+    return random_judge(tiny_bert, load_rubric("medal")).save_pretrained(tmp_path / "judge")
 
 
-@pytest.mark.parametrize("place", ["tokenizer/tokenizer_config.json", "judge.json"])
+@pytest.mark.parametrize("place", ["encoder/tokenizer_config.json", "judge.json"])
 def test_auto_map_never_runs_code(
     encoder: Path, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,10 +185,10 @@ def test_auto_map_never_runs_code(
 
     monkeypatch.setattr("builtins.input", ask)
     witness = tmp_path / "witness"
-    (encoder / "tokenizer" / "evil.py").write_text(EVIL.format(str(witness)))
+    (encoder / "encoder" / "evil.py").write_text(EVIL.format(str(witness)))
     path = encoder / place
     config = json.loads(path.read_text())
-    target = config["body"] if place == "judge.json" else config
+    target = config["linear"] if place == "judge.json" else config
     target["auto_map"] = {"AutoTokenizer": ["evil.Evil", None], "AutoModel": "evil.Evil"}
     target["tokenizer_class"] = "Evil"
     path.write_text(json.dumps(config))
@@ -277,13 +275,17 @@ HUGE: dict[str, tuple[str, Callable[[dict[str, Any]], object], str]] = {
         lambda c: c["dimensions"][0].update(high=1e300, kind="continuous"),
         r"numbers below 1e\+30",
     ),
-    "layers": ("judge.json", lambda c: c["body"].update(num_hidden_layers=10**9), "sets num_hid"),
-    "more layers": ("judge.json", lambda c: c["body"].update(num_hidden_layers=40), "asks for"),
-    "width": ("judge.json", lambda c: c["turns"].update(width=16_384), "asks for 2,"),
-    "members": ("judge.json", lambda c: c["turns"].update(members=10**9), "sets members to"),
-    "words": ("judge.json", lambda c: c["body"].update(vocab_size=10**8), "asks for 3,"),
+    "layers": (
+        "encoder/config.json",
+        lambda c: c.update(num_hidden_layers=10**9),
+        "sets num_hid",
+    ),
+    "more layers": ("encoder/config.json", lambda c: c.update(num_hidden_layers=40), "asks for"),
+    "width": ("encoder/config.json", lambda c: c.update(hidden_size=16_384), "asks for 2,"),
+    "words": ("encoder/config.json", lambda c: c.update(vocab_size=10**8), "asks for 3,"),
+    "members": ("judge.json", lambda c: c["linear"].update(members=10**9), "sets members to"),
     "a normalizer": (
-        "tokenizer/tokenizer.json",
+        "encoder/tokenizer.json",
         lambda c: c.update(normalizer={"type": "Sequence", "normalizers": [A_TO_AA] * 34}),
         "blows text up",
     ),

@@ -167,7 +167,7 @@ def test_a_card_shows_what_data_say_as_text(hostile: str, tmp_path: Path) -> Non
         "name": "mine",
         "output_dir": str(tmp_path / "out"),
         "rubric": "quickstart",
-        "model": {"family": "feature", "features": ["log_words"]},
+        "model": {"family": "linear", "vectors": False, "features": ["assistant.log_words"]},
         "train": [{"source": str(source), "dimensions": {"overall": "overall"}}],
     }
     config.write_text(json.dumps(settings))

@@ -140,7 +140,7 @@ def test_a_local_language_model_is_told_by_its_files(
 
 @pytest.mark.parametrize("given", ["folder", "yaml", "shipped"])
 def test_a_revision_of_what_is_no_hub_judge_is_refused(given: str, judge_folder: Copy) -> None:
-    source = {"folder": str(judge_folder("embedding")), "yaml": "configs/judges/length.yaml"}
+    source = {"folder": str(judge_folder("linear")), "yaml": "configs/judges/length.yaml"}
     name = source.get(given, "length")
     with pytest.raises(JudgeLoadError, match="is on this machine; revision 'v1'"):
         Judge.from_pretrained(name, revision="v1")

@@ -16,11 +16,10 @@ from transformers import AutoTokenizer
 
 from medal_judges import Judge
 from medal_judges.models.batching import SpecialTokens
-from medal_judges.models.embedding.judge import SentenceEncoder
 from medal_judges.models.encoder.judge import EncoderJudge
+from medal_judges.models.linear.judge import LinearJudge
 from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.protocol import Message
-from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dialogue import Dialogue, Turn
 
 from .conftest import FAMILIES
@@ -95,15 +94,13 @@ def test_special_tokens_without_a_vector_are_text(
 
 
 def test_a_turn_with_a_separator_is_read_as_text(
-    judge_folder: Callable[[str], Path], tiny_bert: Path
+    judge_folder: Callable[[str], Path],
 ) -> None:
-    judge = Judge.from_pretrained(judge_folder("turns"))
-    assert isinstance(judge, TurnsJudge)
-    one, other = judge.turns.pieces(["a [SEP]", "a [ S E P ]"])
+    judge = Judge.from_pretrained(judge_folder("linear"))
+    assert isinstance(judge, LinearJudge) and judge.reader.encoder is not None
+    one, other = judge.reader.encoder.token_ids(["a [SEP]", "a [ S E P ]"])
     assert one == other
     flat = Judge.from_pretrained(judge_folder("encoder"))
     assert isinstance(flat, EncoderJudge)
     marked, plain = flat.text.render([*chats("[SEP]"), *chats("[ S E P ]")])
     assert marked.ids == plain.ids
-    vectors = SentenceEncoder.create(str(tiny_bert), None).embed(["a [SEP]", "a [ S E P ]"], 100)
-    assert vectors[0] == pytest.approx(vectors[1], abs=1e-5)

@@ -130,7 +130,7 @@ def test_a_limiter_of_many_loops_wakes_everybody(seed: int) -> None:
 @pytest.mark.parametrize(
     "family",
     [
-        "embedding",
+        "linear",
         *(pytest.param(f, marks=pytest.mark.slow) for f in ("encoder", "lora", "hybrid")),
     ],
 )
@@ -194,7 +194,7 @@ SLOW = pytest.param("spawn", marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("how", ["fork", SLOW])
-@pytest.mark.parametrize("family", ["api", "embedding"])
+@pytest.mark.parametrize("family", ["api", "linear"])
 def test_a_judge_passed_to_processes(
     how: str, family: str, settings: Any, made_judges: dict[str, Path]
 ) -> None:

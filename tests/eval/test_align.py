@@ -4,7 +4,6 @@ import csv
 import json
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,8 @@ from medal_judges.cli import app
 from medal_judges.errors import ConfigError
 from medal_judges.eval.align import prompts, proof
 from medal_judges.inference.scoring import ScoreOptions
-from medal_judges.models.embedding.judge import SentenceEncoder
+from medal_judges.models.linear.config import LinearConfig
+from medal_judges.models.linear.encoder import TextEncoder
 from medal_judges.models.llm.cost import CostLimitError
 from medal_judges.reading.dialogues import read_labelled
 
@@ -31,9 +31,17 @@ NOISE = np.random.default_rng(5).integers(1, 6, 200)
 @pytest.fixture(autouse=True, scope="module")
 def _few_ways() -> Iterator[None]:
     """A small grid in 3 folds, as the tests are about what comes of a choice; one reader."""
+    create, encoders = TextEncoder.create, dict[tuple[str, int], TextEncoder]()
+
+    def create_once(config: LinearConfig) -> TextEncoder:
+        key = config.base, config.max_tokens
+        if key not in encoders:
+            encoders[key] = create(config)
+        return encoders[key]
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(proof, "FOLDS", 3)
-        patch.setattr(SentenceEncoder, "create", cache(SentenceEncoder.create))
+        patch.setattr(TextEncoder, "create", create_once)
         patch.setitem(sys.modules, "matplotlib", None)  # drawing is most of a page's time
         patch.setattr(proof, "_ALPHAS", (30.0,))
         patch.setattr(proof, "_SIZES", (0.0, 5.0))

@@ -269,7 +269,7 @@ def test_labelled_rows_train_a_judge_which_labels_in_turn(
         "name": "words",
         "output_dir": str(tmp_path / "run"),
         "rubric": "medal",
-        "model": {"family": "feature", "features": ["log_words"]},
+        "model": {"family": "linear", "vectors": False, "features": ["assistant.log_words"]},
         "train": [{"source": str(out / "labelled.jsonl"), "dimensions": ["overall", "repetitive"]}],
     }
     config = tmp_path / "config.yaml"

@@ -1,4 +1,4 @@
-"""The commands with judges that have weights: an encoder's folder, and a benchmark of it."""
+"""The commands with judges that have weights: a trained judge's folder, and a benchmark of it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.models.turns.config import TurnsConfig
-from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dimension import load_rubric
+
+from ..linear_judges import random_judge
 
 DIALOGUES = [
     {
@@ -31,13 +30,8 @@ DIALOGUES = [
 
 @pytest.fixture
 def place(tiny_bert: Path, tmp_path: Path) -> Path:
-    """A folder with chats.jsonl and a saved encoder judge with random heads."""
-    torch.manual_seed(0)
-    config = TurnsConfig(base=str(tiny_bert), max_tokens=64, width=16, members=2)
-    judge = TurnsJudge.create(config, load_rubric("overall"))
-    for name, parameter in judge.net.named_parameters():
-        if "value" in name:
-            torch.nn.init.normal_(parameter, std=0.3)
+    """A folder with chats.jsonl and a saved linear judge with random heads."""
+    judge = random_judge(tiny_bert, load_rubric("overall"))
     judge.save_pretrained(tmp_path / "judge")
     lines = "".join(json.dumps(row) + "\n" for row in DIALOGUES)
     (tmp_path / "chats.jsonl").write_text(lines, encoding="utf-8")

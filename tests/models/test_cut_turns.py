@@ -10,25 +10,18 @@ import torch
 
 from medal_judges import Dialogue, Judge, ScoreOptions, Turn
 from medal_judges.inference.scoring import score_to_file
-from medal_judges.models.embedding.judge import (
-    EmbeddingConfig,
-    EmbeddingJudge,
-    FittedNet,
-    SentenceEncoder,
-)
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
 from medal_judges.models.hybrid.members import Member
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.models.lora.judge import LoraJudge
-from medal_judges.models.turns.config import TurnsConfig
-from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import parse_judgement
 from medal_judges.storage.jsonl import Journal
 from medal_judges.storage.judgements import to_frame
 
+from ..linear_judges import random_judge
 from ..talks import talk
 
 WINDOW = 90  # tokens, of all judges here
@@ -41,27 +34,13 @@ def lora(base: Path, bert: Path, max_tokens: int = WINDOW) -> LoraJudge:
     return LoraJudge.create(LoraConfig(base=str(base), rank=4, max_tokens=max_tokens), DIMENSIONS)
 
 
-def flat(base: Path, bert: Path, max_tokens: int = WINDOW, **settings: Any) -> TurnsJudge:
-    shape = {"shape": "flat", "width": 16, "max_tokens": max_tokens}
-    return TurnsJudge.create(TurnsConfig(base=str(bert), **shape, **settings), DIMENSIONS)
-
-
 def encoder(base: Path, bert: Path, max_tokens: int = WINDOW) -> EncoderJudge:
     return EncoderJudge.create(EncoderConfig(base=str(bert), max_tokens=max_tokens), DIMENSIONS)
 
 
-def sequence(base: Path, bert: Path) -> Judge:
-    return flat(base, bert, net="sequence", pooling="cls", features=())
-
-
 def answers(base: Path, bert: Path) -> Judge:
-    encoder = SentenceEncoder.create(str(base), None, depth=1)
-    config = EmbeddingConfig(reading="answers", max_tokens=WINDOW)
-    width = len(EmbeddingJudge(config, encoder, DIMENSIONS, {}).is_feature)
-    zeros, ones = torch.zeros(width).numpy(), torch.ones(width).numpy()
-    layers = ((torch.ones(width, 1).numpy(), torch.zeros(1).numpy()),)
-    nets = {"overall": FittedNet("ridge", zeros, ones, layers)}
-    return EmbeddingJudge(config, encoder, DIMENSIONS, nets)
+    settings = {"reading": "answers", "features": (), "max_tokens": WINDOW, "depth": 1}
+    return random_judge(base, DIMENSIONS, **settings)
 
 
 def hybrid(base: Path, bert: Path) -> Judge:
@@ -72,9 +51,7 @@ def hybrid(base: Path, bert: Path) -> Judge:
 
 FAMILIES: tuple[Callable[[Path, Path], Judge], ...] = (
     lora,
-    flat,
     encoder,
-    sequence,
     answers,
     hybrid,
 )
@@ -111,11 +88,6 @@ def test_a_turn_that_just_fits_is_not_cut(tiny_llama: Path, tiny_bert: Path) -> 
     tokens = len(encoder(tiny_llama, tiny_bert, 128).render([only])[0].ids)
     assert counts(encoder(tiny_llama, tiny_bert, tokens), only) == [(0, 0)]
     assert counts(encoder(tiny_llama, tiny_bert, tokens - 1), only) == [(0, 1)]
-    tokens = len(flat(tiny_llama, tiny_bert, 128).turns.encode(only).ids)
-    assert counts(flat(tiny_llama, tiny_bert, tokens), only) == [(0, 0)]
-    # The first token to go is the mark after the turn, and not one of its own.
-    assert counts(flat(tiny_llama, tiny_bert, tokens - 1), only) == [(0, 0)]
-    assert counts(flat(tiny_llama, tiny_bert, tokens - 2), only) == [(0, 1)]
 
 
 def test_a_cut_turn_is_counted_at_the_levels_that_judge_it(judge: Judge) -> None:

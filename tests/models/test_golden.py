@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from medal_judges import Judge
 from medal_judges.errors import JudgeLoadError
@@ -57,9 +58,9 @@ def test_another_answer_is_found_and_placed(tmp_path: Path, value: float | None)
 
 def test_another_weight_is_found(tmp_path: Path) -> None:
     folder = saved(tmp_path)
-    config = json.loads((folder / "judge.json").read_text())
-    config["models"]["overall"]["intercept"] += 0.01
-    (folder / "judge.json").write_text(json.dumps(config))
+    weights = load_file(folder / "model.safetensors")
+    weights["heads.overall.0.bias"] += 0.01
+    save_file(weights, folder / "model.safetensors")
     found = compare(folder)
     assert not found.holds and 1e-5 < found.deviation < 0.01
     assert found.golden["signature"] != found.signature

@@ -9,8 +9,8 @@ from torch.nn import functional
 
 from medal_judges.models.base.heads import (
     Calibration,
-    Head,
     HeadConfig,
+    OutputHead,
     corn_losses,
     corn_probabilities,
     on_scale,
@@ -54,8 +54,8 @@ def test_corn_of_soft_labels_is_the_mean_of_hard_ones() -> None:
     assert corn_losses(logits, soft).item() == pytest.approx(hard.item(), rel=1e-5)
 
 
-def head(dimension: Dimension, **settings: object) -> Head:
-    return Head(dimension, HeadConfig(**settings), width=6, attention=False)  # type: ignore[arg-type]
+def head(dimension: Dimension, **settings: object) -> OutputHead:
+    return OutputHead(dimension, HeadConfig(**settings))  # type: ignore[arg-type]
 
 
 def test_binary_loss_is_torchs_with_smoothing_and_weight() -> None:
@@ -81,7 +81,7 @@ def test_missing_labels_and_weights() -> None:
 def test_rows_without_a_label_change_no_loss_and_have_no_gradient(kind: str) -> None:
     torch.manual_seed(0)
     judged = head(ISSUE if kind == "binary" else OVERALL, kind=kind)
-    logits = torch.randn(5, judged.value.out_features).requires_grad_()
+    logits = torch.randn(5, judged.outputs).requires_grad_()
     by_level = kind in ("ordinal", "classification")
     targets = torch.rand(5, judged.levels).softmax(-1) if by_level else torch.rand(5, 1)
     labelled = torch.tensor([True, False, True, True, False])
@@ -135,18 +135,6 @@ def test_a_regression_with_a_spread_has_a_distribution_over_levels() -> None:
     assert p.argmax().item() == 2
     # the middle bin runs from 0.375 to 0.625: 1.25 deviations to each side
     assert p[0, 2].item() == pytest.approx(math.erf(1.25 / math.sqrt(2)), abs=1e-5)
-
-
-@pytest.mark.parametrize("attention", [False, True])
-def test_evidence_adds_up_to_the_logit(attention: bool) -> None:
-    torch.manual_seed(0)
-    one = Head(ISSUE, HeadConfig(kind="binary"), 6, attention)
-    turns, weights = torch.randn(3, 4, 6), torch.rand(3, 4)
-    weights[1, 2:] = 0
-    logits, evidence, pooling = one(turns, weights)
-    assert torch.allclose(evidence.sum(1) + one.bias, logits[:, 0], atol=1e-6)
-    assert torch.allclose(one.value(turns)[..., 0] * pooling, evidence, atol=1e-6)
-    assert (evidence[1, 2:] == 0).all()
 
 
 def test_temperature_is_recovered_from_simulated_answers() -> None:

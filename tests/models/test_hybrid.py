@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from scipy.stats import rankdata
 
 from medal_judges import Dialogue, Judge, Turn
@@ -29,13 +28,12 @@ from medal_judges.models.hybrid.judge import (
 )
 from medal_judges.models.hybrid.members import HybridConfig, Member, MemberConfig, open_member
 from medal_judges.models.llm.protocol import LanguageModel
-from medal_judges.models.turns.config import TurnsConfig
-from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Contributions, Judgement, known_details, parse_judgement
 from medal_judges.records.signature import Signature
 
 from ..conftest import WORDS
+from ..linear_judges import random_judge
 from ..talks import alike
 
 OVERALL = Dimension("overall", "ordinal", 1, 5)
@@ -237,22 +235,14 @@ def test_the_stacks_distribution_is_a_normal_in_bins() -> None:
     assert level_chances(Dimension("x", "continuous", 0, 1), 0.3, 0.1) == []
 
 
-def encoder(base: Path) -> TurnsJudge:
-    torch.manual_seed(0)
-    config = TurnsConfig(base=str(base), max_tokens=64, width=16)
-    made = TurnsJudge.create(config, [OVERALL], name="tiny")
-    made.calibration = {}
-    return made
-
-
 def test_saved_with_its_members_and_the_same_when_loaded(tiny_bert: Path, tmp_path: Path) -> None:
-    folder = encoder(tiny_bert).save_pretrained(tmp_path / "member")
+    folder = random_judge(tiny_bert, [OVERALL]).save_pretrained(tmp_path / "member")
     line = Blend(("deep", "plain"), *np.full((2, 2), 0.5), np.array([0.3, 0.2]), 0.4, 0.1)
     judge = opened(Stack({"overall": line}), deep=str(folder), plain=LENGTH)
     saved = judge.save_pretrained(tmp_path / "hybrid")
     (folder / "judge.json").unlink()  # nothing outside the folder is needed
     config = json.loads((saved / "judge.json").read_text(encoding="utf-8"))
-    assert config["members"]["plain"]["settings"]["family"] == "feature"
+    assert config["members"]["plain"]["settings"]["family"] == "linear"
     assert (saved / "members" / "deep" / "model.safetensors").is_file()
     assert str(tmp_path) not in (saved / "judge.json").read_text(encoding="utf-8")
     fresh = Judge.from_pretrained(saved)

@@ -8,12 +8,11 @@ import torch
 
 from medal_judges import Dialogue, Judge
 from medal_judges.models.base.golden import golden_dialogues
-from medal_judges.models.turns.body import can_pack, packed_sums
-from medal_judges.models.turns.config import TurnsConfig
-from medal_judges.models.turns.judge import TurnsJudge
+from medal_judges.models.linear.packing import can_pack, packed_sums
 from medal_judges.records.dimension import load_rubric
 
 from ..conftest import SIZE
+from ..linear_judges import random_judge
 from ..talks import talk
 
 TEXTS = [[2, *[8, 12, 15] * 10, 3], [2, 4, 5, 3], [2, 10, 11, 3], [2, 9, 3]]
@@ -87,9 +86,8 @@ def test_scores_do_not_change_with_batch_order_window_or_threads(dtype: str, all
 def test_packed_and_padded_batches_give_the_same_scores(
     tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = TurnsConfig(base=str(tiny_bert), max_tokens=32)
-    judge = TurnsJudge.create(config, load_rubric("overall"), device="cpu")
+    judge = random_judge(tiny_bert, load_rubric("overall"), max_tokens=32)
     packed = [j.scores["overall"] for j in judge.score(talks(12))]
-    monkeypatch.setattr("medal_judges.models.turns.judge.can_pack", lambda body: False)
+    monkeypatch.setattr("medal_judges.models.linear.encoder.can_pack", lambda body: False)
     padded = [j.scores["overall"] for j in judge.score(talks(12))]
     assert len(set(packed)) > 5 and padded == pytest.approx(packed, abs=4e-5)

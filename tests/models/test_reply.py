@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from medal_judges.models.turns.net import ReplyModel, context_of, contrast
+from medal_judges.models.linear.reply import ReplyModel, context_of, contrast
 
 
 def test_contrast_is_the_difference_of_log_mean_exponentials() -> None:
@@ -31,7 +31,7 @@ def test_swapping_the_reactions_changes_the_sign() -> None:
 
 
 def test_context_is_the_turns_before_and_the_first_turn_stands_in() -> None:
-    unit = torch.arange(4.0).reshape(1, 4, 1)
+    unit = torch.arange(4.0).reshape(4, 1)
     now, before, earlier = context_of(unit)
     assert now.flatten().tolist() == [0, 1, 2, 3]
     assert before.flatten().tolist() == [0, 0, 1, 2]
@@ -40,8 +40,6 @@ def test_context_is_the_turns_before_and_the_first_turn_stands_in() -> None:
 
 def test_an_untrained_model_expects_an_echo() -> None:
     model = ReplyModel(hidden=6, features=3, width=4).eval()
-    unit = functional.normalize(
-        torch.randn(2, 5, 6, generator=torch.Generator().manual_seed(2)), dim=-1
-    )
-    expected = model.expect(*context_of(unit), torch.zeros(2, 5, 3))
+    unit = functional.normalize(torch.randn(5, 6, generator=torch.Generator().manual_seed(2)))
+    expected = model.expect(*context_of(unit), torch.zeros(5, 3))
     assert torch.allclose(expected, unit, atol=1e-6)

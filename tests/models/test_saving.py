@@ -16,9 +16,9 @@ from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.judge import Judge as BaseJudge
 from medal_judges.models.base.saving import FAMILIES, FORMAT, load_weights
-from medal_judges.models.feature.judge import FeatureJudge
 from medal_judges.models.hybrid.judge import Blend, HybridJudge, Stack
 from medal_judges.models.hybrid.members import MemberConfig, open_member
+from medal_judges.models.linear.judge import LinearJudge
 
 YAML = "configs/judges/repetition.yaml"
 SAME = Turn("assistant", "I like the sea a lot.")
@@ -52,7 +52,7 @@ def test_saving_over_a_judge_keeps_what_else_stands_there(tmp_path: Path) -> Non
     assert [p.name for p in tmp_path.iterdir()] == ["judge"]
 
 
-class FullDisk(FeatureJudge):
+class FullDisk(LinearJudge):
     """Saving breaks off with half a config written."""
 
     def _save(self, folder: Path) -> None:
@@ -143,9 +143,9 @@ def test_a_half_written_config_is_told(tmp_path: Path) -> None:
         path.write_bytes(half)
         with pytest.raises(JudgeLoadError, match="not valid JSON"):
             Judge.from_pretrained(folder)
-    kept = {k: v for k, v in json.loads(whole).items() if k != "models"}
+    kept = {k: v for k, v in json.loads(whole).items() if k != "heads"}
     path.write_text(json.dumps(kept), encoding="utf-8")
-    with pytest.raises(JudgeLoadError, match=r"no 'models' in judge\.json") as caught:
+    with pytest.raises(JudgeLoadError, match=r"no 'heads' in judge\.json") as caught:
         Judge.from_pretrained(folder)
     assert "saved by medal-judges" in str(caught.value)
 
@@ -163,7 +163,7 @@ def test_a_folder_that_is_no_judge_is_told(tmp_path: Path, content: str) -> None
     ("config", "hint"),
     [
         ({"model_type": "bert"}, "a plain model becomes a judge by training"),
-        ({"family": "turns", "format": 2}, "saved before format"),
+        ({"family": "linear", "format": 2}, "saved before format"),
         ([7], "a plain model"),
     ],
 )
@@ -176,7 +176,7 @@ def test_a_config_json_alone_is_a_plain_model_or_an_old_judge(
     assert hint in str(caught.value)
 
 
-@pytest.mark.parametrize("family", ["oracle", "", None, 3, ["feature"]])
+@pytest.mark.parametrize("family", ["oracle", "", None, 3, ["linear"]])
 def test_an_unknown_family_names_the_known_ones(tmp_path: Path, family: object) -> None:
     config = {"family": family, "format": FORMAT}
     (tmp_path / "judge.json").write_text(json.dumps(config))
@@ -185,7 +185,7 @@ def test_an_unknown_family_names_the_known_ones(tmp_path: Path, family: object) 
     for source in (tmp_path, path):
         with pytest.raises(JudgeLoadError, match="unknown family") as caught:
             Judge.from_pretrained(source)
-        assert "turns" in str(caught.value) and "feature" in str(caught.value)
+        assert "linear" in str(caught.value) and "encoder" in str(caught.value)
 
 
 def test_an_entry_point_that_does_not_load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_an_entry_point_that_does_not_load(monkeypatch: pytest.MonkeyPatch, tmp_
         ({"format": 99}, "in format 99", "pip install 'medal-judges==9.1'"),
         ({"format": "x"}, "in format x", "pip install 'medal-judges==9.1'"),
         ({"format": 1}, "in format 1", "train it again"),
-        ({"family": "oracle"}, "unknown family 'oracle'", "turns"),
+        ({"family": "oracle"}, "unknown family 'oracle'", "linear"),
     ],
 )
 def test_a_judge_of_another_package_says_which_reads_it(
@@ -222,7 +222,7 @@ def test_a_yaml_of_a_trained_family_or_with_a_setting_missing_is_told(tmp_path: 
     path.write_text("family: encoder\nname: x\n")
     with pytest.raises(JudgeLoadError, match="is trained, not described"):
         Judge.from_pretrained(path)
-    path.write_text("family: feature\nname: x\nrubric: medal\n")
+    path.write_text("family: linear\nname: x\nrubric: medal\n")
     with pytest.raises(JudgeLoadError, match="'features' is missing"):
         Judge.from_pretrained(path)
     with pytest.raises(JudgeLoadError, match="nowhere"):

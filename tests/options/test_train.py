@@ -20,7 +20,7 @@ def config(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
         "name": "words",
         "output_dir": str(tmp_path / "default"),
         "rubric": "medal",
-        "model": {"family": "feature", "features": ["log_words"]},
+        "model": {"family": "linear", "vectors": False, "features": ["assistant.log_words"]},
         "train": [{"source": str(files.chats)}],
         "validation": [{"source": str(files.others)}],
     }

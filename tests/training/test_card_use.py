@@ -81,7 +81,7 @@ def test_several_annotators_are_people(tmp_path: Path, tiny_bert: Path) -> None:
     rows = [(("a", "b"), {"overall": (1, 2, 3)}), (("c", "d"), {"overall": (2, 2, 5)})]
     path = write_rated(tmp_path / "rows.jsonl", rows)  # type: ignore[arg-type]
     settings = {"name": "x", "output_dir": "x", "rubric": "overall", "train": [{"source": path}]}
-    model = {"family": "feature", "features": ["log_words"]}
+    model = {"family": "linear", "vectors": False, "features": ["assistant.log_words"]}
     config = build_config(TrainConfig, settings | {"model": model}, where="x")
     rows_of_run = load_rows(config, load_rubric("overall"))
     (facts,) = rows_of_run.facts
@@ -103,7 +103,7 @@ def test_a_set_s_name_for_a_dimension_is_not_the_judge_s(tmp_path: Path) -> None
         "name": "mine",
         "output_dir": str(tmp_path / "mine"),
         "rubric": str(rubric),
-        "model": {"family": "feature", "features": ["log_words"]},
+        "model": {"family": "linear", "vectors": False, "features": ["log_words"]},
         "train": [
             {
                 "source": write_rated(tmp_path / "train.jsonl", rows),

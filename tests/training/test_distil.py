@@ -53,7 +53,7 @@ def settings(folder: Path, **more: Any) -> TrainConfig:
         "output_dir": str(folder / "student"),
         "rubric": "overall",
     }
-    given |= {"model": {"family": "feature", "features": ["log_words"]}}
+    given |= {"model": {"family": "linear", "vectors": False, "features": ["assistant.log_words"]}}
     return build_config(TrainConfig, given | more, where="test")
 
 
@@ -71,7 +71,7 @@ def test_a_student_agrees_with_its_teacher_on_other_chats(
             record.update(scores=dict.fromkeys(record["scores"]), failure="the server is down")
 
     rewrite(scores, failed)
-    model = {"family": "embedding", "base": str(tiny_bert), "features": ["said_before_3"]}
+    model = {"family": "linear", "base": str(tiny_bert), "features": ["said_before_3"]}
     split = {"test": 0.3, "seed": 1}
     with caplog.at_level(logging.WARNING):
         folder = train_judge(

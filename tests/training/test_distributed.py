@@ -259,7 +259,7 @@ def test_one_judge_a_dimension_on_two_processes(strategy: str, workshop: Worksho
 @pytest.mark.slow
 def test_a_family_fitted_at_once_is_fitted_by_one_process(workshop: Workshop) -> None:
     folder = workshop.folder / "fitted"
-    model = "model={family: feature, features: [log_words]}"
+    model = "model={family: linear, vectors: false, features: [assistant.log_words]}"
     done = workshop.run("ddp", folder, [model, "args={}"])
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count("judge saved and checked") == 1

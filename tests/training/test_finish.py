@@ -13,15 +13,11 @@ from typer.testing import CliRunner
 
 from medal_judges import Judge, benchmark, train
 from medal_judges.cli import app
-from medal_judges.config import build_config
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.models.base import golden
-from medal_judges.models.turns.config import TurnsConfig
-from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dimension import load_rubric
-from medal_judges.training.config import OptimConfig
-from medal_judges.training.families.turns import reads_in_bf16
 
+from ..linear_judges import random_judge
 from ..talks import write_rated
 
 
@@ -43,7 +39,7 @@ def config_at(folder: Path) -> Path:
         "name": "words",
         "output_dir": str(folder / "run"),
         "rubric": "medal",
-        "model": {"family": "feature", "features": ["question"]},
+        "model": {"family": "linear", "vectors": False, "features": ["assistant.question"]},
         "train": [{"source": write_rows(folder / "train.jsonl", 60, 0)}],
         "validation": [{"source": write_rows(folder / "validation.jsonl", 40, 1)}],
         "test": [{"source": write_rows(folder / "test.jsonl", 50, 2, ("zh", "ja"))}],
@@ -108,15 +104,6 @@ def test_a_benchmark_says_what_a_judge_was_trained_on_and_reads_the_split_of_its
     assert notes("held_out", split=split) == []
 
 
-@pytest.mark.parametrize("text", ["mixed_precision: no", "mixed_precision: 'no'"])
-def test_no_is_a_precision(text: str) -> None:
-    """YAML reads a bare no as false; our own hints say ``optim.mixed_precision: no``."""
-    optim = build_config(OptimConfig, yaml.safe_load(text), where="test")
-    assert optim.mixed_precision == "no"
-    assert not reads_in_bf16(optim.mixed_precision, torch.device("cpu"))
-    assert reads_in_bf16("bf16", torch.device("cpu"))
-
-
 def test_golden_scores_of_a_quantised_net_are_taken_where_it_is() -> None:
     net = torch.nn.Linear(4, 4)
     net.weight = torch.nn.Parameter(net.weight.to(torch.uint8), requires_grad=False)
@@ -129,7 +116,7 @@ def test_golden_scores_of_a_large_net_are_few_short_and_in_its_dtype(
     tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rubric = [d for d in load_rubric("medal") if d.name == "overall"]
-    judge = TurnsJudge.create(TurnsConfig(base=str(tiny_bert), max_tokens=64), rubric)
+    judge = random_judge(tiny_bert, rubric)
     assert golden.setting_for(judge.net, "cuda", "bf16") == golden.GoldenSetting("cpu", "fp32")
     monkeypatch.setattr(golden, "LARGE", 1000)
     assert golden.setting_for(judge.net, "cuda", "no").device == "cuda"

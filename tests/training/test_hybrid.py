@@ -11,9 +11,9 @@ from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.heads import on_scale
 from medal_judges.models.base.hub import judge_files
-from medal_judges.models.feature.judge import FeatureJudge
 from medal_judges.models.hybrid.judge import MemberSelection, Stack
 from medal_judges.models.hybrid.members import HybridConfig
+from medal_judges.models.linear.judge import LinearJudge
 from medal_judges.records.dimension import Dimension
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.families import hybrid
@@ -165,13 +165,13 @@ def test_members_judge_the_rows_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     files = sorted((tmp_path / "judgements").rglob("*.jsonl"))
     assert len(files) == 4  # two members, two sources
     scored: list[object] = []
-    whole = FeatureJudge._score_batch
+    whole = LinearJudge._score_batch
 
-    def counted(self: FeatureJudge, items: list, dimensions: list) -> list:
+    def counted(self: LinearJudge, items: list, dimensions: list) -> list:
         scored.extend(items)
         return whole(self, items, dimensions)
 
-    monkeypatch.setattr(FeatureJudge, "_score_batch", counted)
+    monkeypatch.setattr(LinearJudge, "_score_batch", counted)
     again, _ = fit_hybrid(run(tmp_path, alpha=5.0), examples(), [OVERALL])
     assert scored == []
     assert again.signature().revision != first.signature().revision

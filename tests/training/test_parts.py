@@ -5,19 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.linear_model import Ridge
 
 from medal_judges.config import build_config, load_config
 from medal_judges.errors import ConfigError, LeakError
 from medal_judges.models.base.heads import HeadConfig
 from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.turns.config import TurnsConfig
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.training.balance import balanced
 from medal_judges.training.config import DataEntry, TrainConfig
-from medal_judges.training.families.ridge import RidgeProblem, named_columns
 from medal_judges.training.rows import (
     RowFacts,
     RunRows,
@@ -30,6 +27,7 @@ from medal_judges.training.rows import (
 )
 from medal_judges.training.validation import require_figure, validation_figures
 
+LINEAR = {"family": "linear", "vectors": False, "features": ["log_words"]}
 CONFIGS = sorted(p.name for p in Path("configs/train").glob("*.yaml"))
 
 
@@ -43,32 +41,16 @@ def minimal(**more: object) -> dict[str, object]:
         "name": "x",
         "output_dir": "o",
         "rubric": "medal",
-        "model": {"family": "turns", "net": "linear", "pooling": "role"},
+        "model": LINEAR,
         "train": [{"source": "a.jsonl"}],
     }
     return base | more
 
 
-TURNS = {"family": "turns", "net": "linear", "pooling": "role"}
-
-
 def test_an_unknown_key_is_refused_with_the_nearest_known_one() -> None:
-    with pytest.raises(ConfigError, match=r"optim\.embeding_share'.*'embedding_share'"):
-        build_config(TrainConfig, minimal(optim={"embeding_share": 3}), where="x")
-
-
-def test_the_closed_form_is_refused_for_a_pooling_it_does_not_solve() -> None:
-    settings = minimal(model=TURNS | {"pooling": "attention"})
-    with pytest.raises(ConfigError, match="pooling: role"):
-        build_config(TrainConfig, settings, where="x")
-    assert build_config(TrainConfig, settings | {"model": TURNS}, where="x")
-
-
-@pytest.mark.parametrize("kind", ["ordinal", "classification"])
-def test_the_closed_form_is_refused_for_heads_by_level_before_a_row_is_read(kind: str) -> None:
-    settings = minimal(model=TURNS | {"heads": {"overall": {"kind": kind}}})
-    with pytest.raises(ConfigError, match=r"model\.heads\.overall is not: set its kind"):
-        build_config(TrainConfig, settings, where="x")
+    model = LINEAR | {"grid": {"alhpas": [3]}}
+    with pytest.raises(ConfigError, match=r"model\.grid\.alhpas'.*'alphas'"):
+        build_config(TrainConfig, minimal(model=model), where="x")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +60,7 @@ def test_the_closed_form_is_refused_for_heads_by_level_before_a_row_is_read(kind
 def test_a_family_fitted_at_once_refuses_settings_of_steps(setting: dict[str, object]) -> None:
     (name,) = setting
     with pytest.raises(ConfigError, match=f"{name} is for judges trained by steps"):
-        build_config(TrainConfig, minimal(model=TURNS) | setting, where="x")
+        build_config(TrainConfig, minimal() | setting, where="x")
 
 
 def row(id: str, value: float, scale: tuple[float, float] | None = (0, 4)) -> LabelledDialogue:
@@ -127,58 +109,6 @@ def test_soft_labels_are_the_annotators_shares() -> None:
 def example(source: str, value: float, weight: float = 1.0) -> TrainingExample:
     dialogue = Dialogue("1", (Turn("user", "a"), Turn("assistant", "b")))
     return TrainingExample(dialogue, source, {"overall": value}, weight, {"overall": value}, "g")
-
-
-def test_the_closed_form_is_sklearns_ridge_within_sources() -> None:
-    generator = np.random.default_rng(0)
-    table = generator.normal(size=(90, 6))
-    sources = ["a"] * 60 + ["b"] * 30
-    truth = table @ np.array([1.0, -2, 0, 0, 0.5, 0]) + generator.normal(size=90) * 0.1
-    truth[60:] += 7  # the second source is rated higher all over
-    unit = 0.5 + 0.02 * truth
-    problem = RidgeProblem.of(
-        [example(s, u) for s, u in zip(sources, unit, strict=True)], table, "overall"
-    )
-    found = problem.solve(np.ones(6), 0.3, np.zeros(6))
-    centred, answers = table.copy(), unit / 0.2
-    for part in (slice(0, 60), slice(60, 90)):
-        centred[part] -= centred[part].mean(0)
-        answers[part] -= answers[part].mean()
-    weights = np.array([1 / 60] * 60 + [1 / 30] * 30)
-    fitted = Ridge(alpha=0.3, fit_intercept=False).fit(centred, answers, sample_weight=weights)
-    wanted = fitted.coef_
-
-    def spread(values: np.ndarray) -> float:
-        return float(np.sqrt(np.average(values**2, weights=weights)))
-
-    assert found == pytest.approx(wanted * spread(answers) / spread(centred @ wanted), rel=1e-8)
-
-
-def test_a_prior_pulls_the_answer_and_keeps_its_spread() -> None:
-    generator = np.random.default_rng(1)
-    table = generator.normal(size=(200, 4))
-    unit = 0.5 + 0.1 * table[:, 0]
-    problem = RidgeProblem.of([example("a", u) for u in unit], table, "overall")
-    scale = problem.column_scale(2, 0.0)
-    assert scale[1] > 0 and scale[2] > 0  # two features on each of the two sides
-    plain = problem.solve(np.ones(4), 1e-6, np.zeros(4))
-    pulled = problem.solve(np.ones(4), 1e-6, np.array([0, 0.5, 0, 0]))
-    assert abs(plain[1]) < 0.01 * abs(plain[0])
-    assert pulled[1] / pulled[0] == pytest.approx(
-        0.5 * table[:, 0].std() / table[:, 1].std(), rel=0.02
-    )
-    for found in (plain, pulled):
-        assert float(problem.deviation(problem.x @ found[:, None])[0]) == pytest.approx(
-            float(problem.deviation(problem.y[:, None])[0])
-        )
-
-
-def test_a_feature_group_reads_the_columns_it_names() -> None:
-    config = TurnsConfig(features=("log_words", "copy"))
-    found = named_columns(config, [("user.copy", 2.0), ("log_words", 1.0)], half=3)
-    assert found.tolist() == [1, 2, 0, 1, 0, 0]
-    with pytest.raises(ConfigError, match=r"user\.NAME"):
-        named_columns(config, [("nobody.copy", 1.0)], half=3)
 
 
 def test_balance_is_negatives_over_positives() -> None:

@@ -70,7 +70,7 @@ def test_only_takes_known_dimensions() -> None:
 
 def test_families_that_fit_each_dimension_refuse_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="leave it out"):
-        settings(tmp_path, tmp_path, per_dimension=True, model={"family": "embedding"})
+        settings(tmp_path, tmp_path, per_dimension=True, model={"family": "linear"})
 
 
 def test_a_metric_that_a_dimension_cannot_have_is_refused_before_the_first_step(

@@ -17,14 +17,13 @@ from medal_judges.eval.metaeval.metaeval import ResultRow
 from medal_judges.models.base.hub import judge_files
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.models.lora.judge import LoraJudge
-from medal_judges.models.turns.config import TurnsConfig
-from medal_judges.models.turns.judge import TurnsJudge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.signature import Signature
 from medal_judges.stats.estimate import Estimate
 from medal_judges.training.card.card import write_card
 
 from ..hub_stub import Hub, Repo
+from ..linear_judges import random_judge
 from ..talks import write_rated
 
 ID = "org/judge"
@@ -47,7 +46,7 @@ def config(tmp_path: Path) -> Path:
         "name": "words",
         "output_dir": str(tmp_path / "run"),
         "rubric": "medal",
-        "model": {"family": "feature", "features": ["log_words"]},
+        "model": {"family": "linear", "vectors": False, "features": ["assistant.log_words"]},
         "train": [{"source": write_rows(tmp_path / "train.jsonl", 40)}],
         "validation": [{"source": write_rows(tmp_path / "validation.jsonl", 30)}],
     }
@@ -80,7 +79,8 @@ def test_a_run_is_pushed_described_and_loaded_again(hub: Hub, config: Path, tmp_
     repo = hub.repos[ID]
     assert repo.private and repo.tags == {"v1": repo.branches["main"]}
     files = {"judge.json", "golden.json", "data.json", "agreement.json", "README.md"}
-    assert files | {"train_config.json", "validation.json"} == set(repo.files)
+    fitted = {"train_config.json", "validation.json", "grid.csv", "model.safetensors"}
+    assert files | fitted == set(repo.files)
     assert all(repo.files[n] == (run / n).read_bytes() for n in files - {"README.md"})
 
     card = card_of(repo, tmp_path)
@@ -111,7 +111,7 @@ def test_what_is_refused_leaves_the_hub_as_it_was(hub: Hub, tmp_path: Path) -> N
     dry = hub.medal(home, "push", str(folder), ID, "--no-trial", "--dry-run")
     assert dry.returncode == 0 and set(hub.repos) == {"org/public"}
     assert {line.split()[-1] for line in dry.stdout.splitlines()[1:]} == {
-        *("README.md", "judge.json", "golden.json")
+        *("README.md", "judge.json", "golden.json", "model.safetensors")
     }
     nobody = {"HF_TOKEN": "", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
 
@@ -155,7 +155,7 @@ def test_a_link_is_not_followed(hub: Hub, tmp_path: Path, name: str) -> None:
 
 def test_weights_travel_as_large_files(hub: Hub, tiny_bert: Path, tmp_path: Path) -> None:
     rubric = [d for d in load_rubric("medal") if d.name == "overall"]
-    made = TurnsJudge.create(TurnsConfig(base=str(tiny_bert), max_tokens=64), rubric)
+    made = random_judge(tiny_bert, rubric)
     folder = made.save_pretrained(tmp_path / "judge")
     (folder / "checkpoints").mkdir()
     (folder / "checkpoints" / "model.safetensors").write_bytes(b"0")
@@ -166,7 +166,10 @@ def test_weights_travel_as_large_files(hub: Hub, tiny_bert: Path, tmp_path: Path
     assert done.returncode == 0, done.stderr
     repo = hub.repos[ID]
     assert not repo.private and repo.messages == ["first"]
-    assert {n for n in repo.files if n.endswith((".safetensors", ".pt"))} == {"model.safetensors"}
+    assert {n for n in repo.files if n.endswith((".safetensors", ".pt"))} == {
+        "model.safetensors",
+        "encoder/model.safetensors",
+    }
     assert repo.files["model.safetensors"] in hub.objects.values()
     done = hub.medal(tmp_path / "other", "doctor", ID, "--revision", "v1")
     assert done.returncode == 0 and "deviation                0.00e+00" in done.stdout, done.stderr

@@ -4,11 +4,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from medal_judges.models.turns.config import ReplyConfig
-from medal_judges.models.turns.net import ReplyModel
-from medal_judges.records.dialogue import Dialogue, Turn
-from medal_judges.training.families.reply import _train, half_of, other_halves
-from medal_judges.training.rows import TrainingExample
+from medal_judges.models.linear.config import ReplyConfig
+from medal_judges.models.linear.reply import ReplyModel
+from medal_judges.training.families.reply import half_of, train_reply
 
 WIDTH = 16
 
@@ -42,7 +40,7 @@ def test_training_finds_the_reply_of_new_answers() -> None:
     held_out = pairs(64, seed=100)
     before = hits(model, held_out)
     config = ReplyConfig(positive=("a",), negative=("b",), epochs=30, batch_size=128, lr=3e-3)
-    _train(model, pairs(1024, seed=7), config, torch.Generator().manual_seed(0))
+    train_reply(model, pairs(1024, seed=7), config, torch.Generator().manual_seed(0))
     assert before < 0.2
     assert hits(model, held_out) > 0.9
 
@@ -54,15 +52,13 @@ def test_training_is_the_same_for_the_same_seed() -> None:
         model = ReplyModel(WIDTH, features=2, width=8)
         model.context[2] = torch.nn.Dropout(0.0)  # its masks come from the global generator
         config = ReplyConfig(positive=("a",), negative=("b",), epochs=2, batch_size=64)
-        _train(model, pairs(128, seed=3), config, torch.Generator().manual_seed(0))
+        train_reply(model, pairs(128, seed=3), config, torch.Generator().manual_seed(0))
         found.append(model.answer.weight.detach().clone())
     assert torch.equal(found[0], found[1])
 
 
-def test_a_training_conversation_is_read_by_the_model_that_has_not_seen_it() -> None:
-    dialogue = Dialogue("1", (Turn("user", "hi"), Turn("assistant", "hello")))
-    examples = [TrainingExample(dialogue, "s", {}, group=f"g{i}") for i in range(200)]
-    mine = torch.tensor([half_of(e.group, 0) for e in examples])
-    assert torch.equal(other_halves(examples, 0), 1 - mine)
-    assert 60 < int(mine.sum()) < 140
+def test_halves_are_of_groups_and_about_as_large() -> None:
+    halves = [half_of(f"g{number}", 0) for number in range(200)]
+    assert 60 < sum(halves) < 140 and set(halves) == {0, 1}
     assert half_of("g1", 0) == half_of("g1", 0)
+    assert halves != [half_of(f"g{number}", 1) for number in range(200)]

@@ -72,7 +72,7 @@ def small(name: str, bases: dict[str, Path], folder: Path) -> dict[str, Any]:
     if model["family"] == "hybrid":
         model["members"]["trained"] = {"path": "configs/judges/length.yaml"}
         model["members"]["reactions"]["options"]["llm"] |= {"model": str(bases["embedded:smollm2"])}
-    elif "base" in model or model["family"] != "feature":
+    elif "base" in model or model["family"] != "linear":
         model["base"] = str(bases[model["base"]])
     if model.get("head") == "generative":
         model["answer_tokens"] = 48

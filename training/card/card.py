@@ -14,6 +14,7 @@ from medal_judges.errors import ConfigError, DataError, SourceError
 from medal_judges.models.base.golden import read_golden
 from medal_judges.models.base.hub import is_hub_id
 from medal_judges.models.base.saving import read_config
+from medal_judges.models.linear.config import LinearConfig
 from medal_judges.models.model_files import HUB_IDS, PREFIX
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import Signature
@@ -24,7 +25,6 @@ from medal_judges.training.card.plain import LIBRARIES, plain_use
 
 CARD_NAME = "README.md"
 TRIAL_NAME = "trial.json"
-_NO_MODEL = ("feature", "hybrid")  # the base in their signature is measures or members
 _SHOWN = ("spearman", "within_system", "f1_present", "f1_absent")  # of a benchmark's figures
 _ON_THE_HUB = {"spearman": "spearmanr", "f1_present": "f1"}
 _CHANCE = {"roc_auc": 0.5, "spearmanr": 0.0}
@@ -83,7 +83,7 @@ def read_metadata(folder: Path, results: Path | None = None) -> dict[str, Any]:
     settings = read("train_config.json", {})
     signature = Signature.parse(golden["signature"])
     base = signature.base
-    if base and config["family"] not in _NO_MODEL:
+    if base and _has_model(config):
         # A run writes the name of a base's folder there, not its path.
         base_model = _base_model((settings.get("model") or {}).get("base") or base)
     else:
@@ -118,6 +118,14 @@ def read_metadata(folder: Path, results: Path | None = None) -> dict[str, Any]:
         "split": settings.get("split"),
         "notes": settings.get("card_notes", ()),
     }
+
+
+def _has_model(config: Mapping[str, Any]) -> bool:
+    """Returns whether a judge has a base model; else the base in its signature is features or
+    members."""
+    if config["family"] == "linear":
+        return LinearConfig(**config["linear"]).reads_base
+    return bool(config["family"] != "hybrid")
 
 
 def _same_judge(a: Signature, b: Signature) -> bool:

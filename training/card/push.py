@@ -83,7 +83,7 @@ def name_base(copy: Path, base: str | None, results: Path | None) -> None:
     for path in copy.rglob(CONFIG_NAME):
         config = json.loads(path.read_text(encoding="utf-8"))
         model = config.get(config.get("family"))
-        if isinstance(model, dict) and not model.get("save_body", config["family"] != "lora"):
+        if isinstance(model, dict) and not model.get("save_base", config["family"] != "lora"):
             local.add(model["base"])  # it does not bring its model
     local = {one for one in local if not one.startswith(PREFIX) and not is_hub_id(one)}
     if not local:

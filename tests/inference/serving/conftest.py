@@ -19,6 +19,7 @@ from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 
 from ...forked import start
+from ...linear_judges import random_judge
 from ...talks import spoken
 
 
@@ -81,18 +82,8 @@ def starting(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture(scope="module")
 def judge_folder(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A saved encoder judge with random heads, made for English."""
-    import torch
-
-    from medal_judges.models.turns.config import TurnsConfig
-    from medal_judges.models.turns.judge import TurnsJudge
-
-    torch.manual_seed(0)
-    config = TurnsConfig(base=str(tiny_bert), max_tokens=64, width=16, members=2)
-    judge = TurnsJudge.create(config, load_rubric("medal"))
-    for name, parameter in judge.net.named_parameters():
-        if "value" in name:
-            torch.nn.init.normal_(parameter, std=0.3)
+    """A saved linear judge with random heads, made for English."""
+    judge = random_judge(tiny_bert, load_rubric("medal"))
     return judge.save_pretrained(tmp_path_factory.mktemp("served") / "judge")
 
 

@@ -90,7 +90,7 @@ def test_the_right_token_is_let_in_and_stands_in_no_log(
         assert len(list(client.score([talk(1)]))) == 1
     monkeypatch.setenv("MEDAL_JUDGES_TOKEN", TOKEN)
     with Client(guarded.address) as client:
-        assert client.judge()["family"] == "feature"
+        assert client.judge()["family"] == "linear"
     with Client(guarded.address, token="wrong-wrong-wrong") as client:
         with pytest.raises(ServiceError, match="401") as caught:
             client.judge()

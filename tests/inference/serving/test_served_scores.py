@@ -119,7 +119,7 @@ def test_what_the_server_says_of_its_judge(served: Served, judge: Judge) -> None
         about = client.judge()
     assert about["signature"] == str(judge.signature())
     assert about["dimensions"] == [dimension.to_record() for dimension in judge.dimensions]
-    assert about["languages"] is None and about["family"] == "turns"
+    assert about["languages"] is None and about["family"] == "linear"
 
 
 def test_what_is_served_states_its_dimensions_once_and_the_client_knows_them(

@@ -1,0 +1,202 @@
+"""Settings of a linear judge: what it reads of a dialogue, and what is fitted on it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from medal_judges.config import Config
+from medal_judges.models.base.trained import TrainedConfig
+from medal_judges.models.base.turn_features import (
+    ALL_FEATURES,
+    ROLE_INDEX,
+    SIMILARITY_NAMES,
+    USUAL_FEATURES,
+)
+from medal_judges.models.device import Attention
+
+HeadName = Literal["ridge", "logistic", "mlp_classifier", "mlp_regressor"]
+Pooling = Literal["mean", "cls", "lasttoken"]
+REACTION_NAMES = (
+    "reaction",  # user turns: log-mean similarity to positive less negative reactions
+    "expected_reaction",  # assistant turns: the same of the reaction that the reply model expects
+)
+
+
+class ReplyConfig(Config):
+    """Settings of the reply model. ``positive`` and ``negative`` are short reactions of users.
+    ``width``, ``epochs``, ``lr`` and ``noise`` are for its training. ``half``: its weights are
+    rounded to half precision before anything else is fitted, and saved in half precision."""
+
+    positive: tuple[str, ...] = Field(min_length=1)
+    negative: tuple[str, ...] = Field(min_length=1)
+    width: int = Field(default=256, ge=1, le=16_384)
+    epochs: int = Field(default=5, ge=1)
+    batch_size: int = Field(default=1024, ge=2)
+    lr: float = Field(default=1e-3, gt=0)
+    noise: float = Field(default=0.02, ge=0)
+    half: bool = False
+
+
+class LinearGrid(Config):
+    """The grid of ridge and logistic heads: penalties (the rows of a source have a total weight of
+    1), and the size of a vector's column relative to a feature's column (both standardised first; 0
+    leaves vectors out)."""
+
+    alphas: tuple[Annotated[float, Field(gt=0)], ...] = Field(
+        default=(1e-2, 0.1, 1.0, 10.0, 100.0, 1e3), min_length=1
+    )
+    shares: tuple[Annotated[float, Field(ge=0)], ...] = Field(
+        default=(0.0, 0.1, 0.3, 1.0), min_length=1
+    )
+
+
+class MlpGrid(Config):
+    """The grid of MLP heads, in scikit-learn's terms (``alpha`` is the L2 penalty, ``epochs`` is
+    max_iter). The search for the class range uses the first value of each setting."""
+
+    hidden: tuple[tuple[int, ...], ...] = Field(default=((64,), (16,), (64, 32)), min_length=1)
+    alpha: tuple[float, ...] = Field(default=(1.0, 0.01, 10.0), min_length=1)
+    epochs: tuple[int, ...] = Field(default=(100, 30), min_length=1)
+    learning_rate: tuple[float, ...] = Field(default=(1e-3,), min_length=1)
+
+
+class LinearConfig(TrainedConfig):
+    """The settings of a linear judge, stored whole in its judge.json.
+
+    ``base`` is a hub id, a folder or an ``embedded:`` name; it stays as it is. ``depth``: only so
+    many of its first layers. ``pooling``: the vector of a text is the mean of its token vectors, or
+    the first or the last one (None: as the base's files say, else the mean); it has length 1. A
+    text longer than ``max_tokens`` is read in pieces. The oldest turns beyond ``max_turns`` are
+    left out. ``save_base: false`` saves only what was fitted: the base is loaded again, and refused
+    if its weights have changed.
+
+    ``reading: turns`` reads the mean user turn and the mean assistant turn: their ``features``
+    (base/turn_features.py), then with ``vectors`` the vector of their text. A feature is ``name``,
+    or ``user.name`` or ``assistant.name`` for one side only. ``reading: dialogue`` reads one vector
+    of the whole text, as ORALIS does (section 4.4), and the features of both sides.
+
+    With ``reading: answers`` the base, mostly a language model, reads the dialogue as one text,
+    without the oldest turns beyond ``max_tokens``. The vector is the mean state over the tokens of
+    each of the last ``answers`` answers (with ``next_turn`` the state at the place of the next user
+    turn), each with ``decay`` times the weight of the one after it. The features are those of the
+    same answers. What follows the last answer is not read. With ``each_answer`` a dialogue has the
+    score of its mean answer, or for an issue (a dimension whose good end is low) of its worst
+    answer. With ``learn_last`` the labels are of the last answer, and training reads no other.
+
+    ``limit``: features are clipped at that many standard deviations. ``reply`` adds the features
+    ``reaction`` and ``expected_reaction`` (reply.py).
+
+    ``head`` (``heads`` for single dimensions) is ``ridge``, ``logistic`` or an MLP; the default is
+    logistic for a binary dimension, else ridge. ``grid`` is searched for ridge and logistic heads.
+    ``stretch``: the penalty shrinks a ridge's scores; they are stretched to the spread of the
+    labels. ``prior_weights``: dimension -> feature -> a weight, in standard deviations of the
+    score, that is added to a stretched ridge. ``balanced``: both labels of a logistic head count
+    the same, however rare one is.
+
+    An MLP is over the classes 0 to k, to which Equation 1 of ORALIS maps the scale. The k are
+    searched in ``class_ranges``, for all dimensions together; a binary dimension has the classes 0
+    and 1. ``decode``: a classifier's score is its expected class, or its likeliest class as in the
+    paper. Without validation rows, settings are chosen by cross-validation with ``folds`` folds of
+    dialogues, or by leaving out one chatbot at a time (``fold_by: chatbot``).
+    """
+
+    family: Literal["linear"] = "linear"
+    base: str = "embedded:minilm"
+    base_revision: str | None = None
+    save_base: bool = True
+    depth: int | None = Field(default=None, ge=1)
+    pooling: Pooling | None = None
+    attention: Attention = "auto"
+    max_tokens: int = Field(default=256, ge=8)
+    max_turns: int = Field(default=512, ge=1)
+    reading: Literal["turns", "dialogue", "answers"] = "turns"
+    answers: int = Field(default=1, ge=1)
+    each_answer: bool = False
+    learn_last: bool = False
+    decay: float = Field(default=1.0, gt=0, le=1)
+    next_turn: bool = False
+    vectors: bool = True
+    features: tuple[str, ...] = USUAL_FEATURES
+    limit: float | None = Field(default=None, gt=0)
+    reply: ReplyConfig | None = None
+    head: HeadName | None = None
+    heads: dict[str, HeadName] = Field(default_factory=dict)
+    grid: LinearGrid = Field(default_factory=LinearGrid)
+    stretch: bool = False
+    prior_weights: dict[str, dict[str, float]] = Field(default_factory=dict)
+    balanced: bool = True
+    class_ranges: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        default=(8, 2, 4, 6, 10), min_length=1
+    )
+    decode: Literal["expected", "argmax"] = "expected"
+    mlp: MlpGrid = Field(default_factory=MlpGrid)
+    folds: int = Field(default=5, ge=2)
+    fold_by: Literal["conversation", "chatbot"] = "conversation"
+
+    @model_validator(mode="after")
+    def _settings_fit(self) -> LinearConfig:
+        known = ALL_FEATURES + (REACTION_NAMES if self.reply else ())
+        prior_features = [name for weights in self.prior_weights.values() for name in weights]
+        for feature in (*self.features, *prior_features):
+            side, dot, name = feature.rpartition(".")
+            if name not in known or (dot and side not in ROLE_INDEX):
+                raise ValueError(
+                    f"no feature {feature!r}; there are {', '.join(known)}, each also as "
+                    "user.NAME and assistant.NAME"
+                )
+            if dot and self.reading == "answers":
+                raise ValueError(f"reading: answers has features of answers only, not {feature!r}")
+        if unread := set(prior_features) - set(self.columns):
+            raise ValueError(f"prior_weights: {sorted(unread)[0]!r} is not one of the features")
+        if self.prior_weights and not self.stretch:
+            raise ValueError("prior_weights are for stretch: true")
+        if self.reply and self.reading != "turns":
+            raise ValueError("reply is for reading: turns")
+        if not self.vectors and (self.reading == "dialogue" or not self.features):
+            raise ValueError(
+                "vectors: false leaves nothing to read: name features, and no reading: dialogue"
+            )
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The features without their side, each once; the reactions come last."""
+        names = dict.fromkeys(feature.rpartition(".")[2] for feature in self.features)
+        measures = [name for name in names if name not in REACTION_NAMES]
+        return (*measures, *(REACTION_NAMES if self.reply else ()))
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The features that need no reply model."""
+        return tuple(name for name in self.names if name not in REACTION_NAMES)
+
+    @property
+    def columns(self) -> dict[str, tuple[tuple[int, str], ...]]:
+        """Every way to name a feature that is read, and the columns (side, feature) it names."""
+        read: dict[str, tuple[tuple[int, str], ...]] = {}
+        for feature in self.features:
+            side, _, name = feature.rpartition(".")
+            sides = ROLE_INDEX if not side else (side,)
+            pairs = tuple((ROLE_INDEX[role], name) for role in sides)
+            read[feature] = pairs
+            for role in sides:
+                read[f"{role}.{name}"] = ((ROLE_INDEX[role], name),)
+        return read
+
+    @property
+    def compares_turns(self) -> bool:
+        """Whether the vectors of the texts of turns are needed."""
+        read = self.vectors and self.reading == "turns"
+        return read or self.reply is not None or bool(set(self.measures) & set(SIMILARITY_NAMES))
+
+    @property
+    def reads_base(self) -> bool:
+        """Whether the base is needed; without it, features of the texts alone are read."""
+        return self.vectors or self.compares_turns
+
+    def head_of(self, dimension: str, kind: str) -> HeadName:
+        """Returns the head of a dimension of that kind."""
+        usual = self.head or ("logistic" if kind == "binary" else "ridge")
+        return self.heads.get(dimension, usual)

@@ -1,0 +1,294 @@
+"""The frozen base of a linear judge: a pretrained model that turns texts into vectors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers.utils.hub import cached_file
+
+from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.models.base.saving import (
+    require_enough_weights,
+    require_no_differences,
+)
+from medal_judges.models.batching import SpecialTokens, budget_batches, pad_rows, retry_on_oom
+from medal_judges.models.device import cast_weights, quiet_loading, set_attention, torch_dtype
+from medal_judges.models.linear.config import LinearConfig, Pooling
+from medal_judges.models.linear.packing import PASS_TOKENS, can_pack, packed_sums
+from medal_judges.models.llm.local.weights import model_path
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+Floats = npt.NDArray[np.float64]
+Pieces = list[list[int]]  # the token ids of a text, in pieces that fit the window
+_UNUSED = "pooler."  # BERT's layer on the first token
+# Fields of sentence-transformers before version 6, which has pooling_mode: mean.
+_POOLING_FIELDS: dict[Pooling, str] = {
+    "mean": "pooling_mode_mean_tokens",
+    "cls": "pooling_mode_cls_token",
+    "lasttoken": "pooling_mode_lasttoken",
+}
+
+
+class TextEncoder:
+    """Computes the vectors of texts, and the states of a base that reads a dialogue as one text."""
+
+    def __init__(
+        self,
+        body: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        config: LinearConfig,
+        pooling: Pooling,
+    ) -> None:
+        self.body: Any = body  # a module with the attributes of its family
+        self.body.train(False)
+        self.tokenizer, self.pooling = tokenizer, pooling
+        self.marks = SpecialTokens(tokenizer)
+        settings: Any = body.config
+        self.width = int(settings.hidden_size)
+        self.window = min(config.max_tokens, _positions(settings) or config.max_tokens)
+        # Ids that the tokenizer puts before and after a single sequence.
+        bare = tokenizer("a", add_special_tokens=False)["input_ids"]
+        full = tokenizer("a")["input_ids"]
+        starts = range(len(full) - len(bare) + 1)
+        start = next((i for i in starts if full[i : i + len(bare)] == bare), None)
+        self.prefix: list[int] = [] if start is None else list(full[:start])
+        self.suffix: list[int] = [] if start is None else list(full[start + len(bare) :])
+        self.limit = self.window - len(self.prefix) - len(self.suffix)
+        final_norm: Any = getattr(body, "norm", None)
+        if config.depth is not None and final_norm is not None:
+            final_norm.forward = _unchanged  # it is for the last layer
+        named = settings.architectures or ()
+        self.causal = any("CausalLM" in name for name in named)  # no state depends on later turns
+
+    @classmethod
+    def create(cls, config: LinearConfig) -> TextEncoder:
+        """Loads the base of ``config``. Raises JudgeLoadError, and ConfigError for settings that
+        the base does not have."""
+        options = {"revision": config.base_revision, "trust_remote_code": False}
+        path = model_path(config.base)
+        try:
+            settings = AutoConfig.from_pretrained(path, **options)
+            tokenizer = AutoTokenizer.from_pretrained(path, **options)
+            _check_base(config, settings)
+            with quiet_loading():
+                body = AutoModel.from_pretrained(
+                    path, config=settings, dtype=torch.float32, use_safetensors=True, **options
+                )
+            pooling = config.pooling or _pooling_of(path, config.base_revision)
+        except (OSError, ValueError) as error:
+            raise JudgeLoadError(
+                f"cannot load the sentence encoder {config.base}: {str(error).splitlines()[0]}",
+                hint="give a hub id (with a network, or cached), a folder, or embedded:minilm; "
+                "reading: answers also reads a language model",
+            ) from error
+        return cls(_without_pooler(body), tokenizer, config, pooling)
+
+    @classmethod
+    def load(cls, folder: Path, config: LinearConfig) -> TextEncoder:
+        """Loads the base saved in ``folder``; needs no network. Raises JudgeLoadError."""
+        if not (folder / "config.json").is_file():
+            raise JudgeLoadError(
+                f"{folder.parent}: the judge has no {folder.name}/config.json",
+                hint="copy or download the whole folder again",
+            )
+        settings = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        weights = sorted(folder.glob("*.safetensors"))
+        require_enough_weights(lambda: _built(settings), *(weights or [folder]))
+        with quiet_loading():
+            body, report = AutoModel.from_pretrained(
+                folder,
+                config=settings,
+                dtype=torch.float32,
+                use_safetensors=True,
+                trust_remote_code=False,
+                ignore_mismatched_sizes=True,  # reported below
+                output_loading_info=True,
+            )
+        # The library draws missing weights at random and ignores others: all must fit.
+        require_no_differences(
+            folder,
+            {
+                "missing": [k for k in report["missing_keys"] if not k.startswith(_UNUSED)],
+                "unexpected": report["unexpected_keys"],
+                "of another shape": [key for key, *_ in report["mismatched_keys"]],
+            },
+        )
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        return cls(_without_pooler(body), tokenizer, config, config.pooling or "mean")
+
+    def save(self, folder: Path) -> None:
+        """Writes the base into ``folder``, as safetensors."""
+        self.body.save_pretrained(folder, safe_serialization=True)
+        self.tokenizer.save_pretrained(folder)
+
+    def place(self, device: torch.device, dtype: str, config: LinearConfig) -> None:
+        """Moves the base to ``device`` and casts it to ``dtype``."""
+        self.body = self.body.to(device).float()
+        if dtype != "fp32":
+            cast_weights(self.body, torch_dtype(dtype, device))
+        set_attention(self.body, config.attention, device, dtype)
+
+    # -- texts by themselves ---------------------------------------------------------------------
+
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns the token ids of each text, without the tokenizer's marks."""
+        if not texts:
+            return []
+        plain = [self.marks.broken_up(text) for text in texts]
+        if not self.tokenizer.is_fast:
+            ids: list[list[int]] = self.tokenizer(plain, add_special_tokens=False, verbose=False)[
+                "input_ids"
+            ]
+            return ids
+        # The library under transformers' class, whose masks, offsets and objects take as long as
+        # the tokens. An earlier call may have left truncation and padding on.
+        backend: Any = self.tokenizer.backend_tokenizer
+        backend.no_truncation()
+        backend.no_padding()
+        encodings = backend.encode_batch_fast(plain, add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def pieces(self, ids: Sequence[int]) -> Pieces:
+        """Returns the token ids of a text in pieces that fit the window, each with the tokenizer's
+        marks."""
+        return [
+            [*self.prefix, *ids[start : start + self.limit], *self.suffix]
+            for start in range(0, max(1, len(ids)), self.limit)
+        ]
+
+    @torch.inference_mode()
+    def embed(self, texts: Sequence[Pieces], budget: int) -> npt.NDArray[np.float32]:
+        """Returns the vector, of length 1, of each text [texts, width] in ``pieces``: the mean over
+        its pieces, weighted by their tokens. ``budget`` is the maximum number of padded tokens in a
+        batch."""
+        packing = self.pooling == "mean" and can_pack(self.body)
+        flat: list[tuple[int, list[int]]] = []
+        for row, pieces in enumerate(texts):
+            flat += [(row, piece) for piece in pieces if piece]  # empty: no text, and no marks
+        sums = torch.zeros(len(texts), self.width)
+
+        def vectors(batch: Sequence[tuple[int, list[int]]]) -> list[tuple[list[int], Tensor]]:
+            pieces = [piece for _, piece in batch]
+            totals = packed_sums(self.body, pieces) if packing else self._padded_sums(pieces)
+            return [([row for row, _ in batch], totals)]
+
+        if packing:
+            budget = min(budget, PASS_TOKENS)
+        for batch in budget_batches(flat, lambda entry: len(entry[1]), budget, tight=not packing):
+            for rows, totals in retry_on_oom(vectors, batch):
+                sums.index_add_(0, torch.tensor(rows), totals)
+        return functional.normalize(sums, dim=-1).numpy()
+
+    def _padded_sums(self, pieces: Sequence[list[int]]) -> Tensor:
+        """Returns the pooled vector of each piece times its number of tokens [pieces, width]."""
+        ids, mask = pad_rows(pieces, int(self.tokenizer.pad_token_id or 0))
+        ids, mask = ids.to(self.body.device), mask.to(self.body.device)
+        states = self.body(input_ids=ids, attention_mask=mask).last_hidden_state.float()
+        counts = mask.sum(1)
+        if self.pooling == "mean":
+            sums: Tensor = (states * mask.unsqueeze(-1)).sum(1).cpu()
+            return sums
+        last = torch.zeros_like(counts) if self.pooling == "cls" else counts - 1
+        chosen: Tensor = states[torch.arange(len(states), device=states.device), last]
+        return (chosen * counts.unsqueeze(-1)).cpu()
+
+    # -- a dialogue as one text ------------------------------------------------------------------
+
+    @torch.inference_mode()
+    def in_context(self, text: str, spans: Sequence[tuple[int, int]]) -> tuple[Floats, bool]:
+        """Returns the mean token state [spans, width] of each span (start, end) of characters in
+        the last tokens of ``text`` that fit the window, 0 for a span without tokens; and whether
+        ``text`` has more tokens."""
+        inputs = self.tokenizer(
+            text, return_offsets_mapping=True, return_tensors="pt", verbose=False
+        )
+        # Only a last turn that is longer than the window is cut.
+        is_cut = inputs["input_ids"].shape[1] > self.window
+        fitting = {key: value[:, -self.window :] for key, value in inputs.items()}
+        first, last = fitting.pop("offset_mapping")[0].T
+        fitting = {key: value.to(self.body.device) for key, value in fitting.items()}
+        states = self.body(**fitting).last_hidden_state[0].cpu().double()
+        inside = [(first < end) & (last > start) & (last > first) for start, end in spans]
+        shares = torch.stack(inside).double()
+        shares = shares / shares.sum(dim=1, keepdim=True).clamp_min(1)
+        means: Floats = (shares @ states).numpy()
+        return means, is_cut
+
+
+def _unchanged(states: Tensor) -> Tensor:
+    return states
+
+
+def _positions(settings: PretrainedConfig) -> int | None:
+    """Returns how many tokens a base can read; None: any number."""
+    positions = getattr(settings, "max_position_embeddings", None)
+    if positions is not None and "roberta" in settings.model_type:
+        positions -= settings.pad_token_id + 1  # their positions start after the padding's
+    return positions
+
+
+def _check_base(config: LinearConfig, settings: PretrainedConfig) -> None:
+    """Sets the depth of a base, and its attention dropout to 0: with it, attention on a CPU is 4
+    times slower. Raises ConfigError for settings that it does not have."""
+    positions = _positions(settings)
+    if positions is not None and config.max_tokens > positions:
+        raise ConfigError(
+            f"max_tokens {config.max_tokens} is above the {positions} of {config.base}",
+            hint=f"set model.max_tokens to {positions} or less",
+        )
+    if config.depth is not None:
+        layers = settings.num_hidden_layers
+        if config.depth > layers:  # the library would draw the others at random
+            raise ConfigError(f"depth {config.depth}: {config.base} has {layers} layers")
+        settings.num_hidden_layers = config.depth
+        if getattr(settings, "layer_types", None):
+            settings.layer_types = settings.layer_types[: config.depth]
+    for name in ("attention_probs_dropout_prob", "attention_dropout"):
+        if hasattr(settings, name):
+            setattr(settings, name, 0.0)
+
+
+def _pooling_of(path: str, revision: str | None) -> Pooling:
+    """Returns how sentence-transformers pools the token vectors of the base ``path``; the mean if
+    its files do not say."""
+    file = cached_file(
+        path,
+        "1_Pooling/config.json",
+        revision=revision,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    if file is None:
+        return "mean"
+    settings = json.loads(Path(file).read_text(encoding="utf-8"))
+    for pooling in get_args(Pooling):
+        if settings.get("pooling_mode") == pooling or settings.get(_POOLING_FIELDS[pooling]):
+            chosen: Pooling = pooling
+            return chosen
+    raise ConfigError(
+        f"{path} pools its token vectors in a way that is not supported",
+        hint=f"set model.pooling to one of {', '.join(get_args(Pooling))}",
+    )
+
+
+def _built(settings: PretrainedConfig) -> PreTrainedModel:
+    made: PreTrainedModel = AutoModel.from_config(settings, trust_remote_code=False)  # type: ignore[no-untyped-call]
+    return _without_pooler(made)
+
+
+def _without_pooler(body: PreTrainedModel) -> PreTrainedModel:
+    """Returns the body without BERT's pooler, which is unused."""
+    if getattr(body, "pooler", None) is not None:
+        setattr(body, "pooler", None)  # noqa: B010  (mypy: a module's attributes are modules)
+    return body

@@ -1,0 +1,137 @@
+"""The head of one dimension: a linear map of columns, or an MLP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, softmax
+
+from medal_judges.errors import JudgeLoadError
+from medal_judges.models.base.heads import on_scale
+from medal_judges.models.linear.config import HeadName
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class FittedHead:
+    """``layers`` are (weight [in, out], bias [out]) with ReLU between them, over columns [n, C].
+
+    ``top`` is the highest class of an MLP (1 for other heads, whose output is on [0, 1] or a
+    logit); ``classes`` are the classes in a classifier's training rows, empty for other heads.
+    ``averages``: what an average user turn and an average assistant turn add to the output of a
+    linear head.
+    """
+
+    kind: HeadName
+    layers: tuple[tuple[Floats, Floats], ...]
+    top: int = 1
+    classes: tuple[int, ...] = ()
+    averages: tuple[float, float] = (0.0, 0.0)
+
+    @classmethod
+    def line(
+        cls,
+        kind: HeadName,
+        weights: Floats,
+        bias: float,
+        averages: tuple[float, float] = (0.0, 0.0),
+    ) -> FittedHead:
+        """Returns a linear head with ``weights`` [C]."""
+        return cls(kind, ((weights[:, None], np.array([bias])),), averages=averages)
+
+    @property
+    def is_linear(self) -> bool:
+        return self.kind in ("ridge", "logistic")
+
+    def raw(self, columns: Floats) -> Floats:
+        """Returns the output of the last layer [n, outputs], before a softmax or sigmoid."""
+        values = columns
+        for number, (weight, bias) in enumerate(self.layers):
+            if number:
+                values = np.maximum(values, 0.0)
+            values = values @ weight + bias
+        return values
+
+    def probabilities(self, columns: Floats) -> Floats:
+        """Returns the probability [n, top + 1] of each class 0 to ``top`` by a classifier, 0 for
+        classes that were not in its training rows."""
+        if len(self.classes) == 1:
+            present = np.ones((len(columns), 1))
+        elif len(self.classes) == 2:  # scikit-learn has one logistic output for two classes
+            second = expit(self.raw(columns))
+            present = np.concatenate([1 - second, second], axis=1)
+        else:
+            present = softmax(self.raw(columns), axis=1)
+        chances = np.zeros((len(columns), self.top + 1))
+        chances[:, list(self.classes)] = present
+        return chances
+
+    def units(self, columns: Floats, decode: str, temperature: float = 1.0) -> Floats:
+        """Returns scores [n] on [0, 1]: of an MLP by the inverse of Equation 1, of a logistic head
+        the probability with the logit divided by ``temperature``."""
+        if self.kind == "logistic":
+            chances: Floats = expit(self.raw(columns)[:, 0] / temperature)
+            return chances
+        if self.kind != "mlp_classifier":
+            return on_scale(self.raw(columns)[:, 0] / self.top)
+        probabilities = self.probabilities(columns)
+        chosen = probabilities @ np.arange(self.top + 1)
+        if decode == "argmax":
+            chosen = probabilities.argmax(axis=1)
+        units: Floats = chosen / self.top
+        return units
+
+    def record(self) -> dict[str, Any]:
+        """Returns the head's part of judge.json."""
+        return {
+            "kind": self.kind,
+            "layers": len(self.layers),
+            "top": self.top,
+            "classes": list(self.classes),
+            "averages": list(self.averages),
+        }
+
+    def tensors(self, name: str) -> dict[str, Floats]:
+        """Returns the head's arrays, under names that begin with the dimension's."""
+        arrays: dict[str, Floats] = {}
+        for number, (weight, bias) in enumerate(self.layers):
+            arrays[f"heads.{name}.{number}.weight"] = np.ascontiguousarray(weight)
+            arrays[f"heads.{name}.{number}.bias"] = np.ascontiguousarray(bias)
+        return arrays
+
+    @classmethod
+    def of(
+        cls, name: str, record: Mapping[str, Any], tensors: Mapping[str, Floats], columns: int
+    ) -> FittedHead:
+        """Returns the head of a ``record`` and ``tensors``. Raises JudgeLoadError for shapes that
+        do not fit, and KeyError for a missing array."""
+        layers = []
+        width = columns
+        for number in range(record["layers"]):
+            weight = tensors[f"heads.{name}.{number}.weight"]
+            bias = tensors[f"heads.{name}.{number}.bias"]
+            if weight.shape != (width, len(bias)):
+                raise JudgeLoadError(
+                    f"weights of {name!r}: a layer is {weight.shape}, expected "
+                    f"({width}, {len(bias)})",
+                    hint="copy or download the whole folder again",
+                )
+            layers.append((weight, bias))
+            width = len(bias)
+        user, assistant = record["averages"]
+        classes = tuple(record["classes"])
+        return cls(record["kind"], tuple(layers), record["top"], classes, (user, assistant))
+
+
+def on_levels(probabilities: Floats, levels: int) -> Floats:
+    """Returns distributions over levels [n, levels] for ``probabilities`` of classes [n, k + 1]:
+    each class is split between the two nearest levels so that the expected value stays."""
+    places = np.linspace(0, levels - 1, probabilities.shape[1])
+    distances = np.abs(places[:, None] - np.arange(levels))
+    shares: Floats = probabilities @ np.clip(1 - distances, 0, None)
+    return shares

@@ -1,0 +1,347 @@
+"""The linear judge: a frozen base, features of turns, and a fitted head for each dimension.
+
+It is the family of ORALIS's classifier (sections 4.4 and 4.5), of the ridge regressions on turns,
+and of the plain baselines that every trained judge must beat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from medal_judges.errors import JudgeLoadError
+from medal_judges.models.base.heads import Calibration, isotonic_map, normal_bins
+from medal_judges.models.base.judge import ScoreRequest
+from medal_judges.models.base.learned import LearnedJudge, centred, learned_state, unit_of
+from medal_judges.models.base.saving import (
+    WEIGHTS_NAME,
+    read_config,
+    read_weights,
+    require_no_differences,
+    write_weights,
+)
+from medal_judges.models.device import torch_device
+from medal_judges.models.linear.config import LinearConfig
+from medal_judges.models.linear.heads import FittedHead, Floats, on_levels
+from medal_judges.models.linear.reader import DialogueReader, TurnReading
+from medal_judges.models.model_files import base_hash, require_base
+from medal_judges.records.dimension import EQUAL, Dimension, load_rubric
+from medal_judges.records.judgement import Contributions, Judgement, Unit, known_details
+from medal_judges.records.signature import Signature, content_hash
+
+if TYPE_CHECKING:
+    from medal_judges.models.linear.encoder import TextEncoder
+
+GRID_NAME = "grid.csv"
+ENCODER_FOLDER = "encoder"
+_UNITS: dict[str, Unit] = {"ridge": "score", "logistic": "logit"}
+
+
+class LinearJudge(LearnedJudge):
+    """Scores the columns that its ``reader`` makes of a dialogue.
+
+    Distributions are an MLP classifier's class probabilities on the dimension's levels, for other
+    heads a normal with the calibrated spread; of a binary dimension they are the calibrated
+    probability. A linear head that tells turns apart has contributions, relative to average turns:
+    in units of the raw score, or in logits. The interval of a score holds nine in ten ratings, or
+    for a binary dimension is the range of the calibrations without one fold. ``search`` is the
+    table of settings that training has tried.
+    """
+
+    family = "linear"
+    config: LinearConfig
+
+    def __init__(
+        self,
+        config: LinearConfig,
+        dimensions: Sequence[Dimension],
+        *,
+        encoder: TextEncoder | None = None,
+        heads: Mapping[str, FittedHead] | None = None,
+        name: str = "linear",
+        calibration: Mapping[str, Calibration] | None = None,
+        facts: Mapping[str, object] | None = None,
+        device: str | torch.device | None = None,
+        dtype: str = "fp32",
+    ) -> None:
+        self.describe(dimensions, name, calibration, facts)
+        self.config, self.heads = config, dict(heads or {})
+        self.reader = DialogueReader(config, encoder)
+        self.search: list[dict[str, object]] = []
+        if encoder is not None:
+            last = f"{config.max_turns} turns"
+            if config.reading == "answers" and config.vectors:
+                last = f"{config.max_tokens} tokens"
+            self.truncation = f"oldest turns beyond {last}"
+        if config.reading == "answers" and config.vectors:
+            self.window = 32  # half a minute of work, which a kill can lose
+        self.place(device, dtype)
+
+    @classmethod
+    def create(
+        cls,
+        config: LinearConfig,
+        dimensions: Sequence[Dimension],
+        *,
+        name: str = "linear",
+        device: str | torch.device | None = None,
+    ) -> LinearJudge:
+        """Returns a judge on ``config.base`` that has no heads yet. Raises JudgeLoadError."""
+        encoder = None
+        if config.reads_base:
+            from medal_judges.models.linear.encoder import TextEncoder
+
+            encoder = TextEncoder.create(config)
+            config = config.model_copy(update={"pooling": encoder.pooling})
+        return cls(config, dimensions, encoder=encoder, name=name, device=device)
+
+    @classmethod
+    def from_settings(
+        cls, settings: Mapping[str, Any], dimensions: Sequence[Dimension] | None = None
+    ) -> LinearJudge:
+        """Returns a judge of configs/judges/ with nothing fitted: on each dimension the sigmoid of
+        the sum of z-scores of its answers' mean features.
+
+        ``settings``: ``name``, ``rubric``, and ``features``: name -> {mean, std, good}; good is 1
+        if a higher value is better, else -1. ``dimensions`` replace those of the rubric.
+        """
+        features = settings["features"]
+        config = LinearConfig(
+            features=tuple(f"assistant.{name}" for name in features), vectors=False
+        )
+        if config.reads_base:
+            raise ValueError("features that compare vectors need a trained judge")
+        dimensions = dimensions or load_rubric(settings["rubric"])
+        judge = cls(config, dimensions, name=settings["name"])
+        slopes = {f"assistant.{n}": f["good"] / f["std"] for n, f in features.items()}
+        middle = -sum(f["mean"] * f["good"] / f["std"] for f in features.values())
+        weights = judge.reader.named(slopes)
+        for dimension in dimensions:
+            sign = 1 if dimension.good == "high" else -1
+            judge.heads[dimension.name] = FittedHead.line(
+                "logistic", sign * weights, sign * middle, (0.0, -sign * middle)
+            )
+        judge.revision = content_hash([features, [head.record() for head in judge.heads.values()]])
+        return judge
+
+    # -- saving and loading ----------------------------------------------------------------------
+
+    def _save(self, folder: Path) -> None:
+        arrays = self.reader.scale.tensors()
+        for name, head in self.heads.items():
+            arrays |= head.tensors(name)
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        if self.reader.reactions is not None:
+            tensors |= self.reader.reactions.tensors()
+        write_weights(tensors, folder / WEIGHTS_NAME)
+        hashed = None
+        encoder = self.reader.encoder
+        if encoder is not None and self.config.save_base:
+            encoder.save(folder / ENCODER_FOLDER)
+        elif encoder is not None:
+            hashed = base_hash(self.config.base, self.config.base_revision)
+        records = {name: head.record() for name, head in self.heads.items()}
+        self.write_state(folder, heads=records, base_hash=hashed)
+        if self.search:
+            pd.DataFrame(self.search).to_csv(folder / GRID_NAME, index=False)
+
+    @classmethod
+    def load(
+        cls, folder: Path, *, device: str | torch.device | None = None, dtype: str = "fp32"
+    ) -> LinearJudge:
+        """Loads the judge saved in ``folder``. A base that was not saved with it is loaded from its
+        package, folder or hub id.
+
+        Raises JudgeLoadError if weights are missing or do not fit the settings, or if the base's
+        weights are not those that the judge was trained on.
+        """
+        saved = read_config(folder)
+        config = LinearConfig(**saved["linear"])
+        if not config.reads_base and dtype != "fp32":
+            raise JudgeLoadError(f"a judge of features alone has no weights that could be {dtype}")
+        encoder = None
+        if config.reads_base:
+            from medal_judges.models.linear.encoder import TextEncoder
+
+            if config.save_base:
+                encoder = TextEncoder.load(folder / ENCODER_FOLDER, config)
+            else:
+                require_base(folder, saved["base_hash"], config.base, config.base_revision)
+                encoder = TextEncoder.create(config)
+        state = learned_state(saved)
+        judge = cls(config, encoder=encoder, device=device, dtype=dtype, **state)
+        judge._load_weights(folder / WEIGHTS_NAME, saved["heads"])
+        return judge
+
+    def _load_weights(self, path: Path, records: Mapping[str, Any]) -> None:
+        """Loads scale, reply models and heads. Raises JudgeLoadError if they do not fit."""
+        tensors = read_weights(path)
+        reactions = {k: tensors.pop(k) for k in list(tensors) if k.startswith("reply.")}
+        reader = self.reader
+        if self.config.reply is not None and reader.encoder is not None:
+            from medal_judges.models.linear.reply import Reactions
+
+            sizes = reader.encoder.width, len(self.config.measures)
+            reader.reactions = Reactions.of(self.config.reply, *sizes, reactions, path)
+        arrays = {name: tensor.double().numpy() for name, tensor in tensors.items()}
+        shapes = {name: array.shape for name, array in reader.scale.tensors().items()}
+        for name, shape in shapes.items():
+            if name not in arrays:
+                require_no_differences(path, {"missing": [name]})
+            if arrays[name].shape != shape:
+                wrong = f"{name} {arrays[name].shape} instead of {shape}"
+                require_no_differences(path, {"of another shape": [wrong]})
+            setattr(reader.scale, name.removeprefix("scale."), arrays[name])
+        columns = len(reader.is_vector)
+        self.heads = {
+            name: FittedHead.of(name, record, arrays, columns) for name, record in records.items()
+        }
+        names = {dimension.name for dimension in self.dimensions}
+        expected = set(shapes)
+        for name, head in self.heads.items():
+            expected |= head.tensors(name).keys()
+        require_no_differences(
+            path,
+            {
+                "unexpected": set(arrays) - expected | self.heads.keys() - names,
+                "missing": names - self.heads.keys(),
+            },
+        )
+
+    @property
+    def net(self) -> Any:
+        """The network of the base; None without a base."""
+        encoder = self.reader.encoder
+        return None if encoder is None else encoder.body
+
+    def place(self, device: str | torch.device | None, dtype: str) -> None:
+        self.device, self.dtype = torch_device(device), dtype
+        if self.reader.encoder is not None:
+            self.reader.encoder.place(self.device, dtype, self.config)
+
+    def signature(self) -> Signature:
+        if self.reader.encoder is not None:
+            return super().signature()
+        features = "+".join(feature.removeprefix("assistant.") for feature in self.config.features)
+        return self.signed(revision=self.revision, base=features)
+
+    # -- the hooks of Judge ----------------------------------------------------------------------
+
+    def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
+        dialogues = [request.dialogue for request in requests]
+        readings = self.reader.read(dialogues, self.token_budget)
+        for request, reading in zip(requests, readings, strict=True):
+            request.payload, request.tokens = reading, reading.tokens
+            request.truncated_turns, request.cut_turns = reading.dropped, reading.cut
+
+    def _score_batch(
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Judgement]:
+        return [self._judgement(request, dimensions) for request in requests]
+
+    def _judgement(self, request: ScoreRequest, dimensions: Sequence[str]) -> Judgement:
+        reading: TurnReading = request.payload
+        rows = self.reader.rows(reading)
+        scores: dict[str, float | None] = {}
+        distributions: dict[str, list[float]] = {}
+        contributions: dict[str, Contributions] = {}
+        details: dict[str, dict[str, Any]] = {}
+        for name in dimensions:
+            dimension, head, fitted = self.dimension(name), self.heads[name], self.fitted(name)
+            weights = self._weights(request, rows, dimension)
+            columns = self.reader.pool(reading, rows, weights)[None]
+            unit = float(self.units(name, columns)[0])
+            scores[name] = dimension.from_unit(fitted.map_unit(unit))
+            raw = None
+            if head.kind in ("ridge", "mlp_regressor"):
+                raw = dimension.from_unit(float(head.raw(columns)[0, 0]) / head.top)
+            details[name] = self._details(dimension, unit, scores[name], raw)
+            chances = self._distribution(dimension, columns, fitted.chance(unit))
+            if chances:
+                distributions[name] = chances
+            if head.is_linear and self.config.reading != "dialogue":
+                contributions[name] = self._contributions(
+                    dimension, request, weights, rows, float(head.raw(columns)[0, 0])
+                )
+        return Judgement(
+            scores=scores,
+            distributions=distributions,
+            contributions=contributions,
+            details=details,
+        )
+
+    def units(self, name: str, columns: Floats) -> Floats:
+        """Returns scores [n] of ``columns`` [n, C] on [0, 1], before a map of calibration."""
+        return self.heads[name].units(columns, self.config.decode, self.fitted(name).temperature)
+
+    def _weights(self, request: ScoreRequest, rows: Floats, dimension: Dimension) -> Floats:
+        """Returns the weight of each turn in what the dimension's head reads."""
+        reading: TurnReading = request.payload
+        if not self.config.each_answer or request.turn is not None:
+            return reading.weights
+        answers = self.reader.answers_read(reading)
+        if dimension.good == "low":
+            units = self.units(dimension.name, rows[answers])
+            worst = int(np.argmax(units >= units.max() - EQUAL))  # the first of equals
+            answers = answers[[worst]]
+        weights = np.zeros(len(reading.roles))
+        weights[answers] = 1 / len(answers)
+        return weights
+
+    def _details(
+        self, dimension: Dimension, unit: float, score: float | None, raw: float | None
+    ) -> dict[str, Any]:
+        fitted = self.fitted(dimension.name)
+        if not fitted.others:
+            return self.details_of(dimension.name, score or 0.0, raw)
+        reach = [fitted.moved(float(isotonic_map(unit, knots))) for knots in fitted.others]
+        interval = [dimension.from_unit(min(reach)), dimension.from_unit(max(reach))]
+        return known_details(interval=interval, raw=raw)
+
+    def _distribution(self, dimension: Dimension, columns: Floats, chance: float) -> list[float]:
+        """Returns the probability of each level; empty if there is none."""
+        head, levels = self.heads[dimension.name], len(dimension.levels)
+        if dimension.kind == "binary":  # the calibrated probability of label 1
+            return [1 - chance, chance]
+        if head.kind == "mlp_classifier" and levels > 1:
+            chances: list[float] = on_levels(head.probabilities(columns), levels)[0].tolist()
+            return chances
+        spread = self.fitted(dimension.name).spread
+        if levels < 2 or not spread:
+            return []
+        bins: list[float] = normal_bins(torch.tensor([chance]), spread, levels)[0].double().tolist()
+        return bins
+
+    def _contributions(
+        self,
+        dimension: Dimension,
+        request: ScoreRequest,
+        weights: Floats,
+        rows: Floats,
+        output: float,
+    ) -> Contributions:
+        """Returns what each turn adds to the ``output`` of a linear head, relative to an average
+        turn."""
+        head, fitted = self.heads[dimension.name], self.fitted(dimension.name)
+        reading: TurnReading = request.payload
+        factor, value = 1 / fitted.temperature, output / fitted.temperature
+        if head.kind == "ridge":
+            factor, value = dimension.high - dimension.low, dimension.from_unit(output)
+        slopes = head.layers[0][0][:, 0].reshape(len(self.reader.sides), -1)
+        blocks = np.zeros((2, slopes.shape[1]))  # of user turns, then of assistant turns
+        blocks[list(self.reader.sides)] = slopes
+        evidence = factor * weights * (rows * blocks[reading.roles]).sum(axis=1)
+        means = factor * np.array(head.averages)[reading.roles]
+        skipped = [0.0] * reading.skipped
+        return centred(
+            skipped + evidence.tolist(),
+            skipped + weights.tolist(),
+            skipped + means.tolist(),
+            value,
+            unit_of(_UNITS[head.kind], mapped=fitted.isotonic is not None),
+        )

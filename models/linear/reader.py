@@ -1,0 +1,351 @@
+"""From a dialogue to the columns that a linear judge's heads read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from medal_judges.models.base.turn_features import (
+    ALL_FEATURES,
+    ROLE_INDEX,
+    SIMILARITY_NAMES,
+    turn_features,
+    turn_similarities,
+)
+from medal_judges.models.linear.config import LinearConfig
+from medal_judges.records.dialogue import Dialogue, Turn
+
+if TYPE_CHECKING:
+    from medal_judges.models.linear.encoder import Pieces, TextEncoder
+    from medal_judges.models.linear.reply import Reactions
+
+Floats = npt.NDArray[np.float64]
+Vectors = npt.NDArray[np.float32]
+
+
+@dataclass(slots=True)
+class TurnReading:
+    """What a judge reads of the turns of a dialogue, before anything is subtracted from it.
+
+    ``roles`` [T] (1 = assistant), ``measures`` [T, F], the unit vectors of their ``texts`` [T, H]
+    (no columns if turns are not compared), the ``vectors`` [T, W] that are columns (no columns
+    without such), and each turn's weight in the mean of its side, ``weights`` [T]. ``whole`` [W] is
+    the vector of the whole text (``reading: dialogue``). ``skipped``: the number of oldest turns
+    that are not in these arrays; ``dropped``: the number of those that do not count; ``cut``: the
+    number of turns of which a part does not fit. ``tokens`` are those of all turns.
+    """
+
+    roles: npt.NDArray[np.int64]
+    measures: Floats
+    texts: Vectors
+    vectors: Vectors
+    weights: Floats
+    whole: Vectors
+    skipped: int = 0
+    dropped: int = 0
+    cut: int = 0
+    tokens: int = 0
+
+    def read_turns(self) -> TurnReading:
+        """Returns the reading with only those turns that have a weight."""
+        rows = np.flatnonzero(self.weights)
+        return TurnReading(
+            self.roles[rows],
+            self.measures[rows],
+            self.texts[rows],
+            self.vectors[rows],
+            self.weights[rows],
+            self.whole,
+        )
+
+
+class TurnStates(NamedTuple):
+    """The ``states`` [T, W] of a dialogue's turns (0 for those that are not read), and the numbers
+    of oldest turns that are ``dropped`` and of turns that are ``cut``."""
+
+    states: Vectors
+    dropped: int = 0
+    cut: int = 0
+
+
+@dataclass(slots=True)
+class TurnScale:
+    """What is subtracted from a turn's features and vector, and what its features are divided by,
+    by role: a side without turns then adds nothing, and a new domain is not centred on itself.
+
+    ``mean`` [2, F], ``deviation`` [2, F], ``centre`` [2, W]; the defaults change nothing.
+    """
+
+    mean: Floats
+    deviation: Floats
+    centre: Floats
+
+    @classmethod
+    def neutral(cls, features: int, width: int) -> TurnScale:
+        """Returns the scale that changes nothing."""
+        return cls(np.zeros((2, features)), np.ones((2, features)), np.zeros((2, width)))
+
+    def tensors(self) -> dict[str, Floats]:
+        """Returns the arrays that are saved; an empty one cannot be."""
+        arrays = {"mean": self.mean, "deviation": self.deviation, "centre": self.centre}
+        return {f"scale.{name}": array for name, array in arrays.items() if array.size}
+
+    def standardised(
+        self, measures: Floats, roles: npt.NDArray[np.int64], limit: float | None
+    ) -> Floats:
+        """Returns the first features [T, at most F], standardised and clipped at ``limit``."""
+        count = measures.shape[1]
+        scores = (measures - self.mean[roles, :count]) / self.deviation[roles, :count]
+        return scores if limit is None else np.clip(scores, -limit, limit)
+
+
+class DialogueReader:
+    """Reads dialogues in two steps: ``read`` computes features and vectors of turns, ``rows`` and
+    ``pool`` make columns of them.
+
+    ``encoder`` is None if only features of texts are read. ``known`` (None: nothing is kept) has
+    the vectors of texts that were read before.
+    """
+
+    def __init__(self, config: LinearConfig, encoder: TextEncoder | None) -> None:
+        self.config, self.encoder = config, encoder
+        self.places = [ALL_FEATURES.index(name) for name in config.measures]
+        self.has_vectors = config.vectors and config.reading != "dialogue"
+        self.width = encoder.width if encoder is not None and config.vectors else 0
+        self.turn_width = self.width if self.has_vectors else 0
+        self.scale = TurnScale.neutral(len(config.names), self.turn_width)
+        self.reactions: Reactions | None = None
+        self.known: dict[str, Vectors] | None = None
+        self.sides = (1,) if config.reading == "answers" else (0, 1)
+
+    @property
+    def is_vector(self) -> npt.NDArray[np.bool_]:
+        """Which columns [C] are of vectors; the others are features."""
+        block = [False] * len(self.config.names) + [True] * self.turn_width
+        whole = [True] * self.width if self.config.reading == "dialogue" else []
+        return np.array(whole + block * len(self.sides))
+
+    def named(self, values: Mapping[str, float]) -> Floats:
+        """Returns the columns [C] with the value of each feature that ``values`` name; else 0."""
+        names = self.config.names
+        start = self.width if self.config.reading == "dialogue" else 0
+        block = len(names) + self.turn_width
+        columns = np.zeros(len(self.is_vector))
+        for feature, value in values.items():
+            for side, name in self.config.columns[feature]:
+                if side in self.sides:
+                    columns[start + self.sides.index(side) * block + names.index(name)] = value
+        return columns
+
+    # -- what costs: features and vectors of turns -----------------------------------------------
+
+    def read(self, dialogues: Sequence[Dialogue], budget: int) -> list[TurnReading]:
+        """Returns the reading of each dialogue. Each distinct text is encoded once; ``budget`` is
+        the maximum number of padded tokens in a batch."""
+        skipped = [self._skipped(dialogue) for dialogue in dialogues]
+        contents: list[str] = []
+        for dialogue, start in zip(dialogues, skipped, strict=True):
+            contents += [turn.content for turn in dialogue.turns[start:]]
+        pieces = self._pieces(contents)
+        vectors: dict[str, Vectors] = {}
+        if self.config.compares_turns:
+            vectors = self._embedded(pieces, budget)
+        whole_texts: list[str] = []
+        whole_vectors: dict[str, Vectors] = {}
+        if self.config.reading == "dialogue":
+            whole_texts = [_text(dialogue) for dialogue in dialogues]
+            whole_vectors = self._embedded(self._pieces(whole_texts), budget)
+        states: list[TurnStates] = []
+        if self.config.reading == "answers" and self.has_vectors:
+            states = self._states(dialogues, skipped, pieces)
+        readings = []
+        for number, dialogue in enumerate(dialogues):
+            reading = self._reading(dialogue, skipped[number], vectors)
+            if self.encoder is not None:
+                kept = dialogue.turns[reading.skipped :]
+                reading.tokens = sum(_tokens(pieces[turn.content]) for turn in kept)
+            if whole_texts:
+                reading.whole = whole_vectors[whole_texts[number]]
+            if states:
+                reading.vectors = states[number].states
+                reading.dropped += states[number].dropped
+                reading.cut = states[number].cut
+            reading.weights = self._weights(reading)
+            readings.append(reading)
+        return readings
+
+    def _skipped(self, dialogue: Dialogue) -> int:
+        """Returns the number of oldest turns that are not read; the last answer always is."""
+        if self.encoder is None:
+            return 0
+        last = dialogue.assistant_turns[-1]
+        return max(0, min(len(dialogue.turns) - self.config.max_turns, last))
+
+    def _reading(
+        self, dialogue: Dialogue, skipped: int, vectors: Mapping[str, Vectors]
+    ) -> TurnReading:
+        """Returns the features and text vectors of the turns after the first ``skipped``."""
+        turns = dialogue.turns[skipped:]
+        roles = np.array([ROLE_INDEX[turn.role] for turn in turns], dtype=np.int64)
+        similarities = np.zeros((len(turns), len(SIMILARITY_NAMES)), dtype=np.float32)
+        texts = np.zeros((len(turns), 0), dtype=np.float32)
+        if vectors:
+            import torch
+
+            texts = np.stack([vectors[turn.content] for turn in turns])
+            batch = torch.from_numpy(texts)[None], torch.from_numpy(roles)[None]
+            mask = torch.ones(1, len(turns), dtype=torch.bool)
+            similarities = turn_similarities(*batch, mask)[0].numpy()
+        surface = turn_features(dialogue)[skipped:]
+        measures = np.concatenate([surface, similarities], axis=1)[:, self.places]
+        read = texts
+        if self.config.reading != "turns" or not self.has_vectors:
+            read = np.zeros((len(turns), 0), dtype=np.float32)
+        return TurnReading(
+            roles,
+            measures.astype(np.float64),
+            texts,
+            read,
+            weights=np.zeros(len(turns)),
+            whole=np.zeros(0, dtype=np.float32),
+            skipped=skipped,
+            dropped=skipped,
+            tokens=len(turns),
+        )
+
+    def _weights(self, reading: TurnReading) -> Floats:
+        """Returns the weight of each turn: the turns of a side count the same; of answers the last
+        ones, each less than the one after it."""
+        roles, weights = reading.roles, np.zeros(len(reading.roles))
+        if self.config.reading == "answers":
+            answers = self.answers_read(reading)[-self.config.answers :]
+            weights[answers] = self.config.decay ** np.arange(len(answers))[::-1]
+            weights /= weights.sum()
+            return weights
+        for side in self.sides:
+            weights[roles == side] = 1 / max(1, int((roles == side).sum()))
+        return weights
+
+    def answers_read(self, reading: TurnReading) -> npt.NDArray[np.int64]:
+        """Returns the rows of the assistant's turns that were not dropped."""
+        answers = np.flatnonzero(reading.roles == 1)
+        return answers[answers >= reading.dropped - reading.skipped]
+
+    def _pieces(self, texts: Sequence[str]) -> dict[str, Pieces]:
+        """Returns the token pieces of each distinct text."""
+        if self.encoder is None:
+            return {}
+        distinct = list(dict.fromkeys(texts))
+        ids = self.encoder.token_ids(distinct)
+        return {text: self.encoder.pieces(own) for text, own in zip(distinct, ids, strict=True)}
+
+    def _embedded(self, pieces: Mapping[str, Pieces], budget: int) -> dict[str, Vectors]:
+        """Returns the vector of each text."""
+        assert self.encoder is not None
+        known = {} if self.known is None else self.known
+        new = [text for text in pieces if text not in known]
+        vectors = self.encoder.embed([pieces[text] for text in new], budget)
+        known.update(zip(new, vectors, strict=True))
+        return known
+
+    def _states(
+        self,
+        dialogues: Sequence[Dialogue],
+        skipped: Sequence[int],
+        pieces: Mapping[str, Pieces],
+    ) -> list[TurnStates]:
+        """Returns the states of the turns of each dialogue. A causal base reads a dialogue and the
+        dialogues that are its beginnings, as at level turn, once."""
+        assert self.encoder is not None
+        states: dict[int, TurnStates] = {}
+        beginnings: dict[tuple[Turn, ...], Vectors] = {}
+        longest_first = sorted(range(len(dialogues)), key=lambda row: -len(dialogues[row].turns))
+        for row in longest_first:
+            dialogue, start = dialogues[row], skipped[row]
+            turns = dialogue.turns[start : dialogue.assistant_turns[-1] + 1]
+            rest = ((0, len(dialogue.turns) - start - len(turns)), (0, 0))
+            if turns in beginnings:
+                states[row] = TurnStates(np.pad(beginnings[turns], rest))
+                continue
+            first = self._first_that_fits(turns, pieces)
+            own = np.zeros((len(turns), self.width), dtype=np.float32)
+            own[first:], is_cut = self._states_of(turns[first:])
+            states[row] = TurnStates(np.pad(own, rest), first, int(is_cut))
+            if not self.encoder.causal or first or is_cut:
+                continue
+            for end in range(1, len(turns) + 1):
+                # The state at the next user turn is not that of the next assistant turn.
+                by_user = end == len(turns) or turns[end].role == "user"
+                if by_user or not self.config.next_turn:
+                    beginnings[turns[:end]] = own[:end]
+        return [states[row] for row in range(len(dialogues))]
+
+    def _first_that_fits(self, turns: Sequence[Turn], pieces: Mapping[str, Pieces]) -> int:
+        """Returns the first turn from which on the dialogue fits the window; at least the last
+        turn is read."""
+        assert self.encoder is not None
+        mark = len(self.encoder.token_ids(["\nAssistant: "])[0])
+        marks = len(self.encoder.prefix) + len(self.encoder.suffix)
+        first, room = len(turns), self.encoder.window - 2 * mark
+        while first:
+            text = pieces[turns[first - 1].content]
+            room -= _tokens(text) - marks * len(text) + mark
+            if room < 0:
+                break
+            first -= 1
+        return min(first, len(turns) - 1)
+
+    def _states_of(self, turns: Sequence[Turn]) -> tuple[Floats, bool]:
+        """Returns the states of ``turns``, which are read as one text, and whether it is cut."""
+        assert self.encoder is not None
+        names = [turn.role.capitalize() for turn in turns] + ["User"]
+        text, spans = "", []
+        for turn, name, next_name in zip(turns, names, islice(names, 1, None), strict=False):
+            begin = len(text) + len(name) + 1
+            text += f"{name}: {self.encoder.marks.broken_up(turn.content)}\n"
+            colon = len(text) + len(next_name)
+            spans.append((colon, colon + 1) if self.config.next_turn else (begin, len(text) - 1))
+        return self.encoder.in_context(f"{text}User:", spans)
+
+    # -- what is cheap: columns ------------------------------------------------------------------
+
+    def features(self, reading: TurnReading, half: int | None = None) -> Floats:
+        """Returns all features of each turn [T, F], not standardised. ``half`` selects the reply
+        model (in training); None uses the mean of both."""
+        if self.reactions is None:
+            return reading.measures
+        standardised = self.scale.standardised(reading.measures, reading.roles, self.config.limit)
+        reactions = self.reactions.columns(reading.texts, standardised, reading.roles, half)
+        return np.concatenate([reading.measures, reactions], axis=1)
+
+    def rows(self, reading: TurnReading, half: int | None = None) -> Floats:
+        """Returns the columns of each turn [T, F + W]: features, then its vector."""
+        features = self.features(reading, half)
+        standardised = self.scale.standardised(features, reading.roles, self.config.limit)
+        vectors = reading.vectors - self.scale.centre[reading.roles]
+        return np.concatenate([standardised, vectors], axis=1)
+
+    def pool(self, reading: TurnReading, rows: Floats, weights: Floats | None = None) -> Floats:
+        """Returns the columns of the dialogue [C]: the vector of its text, if it has one, then for
+        each side the weighted sum of its ``rows``."""
+        weights = reading.weights if weights is None else weights
+        parts: list[npt.NDArray[np.floating]] = []
+        if self.config.reading == "dialogue":
+            parts.append(reading.whole)
+        for side in self.sides:
+            own = reading.roles == side
+            parts.append(weights[own] @ rows[own])
+        return np.concatenate(parts).astype(np.float64)
+
+
+def _tokens(pieces: Pieces) -> int:
+    return sum(map(len, pieces))
+
+
+def _text(dialogue: Dialogue) -> str:
+    return "\n".join(f"{turn.role.capitalize()}: {turn.content}" for turn in dialogue.turns)

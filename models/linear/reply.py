@@ -1,0 +1,150 @@
+"""Reactions: how the user reacts to an answer, and how a user would be expected to.
+
+An answer is good if "Tell me more about that." is a likelier next turn than "That makes no sense."
+This is DIET's idea of follow-ups on turn vectors instead of a language model: user turns are
+compared with positive and negative reactions, and for assistant turns a small model predicts the
+next user turn. It learns from dialogues alone, without ratings, and is cross-fitted over two halves
+of the training groups.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from medal_judges.models.base.saving import require_same_keys
+from medal_judges.models.linear.config import ReplyConfig
+
+HALVES = 2  # each reply model learns from one half, and reads the other half in training
+_SHARPNESS = 10.0  # of the contrast on user turns; the reply model learns its own
+_VECTOR, _PRODUCT = 6.0, 60.0  # scale entries and products of entries to a similar size
+
+
+class ReplyModel(nn.Module):
+    """Maps an assistant turn, the two turns before it and its features to a unit vector, which is
+    trained to be near the user's next turn."""
+
+    def __init__(self, hidden: int, features: int, width: int) -> None:
+        super().__init__()
+        self.answer = nn.Linear(hidden, hidden, bias=False)
+        self.next_turn = nn.Linear(hidden, hidden, bias=False)
+        for layer in (self.answer, self.next_turn):
+            nn.init.eye_(layer.weight)
+        self.context = nn.Sequential(
+            nn.Linear(4 * hidden + features, width),
+            nn.GELU(),
+            nn.Dropout(0.2),
+            nn.Linear(width, hidden),
+        )
+        for parameter in self.context[3].parameters():
+            nn.init.zeros_(parameter)
+        self.log_sharpness = nn.Parameter(torch.tensor(2.5))
+
+    def expect(self, now: Tensor, before: Tensor, earlier: Tensor, measures: Tensor) -> Tensor:
+        """Returns the expected replies: unit vectors [..., H], from unit turn vectors [..., H] and
+        features [..., F]."""
+        products = [_PRODUCT * now * before, _PRODUCT * now * earlier]
+        inputs = [_VECTOR * now, _VECTOR * before, *products, measures]
+        return functional.normalize(self.answer(now) + self.context(torch.cat(inputs, -1)), dim=-1)
+
+    def replies(self, vectors: Tensor) -> Tensor:
+        """Returns turn vectors [..., H] mapped to the space of ``expect``."""
+        return functional.normalize(self.next_turn(vectors), dim=-1)
+
+    def contrast(self, expected: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+        """Returns the log-mean likelihood of positive reactions minus that of negative reactions
+        [...]."""
+        sharpness = self.log_sharpness.exp()
+        return contrast(expected, self.replies(positive), self.replies(negative), sharpness)
+
+
+def contrast(
+    vectors: Tensor, positive: Tensor, negative: Tensor, sharpness: Tensor | float = _SHARPNESS
+) -> Tensor:
+    """Returns log mean exp(s cos) over ``positive`` [P, H] minus the same over ``negative`` [N,
+    H]."""
+
+    def log_mean(reactions: Tensor) -> Tensor:
+        scores = vectors @ reactions.T * sharpness
+        return torch.logsumexp(scores, dim=-1) - math.log(len(reactions))
+
+    return log_mean(positive) - log_mean(negative)
+
+
+def context_of(unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns (turn, turn before, turn before that) for unit turn vectors [T, H]; a turn before the
+    beginning is replaced by the first turn."""
+    before = torch.cat([unit[:1], unit[:-1]])
+    earlier = torch.cat([unit[:2], unit[:-2]])[: len(unit)]
+    return unit, before, earlier
+
+
+class Reactions(nn.Module):
+    """The two reply models, and the unit vectors of positive [P, H] and negative [N, H]
+    reactions."""
+
+    positive: Tensor
+    negative: Tensor
+
+    def __init__(self, config: ReplyConfig, hidden: int, features: int) -> None:
+        super().__init__()
+        self.is_half = config.half
+        self.models = nn.ModuleList(
+            ReplyModel(hidden, features, config.width) for _ in range(HALVES)
+        )
+        self.register_buffer("positive", torch.zeros(len(config.positive), hidden))
+        self.register_buffer("negative", torch.zeros(len(config.negative), hidden))
+        self.eval()
+
+    @torch.inference_mode()
+    def columns(
+        self, unit: np.ndarray, measures: np.ndarray, roles: np.ndarray, half: int | None
+    ) -> np.ndarray:
+        """Returns the reaction and the expected reaction of each turn [T, 2], 0 for turns of the
+        other side. ``half`` selects the reply model (in training); None uses the mean of both."""
+        vectors = torch.from_numpy(unit).float()
+        context = context_of(vectors)
+        inputs = torch.from_numpy(measures).float()
+        expected = []
+        for model in self.models if half is None else [self.models[half]]:
+            assert isinstance(model, ReplyModel)
+            replies = model.expect(*context, inputs)
+            expected.append(model.contrast(replies, self.positive, self.negative))
+        columns = torch.stack(
+            [contrast(vectors, self.positive, self.negative), torch.stack(expected).mean(0)], dim=-1
+        ).numpy()
+        columns[roles == 1, 0] = 0
+        columns[roles == 0, 1] = 0
+        columns[:1, 1] = 0  # the opening turn answers nothing: it has no context
+        return columns
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Returns what is saved, with the models in half precision if they were rounded to it."""
+        state = self.state_dict()
+        if self.is_half:
+            state |= {k: v.half() for k, v in state.items() if k.startswith("models.")}
+        return {f"reply.{name}": tensor for name, tensor in state.items()}
+
+    @classmethod
+    def of(
+        cls,
+        config: ReplyConfig,
+        hidden: int,
+        features: int,
+        tensors: Mapping[str, Tensor],
+        path: Path,
+    ) -> Reactions:
+        """Returns the reactions saved as ``tensors`` in the file ``path``. Raises JudgeLoadError if
+        they do not fit the settings."""
+        with torch.device("meta"):  # takes no memory for sizes that a wrong config asks for
+            made = cls(config, hidden, features)
+        require_same_keys(made.tensors(), tensors, path)
+        state = {name.removeprefix("reply."): tensor.float() for name, tensor in tensors.items()}
+        made.load_state_dict(state, assign=True)
+        return made.requires_grad_(False)

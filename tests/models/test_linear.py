@@ -1,0 +1,587 @@
+"""Linear judges: nothing depends on the batch, turns add up, what is saved comes back."""
+
+import json
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from medal_judges import Dialogue, Judge, Turn
+from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.models.base.heads import Calibration, on_scale
+from medal_judges.models.linear.config import LinearConfig, ReplyConfig
+from medal_judges.models.linear.encoder import TextEncoder
+from medal_judges.models.linear.heads import FittedHead, on_levels
+from medal_judges.models.linear.judge import LinearJudge
+from medal_judges.records.dimension import Dimension, load_rubric
+
+from ..conftest import WORDS
+from ..linear_judges import random_head, random_judge
+from ..talks import talk
+
+REPLY = ReplyConfig(positive=("music",), negative=("river", "winter"))
+FEATURES = ("log_words", "user.last_own", "assistant.copy", "question")
+DIMENSIONS = (
+    Dimension("overall", "ordinal", 1, 5),
+    Dimension("fun", "continuous", 0, 1),
+    Dimension("repetitive", "binary", 0, 1, good="low"),
+)
+MIXED = {"overall": "ridge", "fun": "mlp_regressor", "repetitive": "logistic"}
+
+
+def dialogues(count: int = 24) -> list[Dialogue]:
+    """Dialogues of 1 to 30 turns of 0 to 40 words, some without an assistant."""
+    rng = np.random.default_rng(0)
+    given = []
+    for number in range(count):
+        texts = [" ".join(rng.choice(WORDS, rng.integers(40))) for _ in range(rng.integers(1, 31))]
+        given.append(talk(*texts, id=str(number)))
+    return given
+
+
+def answered(count: int = 6) -> list[Dialogue]:
+    return [dialogue for dialogue in dialogues(3 * count) if dialogue.assistant_turns][:count]
+
+
+def judge(base: Path, dimensions: Any = DIMENSIONS, **settings: Any) -> LinearJudge:
+    defaults = {"features": FEATURES, "heads": MIXED, "limit": 4.0}
+    return random_judge(base, dimensions, **(defaults | settings))
+
+
+SHAPES: list[dict[str, Any]] = [
+    {},
+    {"reading": "dialogue"},
+    {"vectors": False},
+    {"reply": REPLY, "features": (*FEATURES, "user.reaction", "assistant.expected_reaction")},
+    {"heads": {"overall": "mlp_classifier"}, "head": "mlp_classifier", "pooling": "cls"},
+    {"reading": "answers", "features": ("log_words", "last_own"), "answers": 3, "decay": 0.5},
+]
+
+
+def unit_scores(made: Judge, judgements: Any) -> list[list[float]]:
+    return [
+        [made.dimension(name).to_unit(score) for name, score in judgement.scores.items()]
+        if judgement.failure is None
+        else []
+        for judgement in judgements
+    ]
+
+
+@pytest.mark.parametrize("settings", SHAPES, ids=str)
+def test_scores_do_not_depend_on_batch_window_or_order(tiny_bert: Path, settings: dict) -> None:
+    made, given = judge(tiny_bert, **settings), dialogues()
+    forwards = unit_scores(made, made.score(given))
+    made.window = 5
+    backwards = unit_scores(made, made.score(given[::-1], token_budget=200))[::-1]
+    for one, other in zip(forwards, backwards, strict=True):
+        assert one == pytest.approx(other, abs=1e-5)
+    assert len({round(row[0], 4) for row in forwards if row}) > 10  # and the scores do differ
+
+
+@pytest.mark.parametrize("base", ["tiny_modernbert", "tiny_llama"])
+def test_other_bases_score_the_same_in_any_batch_and_come_back(
+    base: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    made, given = judge(request.getfixturevalue(base), max_tokens=500), dialogues(12)
+    before = unit_scores(made, made.score(given))
+    loaded = Judge.from_pretrained(made.save_pretrained(tmp_path / "judge"), device="cpu")
+    loaded.window = 5
+    after = unit_scores(loaded, loaded.score(given[::-1], token_budget=300))[::-1]
+    for one, other in zip(before, after, strict=True):
+        assert one == pytest.approx(other, abs=1e-5)
+
+
+@pytest.mark.parametrize("settings", SHAPES, ids=str)
+def test_a_saved_judge_comes_back_the_same(tiny_bert: Path, tmp_path: Path, settings: dict) -> None:
+    made, given = judge(tiny_bert, **settings), answered(8)
+    made.calibration = {"overall": Calibration(spread=0.2, margin=0.1, rows=30)}
+    made.search = [{"stage": "linear", "dimension": "overall", "value": 0.5}]
+    before = list(made.score(given))
+    folder = made.save_pretrained(tmp_path / "judge")
+    loaded = Judge.from_pretrained(folder, device="cpu")
+    assert isinstance(loaded, LinearJudge) and loaded.calibration == made.calibration
+    for one, other in zip(loaded.score(given), before, strict=True):
+        assert one.scores == pytest.approx(dict(other.scores), abs=4e-5)
+        for name, account in other.contributions.items():
+            assert one.contributions[name].turns == pytest.approx(account.turns, abs=1e-5)
+    assert str(loaded.signature()) == str(made.signature())
+    written = "".join(path.read_text() for path in folder.rglob("*.json"))
+    assert str(tmp_path.parent) not in written.replace(str(tiny_bert), "")
+    assert (folder / "grid.csv").read_text().splitlines()[0] == "stage,dimension,value"
+    suffixes = {path.suffix for path in folder.rglob("*") if path.is_file()}
+    assert suffixes <= {".json", ".safetensors", ".csv", ".txt"}
+
+
+def test_features_of_texts_alone_need_no_base(tmp_path: Path) -> None:
+    made = judge(tmp_path / "nowhere", vectors=False, features=("log_words", "assistant.copy"))
+    folder = made.save_pretrained(tmp_path / "judge")
+    assert not (folder / "encoder").exists()
+    loaded = Judge.from_pretrained(folder)
+    assert loaded.signature().base == "log_words+copy"
+    with pytest.raises(JudgeLoadError, match="no weights that could be bf16"):
+        Judge.from_pretrained(folder, dtype="bf16")
+
+
+def test_the_revision_follows_the_weights(tiny_bert: Path, tmp_path: Path) -> None:
+    made = judge(tiny_bert)
+    made.save_pretrained(tmp_path / "a")
+    first = made.signature().revision
+    made.heads["overall"].layers[0][1][:] = 0.6
+    made.save_pretrained(tmp_path / "b")
+    assert made.signature().revision != first
+
+
+def test_the_token_budget_bounds_what_the_base_reads_at_once(tiny_bert: Path) -> None:
+    made, sizes = judge(tiny_bert), list[int]()
+    made.net.embeddings.word_embeddings.register_forward_hook(
+        lambda layer, given, output: sizes.append(given[0].numel())
+    )
+    list(made.score(dialogues(), token_budget=150))
+    assert len(sizes) > 10 and max(sizes) <= 150
+    sizes.clear()
+    list(made.score(dialogues()))  # and the judge's own is as it was
+    assert max(sizes) > 150
+
+
+def test_each_level_judges_what_it_says(tiny_bert: Path) -> None:
+    made, given = judge(tiny_bert), dialogues(6)
+    by_turn = list(made.score(given, level="turn"))
+    expected = [(d.id, t) for d in given for t in (d.assistant_turns or (None,))]
+    assert [(j.id, j.turn) for j in by_turn] == expected
+    beginnings = [d.upto(t) for d in given for t in d.assistant_turns]
+    whole = [j for j in made.score(beginnings) if j.failure is None]
+    for one, other in zip([j for j in by_turn if j.failure is None], whole, strict=True):
+        assert list(one.scores.values()) == pytest.approx(list(other.scores.values()), abs=1e-4)
+    last = list(made.score(given, level="last"))
+    assert [j.turn for j in last] == [
+        d.assistant_turns[-1] if d.assistant_turns else None for d in given
+    ]
+
+
+def test_a_dialogue_without_an_assistant_is_unscored_with_its_reason(tiny_bert: Path) -> None:
+    (judgement,) = judge(tiny_bert).score([Dialogue("x", (Turn("user", "music"),))])
+    assert judgement.failure == "no assistant turn to judge"
+    assert set(judgement.scores.values()) == {None}
+
+
+@pytest.mark.parametrize("reading", ["turns", "answers"])
+def test_the_oldest_turns_beyond_the_limit_are_left_out(tiny_bert: Path, reading: str) -> None:
+    features = ("log_words", "copy")
+    long = talk(*[f"music film {WORDS[n % 12]}" for n in range(60)])
+    (whole,) = judge(tiny_bert, reading=reading, features=features, max_tokens=400).score([long])
+    limited = judge(tiny_bert, reading=reading, features=features, max_tokens=400, max_turns=9)
+    (cut,) = limited.score([long])
+    assert cut.truncated_turns == 51 and len(cut.contributions["overall"].turns) == 60
+    assert not any(cut.contributions["overall"].turns[:51])
+    assert whole.truncated_turns == 0
+    # The last answer is read, however much the user says after it.
+    monologue = Dialogue("m", (*long.turns[:2], *[Turn("user", "river")] * 20))
+    (judgement,) = limited.score([monologue])
+    assert judgement.scored and judgement.truncated_turns == 1
+
+
+@pytest.mark.parametrize("settings", SHAPES, ids=str)
+def test_contributions_add_up_to_the_score(tiny_bert: Path, settings: dict) -> None:
+    if "mlp_classifier" in settings.get("heads", {}).values():
+        settings = {}
+    made = judge(tiny_bert, **settings)
+    made.calibration = {"repetitive": Calibration(temperature=1.7)}
+    for judgement, dialogue in zip(made.score(answered()), answered(), strict=True):
+        if settings.get("reading") == "dialogue":
+            assert not judgement.contributions
+            continue
+        assert set(judgement.contributions) == {"overall", "repetitive"}
+        overall, issue = judgement.contributions["overall"], judgement.contributions["repetitive"]
+        assert len(overall.turns) == len(issue.turns) == len(dialogue.turns)
+        assert (overall.unit, issue.unit) == ("score", "logit")
+        assert judgement.details["overall"]["raw"] == pytest.approx(overall.value, abs=1e-9)
+        mapped = 1 + 4 * on_scale((overall.value - 1) / 4)
+        assert judgement.scores["overall"] == pytest.approx(mapped, abs=1e-9)
+        chance = 1 / (1 + math.exp(-issue.value))
+        assert judgement.scores["repetitive"] == pytest.approx(chance, abs=1e-9)
+
+
+def test_the_baseline_is_the_score_of_average_turns(tiny_bert: Path) -> None:
+    made = judge(tiny_bert)
+    head = made.heads["overall"]
+    both = [d for d in answered() if {turn.role for turn in d.turns} == {"user", "assistant"}]
+    for judgement in made.score(both):
+        baseline = judgement.contributions["overall"].baseline
+        assert baseline == pytest.approx(1 + 4 * (0.5 + sum(head.averages)), abs=1e-9)
+
+
+def test_a_fitted_map_names_its_unit(tiny_bert: Path) -> None:
+    made = judge(tiny_bert)
+    knots = ((0.0, 1.0), (0.3, 0.6))
+    made.calibration = {n: Calibration(isotonic=knots) for n in ("overall", "repetitive")}
+    (judgement,) = made.score(answered()[:1])
+    overall, issue = judgement.contributions["overall"], judgement.contributions["repetitive"]
+    assert (overall.unit, issue.unit) == ("uncalibrated score", "uncalibrated logit")
+    place = on_scale((overall.value - 1) / 4)  # of which a hundredth keeps the order
+    unit = 0.99 * (0.3 + 0.3 * place) + 0.01 * place
+    assert judgement.scores["overall"] == pytest.approx(1 + 4 * unit, abs=1e-9)
+    place = 1 / (1 + math.exp(-issue.value))
+    unit = 0.99 * (0.3 + 0.3 * place) + 0.01 * place
+    assert judgement.scores["repetitive"] == pytest.approx(unit, abs=1e-9)
+
+
+def test_columns_are_means_of_turns_by_side(tiny_bert: Path) -> None:
+    """By hand, from what sentence-transformers and the features say."""
+    from sentence_transformers import SentenceTransformer
+
+    from medal_judges.models.base.turn_features import FEATURE_NAMES, turn_features
+
+    made = LinearJudge.create(
+        LinearConfig(base=str(tiny_bert), max_tokens=64, features=("log_words", "user.question")),
+        [],
+    )
+    (dialogue,) = answered(1)
+    (reading,) = made.reader.read([dialogue], 4096)
+    columns = made.reader.pool(reading, made.reader.rows(reading))
+    model = SentenceTransformer(str(tiny_bert))
+    vectors = model.encode([t.content for t in dialogue.turns], normalize_embeddings=True)
+    places = [FEATURE_NAMES.index("log_words"), FEATURE_NAMES.index("question")]
+    rows = np.concatenate([turn_features(dialogue)[:, places], vectors], axis=1)
+    users = [number for number, turn in enumerate(dialogue.turns) if turn.role == "user"]
+    by_hand = [rows[users].mean(axis=0), rows[list(dialogue.assistant_turns)].mean(axis=0)]
+    assert columns == pytest.approx(np.concatenate(by_hand), abs=1e-5)
+    named = made.reader.named({"user.question": 2.0, "log_words": 1.0})
+    assert np.flatnonzero(named).tolist() == [0, 1, 34] and named[:2].tolist() == [1, 2]
+
+
+def test_pooling_is_that_of_sentence_transformers(tiny_bert: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    texts = ["music film", "a garden in winter", "train"]
+    for mode in ("mean", "cls", "lasttoken"):
+        model = SentenceTransformer(str(tiny_bert))
+        model[1].pooling_mode = mode
+        folder = tmp_path / mode
+        model.save_pretrained(str(folder))
+        encoder = TextEncoder.create(LinearConfig(base=str(folder), max_tokens=64))
+        assert encoder.pooling == mode
+        vectors = encoder.embed([encoder.pieces(ids) for ids in encoder.token_ids(texts)], 64)
+        wanted = SentenceTransformer(str(folder)).encode(texts, normalize_embeddings=True)
+        assert vectors == pytest.approx(wanted, abs=1e-5)
+    settings = json.loads((folder / "1_Pooling" / "config.json").read_text())
+    (folder / "1_Pooling" / "config.json").write_text(
+        json.dumps(settings | {"pooling_mode": "max"})
+    )
+    with pytest.raises(ConfigError, match=r"set model\.pooling to one of mean, cls, lasttoken"):
+        TextEncoder.create(LinearConfig(base=str(folder), max_tokens=64))
+
+
+def test_a_text_longer_than_the_window_is_read_in_pieces(tiny_bert: Path) -> None:
+    encoder = TextEncoder.create(LinearConfig(base=str(tiny_bert), max_tokens=16))
+    (ids,) = encoder.token_ids([" ".join(WORDS * 5)])
+    pieces = encoder.pieces(ids)
+    start, end = len(encoder.prefix), len(encoder.suffix)
+    assert [i for piece in pieces for i in piece[start : len(piece) - end]] == ids
+    assert len(pieces) > 3 and max(map(len, pieces)) <= 16
+    (whole,) = encoder.embed([pieces], 100)
+    parts = torch.tensor(np.array([encoder.embed([[piece]], 100)[0] for piece in pieces]))
+    assert np.linalg.norm(whole) == pytest.approx(1, abs=1e-5)
+    assert float(torch.tensor(whole) @ parts.mean(0)) > 0.9
+    assert encoder.embed([], 64).shape == (0, 32) and encoder.token_ids([]) == []
+    with pytest.raises(ConfigError, match="max_tokens 513 is above the 512"):
+        TextEncoder.create(LinearConfig(base=str(tiny_bert), max_tokens=513))
+
+
+# -- answers read in the dialogue -----------------------------------------------------------------
+
+
+def answers(base: Path, **settings: Any) -> LinearJudge:
+    features = ("log_words", "last_own", "question")
+    more = {"reading": "answers", "features": features, "max_tokens": 500, "limit": None}
+    return judge(base, **(more | settings))
+
+
+def raws(made: Judge, given: list[Dialogue], level: Any = "dialogue") -> list[float]:
+    return [j.details["overall"]["raw"] for j in made.score(given, level=level)]
+
+
+@pytest.mark.parametrize("next_turn", [True, False])
+@pytest.mark.parametrize("base", ["tiny_llama", "tiny_bert"])
+def test_answers_are_read_in_the_dialogue(
+    base: str, next_turn: bool, request: pytest.FixtureRequest
+) -> None:
+    folder = request.getfixturevalue(base)
+    depth = 1 if base == "tiny_llama" else None
+    size = 4000 if base == "tiny_llama" else 500
+    made = answers(folder, next_turn=next_turn, depth=depth, max_tokens=size)
+    given = [talk(*(t.content[:40] for t in d.turns[:9]), id=d.id) for d in answered()]
+    given = [d for d in given if len(d.assistant_turns) > 1]
+    alone = []
+    for dialogue in given:
+        for end in dialogue.assistant_turns:
+            alone += raws(made, [replace(dialogue, turns=dialogue.turns[: end + 1])])
+    assert raws(made, given, "turn") == pytest.approx(alone, abs=1e-5)
+    # An earlier turn matters, and what comes after an answer does not, if the base is causal.
+    last = given[-1]
+    turns = last.turns[: last.assistant_turns[-1] + 1]
+    asked = replace(turns[-2], content="bread garden river")
+    changed = replace(last, turns=(*turns[:-2], asked, turns[-1]))
+    assert raws(made, [changed]) != pytest.approx(raws(made, [last]), abs=1e-4)
+    more = {"next_turn": next_turn, "depth": depth, "max_tokens": size}
+    wide = answers(folder, answers=2, decay=0.5, **more)
+    encoder = wide.reader.encoder
+    if encoder is not None and encoder.causal:
+        (whole,), parts = raws(wide, [last]), raws(made, [last], "turn")[-2:]
+        assert whole == pytest.approx((parts[0] * 0.5 + parts[1]) / 1.5, abs=1e-5)
+    (judgement,) = wide.score([last])
+    account = judgement.contributions["overall"]
+    assert account.value == pytest.approx(judgement.details["overall"]["raw"], abs=1e-9)
+    moved = {turn for turn, value in enumerate(account.turns) if value}
+    assert moved == set(last.assistant_turns[-2:])
+
+
+def test_a_dialogue_has_an_issue_if_one_answer_has_it(tiny_llama: Path) -> None:
+    made = answers(tiny_llama, each_answer=True, depth=1, max_tokens=4000)
+    dialogue = answered()[-1]
+    (whole,), by_turn = made.score([dialogue]), list(made.score([dialogue], level="turn"))
+    chances = [judgement.scores["repetitive"] for judgement in by_turn]
+    assert whole.scores["repetitive"] == pytest.approx(max(chances), abs=2e-5)
+    assert len(set(chances)) > 2
+    mean = np.mean(raws(made, [dialogue], "turn"))
+    assert raws(made, [dialogue]) == pytest.approx([mean], abs=1e-5)
+
+
+def test_of_equal_answers_the_first_is_the_worst(tiny_bert: Path) -> None:
+    made = answers(tiny_bert, each_answer=True, vectors=False, features=("log_words",))
+    same = talk("music", "film river", "music", "film river", "music", "film river")
+    (judgement,) = made.score([same])
+    account = judgement.contributions["repetitive"]
+    assert [turn for turn, value in enumerate(account.turns) if value] == [1]
+
+
+def test_the_oldest_turns_beyond_the_window_are_dropped(tiny_llama: Path) -> None:
+    made = answers(tiny_llama, max_tokens=60, depth=1)
+    turns = [Turn(("user", "assistant")[n % 2], "film " * 4) for n in range(40)]  # type: ignore[arg-type]
+    long = Dialogue("x", tuple(turns))
+    (cut,) = made.score([long])
+    assert cut.truncated_turns == 39  # 21 bytes a turn and 12 a mark
+    answer, huge = Turn("assistant", "film " * 400), Turn("user", "river " * 400)
+    asked = Dialogue("y", (Turn("user", "music"), answer))
+    first, second, _ = raws(made, [asked, replace(asked, turns=(*asked.turns, huge)), long])
+    assert first == pytest.approx(second, abs=1e-5)  # what follows the answer is not read
+
+
+def test_a_base_that_is_not_saved_must_be_the_same(tiny_llama: Path, tmp_path: Path) -> None:
+    base = shutil.copytree(tiny_llama, tmp_path / "base")
+    made, given = answers(base, depth=1), answered()
+    whole = Judge.from_pretrained(made.save_pretrained(tmp_path / "whole"))
+    assert raws(whole, given) == pytest.approx(raws(made, given), abs=4e-5)
+    made = answers(base, depth=1, save_base=False)
+    folder = made.save_pretrained(tmp_path / "judge")
+    assert not (folder / "encoder").exists()
+    assert raws(Judge.from_pretrained(folder), given) == pytest.approx(raws(made, given), abs=4e-5)
+    config = json.loads((base / "config.json").read_text())
+    (base / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
+    with pytest.raises(ConfigError, match=r"depth 9: .* has 2 layers"):
+        answers(base, depth=9)
+    with pytest.raises(JudgeLoadError, match="was trained on other weights"):
+        Judge.from_pretrained(folder)
+
+
+# -- calibration and distributions ----------------------------------------------------------------
+
+
+def test_a_binary_score_is_moved_to_its_threshold(tiny_bert: Path) -> None:
+    made = judge(tiny_bert)
+    line, lower = ((0.0, 1.0), (0.0, 1.0)), ((0.0, 1.0), (0.0, 0.5))
+    plain = [judgement.scores["repetitive"] for judgement in made.score(answered())]
+    made.calibration["repetitive"] = Calibration(isotonic=line, threshold=0.2, others=(line, lower))
+    for before, judgement in zip(plain, made.score(answered()), strict=True):
+        chance = judgement.distributions["repetitive"][1]
+        assert chance == pytest.approx(before, abs=1e-5)
+        moved = chance / 0.4 if chance < 0.2 else 0.5 + (chance - 0.2) / 1.6
+        assert judgement.scores["repetitive"] == pytest.approx(moved, abs=1e-9)
+        low, high = judgement.details["repetitive"]["interval"]
+        lowest = 0.505 * chance
+        least = lowest / 0.4 if lowest < 0.2 else 0.5 + (lowest - 0.2) / 1.6
+        assert (low, high) == pytest.approx((least, judgement.scores["repetitive"]), abs=1e-9)
+
+
+def test_distributions_are_of_the_levels(tiny_bert: Path) -> None:
+    made = judge(tiny_bert)
+    made.calibration = {"overall": Calibration(spread=0.2, rows=30)}
+    (judgement,) = made.score(answered(1))
+    assert set(judgement.distributions) == {"overall", "repetitive"}
+    assert len(judgement.distributions["overall"]) == 5
+    for chances in judgement.distributions.values():
+        assert sum(chances) == pytest.approx(1, abs=1e-6)
+    chance = judgement.distributions["repetitive"][1]
+    assert judgement.scores["repetitive"] == pytest.approx(chance, abs=1e-9)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5, 9, 11])
+def test_classes_go_to_levels_with_their_mean(classes: int) -> None:
+    chances = np.random.default_rng(0).dirichlet(np.ones(classes), size=4)
+    shares = on_levels(chances, 5)
+    assert shares.sum(axis=1) == pytest.approx(1)
+    expected = chances @ np.linspace(0, 1, classes)
+    assert shares @ np.linspace(0, 1, 5) == pytest.approx(expected)
+
+
+# -- folders and settings that do not fit ---------------------------------------------------------
+
+
+def test_a_folder_that_is_not_whole_says_so(tiny_bert: Path, tmp_path: Path) -> None:
+    folder = judge(tiny_bert, reply=REPLY).save_pretrained(tmp_path / "judge")
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    save_file(weights | {"other.0.bias": torch.zeros(1)}, path)
+    with pytest.raises(JudgeLoadError, match=r"unexpected other\.0\.bias"):
+        Judge.from_pretrained(folder)
+    for name in (
+        "heads.fun.0.bias",
+        "scale.mean",
+        "reply.positive",
+        "reply.models.1.answer.weight",
+    ):
+        save_file({key: tensor for key, tensor in weights.items() if key != name}, path)
+        with pytest.raises(JudgeLoadError, match=name.replace(".", r"\.")):
+            Judge.from_pretrained(folder)
+    for name in ("heads.fun.0.weight", "scale.deviation", "reply.negative"):
+        shape = (*weights[name].shape[:-1], weights[name].shape[-1] + 1)
+        save_file(weights | {name: torch.zeros(shape)}, path)
+        with pytest.raises(JudgeLoadError, match=r"a layer is|of another shape"):
+            Judge.from_pretrained(folder)
+    path.unlink()
+    with pytest.raises(JudgeLoadError, match=r"the judge has no model\.safetensors"):
+        Judge.from_pretrained(folder)
+    save_file(weights, path)
+    config = json.loads((folder / "judge.json").read_text())
+    config["heads"]["fun"]["layers"] = 1
+    (folder / "judge.json").write_text(json.dumps(config))
+    with pytest.raises(JudgeLoadError, match="unexpected"):
+        Judge.from_pretrained(folder)
+    del config["heads"]["fun"]
+    (folder / "judge.json").write_text(json.dumps(config))
+    with pytest.raises(JudgeLoadError, match="missing fun"):
+        Judge.from_pretrained(folder)
+    shutil.rmtree(folder / "encoder")
+    with pytest.raises(JudgeLoadError, match=r"has no encoder/config\.json"):
+        Judge.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_a_network_of_another_depth_than_its_weights_is_refused(
+    tiny_bert: Path, tmp_path: Path, layers: int
+) -> None:
+    """Layers that the file lacks would be drawn at random, those beyond be left out."""
+    folder = judge(tiny_bert).save_pretrained(tmp_path / "judge")
+    path = folder / "encoder" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_hidden_layers": layers}))
+    with pytest.raises(JudgeLoadError, match="do not fit"):
+        Judge.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("family", ["turns", "embedding", "feature"])
+def test_a_folder_of_a_family_before_it_says_to_train_again(tmp_path: Path, family: str) -> None:
+    (tmp_path / "judge.json").write_text(json.dumps({"family": family, "format": 3}))
+    with pytest.raises(JudgeLoadError, match="format 3; this package reads") as caught:
+        Judge.from_pretrained(tmp_path)
+    assert "train it again" in str(caught.value)
+
+
+def test_a_folder_without_a_model(tmp_path: Path) -> None:
+    with pytest.raises(JudgeLoadError, match="cannot load the sentence encoder"):
+        LinearJudge.create(LinearConfig(base=str(tmp_path)), DIMENSIONS)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"features": ["nobody.copy"]}, r"no feature 'nobody\.copy'.*user\.NAME"),
+        ({"features": ["reaction"]}, "no feature 'reaction'"),
+        ({"reading": "answers", "features": ["user.copy"]}, "features of answers only"),
+        ({"features": ["assistant.copy"], "stretch": True,
+          "prior_weights": {"overall": {"user.copy": 1}}}, r"'user\.copy' is not one of"),
+        ({"features": ["copy"], "prior_weights": {"overall": {"copy": 1}}}, "for stretch: true"),
+        ({"reading": "dialogue", "reply": REPLY}, "reply is for reading: turns"),
+        ({"vectors": False, "reading": "dialogue"}, "leaves nothing to read"),
+        ({"vectors": False, "features": []}, "leaves nothing to read"),
+        ({"grid": {"alphas": [0.0]}}, "greater than 0"),
+    ],
+)  # fmt: skip
+def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        LinearConfig(**settings)
+
+
+# -- the plain baselines --------------------------------------------------------------------------
+
+
+def chat(id: str, *texts: str) -> Dialogue:
+    turns = [t for text in texts for t in (Turn("user", "and then?"), Turn("assistant", text))]
+    return Dialogue(id, tuple(turns))
+
+
+GOOD = chat("good", "we took the early train", "then a boat brought us over", "and home by bus")
+BAD = chat("bad", "we took the early train", "we took the early train", "we took the early train")
+
+
+def test_yaml_baselines_know_which_end_is_good() -> None:
+    good, bad = Judge.from_pretrained("configs/judges/repetition.yaml").score([GOOD, BAD])
+    assert good.scores["overall"] > bad.scores["overall"]  # type: ignore[operator]
+    assert good.scores["repetitive"] < 0.5 < bad.scores["repetitive"]  # type: ignore[operator]
+    short, long = Judge.from_pretrained("configs/judges/length.yaml").score(
+        [chat("s", "yes"), chat("l", "yes because it rained the whole day and we had no coats")]
+    )
+    assert short.scores["overall"] < long.scores["overall"]  # type: ignore[operator]
+
+
+def test_a_baseline_is_the_sigmoid_of_its_z_score() -> None:
+    (judgement,) = Judge.from_pretrained("length").score([chat("s", "yes", "no and no")])
+    z = (np.mean(np.log1p([1, 3])) - 2.2) / 0.6
+    assert judgement.scores["overall"] == pytest.approx(1 + 4 / (1 + math.exp(-z)), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["length", "repetition"])
+def test_contributions_of_a_baseline_in_yaml_start_at_the_middle(name: str) -> None:
+    made = Judge.from_pretrained(f"configs/judges/{name}.yaml")
+    for judgement in made.score([GOOD, BAD]):
+        for dimension, account in judgement.contributions.items():
+            assert account.unit == "logit" and account.baseline == pytest.approx(0, abs=1e-9)
+            unit = 1 / (1 + math.exp(-account.value))
+            expected = made.dimension(dimension).from_unit(unit)
+            assert judgement.scores[dimension] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_baseline_comes_back(tmp_path: Path) -> None:
+    made = Judge.from_pretrained("configs/judges/repetition.yaml")
+    loaded = Judge.from_pretrained(made.save_pretrained(tmp_path / "judge"))
+    for one, other in zip(loaded.score([GOOD, BAD]), made.score([GOOD, BAD]), strict=True):
+        assert one.scores == pytest.approx(other.scores, abs=1e-9)
+        for name, account in one.contributions.items():
+            assert account.turns == pytest.approx(other.contributions[name].turns, abs=1e-9)
+
+
+def test_a_baseline_reads_no_vectors() -> None:
+    settings = {"name": "x", "rubric": "medal", "features": {"last_own": {"mean": 0, "std": 1}}}
+    with pytest.raises(ValueError, match="need a trained judge"):
+        LinearJudge.from_settings(settings)
+
+
+def test_a_head_maps_columns_to_units() -> None:
+    columns = np.random.default_rng(0).normal(size=(5, 3))
+    ridge = FittedHead.line("ridge", np.array([0.1, 0.2, 0.0]), 0.5)
+    expected = on_scale(0.5 + columns @ [0.1, 0.2, 0.0])
+    assert ridge.units(columns, "expected") == pytest.approx(expected, abs=1e-9)
+    mlp = random_head("mlp_classifier", 3)
+    chances = mlp.probabilities(columns)
+    assert mlp.units(columns, "argmax") == pytest.approx(chances.argmax(axis=1) / 2, abs=1e-9)
+    assert mlp.units(columns, "expected") == pytest.approx(chances @ [0, 0.5, 1], abs=1e-9)
+
+
+def test_medal_rubric_is_judged(tiny_bert: Path) -> None:
+    made = random_judge(tiny_bert, load_rubric("medal"))
+    (judgement,) = made.score([GOOD])
+    assert len(judgement.scores) == 10 and None not in judgement.scores.values()

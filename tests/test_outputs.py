@@ -202,3 +202,29 @@ def test_no_command_writes_where_another_run_does(command: str, tmp_path: Path) 
         assert isinstance(done.exception, MedalError), (done.output, done.exception)
         assert f"another run is writing to {target}" in str(done.exception)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.jsonl"]  # no lock, no folder
+
+
+HOMELESS = """
+import os
+from medal_judges.storage.files import cache_folder
+os.setgid(12345)
+os.setuid(12345)
+print(cache_folder() == cache_folder(), cache_folder())
+"""
+
+
+@pytest.mark.skipif(getattr(os, "getuid", lambda: 1)() != 0, reason="only root can be another user")
+def test_a_user_without_a_name_and_a_home_has_a_temporary_cache(tmp_path: Path) -> None:
+    """As in a container that runs under any number."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    for folder in (shared, tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o777)
+    away = ("HOME", "MEDAL_JUDGES_CACHE")
+    environment = {name: value for name, value in os.environ.items() if name not in away}
+    environment["TMPDIR"] = str(shared)
+    command = [sys.executable, "-c", HOMELESS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == f"True {shared}/medal_judges-12345\n", done.stderr
+    assert done.stderr.count("you have no home folder") == 1
+    assert (shared / "medal_judges-12345").stat().st_mode & 0o777 == 0o700

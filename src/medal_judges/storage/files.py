@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import ctypes
 import json
+import logging
 import os
 import shutil
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from medal_judges.errors import ConfigError, MedalError
 
+logger = logging.getLogger(__name__)
 CACHE_VARIABLE = "MEDAL_JUDGES_CACHE"
 DATA_VARIABLE = "MEDAL_JUDGES_DATA"
 CSV, PARQUET = (".csv", ".csv.gz"), ".parquet"
@@ -42,8 +45,25 @@ class ProcessLock:
 
 def cache_folder() -> Path:
     """Returns the folder for files that can be computed or downloaded again: $MEDAL_JUDGES_CACHE,
-    by default ~/.cache/medal_judges."""
-    return Path(os.environ.get(CACHE_VARIABLE) or Path.home() / ".cache" / "medal_judges")
+    by default ~/.cache/medal_judges; for a user without a home, as in a container, a temporary
+    folder."""
+    value = os.environ.get(CACHE_VARIABLE)
+    if value:
+        return Path(value)
+    try:
+        return Path.home() / ".cache" / "medal_judges"
+    except RuntimeError:
+        return _homeless_cache()
+
+
+@cache
+def _homeless_cache() -> Path:
+    folder = Path(tempfile.gettempdir()) / f"medal_judges-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():  # somebody else was here first
+        folder = Path(tempfile.mkdtemp(prefix="medal_judges-"))
+    logger.warning("you have no home folder: %s is the cache (set %s)", folder, CACHE_VARIABLE)
+    return folder
 
 
 def data_folder() -> Path | None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -148,17 +149,17 @@ def finish(config: TrainConfig, fitted: FittedJudge, rows: RunRows) -> None:
         plain = baseline_scores(one.examples, dimensions)
         agreements += [asdict(row) for row in agreement(one, plain, dimensions, part)]
     # The folder may be published: it says nothing about where it and its base are on this disk.
-    public = config.model_dump(mode="json") | {"output_dir": folder.name}
-    base = public["model"].get("base")
+    settings = config.model_dump(mode="json") | {"output_dir": folder.name}
+    base = settings["model"].get("base")
     if base and Path(base).is_dir():
-        public["model"]["base"] = Path(base).resolve().name
+        settings["model"]["base"] = Path(base).resolve().name
     if config.start:
-        public["start"] = Path(config.start).resolve().name
+        settings["start"] = Path(config.start).resolve().name
     written = {
-        "train_config.json": public,
+        "train_config.json": without_folders(settings),
         "validation.json": dict(fitted.figures),
         AGREEMENT_NAME: agreements,
-        "data.json": rows.facts,
+        "data.json": without_folders(rows.facts),
     }
     for name, value in written.items():
         atomic_write(folder / name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
@@ -166,3 +167,13 @@ def finish(config: TrainConfig, fitted: FittedJudge, rows: RunRows) -> None:
     judge.place(setting.device, setting.dtype)
     write_golden(judge, folder, setting)
     check_in_fresh_process(folder, judge.load_options())
+
+
+def without_folders(value: Any) -> Any:
+    """Returns a JSON value in which each text that is an absolute path is its last part."""
+    if isinstance(value, Mapping):
+        return {key: without_folders(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_folders(part) for part in value]
+    is_path = isinstance(value, str) and Path(value).is_absolute()
+    return Path(value).name if is_path else value

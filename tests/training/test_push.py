@@ -95,6 +95,8 @@ def test_a_run_is_pushed_described_and_loaded_again(hub: Hub, config: Path, tmp_
     for heading in ("Dimensions", "Licences", "What it cannot do", "Validation"):
         assert f"## {heading}" in card.content
     assert str(tmp_path) not in card.content
+    for name, content in hub.repos[ID].files.items():
+        assert str(tmp_path).encode() not in content, name
     ran = hub.run(home, snippet(card))
     assert ran.returncode == 0 and "'overall':" in ran.stdout, ran.stderr
     assert f'"{ID}", revision="v1"' in snippet(card)

@@ -17,7 +17,7 @@ class ServeLimits(Config):
         2048, ge=1, help="Maximum waiting dialogues; requests beyond that get 429."
     )
     timeout: float = option(300.0, ge=0.1, help="Seconds for a request; longer ones get 503.")
-    drain: float = option(30.0, ge=0, help="Seconds to finish requests after SIGTERM.")
+    drain: float = option(30.0, ge=0, le=3600, help="Seconds to finish requests after SIGTERM.")
     body_seconds: float = 30.0
     batch_wait: float = 0.005
     connections: int = 512

@@ -14,7 +14,8 @@ from medal_judges.errors import HubError, NoSuchJudgeError, did_you_mean
 from medal_judges.models.model_files import MODEL_FILES
 
 _LOG_IN = "hf auth login, or set HF_TOKEN"
-_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
+# As the Hub has it: no double dash or dot, and neither at an end.
+_ID = re.compile(r"(?!.*(?:--|\.\.))[A-Za-z0-9][\w.-]*/\w(?:[\w.-]*\w)?\Z")
 _FOLDERS = {"configs", "judges", "runs"}  # of this project, so never the owner of a repository
 # The subfolders and files of a judge's folder. Nothing else is published or downloaded.
 PARTS = ("adapter", "encoder", "members", "model", "tokenizer")

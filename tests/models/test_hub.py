@@ -3,7 +3,10 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from medal_judges import Judge
+from medal_judges.errors import NoSuchJudgeError
 
 from ..hub_stub import Hub, Repo
 
@@ -145,3 +148,9 @@ def test_only_the_files_of_a_judge_are_downloaded(hub: Hub, tmp_path: Path) -> N
     (snapshot,) = home.rglob("snapshots/*")
     downloaded = {path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*.*")}
     assert downloaded == {*judge, *names}
+
+
+@pytest.mark.parametrize("name", ["a/..", "a/b--c", "a/b.", "a/.b", "a/b..c", "a--b/c"])
+def test_a_name_that_the_hub_does_not_have_is_refused(name: str) -> None:
+    with pytest.raises(NoSuchJudgeError, match="nor is it a hub id"):
+        Judge.from_pretrained(name)

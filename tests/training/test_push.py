@@ -11,7 +11,7 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save
 
 from medal_judges import Judge
-from medal_judges.errors import HubError
+from medal_judges.errors import HubError, JudgeLoadError
 from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.metaeval.metaeval import ResultRow
 from medal_judges.models.base.hub import judge_files
@@ -131,6 +131,14 @@ def test_what_is_refused_leaves_the_hub_as_it_was(hub: Hub, tmp_path: Path) -> N
     (folder / "golden.json").write_text(json.dumps(golden))
     assert "scores differ by" in refused(ID)
     assert set(hub.repos) == {"org/public"} and not hub.repos["org/public"].messages
+
+
+@pytest.mark.parametrize("content", ["{}", "[1]", '{"x": {}}'])
+def test_a_foreign_proof_of_align_is_refused_by_name(tmp_path: Path, content: str) -> None:
+    folder = saved(tmp_path / "judge")
+    (folder / "align.json").write_text(content)
+    with pytest.raises(JudgeLoadError, match=r"align\.json of judge is not of medal align"):
+        write_card(folder)
 
 
 @pytest.mark.parametrize(

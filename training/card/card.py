@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from medal_judges.data_prep.sources.registry import SOURCES, parse_spec, source_of
-from medal_judges.errors import ConfigError, DataError, SourceError
+from medal_judges.errors import ConfigError, DataError, JudgeLoadError, SourceError
 from medal_judges.models.base.golden import read_golden
 from medal_judges.models.base.hub import is_hub_id
 from medal_judges.models.base.saving import read_config
@@ -96,6 +96,11 @@ def read_metadata(folder: Path, results: Path | None = None) -> dict[str, Any]:
     agreement = read_agreement(folder)
     languages = {lang for d in data if d["part"] == "train" for lang in d["languages"]}
     calibration = config.get("calibration") or {}
+    aligned = read("align.json", None)
+    if aligned is not None and not (isinstance(aligned, dict) and "dimensions" in aligned):
+        raise JudgeLoadError(
+            f"align.json of {folder.name} is not of medal align", hint="remove it, or align again"
+        )
     return {
         "name": config.get("name", folder.name),
         "family": config["family"],
@@ -114,7 +119,7 @@ def read_metadata(folder: Path, results: Path | None = None) -> dict[str, Any]:
         "run": config.get("facts") or {},
         "benchmark": [] if results is None else _benchmark_figures(results, signature),
         "trial": trial_of(folder),
-        "aligned": read("align.json", None),
+        "aligned": aligned,
         "split": settings.get("split"),
         "notes": settings.get("card_notes", ()),
     }

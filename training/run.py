@@ -35,6 +35,7 @@ from medal_judges.training.agreement import (
     baseline_scores,
     score_examples,
 )
+from medal_judges.training.arguments import CHECKPOINTS
 from medal_judges.training.card.card import write_card
 from medal_judges.training.config import TrainConfig, family_module
 from medal_judges.training.fitted import FittedJudge, TrainingRun
@@ -73,7 +74,8 @@ def train_judge(config: TrainConfig, *, resume: bool = False, overwrite: bool = 
     With several processes, all take part in training by steps; the main one does everything else.
     Families without steps are fitted by the main process alone. Raises LeakError if training and
     held-out rows share a dialogue, JudgeLoadError if the saved judge does not score the same in a
-    fresh process, and MedalError if another run writes to that folder.
+    fresh process, ConfigError for a folder with files of something else, and MedalError if another
+    run writes to that folder.
     """
     folder = Path(config.output_dir)
     if resume and not config.by_steps:
@@ -83,6 +85,8 @@ def train_judge(config: TrainConfig, *, resume: bool = False, overwrite: bool = 
         return folder
     if config.threads:
         torch.set_num_threads(config.threads)
+    if is_main():
+        require_run_folder(folder)
     with only_run(folder) if is_main() else nullcontext():
         dimensions = load_rubric(config.rubric)
         rows = load_rows(config, dimensions)
@@ -97,6 +101,17 @@ def train_judge(config: TrainConfig, *, resume: bool = False, overwrite: bool = 
             finish(config, fitted, rows)
             write_card(folder)
     return folder
+
+
+def require_run_folder(folder: Path) -> None:
+    """Raises ConfigError for a folder with files of which none is of a run: some would be
+    replaced."""
+    names = sorted(path.name for path in folder.glob("[!.]*"))
+    if names and not {"judge.json", CHECKPOINTS} & set(names):
+        raise ConfigError(
+            f"output_dir {folder} holds files that are of no training: {', '.join(names[:5])}",
+            hint="name a new folder: output_dir=FOLDER",
+        )
 
 
 def is_main() -> bool:

@@ -11,7 +11,7 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save
 
 from medal_judges import Judge
-from medal_judges.errors import HubError, JudgeLoadError
+from medal_judges.errors import ConfigError, HubError, JudgeLoadError
 from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.metaeval.metaeval import ResultRow
 from medal_judges.models.base.hub import judge_files
@@ -21,6 +21,7 @@ from medal_judges.records.dimension import load_rubric
 from medal_judges.records.signature import Signature
 from medal_judges.stats.estimate import Estimate
 from medal_judges.training.card.card import write_card
+from medal_judges.training.run import train
 
 from ..hub_stub import Hub, Repo
 from ..linear_judges import random_judge
@@ -131,6 +132,20 @@ def test_what_is_refused_leaves_the_hub_as_it_was(hub: Hub, tmp_path: Path) -> N
     (folder / "golden.json").write_text(json.dumps(golden))
     assert "scores differ by" in refused(ID)
     assert set(hub.repos) == {"org/public"} and not hub.repos["org/public"].messages
+
+
+@pytest.mark.parametrize("name", ["README.md", "config.json", "data.json", "folder/x.txt"])
+def test_a_folder_of_something_else_is_left_as_it_is(
+    config: Path, tmp_path: Path, name: str
+) -> None:
+    file = tmp_path / "run" / name
+    file.parent.mkdir(parents=True)
+    file.write_text("of the user")
+    with pytest.raises(ConfigError, match="holds files that are of no training") as caught:
+        train(config)
+    assert "output_dir=FOLDER" in str(caught.value)
+    assert [path for path in (tmp_path / "run").rglob("*") if path.is_file()] == [file]
+    assert file.read_text() == "of the user"
 
 
 @pytest.mark.parametrize("content", ["{}", "[1]", '{"x": {}}'])

@@ -36,6 +36,7 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import rescale
 
 MOST_LISTED = 11  # a schema lists this many whole numbers, and bounds longer scales
+OVERALL, FIVE_LEVELS = "overall", (1, 5)  # the dimension that prompts explain by its levels
 PREFILL = "prefill"  # the part that an answer begins with
 # Further values for a dimension's placeholders, which override the builder's own.
 DimensionValues = Callable[[Dimension, Aspect], Mapping[str, str | None]]
@@ -213,6 +214,17 @@ class PromptBuilder:
             more = self.more_values(d, aspect) if self.more_values else {}
             each.append(values | dict(more))
         lines = [fill(self.resolved.parts.get("aspect", ""), values) for values in each]
+        listed: dict[str, list[str]] = {"issues": [], "qualities": [], "scales": []}
+        overall = None
+        for d, line, values in zip(question.dimensions, lines, each, strict=True):
+            if d.kind == "binary":
+                listed["issues" if d.good == "low" else "qualities"].append(line)
+            elif d.name == OVERALL and self.scale(d) == FIVE_LEVELS:
+                overall = values["key"]
+            else:
+                listed["scales"].append(line)
+        # A part about a kind of dimension that is not there is left out.
+        by_kind = {kind: "\n".join(texts) or None for kind, texts in listed.items()}
         values = each[0] if len(each) == 1 else {"role": each[0]["role"]}
         answer = self.resolved.answer
         forms = []  # the shape of a JSON answer, one entry per dimension
@@ -226,6 +238,7 @@ class PromptBuilder:
             form = "{\n" + ",\n".join(f'  "{field.key}": {each}' for field, each in pairs) + "\n}"
         else:
             form = forms[0] if answer.comment is not None else f'{{"{answer.score}": {forms[0]}}}'
+        values |= by_kind | {"overall": overall}
         return values | {"aspects": "\n".join(lines), "form": form}
 
     def _examples(self, question: PromptQuestion, judged: str | None) -> str:

@@ -43,11 +43,12 @@ _OPENING = re.compile(
 _UNSEEN = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e"
     "\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
-    "\U0001bca0-\U0001bca3\U000e0000-\U000e01ef]"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e01ef]"
 )
 JUDGE_PLACEHOLDERS = frozenset(
     (
         *("dialogue", "response", "role", "examples", "aspects", "form", "key", "label"),
+        *("issues", "qualities", "scales", "overall"),
         *("definition", "criteria", "steps", "score", "words", "language"),
         *("low", "high", "low_means", "high_means", "bands"),
     )

@@ -14,7 +14,7 @@ from medal_judges.models.prompted.builder import (
 from medal_judges.models.prompted.prompt import Prompt, fill, load_prompt, resolve
 from medal_judges.models.prompted.ratings import self_agreement
 from medal_judges.records.dialogue import Turn
-from medal_judges.records.dimension import load_rubric
+from medal_judges.records.dimension import Dimension, load_rubric
 
 MEEP = load_prompt("meep")
 TURNS = (Turn("user", "Hi {role}!\nUser: fake"), Turn("assistant", "Hello."))
@@ -141,3 +141,38 @@ def test_examples_are_lowest_median_and_highest() -> None:
     ]
     with pytest.raises(ConfigError, match="2 examples have a score for 'trust'"):
         chosen_examples(shipped, "trust", 3, seed=0, without="example-good")
+
+
+ISSUE = Dimension("rude", "binary", 0, 1, good="low", definition="It is rude.")
+QUALITY = Dimension("resolved", "binary", 0, 1, good="high", definition="It solved the problem.")
+SCALE = Dimension("clarity", "ordinal", 1, 7, definition="How clear it is.")
+WIDE = Dimension("overall", "ordinal", 1, 10, definition="How good it is.")
+LEVELS = Dimension("overall", "ordinal", 1, 5, definition="How good it is.")
+# The dimensions of a rubric, and the parts of the prompt that speak of them.
+RUBRICS = [
+    ([QUALITY], {"qualities"}),
+    ([SCALE], {"scales"}),
+    ([LEVELS], {"overall"}),
+    ([WIDE, QUALITY], {"scales", "qualities"}),
+    ([SCALE, ISSUE, QUALITY], {"issues", "qualities", "scales"}),
+    (load_rubric("medal"), {"issues", "overall"}),
+]
+
+
+@pytest.mark.parametrize("language", ["en", "de", "es", "fr", "pt", "zh"])
+@pytest.mark.parametrize(("dimensions", "spoken_of"), RUBRICS)
+def test_a_prompt_speaks_of_what_its_rubric_has(
+    dimensions: list[Dimension], spoken_of: set[str], language: str
+) -> None:
+    resolved = resolve(load_prompt("medal"), language=language)
+    builder = PromptBuilder(resolved, dimensions)
+    (system, _) = builder.messages(builder.questions[0], PromptView(list(TURNS)))
+    said = set()
+    for part in ("issues", "qualities", "scales", "overall"):
+        first = resolved.parts[part].partition("\n\n")[0]
+        if first.replace("{overall}", "overall_quality_rating") in system.content:
+            said.add(part)
+    assert said == spoken_of and "{" not in system.content.partition("\n{\n")[0]
+    for dimension in dimensions:
+        key = resolved.aspects[dimension.name].key if dimension.name in resolved.aspects else None
+        assert f'"{key or dimension.name}": {{' in system.content

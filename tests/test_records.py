@@ -7,7 +7,7 @@ import pytest
 
 from medal_judges.errors import ConfigError, MedalError, RecordError
 from medal_judges.records.dialogue import Dialogue, Turn, parse_dialogue_line
-from medal_judges.records.dimension import Dimension
+from medal_judges.records.dimension import Dimension, parse_dimensions
 from medal_judges.records.judgement import Contributions, Judgement, known_details, parse_judgement
 from medal_judges.records.labelled import Rating, mean, parse_labelled, rescale
 from medal_judges.records.signature import Signature, content_hash, require_comparable
@@ -247,3 +247,16 @@ def test_a_label_may_leave_its_scale_by_rounding() -> None:
     assert parse_labelled(record).labels["good"] == (1 + 5e-7,)
     with pytest.raises(RecordError, match="values from 0 to 1"):
         parse_labelled(record | {"labels": {"good": [1.0001]}})
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ({"name": "a", "kind": "ordinal", "high": 5}, r"missing 1 required argument: 'low'"),
+        ({"name": "a", "kind": "binary", "low": 0, "high": 1, "god": "low"}, r"argument 'god'"),
+    ],
+)
+def test_a_dimension_with_wrong_fields_names_them(entry: dict[str, object], problem: str) -> None:
+    with pytest.raises(RecordError, match=problem) as caught:
+        parse_dimensions([entry])
+    assert "__init__" not in str(caught.value)

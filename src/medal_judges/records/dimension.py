@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -100,7 +101,9 @@ def parse_dimensions(entries: object) -> tuple[Dimension, ...]:
         try:
             dimensions.append(Dimension(**entry))
         except (TypeError, ConfigError) as error:
-            raise RecordError("dimensions", f"a dimension ({error})", entry) from error
+            # Python's words for a field that is missing or unknown, without the name of its caller.
+            problem = re.sub(r"\S+\(\) |(positional|keyword) ", "", str(error))
+            raise RecordError("dimensions", f"a dimension ({problem})", entry) from error
     return tuple(dimensions)
 
 

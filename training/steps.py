@@ -141,17 +141,15 @@ def _beyond_window(trainer: JudgeTrainer, rows: RunRows) -> dict[str, dict[str, 
     for part, (dataset, examples) in parts.items():
         if dataset is None:
             continue
-        counts = beyond_window(dataset, examples, names)
-        lost[part] = counts
-        turns = (counts["truncated_turns"], counts["cut_turns"])
-        if counts["rows"] and trainer.is_world_process_zero():
-            logger.warning(truncation_text(f"{counts['rows']} {part} rows", *turns))
-        if counts["unread_rows"] and trainer.is_world_process_zero():
-            logger.warning(
-                "%s %s rows are left out: no prompt of max_tokens holds their last turn",
-                counts["unread_rows"],
-                part,
-            )
+        lost[part] = counts = beyond_window(dataset, examples, names)
+        if not trainer.is_world_process_zero():
+            continue
+        long, turns, cut_turns, unread = counts.values()
+        if long:
+            logger.warning(truncation_text(f"{long} {part} rows", turns, cut_turns))
+        if unread:
+            text = "%s %s rows are left out: no prompt of max_tokens holds their last turn"
+            logger.warning(text, unread, part)
     return lost
 
 

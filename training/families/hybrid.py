@@ -43,9 +43,7 @@ ALPHAS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 logger = logging.getLogger(__name__)
 
 
-def check(config: TrainConfig) -> None:
-    """Raises ValueError for settings of training by steps."""
-    refuse_steps(config)
+check = refuse_steps
 
 
 def fit(run: TrainingRun) -> FittedJudge:
@@ -221,9 +219,8 @@ def chosen_alpha(config: HybridConfig, rows: FitRows) -> HybridConfig:
     return config.model_copy(update={"alpha": best})
 
 
-def fit_blend(config: HybridConfig, rows: FitRows, sizes: float | np.ndarray = 1.0) -> Blend:
-    """The line of one dimension, for an ``alpha`` that is a number (see ``chosen_alpha``). Columns
-    with a smaller of ``sizes`` [members] have a larger penalty.
+def fit_blend(config: HybridConfig, rows: FitRows) -> Blend:
+    """Returns the line of one dimension, for an ``alpha`` that is a number (``chosen_alpha``).
 
     Raises ConfigError with fewer than 3 rows, or if no member's score differs between them.
     """
@@ -234,22 +231,18 @@ def fit_blend(config: HybridConfig, rows: FitRows, sizes: float | np.ndarray = 1
     level = _source_means(rows.targets[:, None], rows.sources, w)[:, 0]
     x, y = rows.units - centers, rows.targets - level
     spread = np.sqrt(np.average(x**2, axis=0, weights=w))
-    varied = spread > 0
-    if not varied.any():
+    if not spread.any():
         raise ConfigError("every member gives all fitting rows of a source the same score")
-    z = x / np.where(varied, spread, 1.0) * sizes
+    spread = np.where(spread > 0, spread, 1.0)
+    z = x / spread
     # The mean over rows with these weights is the mean of the sources' means.
     middle = float(np.average(level, weights=w))
     from sklearn.linear_model import ridge_regression
 
     # Both sides are centred by source, so an intercept would be 0.
     weights = ridge_regression(z, y, config.alpha, sample_weight=w, positive=config.nonnegative)
-    fitted = middle + z @ weights
-    residual, weights = (
-        float(np.sqrt(np.average((y + middle - fitted) ** 2, weights=w))),
-        weights * sizes,
-    )
-    center, spread = np.average(centers, axis=0, weights=w), np.where(varied, spread, 1.0)
+    residual = float(np.sqrt(np.average((y - z @ weights) ** 2, weights=w)))
+    center = np.average(centers, axis=0, weights=w)
     return Blend(rows.members, center, spread, weights, middle, residual)
 
 

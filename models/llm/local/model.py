@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pickle import UnpicklingError
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.batching import retry_on_oom
@@ -46,10 +46,12 @@ def load_local(config: TransformersLLM) -> LanguageModel:
         tokenizer = AutoTokenizer.from_pretrained(path, **options)
         # A decoder of an encoder-decoder would load as a causal model, and be wrong.
         is_seq2seq = AutoConfig.from_pretrained(path, **options).is_encoder_decoder
-        network = (AutoModelForSeq2SeqLM if is_seq2seq else AutoModelForCausalLM).from_pretrained(
+        kind: Any = AutoModelForSeq2SeqLM if is_seq2seq else AutoModelForCausalLM
+        network, loaded = kind.from_pretrained(
             path,
             dtype=torch_dtype(dtype, device),
             use_safetensors=not config.bin_weights,  # .bin is read with torch's weights_only
+            output_loading_info=True,
             **options,
         )
         patterns = (*MODEL_FILES, "*.bin") if config.bin_weights else MODEL_FILES
@@ -60,7 +62,13 @@ def load_local(config: TransformersLLM) -> LanguageModel:
             hint="a hub id, a folder with safetensors weights, or embedded:smollm2; weights "
             "published as .bin only: llm.bin_weights=true",
         ) from error
-    network.to(device).eval()  # type: ignore[arg-type]
+    if missing := sorted(loaded["missing_keys"]):
+        raise NotAvailableError(
+            f"llm: {config.model} is no language model: it has no {missing[0]} (of {len(missing)} "
+            "missing weights)",
+            hint="name a language model; an encoder is a base to train a judge on",
+        )
+    network.to(device).eval()
     name = model_name(config.model)
     if is_seq2seq:
         if config.thinking:

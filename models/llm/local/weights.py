@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.llm.chat_template import ChatTemplate
-from medal_judges.models.model_files import PREFIX, SHA256, embedded_files
+from medal_judges.models.model_files import PREFIX, SHA256, embedded_files, resolve
 from medal_judges.records.signature import content_hash
-from medal_judges.storage.files import atomic_path, cache_folder, only_run
+from medal_judges.storage.files import build_once, cache_folder
 
 
 def model_path(model: str) -> str:
@@ -29,9 +30,11 @@ def model_path(model: str) -> str:
         )
     if not model.startswith(PREFIX):
         return model
-    name = model.removeprefix(PREFIX)
-    files = embedded_files(name)
-    return str(files[0] if files[0].is_dir() else converted(files, SHA256.get(name)))
+    path = resolve(model)
+    if Path(path).is_file():
+        name = model.removeprefix(PREFIX)
+        path = str(converted(embedded_files(name), SHA256.get(name)))
+    return path
 
 
 def model_name(model: str) -> str:
@@ -59,29 +62,28 @@ def converted(files: Sequence[Path], sha256: str | None = None) -> Path:
     name = files[0].name.split(".gguf")[0]
     place = f"{name}-{content_hash([files[0].name, sum(f.stat().st_size for f in files)])}"
     folder = cache_folder() / "gguf" / place
-    if folder.is_dir():
-        return folder
-    with only_run(folder, wait=True):  # other processes wait
-        if folder.is_dir():
-            return folder
-        with atomic_path(folder) as unfinished, TemporaryDirectory(dir=folder.parent) as whole:
-            unfinished.mkdir()
-            path = files[0]
-            if len(files) > 1:
-                path, digest = Path(whole) / f"{name}.gguf", hashlib.sha256()
-                with path.open("wb") as out:
-                    for file in files:
-                        part = file.read_bytes()
-                        digest.update(part)
-                        out.write(part)
-                if sha256 is not None and digest.hexdigest() != sha256:
-                    raise ConfigError(
-                        f"llm: {files[0].name} and the parts after it are damaged: SHA-256 "
-                        f"{digest.hexdigest()[:12]} instead of {sha256[:12]}",
-                        hint="install their packages again",
-                    )
-            _from_gguf(path, unfinished)
-    return folder
+    return build_once(folder, partial(_convert, files, sha256))
+
+
+def _convert(files: Sequence[Path], sha256: str | None, folder: Path) -> None:
+    """Puts the parts of a file together, checks it and converts it into ``folder``."""
+    if len(files) == 1:
+        _from_gguf(files[0], folder)
+        return
+    with TemporaryDirectory(dir=folder.parent) as whole:
+        path, digest = Path(whole) / f"{files[0].name.split('.gguf')[0]}.gguf", hashlib.sha256()
+        with path.open("wb") as out:
+            for file in files:
+                part = file.read_bytes()
+                digest.update(part)
+                out.write(part)
+        if sha256 is not None and digest.hexdigest() != sha256:
+            raise ConfigError(
+                f"llm: {files[0].name} and the parts after it are damaged: SHA-256 "
+                f"{digest.hexdigest()[:12]} instead of {sha256[:12]}",
+                hint="install their packages again",
+            )
+        _from_gguf(path, folder)
 
 
 def _from_gguf(path: Path, folder: Path) -> None:

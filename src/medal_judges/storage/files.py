@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -161,6 +161,19 @@ def only_run(out: str | Path, *, folder: bool = False, wait: bool = False) -> It
         with suppress(OSError):  # a folder with files in it stays
             for each in created:
                 each.rmdir()
+
+
+def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
+    """Returns ``folder``; the first process that needs it lets ``build`` fill it, as a whole or not
+    at all, while others wait."""
+    if folder.is_dir():
+        return folder
+    with only_run(folder, wait=True):
+        if not folder.is_dir():
+            with atomic_path(folder) as unfinished:
+                unfinished.mkdir()
+                build(unfinished)
+    return folder
 
 
 def require_other_file(

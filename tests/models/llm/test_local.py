@@ -1,13 +1,15 @@
 """The transformers backend: batches, seeds, limits, likelihoods."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from medal_judges.errors import ConfigError
-from medal_judges.models.llm.local.model import LocalModel
+from medal_judges.errors import ConfigError, NotAvailableError
+from medal_judges.models.llm.local.model import LocalModel, load_local
 from medal_judges.models.llm.protocol import ChatRequest, Continuation, Message
+from medal_judges.models.llm.settings import TransformersLLM
 
 TALK = (
     Message("user", "Hi! Did you have a nice weekend? I went to the lake with my two sisters."),
@@ -81,3 +83,9 @@ def test_what_does_not_fit_is_told(tiny_lm: LocalModel) -> None:
     assert answer.finish == "failed" and "do not fit the 8192 tokens" in str(answer.failure)
     with pytest.raises(ConfigError, match="do not fit the 8192 tokens"):
         tiny_lm.loglikelihood([[Continuation(long, "Hm.")]])
+
+
+def test_an_encoder_is_no_language_model(tiny_bert: Path) -> None:
+    """transformers would draw the weights of its head at random."""
+    with pytest.raises(NotAvailableError, match=r"no language model: it has no cls\.predictions"):
+        load_local(TransformersLLM(model=str(tiny_bert)))

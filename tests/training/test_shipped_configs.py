@@ -52,6 +52,7 @@ def bases(
     tokenizer.save_pretrained(qwen)
     return {
         "embedded:minilm": tiny_bert,
+        "embedded:e5": tiny_bert,
         "jhu-clsp/mmBERT-base": tiny_modernbert,
         "answerdotai/ModernBERT-large": tiny_modernbert,
         "embedded:smollm2": tiny_llama,

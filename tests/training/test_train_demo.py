@@ -1,0 +1,75 @@
+"""`make train-demo`: what its script types, and the table it makes."""
+
+import json
+from pathlib import Path
+
+import pytest
+import train_demo
+
+from medal_judges.config import load_config
+from medal_judges.eval.benchmark.config import BenchmarkConfig
+from medal_judges.training.config import TrainConfig
+
+
+def settings(command: list[str]) -> TrainConfig:
+    """What ``training/train.py`` reads of a command line of the script."""
+    name, *overrides = command[command.index("--config") + 1 :]
+    return load_config(TrainConfig, name, overrides, folder="train")
+
+
+@pytest.mark.parametrize("data", ["/data", ""])
+def test_both_encoders_learn_whole_from_the_same_ratings(
+    data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDAL_JUDGES_DATA", data)
+    number, environment = train_demo.launch(train_demo.DDP, train_demo.REGRESSION)
+    classes, _ = train_demo.launch(train_demo.ZERO_2, train_demo.CLASSES)
+    assert environment["ACCELERATE_USE_CPU"] == "true"
+    one, other = settings(number), settings(classes)
+    assert (one.model.base, one.trainable_layers, one.test) == ("embedded:e5", None, ())
+    assert one.model.heads["overall"].kind == "regression"
+    assert other.model.heads["overall"].kind == "classification"
+    assert (one.train, one.validation) == (other.train, other.validation)
+    sources = {"dialogue_eval:train", "dstc9:train"} if data else {"chitchat:train"}
+    assert {entry.source for entry in one.train} == sources
+
+
+def test_every_set_is_held_out_and_every_judge_is_made_by_the_script() -> None:
+    config = load_config(BenchmarkConfig, "train_demo", folder="benchmark")
+    chitchat = load_config(
+        BenchmarkConfig, "train_demo", train_demo.CHITCHAT_SETS, folder="benchmark"
+    )
+    sources = [one.source for one in (*config.sets, *chitchat.sets)]
+    assert sources == ["dialogue_eval:test", "dstc9:test", "fed:dialogue", "chitchat:test"]
+    made = {judge.path for judge in config.judges} - {"boxed", "length", "repetition"}
+    assert made == {str(train_demo.RUN / step) for step in ("regression", "classification")}
+
+
+FIGURES = """judge,set,dimension,n,metric,value,low,high
+"e5, regression",fed,overall,125,spearman,0.512,0.401,0.603
+"e5, regression",fed,overall,125,within_system,0.204,,
+"e5, regression",fed,overall,125,pearson,0.9,0.8,0.95
+length,fed,overall,125,spearman,-0.1,-0.204,0.009
+length,fed,overall,125,within_system,,,
+"""
+
+
+def test_the_table_says_what_an_encoder_learnt_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train_demo, "RUN", tmp_path)
+    tables, judge = tmp_path / "benchmark" / "tables", tmp_path / "regression"
+    tables.mkdir(parents=True)
+    judge.mkdir()
+    (tables / "figures.csv").write_text(FIGURES)
+    facts = {"strategy": "ddp", "processes": 2, "steps": 29}
+    (judge / "judge.json").write_text(json.dumps({"facts": facts}))
+    rows = [("train", "a:train", 600), ("train", "b:train", 300), ("validation", "a:test", 9)]
+    parts = [{"part": part, "source": source, "rows": n} for part, source, n in rows]
+    (judge / "data.json").write_text(json.dumps(parts))
+    assert train_demo.table().splitlines() == [
+        "| judge | learnt from | trained by | fed (n 125) |",
+        "| e5, regression | a:train (600), b:train (300) | ddp, 2 processes, 29 steps "
+        "| 0.51 [0.40, 0.60] (0.20) |",
+        "| length |  |  | -0.10 [-0.20, 0.01] |",
+    ]

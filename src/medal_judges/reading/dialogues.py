@@ -66,16 +66,17 @@ from medal_judges.storage.files import require_other_file
 from medal_judges.storage.jsonl import open_text, to_line
 
 Source = str | Path | Iterable[object]
+Chat = Any  # a row, or a function that makes one of several rows
 _LABEL_FIELDS = ("labels", "scales", "split", "group", "annotators")
 # The parts of a problem that differ from row to row: an index, a place in the text.
 _PLACE = re.compile(r"\[\d+\]|\b(column|character|line|row|lines|rows) [\d,]+")
 _SHOWN = 5
 _LONG = 100  # turns
 _LISTS = ("line", "medal")  # forms whose ratings are lists of all annotators
-_SKIPPING = {  # how bad rows are skipped, by whether --strict was typed
-    True: "without --strict bad rows are skipped and listed",
-    False: "in Python, reading=ReadingReport() skips and lists bad rows",
-}
+_READ_IN_TURNS = ("id", "role", "content", "messages", "order")
+_SYSTEM_NOTE = (
+    "the column system names the chatbot; --column system=system reads it as the system prompt"
+)
 _option = partial(option, panel="Reading")
 
 
@@ -180,13 +181,21 @@ class ChatFileConfig(Config):
 
     def in_langs(self, rows: Sequence[LabelledDialogue]) -> list[LabelledDialogue]:
         """The rows in ``langs``, if given. Raises ConfigError for a language that no row has."""
-        has = [{row.dialogue.lang, base_language(row.dialogue.lang)} for row in rows]
-        if missing := set(self.langs).difference(*has):
+        if not self.langs:
+            return list(rows)
+        languages: set[str] = set()
+        chosen: list[LabelledDialogue] = []
+        for row in rows:
+            codes = {row.dialogue.lang, base_language(row.dialogue.lang)}
+            languages |= codes
+            if codes.intersection(self.langs):
+                chosen.append(row)
+        missing = set(self.langs) - languages
+        if missing:
             problem = f"{self.source}: no row is in {', '.join(sorted(missing))}"
-            known = ", ".join(sorted(set().union(*has))) or "none"
-            raise ConfigError(problem, hint=f"its languages: {known}")
-        wanted = set(self.langs)
-        return [row for row, own in zip(rows, has, strict=True) if not wanted or own & wanted]
+            names = ", ".join(sorted(languages)) or "none"
+            raise ConfigError(problem, hint=f"its languages: {names}")
+        return chosen
 
 
 # -- report ----------------------------------------------------------------------------------------
@@ -240,29 +249,41 @@ class ReadingReport:
         skipped."""
         if not (always or self.count or self.folded or self.made or self.numbered or self.notes):
             return
-        forms = ", ".join(
-            name if len(self.forms) == 1 else f"{count:,} {name}"
-            for name, count in self.forms.most_common()
-        )
-        lines = [f"{self.read:,} dialogues read" + (f" ({forms})" if forms else "")]
-        lines[0] += f"; {self.count:,} bad rows left out" if self.count else ""
+        lines = [self._summary()]
         if self.folded:
-            lines.append("folded: " + ", ".join(f"{n:,} {w}" for w, n in self.folded.most_common()))
+            counts = [f"{count:,} {name}" for name, count in self.folded.most_common()]
+            lines.append(f"folded: {', '.join(counts)}")
         if self.made:
             lines.append(f"{self.made:,} ids made from the content: there were none")
         if self.numbered:
             lines.append(f"{self.numbered:,} ids numbered (ID#2): an earlier row had them")
         lines += self.notes
-        lines += [f"{n:,} x {why}" for why, n in self.left_out.most_common(_SHOWN)]
-        if (more := len(self.left_out) - _SHOWN) > 0:
-            lines.append(f"and {more} other reasons")
-        if self.listed is not None and self.count:
-            lines.append(f"all of them are listed in {self.listed}")
-        elif self.listed is None:
-            lines += self.messages
-            if (more := self.count - len(self.messages)) > 0:
-                lines.append(f"and {more:,} more")
+        lines += self._problems()
         print(visible("\n  ".join(lines)), file=sys.stderr)
+
+    def _summary(self) -> str:
+        summary = f"{self.read:,} dialogues read"
+        forms = [f"{count:,} {name}" for name, count in self.forms.most_common()]
+        if len(forms) == 1:
+            forms = list(self.forms)
+        if forms:
+            summary += f" ({', '.join(forms)})"
+        if self.count:
+            summary += f"; {self.count:,} bad rows left out"
+        return summary
+
+    def _problems(self) -> list[str]:
+        """Returns the most frequent reasons, and the list of bad rows or where it is."""
+        lines = [f"{count:,} x {reason}" for reason, count in self.left_out.most_common(_SHOWN)]
+        if len(self.left_out) > _SHOWN:
+            lines.append(f"and {len(self.left_out) - _SHOWN} other reasons")
+        if self.listed is None:
+            lines += self.messages
+            if self.count > len(self.messages):
+                lines.append(f"and {self.count - len(self.messages):,} more")
+        elif self.count:
+            lines.append(f"all of them are listed in {self.listed}")
+        return lines
 
     def require_rest(self) -> None:
         """Raises CoverageError (exit status 3) if no dialogue was read."""
@@ -374,148 +395,277 @@ def dialogues_of(
     source: Source, options: ReadOptions = DEFAULT_READING, reading: ReadingReport | None = None
 ) -> Iterator[Dialogue]:
     """Like ``read_dialogues``, with the options as one object. Label columns may be missing."""
-    return _read(source, options, replace(options.column_map, labels={}), reading, labelled=False)
+    columns = replace(options.column_map, labels={})
+    return _Reader(source, options, columns, reading, labelled=False).read()
 
 
 def labelled_of(
     source: Source, options: ReadOptions = DEFAULT_READING, reading: ReadingReport | None = None
 ) -> Iterator[LabelledDialogue]:
     """Like ``read_labelled``, with the options as one object."""
-    return _read(source, options, options.column_map, reading, labelled=True)
+    return _Reader(source, options, options.column_map, reading, labelled=True).read()
 
 
-def _read(
-    source: Source,
-    options: ReadOptions,
-    columns: ColumnMap,
-    reading: ReadingReport | None,
-    *,
-    labelled: bool,
-) -> Iterator[Any]:
-    report, is_file = reading or ReadingReport(), isinstance(source, str | Path)
-    path = str(source) if is_file else "(list)"
-    container, stated_form = options.container_and_form
-    kind, form = "jsonl", stated_form  # ``form``: of the row before
-    unread: Counter[str] = Counter()  # fields with text -> rows
+class _Reader:
+    """Reads one source, once. A row goes through these steps: container, tree of answers, form,
+    grouping of several rows, fields of the line format, Dialogue."""
 
-    def bad(number: int, error: RecordError) -> None:
-        if not is_file and (reading is None or reading.strict):
-            raise error
-        problem = DataError(
-            path,
-            number,
-            error.message,
-            hint=f"read as {CONTAINERS[kind]}{f', {FORMS[form]}' if form else ''}; change that "
-            "with --format, --column and --role (in YAML: format, columns, columns.roles); "
-            f"{_SKIPPING[options.strict]}",
-        )
-        if reading is None or reading.strict or options.strict:
-            raise problem from error
-        report.add(problem)
+    def __init__(
+        self,
+        source: Source,
+        options: ReadOptions,
+        columns: ColumnMap,
+        reading: ReadingReport | None,
+        *,
+        labelled: bool,
+    ) -> None:
+        self.source = source
+        self.columns = columns
+        self.labelled = labelled
+        self.report = reading or ReadingReport()
+        self.raises = reading is None or reading.strict
+        self.strict = options.strict
+        self.is_file = isinstance(source, str | Path)
+        self.path = str(source) if self.is_file else "(list)"
+        self.stated_container, self.stated_form = options.container_and_form
+        self.container = "jsonl"
+        self.form = self.stated_form  # of the latest row
+        self.unread: Counter[str] = Counter()  # field with text -> rows
+        self.turn_count = 0  # of the latest dialogue
+        # Hashes of ids, 16 bytes a row: a million ids are much text.
+        self.ids: set[int] = set()
+        self.repeats: dict[str, int] = {}  # id -> number of its latest repetition
+        # Rows with labels wait until the end: later rows can have labels of other annotators.
+        self.waiting: dict[tuple[object, ...], LabelledDialogue] = {}
 
-    def chats(rows: Iterator[NumberedRow]) -> Iterator[tuple[int, object, ColumnMap]]:
-        """Yields (number, row, columns) of each chat. If several rows make a chat, the row is a
-        function that returns it."""
-        nonlocal form
-        before = deque[object](maxlen=1000)
-        for number, item in rows:
-            record = one_branch(item, report.folded)
-            if isinstance(record, RecordError):
-                bad(number, record)
-                before.append(record.row)
-                continue
-            found = stated_form or ("transcript" if kind == "text" else None)
-            found = found or form_of(record, columns)
-            if isinstance(record, Mapping):
-                found = found or form
-            if found is None:
-                bad(number, _unknown_form(record))
-                continue
-            form = found
-            if form in GROUPED:
-                done = ("id", "role", "content", "messages", "order")
-                fields = {n: c for n, c in columns.fields.items() if n not in done}
-                fields |= {"time": "time"} if "time" in fields else {}
-                own = replace(columns, fields=fields) if form == "turns" else ColumnMap()
-                rest = chain([(number, record)], rows)
-                stated = stated_form is not None
-                for number, make in grouped_chats(
-                    rest, form, columns, bad, report.folded, unread, before, stated
-                ):
-                    yield number, make, own
-                return
-            yield number, record, columns
-
-    listed: Iterator[NumberedRow]
-    if isinstance(source, str | Path):
-        kind, listed = open_rows(path, container, columns.roles)
-    else:
-        listed = enumerate(source, 1)
-    if kind not in TABLES:
-        listed = (
-            (place if number == 1 else number, each)
-            for number, value in listed
-            for place, each in enumerate(chats_within(value, columns) or [value], 1)
-        )
-    if columns.fields or columns.labels:
-        listed = checked_columns(columns, path, listed, table=kind in TABLES)
-    ids: dict[int, int] = {}  # hashes of id -> turns: 16 bytes a row; a million ids are much text
-    repeated: dict[str, int] = {}  # id -> its next number
-    # Other rows may have other annotators' labels of it: every reader of ratings holds all of them.
-    held: dict[tuple[object, ...], LabelledDialogue] = {}
-    turns = 0
-    for number, record, own in chats(listed):
-        try:
-            chat = record() if callable(record) else record
-            row = normal_row(chat, form or "line", own, report.folded)
-            parsed = _record(row, report, labelled)
-            if isinstance(chat, Mapping) and form != "line" and names_system(chat, own):
-                note = "the column system names the chatbot; --column system=system (in YAML: "
-                note += "columns: {system: system}) reads it as the system prompt"
-                report.notes[note] = None
-            key: tuple[object, ...] = ()
-            if isinstance(parsed, LabelledDialogue) and (
-                own.labels or (form not in _LISTS and parsed.labels)
-            ):
-                key = (parsed.id, parsed.level, hash(parsed.dialogue.turns))
-                if key in held:
-                    held[key] = _with_annotator(held[key], parsed)
-                    continue
-        except RecordError as error:
-            bad(number, error)
-            continue
-        except ConfigError as error:  # a rating outside of the scale that the user stated
-            raise DataError(path, number, error.message, hint=error.hint) from error
-        except RecursionError:
-            bad(number, RecordError("(row)", "fields that are nested less deep", "..."))
-            continue
-        id = parsed.id
-        while hash(id) in ids:
-            repeated[parsed.id] = repeated.get(parsed.id, 1) + 1
-            id = f"{parsed.id}#{repeated[parsed.id]}"
-        found = parsed.dialogue if isinstance(parsed, LabelledDialogue) else parsed
-        metadata = {**found.meta, **getattr(parsed, "extra", {})}
-        count_unread(unread, chat, metadata, own)
-        ids[hash(id)], turns = hash(found.turns), len(found.turns)
-        if id != parsed.id:
-            report.numbered += 1
-            if isinstance(parsed, LabelledDialogue):
-                parsed = replace(parsed, dialogue=replace(parsed.dialogue, id=id))
+    def read(self) -> Iterator[Any]:
+        """Yields the dialogues, or labelled dialogues, of the source."""
+        for number, record, columns in self._chats(self._rows()):
+            try:
+                parsed = self._parsed(record, columns)
+            except RecordError as error:
+                self._skip(number, error)
+            except ConfigError as error:  # a rating outside of the scale that the user stated
+                raise DataError(self.path, number, error.message, hint=error.hint) from error
+            except RecursionError:
+                problem = RecordError("(row)", "fields that are nested less deep", "...")
+                self._skip(number, problem)
             else:
-                parsed = replace(parsed, id=id)
-        report.read += 1
-        report.forms[FORMS[form or "line"]] += 1
-        if key and isinstance(parsed, LabelledDialogue):
-            held[key] = parsed
+                if parsed is not None:
+                    yield parsed
+        yield from self.waiting.values()
+        self._add_notes()
+
+    def _rows(self) -> Iterator[NumberedRow]:
+        """Yields the rows of the source, each chat of a list of chats by itself."""
+        rows: Iterator[NumberedRow]
+        if isinstance(self.source, str | Path):
+            self.container, rows = open_rows(self.path, self.stated_container, self.columns.roles)
         else:
-            yield parsed
-    yield from held.values()
-    if lost := unread_note(unread, path, report.copied):
-        report.notes[lost] = None
-    if form == "transcript" and report.read == 1 and turns > _LONG:
-        report.notes[
-            f"one chat of {turns} turns: a line of --- or a heading (=== Chat 2) separates chats"
-        ] = None
+            rows = enumerate(self.source, 1)
+        is_table = self.container in TABLES
+        if not is_table:
+            rows = self._unpacked(rows)
+        if self.columns.fields or self.columns.labels:
+            rows = checked_columns(self.columns, self.path, rows, table=is_table)
+        return rows
+
+    def _unpacked(self, rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
+        for number, value in rows:
+            chats = chats_within(value, self.columns)
+            if chats is None:
+                yield number, value
+            elif number == 1:  # a JSON file: its elements are counted
+                yield from enumerate(chats, 1)
+            else:
+                yield from ((number, chat) for chat in chats)
+
+    def _chats(self, rows: Iterator[NumberedRow]) -> Iterator[tuple[int, Chat, ColumnMap]]:
+        """Yields (number of the first row, chat, its columns). A chat of several rows is a function
+        that returns it as one row of messages."""
+        bad_rows = deque[object](maxlen=1000)
+        for number, value in rows:
+            record = one_branch(value, self.report.folded)
+            if isinstance(record, RecordError):
+                self._skip(number, record)
+                bad_rows.append(record.row)
+                continue
+            form = self._form_of(record)
+            if form is None:
+                self._skip(number, _unknown_form(record))
+                continue
+            self.form = form
+            if form not in GROUPED:
+                yield number, record, self.columns
+                continue
+            columns = _columns_of_group(form, self.columns)
+            for first, make_chat in grouped_chats(
+                chain([(number, record)], rows),
+                form,
+                self.columns,
+                self._skip,
+                self.report.folded,
+                self.unread,
+                bad_rows,
+                stated=self.stated_form is not None,
+            ):
+                yield first, make_chat, columns
+
+    def _form_of(self, record: object) -> str | None:
+        """Returns the stated form, else that of the content, else that of the row before."""
+        if self.stated_form:
+            return self.stated_form
+        if self.container == "text":
+            return "transcript"
+        form = form_of(record, self.columns)
+        if form is None and isinstance(record, Mapping):
+            return self.form
+        return form
+
+    def _skip(self, number: int, error: RecordError) -> None:
+        """Counts a bad row in the report, or raises its error."""
+        if self.raises and not self.is_file:
+            raise error
+        form = f", {FORMS[self.form]}" if self.form else ""
+        hint = (
+            f"read as {CONTAINERS[self.container]}{form}; change that with --format and --column; "
+            "without --strict bad rows are skipped and listed (in Python: reading=ReadingReport())"
+        )
+        problem = DataError(self.path, number, error.message, hint=hint)
+        if self.raises or self.strict:
+            raise problem from error
+        self.report.add(problem)
+
+    def _parsed(self, chat: Chat, columns: ColumnMap) -> Dialogue | LabelledDialogue | None:
+        """Returns the dialogue of a chat, with an id that no other one has; None for a row that
+        waits, or whose labels are added to one that waits."""
+        record = chat() if callable(chat) else chat
+        form = self.form or "line"
+        row = normal_row(record, form, columns, self.report.folded)
+        parsed = self._dialogue(row)
+        if form != "line" and isinstance(record, Mapping) and names_system(record, columns):
+            self.report.notes[_SYSTEM_NOTE] = None
+        key: tuple[object, ...] = ()
+        if isinstance(parsed, LabelledDialogue):
+            has_lists = form in _LISTS and not columns.labels
+            if columns.labels or (parsed.labels and not has_lists):
+                key = parsed.id, parsed.level, hash(parsed.dialogue.turns)
+            if key in self.waiting:
+                self.waiting[key] = _with_annotator(self.waiting[key], parsed)
+                return None
+            numbered: Dialogue | LabelledDialogue = replace(
+                parsed, dialogue=self._counted(parsed.dialogue, record, columns, parsed.extra)
+            )
+        else:
+            numbered = self._counted(parsed, record, columns)
+        self.report.read += 1
+        self.report.forms[FORMS[form]] += 1
+        if key and isinstance(numbered, LabelledDialogue):
+            self.waiting[key] = numbered
+            return None
+        return numbered
+
+    def _counted(
+        self,
+        dialogue: Dialogue,
+        record: object,
+        columns: ColumnMap,
+        extra: Mapping[str, object] = {},
+    ) -> Dialogue:
+        """Returns the dialogue with a number behind an id that an earlier one has (``a#2``), and
+        counts the fields of its record that nothing reads."""
+        id = dialogue.id
+        while hash(id) in self.ids:
+            self.repeats[dialogue.id] = self.repeats.get(dialogue.id, 1) + 1
+            id = f"{dialogue.id}#{self.repeats[dialogue.id]}"
+        self.ids.add(hash(id))
+        self.turn_count = len(dialogue.turns)
+        count_unread(self.unread, record, {**dialogue.meta, **extra}, columns)
+        if id == dialogue.id:
+            return dialogue
+        self.report.numbered += 1
+        return replace(dialogue, id=id)
+
+    def _add_notes(self) -> None:
+        note = unread_note(self.unread, self.path, self.report.copied)
+        if note:
+            self.report.notes[note] = None
+        if self.form == "transcript" and self.report.read == 1 and self.turn_count > _LONG:
+            note = f"one chat of {self.turn_count} turns: a line of --- or a heading "
+            self.report.notes[f"{note}(=== Chat 2) separates chats"] = None
+
+    # The one door from a mapping to a dialogue: a row in the line format has turns, any other one
+    # has messages.
+
+    def _dialogue(self, row: Fields) -> Dialogue | LabelledDialogue:
+        """Returns the dialogue of a row. Without an id it gets one that is made from the content.
+        Raises RecordError that names the field."""
+        if "messages" not in row or "dialogue" in row:
+            return self._dialogue_of_line(row)
+        dialogue = self._dialogue_of_messages(row)
+        if not self.labelled:
+            return dialogue
+        labels = {name: row[name] for name in _LABEL_FIELDS if name in row}
+        return parse_labelled(dialogue.to_record() | labels)
+
+    def _dialogue_of_line(self, row: Fields) -> Dialogue | LabelledDialogue:
+        line = line_of_released(row) if is_released(row) else row
+        name = "dialogue" if "dialogue" in line else "turns"
+        turns = line.get(name)
+        if isinstance(turns, list):
+            turns = messages_in_order(turns, self.report.folded)
+            line[name] = spoken_turns(turns, self.report.folded)
+        id = line.get("id")
+        if id is None or not str(id).strip():
+            self.report.made += 1
+            line = line | {"id": parse_dialogue_line(line | {"id": "none"}).text_hash}
+        if not self.labelled:
+            dialogue = parse_dialogue_line(line)
+            others = line.keys() - KNOWN_FIELDS
+            extra = {name: line[name] for name in line if name in others and line[name] is not None}
+            return replace(dialogue, meta={**extra, **dialogue.meta}) if extra else dialogue
+        labelled = parse_labelled(line)
+        if line is row or labelled.split:
+            return labelled
+        return replace(labelled, split=hash_split(labelled.group, seed=0))  # as medal:SPLIT has it
+
+    def _dialogue_of_messages(self, row: Fields) -> Dialogue:
+        require_valid_text(row.get("meta"), "meta")
+        id, source = row.get("id"), row.get("source")
+        if isinstance(id, str) and not id.strip():
+            id = None
+        dialogue = read_messages(
+            without_siblings(row.get("messages", []), self.report.folded),
+            id=id,
+            lang=self._language(row.get("lang")),
+            source=source if isinstance(source, str) else None,
+            models=row.get("models"),
+            context=row.get("context"),
+            meta=row.get("meta"),
+            folded=self.report.folded,
+        )
+        self.report.made += id is None
+        return dialogue
+
+    def _language(self, stated: object) -> str:
+        """Returns the code of a language; that of an unknown one for a word that names none."""
+        try:
+            return language_code(stated)
+        except RecordError:
+            if not isinstance(stated, str):
+                raise
+            self.report.folded[f"unknown languages ({stated.strip()[:30]})"] += 1
+            return UNKNOWN_LANGUAGE
+
+
+def _columns_of_group(form: str, columns: ColumnMap) -> ColumnMap:
+    """Returns the columns of a chat that is made of several rows: those of its turns are read."""
+    if form != "turns":
+        return ColumnMap()
+    fields = {name: column for name, column in columns.fields.items() if name not in _READ_IN_TURNS}
+    if "time" in fields:
+        fields["time"] = "time"
+    return replace(columns, fields=fields)
 
 
 def _unknown_form(record: object) -> RecordError:
@@ -529,69 +679,33 @@ def _unknown_form(record: object) -> RecordError:
     return RecordError("(row)", f"a chat in a known form; {hint}", dict(record))
 
 
-def _with_annotator(one: LabelledDialogue, other: LabelledDialogue) -> LabelledDialogue:
-    """``one`` with the labels of ``other``, the same dialogue, as those of further annotators."""
-    labels, scales = {}, {**one.scales, **other.scales}
-    sizes = [max(map(len, row.labels.values()), default=0) for row in (one, other)]
-    for name in {**one.labels, **other.labels}:
-        if one.scales.get(name, scales[name]) != scales[name]:
-            raise RecordError(name, f"one scale of {name} ({one.scales[name]})", scales[name])
-        parts = (row.labels.get(name, ()) for row in (one, other))
-        labels[name] = tuple(
-            v for part, n in zip(parts, sizes, strict=True) for v in (*part, *[None] * n)[:n]
-        )
-    extra = {**one.extra}
-    known = [row.extra.get("annotators", ()) for row in (one, other)]
-    if any(known) and [*map(len, known)] == sizes:
-        extra["annotators"] = [*known[0], *known[1]]
-    else:
-        extra.pop("annotators", None)
-    return replace(one, labels=labels, scales=scales, extra=extra)
+def _with_annotator(row: LabelledDialogue, further: LabelledDialogue) -> LabelledDialogue:
+    """Returns ``row`` with the labels of ``further``, the same dialogue, as those of further
+    annotators. A dimension that one of them lacks has null for its annotators."""
+    count = _annotator_count(row)
+    further_count = _annotator_count(further)
+    labels: dict[str, tuple[float | None, ...]] = {}
+    scales = {**row.scales, **further.scales}
+    for name in {**row.labels, **further.labels}:
+        scale = row.scales.get(name, scales[name])
+        if scale != scales[name]:
+            raise RecordError(name, f"one scale of {name} ({scale})", scales[name])
+        labels[name] = _padded(row, name, count) + _padded(further, name, further_count)
+    extra = {**row.extra}
+    annotators = [*row.extra.get("annotators", ())]
+    further_annotators = [*further.extra.get("annotators", ())]
+    extra.pop("annotators", None)
+    has_names = (len(annotators), len(further_annotators)) == (count, further_count)
+    if has_names and (annotators or further_annotators):
+        extra["annotators"] = annotators + further_annotators
+    return replace(row, labels=labels, scales=scales, extra=extra)
 
 
-def _record(row: Fields, report: ReadingReport, labelled: bool) -> Dialogue | LabelledDialogue:
-    """Returns the dialogue of a row. If the id is missing, it is made from the content."""
-    id: Any
-    if "messages" not in row or "dialogue" in row:
-        line = line_of_released(row) if is_released(row) else row
-        name = "dialogue" if "dialogue" in line else "turns"
-        if isinstance(turns := line.get(name), list):
-            turns = messages_in_order(turns, report.folded)
-            line[name] = spoken_turns(turns, report.folded)
-        if (id := line.get("id")) is None or not str(id).strip():
-            report.made += 1
-            line = line | {"id": parse_dialogue_line(line | {"id": "none"}).text_hash}
-        if labelled:
-            found = parse_labelled(line)
-            if line is row or found.split:
-                return found
-            return replace(found, split=hash_split(found.group, seed=0))  # as medal:SPLIT has it
-        dialogue = parse_dialogue_line(line)
-        extra = {k: v for k, v in line.items() if k not in KNOWN_FIELDS and v is not None}
-        return replace(dialogue, meta={**extra, **dialogue.meta}) if extra else dialogue
-    require_valid_text(row.get("meta"), "meta")
-    id, lang, source = row.get("id"), row.get("lang"), row.get("source")
-    if isinstance(id, str) and not id.strip():
-        id = None
-    try:
-        lang = language_code(lang)
-    except RecordError:
-        if not isinstance(lang, str):
-            raise
-        report.folded[f"unknown languages ({lang.strip()[:30]})"] += 1
-        lang = UNKNOWN_LANGUAGE
-    dialogue = read_messages(
-        without_siblings(row.get("messages", []), report.folded),
-        id=id,
-        lang=lang,
-        source=source if isinstance(source, str) else None,
-        models=row.get("models"),
-        context=row.get("context"),
-        meta=row.get("meta"),
-        folded=report.folded,
-    )
-    report.made += id is None
-    if not labelled:
-        return dialogue
-    labels = {name: row[name] for name in _LABEL_FIELDS if name in row}
-    return parse_labelled(dialogue.to_record() | labels)
+def _annotator_count(row: LabelledDialogue) -> int:
+    return max(map(len, row.labels.values()), default=0)
+
+
+def _padded(row: LabelledDialogue, dimension: str, count: int) -> tuple[float | None, ...]:
+    """Returns ``count`` labels of the dimension: null for each annotator without one."""
+    labels = row.labels.get(dimension, ())
+    return labels + (None,) * (count - len(labels))

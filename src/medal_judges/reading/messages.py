@@ -38,8 +38,9 @@ from medal_judges.records.validation import as_text, text
 _ROLES = "user, assistant, system, developer, tool or function (human, gpt, bot, ... too)"
 _COUNTED = {"call": "tool calls", "result": "tool results", "thinking": THOUGHTS}
 _TOOLS = ("call", "result")
-# Kind of a part, or its mark in the text if it is a gap -> its types. ChatGPT's are in the second
-# lines.
+_SHOWN = ("text", "gap")
+_OUTPUTS = ("output", "content", "response", "result")
+# Type of a part -> its kind, or its mark in the text if it is a gap.
 _TYPES = {
     "text": "text input_text output_text refusal summary_text "
     "code execution_output tether_quote audio_transcription",
@@ -64,6 +65,9 @@ class _Part(NamedTuple):
 
     kind: Literal["text", "gap", "thinking", "call", "result"]
     text: str
+
+
+_THINKING = _Part("thinking", "")
 
 
 class _Message(NamedTuple):
@@ -104,73 +108,107 @@ def read_messages(
     """
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
         raise RecordError("messages", "a non-empty list of {role, content}", messages)
-    counts: Counter[str] = Counter()
-    read = [parse_message(f"messages[{i}]", each) for i, each in enumerate(messages)]
+    parsed = [parse_message(f"messages[{i}]", message) for i, message in enumerate(messages)]
     models, context = dict(models or {}), dict(context or {})
-    names: dict[str, int] = {}  # of assistants, with the first message of each
-    for index, message in enumerate(read):
-        if message.role == "assistant" and message.name and shown_text(message.parts).strip():
-            names.setdefault(message.name, index)
-    if len(names) > 1:
-        one, other = list(names)[:2]
-        expected = f"one assistant per chat ({one!r} answers too)"
-        raise RecordError(f"messages[{names[other]}].name", expected, other)
-    if names:
-        models["assistant"] = models.get("assistant") or next(iter(names))
-    turns: list[tuple[Role, str]] = []
-    prompts: list[str] = []
-    notes: list[dict[str, object]] = []  # of tools
-    for message in read:
-        content, parts = shown_text(message.parts), message.parts
-        if message.role == "system":
-            counts["system prompts"] += 1
-            prompts += [content] if content.strip() else []
-            continue
-        for part in parts:
-            if part.kind != "text":
-                counts[_COUNTED.get(part.kind, f"gaps [{part.text}]")] += 1
-        is_silent = all(part.kind in ("text", "thinking") for part in parts)
-        if is_silent and not content and message.role in ("user", "assistant"):
-            counts["empty turns left out"] += 1
-        shown = [i for i, part in enumerate(parts) if part.kind in ("text", "gap")]
-        first = shown[0] if shown else len(parts)
-        notes += [{"turn": None, "note": p.text} for p in parts[:first] if p.kind in _TOOLS]
-        if content:
-            speaker: Role = "user" if message.role == "user" else "assistant"
-            if turns and turns[-1][0] == speaker:
-                counts["turns merged into the one before"] += 1
-                content = f"{turns.pop()[1]}\n{content}"
-            turns.append((speaker, content))
-            for note in notes if speaker == "assistant" else ():
-                note["turn"] = len(turns) - 1 if note["turn"] is None else note["turn"]
-        notes += [{"turn": None, "note": p.text} for p in parts[first:] if p.kind in _TOOLS]
-    if not turns:
+    name = _assistant_name(parsed)
+    if name is not None:
+        models["assistant"] = models.get("assistant") or name
+    chat = _Chat()
+    for message in parsed:
+        chat.add(message)
+    if not chat.turns:
         raise RecordError("messages", "text of a user or an assistant", messages)
     if folded is not None:
-        folded.update(counts)
-    if prompts:
-        own = [str(context[SYSTEM_PROMPT])] if context.get(SYSTEM_PROMPT) else []
-        context[SYSTEM_PROMPT] = "\n".join([*own, *prompts])
-    if notes:
-        context["tools"] = notes
-    id = content_hash(turns) if id is None else parse_id(id)
+        folded.update(chat.counts)
+    if chat.prompts:
+        if context.get(SYSTEM_PROMPT):
+            chat.prompts.insert(0, str(context[SYSTEM_PROMPT]))
+        context[SYSTEM_PROMPT] = "\n".join(chat.prompts)
+    if chat.notes:
+        context["tools"] = chat.notes
+    id = content_hash(chat.turns) if id is None else parse_id(id)
     code = sys.intern(language_code(lang))
-    made = tuple(Turn(speaker, content) for speaker, content in turns)
-    return Dialogue(id, made, code, source, models, context, meta or {})
+    turns = tuple(Turn(role, content) for role, content in chat.turns)
+    return Dialogue(id, turns, code, source, models, context, meta or {})
+
+
+def _assistant_name(messages: Sequence[_Message]) -> str | None:
+    """Returns the name that the assistant's messages with text state; None if they state none.
+    Raises RecordError if they state several."""
+    first_messages: dict[str, int] = {}
+    for index, message in enumerate(messages):
+        if message.role == "assistant" and message.name and shown_text(message.parts).strip():
+            first_messages.setdefault(message.name, index)
+    if len(first_messages) > 1:
+        first, second = list(first_messages)[:2]
+        expected = f"one assistant per chat ({first!r} answers too)"
+        raise RecordError(f"messages[{first_messages[second]}].name", expected, second)
+    return next(iter(first_messages), None)
+
+
+class _Chat:
+    """What the messages of a chat become: turns, system prompts and notes of tools."""
+
+    def __init__(self) -> None:
+        self.turns: list[tuple[Role, str]] = []
+        self.prompts: list[str] = []
+        # The turn is the index of the next answer; None until there is one.
+        self.notes: list[dict[str, int | str | None]] = []
+        self.counts: Counter[str] = Counter()
+
+    def add(self, message: _Message) -> None:
+        content = shown_text(message.parts)
+        if message.role == "system":
+            self.counts["system prompts"] += 1
+            if content.strip():
+                self.prompts.append(content)
+            return
+        kinds = {part.kind for part in message.parts}
+        is_silent = kinds <= {"text", "thinking"} and not content
+        if is_silent and message.role in ("user", "assistant"):
+            self.counts["empty turns left out"] += 1
+        is_said = False
+        for part in message.parts:
+            if part.kind != "text":
+                self.counts[_COUNTED.get(part.kind, f"gaps [{part.text}]")] += 1
+            if part.kind in _TOOLS:
+                self.notes.append({"turn": None, "note": part.text})
+            elif part.kind in _SHOWN and not is_said:  # calls before the text belong to it
+                is_said = True
+                self._add_turn("user" if message.role == "user" else "assistant", content)
+
+    def _add_turn(self, role: Role, content: str) -> None:
+        if not content:
+            return
+        if self.turns and self.turns[-1][0] == role:
+            self.counts["turns merged into the one before"] += 1
+            _, before = self.turns.pop()
+            content = f"{before}\n{content}"
+        self.turns.append((role, content))
+        if role == "user":
+            return
+        for note in self.notes:
+            if note["turn"] is None:
+                note["turn"] = len(self.turns) - 1
 
 
 def shown_text(parts: Iterable[_Part]) -> str:
     """Returns texts and marks of gaps, one per line."""
-    shown = (
-        f"[{p.text}]" if p.kind == "gap" else p.text for p in parts if p.kind in ("text", "gap")
-    )
-    return "\n".join(each for each in shown if each.strip())
+    lines = []
+    for part in parts:
+        if part.kind == "gap":
+            lines.append(f"[{part.text}]")
+        elif part.kind == "text" and part.text.strip():
+            lines.append(part.text)
+    return "\n".join(lines)
 
 
 # -- one message -----------------------------------------------------------------------------------
 
 
 def parse_message(field: str, message: object) -> _Message:
+    """Returns the role, the parts and the speaker's name of a message in any known form. Raises
+    RecordError that names what is wrong within ``field``."""
     if not isinstance(message, Mapping):
         raise RecordError(field, "an object with role and content", message)
     kind = message.get("type")
@@ -181,47 +219,68 @@ def parse_message(field: str, message: object) -> _Message:
     role = stated_role(message)
     if role is None:
         raise RecordError(f"{field}.role", _ROLES, message.get("role", kind))
-    has_content = message.get("content") not in (None, "", []) or "parts" not in message
-    column = "content" if has_content else "parts"
+    column = "content"
+    if message.get("content") in (None, "", []) and "parts" in message:
+        column = "parts"
     parts = list(_parts(f"{field}.{column}", message.get(column)))
     if role == "tool":
         results = [part for part in parts if part.kind == "result"]
-        return _Message(role, results or [_Part("result", f"-> {_short(shown_text(parts))}")])
+        return _Message(role, results or [_result(shown_text(parts))])
     if role == "call":
-        try:  # ShareGPT's: JSON of name and arguments, else any text
-            call = json.loads(shown_text(parts))
-        except (ValueError, RecursionError):
-            call = None
-        call = call if isinstance(call, dict) else {"arguments": shown_text(parts)}
-        return _Message(role, [_call(f"{field}.content", call)])
+        return _Message(role, [_call_in_text(f"{field}.content", shown_text(parts))])
     if role == "assistant":
-        parts = list(_spoken(parts))
-        if message.get("refusal") is not None:
-            parts.append(_Part("text", text(f"{field}.refusal", message["refusal"])))
-        if isinstance(message.get("audio"), Mapping):
-            parts += _parts(f"{field}.audio", {**message["audio"], "type": "audio"})
-        if any(message.get(key) for key in ("reasoning_content", "reasoning", "thinking")):
-            parts.append(_Part("thinking", ""))
-        calls = message.get("tool_calls")
-        if calls is not None and not isinstance(calls, list | tuple):
-            raise RecordError(f"{field}.tool_calls", "a list of calls, or null", calls)
-        for index, each in enumerate(calls or ()):
-            parts.append(_call(f"{field}.tool_calls[{index}]", each))
-        if message.get("function_call") is not None:
-            parts.append(_call(f"{field}.function_call", message["function_call"]))
-    for name in ("name", "model"):
-        value = as_text(message.get(name))
-        if value is not None and text(f"{field}.{name}", value).strip():
-            return _Message(role, parts, None if str(value).lower() in ROLE_WORDS else str(value))
-    return _Message(role, parts)
+        parts = [*_without_thoughts(parts), *_parts_beside_content(field, message)]
+    return _Message(role, parts, _speaker_name(field, message))
 
 
-def _spoken(parts: Iterable[_Part]) -> Iterator[_Part]:
+def _call_in_text(field: str, content: str) -> _Part:
+    """Returns the note of ShareGPT's tool call: JSON of name and arguments, else any text."""
+    try:
+        call = json.loads(content)
+    except (ValueError, RecursionError):
+        call = None
+    return _call(field, call if isinstance(call, dict) else {"arguments": content})
+
+
+def _without_thoughts(parts: Iterable[_Part]) -> Iterator[_Part]:
     """Yields the parts of an answer, with the thoughts in its texts as parts of their own."""
     for part in parts:
-        answer, count = without_thoughts(part.text) if part.kind == "text" else (part.text, 0)
-        yield from [_Part("thinking", "")] * count
+        if part.kind != "text":
+            yield part
+            continue
+        answer, count = without_thoughts(part.text)
+        yield from [_THINKING] * count
         yield part._replace(text=answer)
+
+
+def _parts_beside_content(field: str, message: Mapping[str, Any]) -> Iterator[_Part]:
+    """Yields what an answer has in other fields: a refusal, a sound, thoughts and calls."""
+    if message.get("refusal") is not None:
+        yield _Part("text", text(f"{field}.refusal", message["refusal"]))
+    audio = message.get("audio")
+    if isinstance(audio, Mapping):
+        yield from _parts(f"{field}.audio", {**audio, "type": "audio"})
+    if any(message.get(name) for name in ("reasoning_content", "reasoning", "thinking")):
+        yield _THINKING
+    calls = message.get("tool_calls")
+    if calls is not None and not isinstance(calls, list | tuple):
+        raise RecordError(f"{field}.tool_calls", "a list of calls, or null", calls)
+    for index, call in enumerate(calls or ()):
+        yield _call(f"{field}.tool_calls[{index}]", call)
+    if message.get("function_call") is not None:
+        yield _call(f"{field}.function_call", message["function_call"])
+
+
+def _speaker_name(field: str, message: Mapping[str, Any]) -> str | None:
+    """Returns the name of the speaker or of the model; None for the word of a role."""
+    for column in ("name", "model"):
+        name = as_text(message.get(column))
+        if name is not None and text(f"{field}.{column}", name).strip():
+            return None if name.lower() in ROLE_WORDS else str(name)
+    return None
+
+
+# -- parts of a message ----------------------------------------------------------------------------
 
 
 def _parts(field: str, content: object) -> Iterator[_Part]:
@@ -230,53 +289,62 @@ def _parts(field: str, content: object) -> Iterator[_Part]:
     content = as_text(content)
     if content is None:
         return
-    if isinstance(content, list | tuple):
+    if isinstance(content, str):
+        yield _Part("text", text(field, content))
+    elif isinstance(content, Mapping):
+        yield from _parts_of_object(field, content)
+    elif isinstance(content, list | tuple):
         for index, part in enumerate(map(as_text, content)):
             if not isinstance(part, str | Mapping):
                 expected = "a part: a text, or an object with a type"
                 raise RecordError(f"{field}[{index}]", expected, part)
             yield from _parts(f"{field}[{index}]", part)
-        return
-    if isinstance(content, str):
-        yield _Part("text", text(field, content))
-        return
-    if not isinstance(content, Mapping):
+    else:
         raise RecordError(field, "a text, a list of parts, or null", content)
-    plain = "text" if isinstance(content.get("text"), str) else None
-    stated = content.get("type", content.get("content_type", plain))
-    kind = "thinking" if content.get("thought") is True else kind_of_part(stated)  # Gemini's
+
+
+def _parts_of_object(field: str, content: Mapping[str, Any]) -> Iterator[_Part]:
+    default = "text" if isinstance(content.get("text"), str) else None
+    stated = content.get("type", content.get("content_type", default))
+    kind = kind_of_part(stated)
+    if content.get("thought") is True:  # Gemini's
+        kind = "thinking"
     if kind is None:
-        known = "text, image_url, input_audio, file, tool_use, tool_result, ..."
-        raise RecordError(f"{field}.type", f"a part of a known type ({known})", stated)
+        examples = "text, image_url, input_audio, file, tool_use, tool_result, ..."
+        raise RecordError(f"{field}.type", f"a part of a known type ({examples})", stated)
     if kind == "text":
-        names = ("text", "content", "refusal")
-        name = next((k for k in names if content.get(k) is not None), "text")
+        name = _filled_name(content, ("text", "content", "refusal")) or "text"
         yield _Part("text", text(f"{field}.{name}", as_text(content.get(name))))
     elif kind == "thinking":
-        yield _Part("thinking", "")
-    elif kind == "mark":
-        return
+        yield _THINKING
     elif kind == "call":
         yield _call(field, content)
     elif kind == "result":
-        fields = ("output", "content", "response", "result")
-        given = next((content[k] for k in fields if content.get(k) is not None), None)
-        yield _Part("result", f"-> {_short(given)}")
-    else:
-        stated = content.get("modality")  # OpenTelemetry's blobs
-        yield _Part("gap", stated if stated in ("image", "audio", "video") else kind)
-    spoken = content.get("transcript")
-    if isinstance(spoken, str) and spoken.strip():
-        yield _Part("text", text(f"{field}.transcript", spoken))
+        yield _result(content.get(_filled_name(content, _OUTPUTS) or ""))
+    elif kind != "mark":
+        modality = content.get("modality")  # OpenTelemetry's blobs
+        yield _Part("gap", modality if modality in ("image", "audio", "video") else kind)
+    transcript = content.get("transcript")
+    if kind != "mark" and isinstance(transcript, str) and transcript.strip():
+        yield _Part("text", text(f"{field}.transcript", transcript))
+
+
+def _filled_name(record: Mapping[str, Any], names: Iterable[str]) -> str | None:
+    """Returns the first of ``names`` that has a value in ``record``."""
+    return next((name for name in names if record.get(name) is not None), None)
 
 
 def kind_of_part(stated: object) -> str | None:
     """Returns text, thinking, call, result, mark (nothing that anybody reads) or the mark of a
     gap; None for an unknown type."""
-    if not isinstance(stated, str) or stated in _KINDS:
-        return _KINDS.get(stated) if isinstance(stated, str) else None
+    if not isinstance(stated, str):
+        return None
+    if stated in _TYPES:
+        return _TYPES[stated]
+    if stated.endswith(_RESULTS):
+        return "result"
     is_call = stated.endswith(_CALLS) or stated.startswith("tool-")  # the AI SDK's
-    return "result" if stated.endswith(_RESULTS) else "call" if is_call else None
+    return "call" if is_call else None
 
 
 def _call(field: str, call: object) -> _Part:
@@ -284,21 +352,29 @@ def _call(field: str, call: object) -> _Part:
     ``function``."""
     if not isinstance(call, Mapping):
         raise RecordError(field, "an object with the tool's name", call)
-    nested = (call.get("function"), call.get("toolInvocation"), call)
-    inner = next(value for value in nested if isinstance(value, Mapping))
+    function = call
+    for name in ("toolInvocation", "function"):
+        if isinstance(call.get(name), Mapping):
+            function = call[name]
     names = ("arguments", "input", "args", "action")
-    given = _short(next((inner[k] for k in names if k in inner), None))
+    arguments = _short(next((function[name] for name in names if name in function), None))
+    if arguments == "{}":
+        arguments = ""
     kind = str(call.get("type", "")).removesuffix("_call").removeprefix("tool-")
-    named = inner.get("name") or inner.get("toolName") or kind
-    name = text(f"{field}.name", named or "tool")
-    return _Part("call", f"{name[:60]}({given if given != '{}' else ''})")
+    tool = function.get("name") or function.get("toolName") or kind or "tool"
+    return _Part("call", f"{text(f'{field}.name', tool)[:60]}({arguments})")
+
+
+def _result(value: object) -> _Part:
+    return _Part("result", f"-> {_short(value)}")
 
 
 def _short(value: object) -> str:
     """Returns the beginning of arguments or of a result on one line, as text or as JSON."""
-    if isinstance(value, list):
+    if isinstance(value, list) and value:
         texts = [part.get("text") if isinstance(part, Mapping) else None for part in value]
-        value = "\n".join(map(str, texts)) if value and None not in texts else value
+        if None not in texts:
+            value = "\n".join(map(str, texts))
     if value is not None and not isinstance(value, str):
         value = json.dumps(value, ensure_ascii=False, default=str)
     line = " ".join((value or "")[: 4 * _NOTE].split())

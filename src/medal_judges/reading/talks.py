@@ -13,8 +13,10 @@ from medal_judges.reading.roles import ROLE_WORDS
 from medal_judges.records.validation import as_text
 
 EMPTY: tuple[object, ...] = (None, "", [], {})
-# In a request to a model or its answer; in the arguments of a function or its result.
-_TALKS = ("messages", "choices", "generations", "candidates", "message")
+# In a request to a model or its answer; of several alternatives the first one is read.
+_ALTERNATIVES = ("choices", "generations", "candidates")
+_WRAPPERS = ("messages", *_ALTERNATIVES, "message")
+# In the arguments of a function or its result.
 _TEXTS = {
     "user": (*PROMPTS, "content", "text", "args", "kwargs"),
     "assistant": (*RESPONSES, "result", "content", "text"),
@@ -40,28 +42,57 @@ def messages_within(field: str, value: Any, role: str) -> list[Any]:
     value = as_text(value)
     if isinstance(value, str):
         return [{"role": role, "content": value}]
-    items = value if isinstance(value, list) else [value]
-    if isinstance(value, list) and len(items) == 1:
-        return messages_within(field, items[0], role)
-    packed = [isinstance(item, Mapping) and {"lc", "kwargs"} <= item.keys() for item in items]
-    items = [item["kwargs"] if lc else item for item, lc in zip(items, packed, strict=True)]
+    items = value
+    if not isinstance(value, list):
+        items = [value]
+    elif len(value) == 1:
+        return messages_within(field, value[0], role)
+    items = [_without_packing(item) for item in items]
     if items and all(isinstance(item, Mapping) for item in items):
-        if all("role" not in item and kind_of_part(item.get("type")) for item in items):
+        if all(_is_part(item) for item in items):
             return [{"role": role, "content": items}]
-        one, contents = items[0], {"content", "parts", "tool_calls"}
-        known = "role" in one or str(one.get("type")).lower() in ROLE_WORDS
-        if len(items) > 1 or (known and one.keys() & contents):
+        if len(items) > 1 or _is_message(items[0]):
             return items
-        talks = [name for name in _TALKS if one.get(name) not in EMPTY][:1]
-        names = talks or [name for name in _TEXTS[role] if one.get(name) not in EMPTY]
-        inner = as_text(one[names[0]]) if len(names) == 1 else None
-        if isinstance(inner, list | Mapping) or (inner and names[0] not in _TALKS[:4]):
-            if names[0] in _TALKS[1:4] and isinstance(inner, list):
-                inner = inner[:1]
-            said = messages_within(field, inner, role)
-            system = one.get(find_key(one, SYSTEMS) or "") if role == "user" else None
-            has_system = any(str(each.get("role")) in ("system", "developer") for each in said)
-            before = {"role": "system", "content": system}
-            return [before, *said] if system and not has_system else said
+        messages = _messages_of_request(field, items[0], role)
+        if messages is not None:
+            return messages
     expected = "a text, messages, or an object with one of them (messages, input, output, ...)"
     raise RecordError(field, expected, value)
+
+
+def _without_packing(item: Any) -> Any:
+    """Returns the message that LangChain serialised with its class."""
+    is_packed = isinstance(item, Mapping) and {"lc", "kwargs"} <= item.keys()
+    return item["kwargs"] if is_packed else item
+
+
+def _is_part(item: Mapping[str, Any]) -> bool:
+    return "role" not in item and bool(kind_of_part(item.get("type")))
+
+
+def _is_message(item: Mapping[str, Any]) -> bool:
+    has_role = "role" in item or str(item.get("type")).lower() in ROLE_WORDS
+    return has_role and not item.keys().isdisjoint(("content", "parts", "tool_calls"))
+
+
+def _messages_of_request(field: str, request: Mapping[str, Any], role: str) -> list[Any] | None:
+    """Returns the messages of a request to a model, of its answer, or of the arguments or result of
+    a function with one text; None for another object."""
+    names = [name for name in _WRAPPERS if request.get(name) not in EMPTY][:1]
+    if not names:
+        names = [name for name in _TEXTS[role] if request.get(name) not in EMPTY]
+    if len(names) != 1:
+        return None
+    (name,) = names
+    value = as_text(request[name])
+    is_nested = isinstance(value, list | Mapping)
+    if not is_nested and (not value or name in _WRAPPERS[:-1]):
+        return None
+    if isinstance(value, list) and name in _ALTERNATIVES:
+        value = value[:1]
+    messages = messages_within(field, value, role)
+    system = request.get(find_key(request, SYSTEMS) or "")
+    roles = {str(message.get("role")) for message in messages}
+    if role == "user" and system and roles.isdisjoint(("system", "developer")):
+        messages.insert(0, {"role": "system", "content": system})
+    return messages

@@ -12,12 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medal_judges.errors import RecordError
-from medal_judges.reading.forms import lookup
+from medal_judges.reading.columns import lookup
 from medal_judges.reading.instants import position
-from medal_judges.reading.names import find_key
+from medal_judges.reading.names import Counts, Names, Record, find_key
 from medal_judges.records.validation import as_text
 
-Record = Mapping[str, Any]
 _ID = ("id", "message_id", "uuid")
 _PARENT = ("parent_id", "parent", "parent_message_id", "parent_message_uuid")
 LINKS = (*_ID, *_PARENT, "rank")
@@ -28,7 +27,7 @@ _TREES = (
 )
 
 
-def one_branch(record: object, counts: Counter[str]) -> object:
+def one_branch(record: object, counts: Counts) -> object:
     """Returns an exported chat of ChatGPT, Open WebUI or OASST with the ``messages`` of one branch
     in place of its tree, and any other record unchanged. ``counts`` counts what is left out.
     Returns a RecordError if the current message is not in the tree."""
@@ -52,7 +51,7 @@ def objects(value: object) -> list[Record]:
 
 
 def _without_tree(
-    record: Any, field: str, nodes: Sequence[Record], current: object, counts: Counter[str]
+    record: Any, field: str, nodes: Sequence[Record], current: object, counts: Counts
 ) -> object:
     if current not in (None, *(_value(node, _ID) for node in nodes)):
         return RecordError("current message", f"the id of a message in {field}", current)
@@ -63,7 +62,7 @@ def _without_tree(
     return rest | {"messages": [message for message in messages if message is not None]}
 
 
-def _branch(nodes: Sequence[Record], counts: Counter[str], current: object = None) -> list[Any]:
+def _branch(nodes: Sequence[Record], counts: Counts, current: object = None) -> list[Any]:
     """Returns the nodes from a first one to ``current``, or to the one at the end of the best
     answers."""
     by_id = {_value(node, _ID): node for node in nodes}
@@ -83,7 +82,7 @@ def _branch(nodes: Sequence[Record], counts: Counter[str], current: object = Non
     return branch[::-1]
 
 
-def _value(node: Record, names: tuple[str, ...]) -> str | None:
+def _value(node: Record, names: Names) -> str | None:
     value = as_text(node.get(find_key(node, names) or ""))
     return value if isinstance(value, str) else None
 
@@ -93,7 +92,7 @@ def _rank(node: Record) -> float:
     return math.inf if rank is None else rank.nanoseconds
 
 
-def _message(node: Record, counts: Counter[str]) -> Any:
+def _message(node: Record, counts: Counts) -> Any:
     """Returns the message of a node; None for a root without one, and for one of ChatGPT's that the
     user did not see."""
     message = node.get("message", node)
@@ -110,7 +109,7 @@ def _message(node: Record, counts: Counter[str]) -> Any:
     return {"role": role, "content": content.get("parts", content)}
 
 
-def without_siblings(messages: Any, counts: Counter[str]) -> Any:
+def without_siblings(messages: Any, counts: Counts) -> Any:
     """Returns the messages of one branch, if all but the first name an earlier message and several
     of one role name the same one. Else returns all: in a list too, a message may name what it
     replies to."""

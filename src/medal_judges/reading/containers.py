@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from medal_judges.errors import ConfigError, DataError, MedalError, MissingExtraError, RecordError
-from medal_judges.reading.forms import RULE, SPOKEN, transcript_rows
+from medal_judges.reading.transcripts import RULE, SPOKEN, transcript_rows
 from medal_judges.storage import jsonl
 from medal_judges.storage.jsonl import STDIN, damaged, standard_input
 
@@ -46,7 +46,9 @@ CONTAINERS: Mapping[str, str] = {
 }
 TABLES = ("csv", "tsv", "xlsx", "parquet")  # every row has every column
 ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".xlsx", ".parquet")
-_BINARY = ("xlsx", "parquet")
+_MAGIC = {b"PAR1": "parquet", b"PK\x03\x04": "xlsx"}
+_BINARY = tuple(_MAGIC.values())
+_ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
 HUB = "hf:"
 # A file with such an ending can be a transcript.
 _PLAIN_ENDINGS = ("", ".txt", ".text", ".md", ".log")
@@ -80,13 +82,10 @@ def open_rows(
     if path.startswith(HUB):
         return "hf", _hub_rows(path)
     if path == STDIN:
-        raw = standard_input()
-        begin = raw.peek(1) if isinstance(raw, io.BufferedReader) else b""
-        line, ended, _ = begin.decode("utf-8-sig", "replace").partition("\n")
-        is_line = not (ended and isinstance(_json_value(line), RecordError))
-        if begin[:1] == b"{" and kind in (None, "jsonl") and is_line:
-            return "jsonl", _rows(path, raw, "jsonl")  # each line is answered as it arrives
-        stream = _copied(raw)
+        stream = standard_input()
+        if kind in (None, "jsonl") and _begins_with_record(stream):
+            return "jsonl", _rows(path, stream, "jsonl")  # each line is answered as it arrives
+        stream = _copied(stream)
     else:
         try:
             stream = open(path, "rb")  # noqa: SIM115 (_rows closes it)
@@ -95,25 +94,8 @@ def open_rows(
         except OSError as error:
             raise DataError(path, None, f"cannot be opened: {error.strerror}") from error
     try:
-        begin = stream.read(4)
-        stream.seek(0)
-        if begin.startswith(b"\x28\xb5\x2f\xfd"):
-            import pyarrow as pa
-
-            packed = pa.CompressedInputStream(pa.PythonFile(stream, "r"), "zstd")
-            stream = _copied(cast(IO[bytes], packed))
-        elif begin.startswith(b"\x1f\x8b") and path == STDIN:
-            stream = _copied(cast(IO[bytes], gzip.GzipFile(fileobj=stream)))
-        elif begin.startswith(b"\x1f\x8b"):
-            stream.close()
-            stream = cast(IO[bytes], gzip.open(path))  # noqa: SIM115
-        begin = stream.read(4)
-        stream.seek(0)
-        has_mark = begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        container = kind or ("" if has_mark else _recognised(path, stream))
-        if container not in _BINARY and (has_mark or b"\x00" in begin):
-            raise DataError(path, None, "not UTF-8 text (UTF-16?)", hint="save it as UTF-8")
-        stream.seek(0)
+        stream = _decompressed(path, stream)
+        container = _container(path, stream, kind)
     except DataError:
         stream.close()
         raise
@@ -121,6 +103,48 @@ def open_rows(
         stream.close()
         raise damaged(path, 0, error) from error
     return container, _rows(path, stream, container, roles)
+
+
+def _begins_with_record(stream: IO[bytes]) -> bool:
+    """Says whether the first line, as far as it has arrived, can be an object of JSON lines."""
+    begin = stream.peek(1) if isinstance(stream, io.BufferedReader) else b""
+    line, end, _ = begin.decode("utf-8-sig", "replace").partition("\n")
+    is_broken = bool(end) and isinstance(_json_value(line), RecordError)
+    return begin[:1] == b"{" and not is_broken
+
+
+def _first_bytes(stream: IO[bytes]) -> bytes:
+    stream.seek(0)
+    begin = stream.read(4)
+    stream.seek(0)
+    return begin
+
+
+def _decompressed(path: str, stream: IO[bytes]) -> IO[bytes]:
+    """Returns the stream without the compression of zstd or gzip, at its begin."""
+    begin = _first_bytes(stream)
+    if begin == _ZSTD:
+        import pyarrow as pa
+
+        return _copied(pa.CompressedInputStream(pa.PythonFile(stream, "r"), "zstd"))
+    if not begin.startswith(_GZIP):
+        return stream
+    if path == STDIN:
+        return _copied(cast(IO[bytes], gzip.GzipFile(fileobj=stream)))
+    stream.close()
+    return cast(IO[bytes], gzip.open(path))
+
+
+def _container(path: str, stream: IO[bytes], kind: str | None) -> str:
+    """Returns the container, ``kind`` if it is stated. Raises DataError for text in UTF-16."""
+    begin = _first_bytes(stream)
+    has_mark = begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    if kind is None and not has_mark:
+        kind = _recognised(path, stream)
+        stream.seek(0)
+    if kind not in _BINARY and (has_mark or b"\x00" in begin):
+        raise DataError(path, None, "not UTF-8 text (UTF-16?)", hint="save it as UTF-8")
+    return str(kind)
 
 
 def _copied(stream: IO[bytes]) -> IO[bytes]:
@@ -134,36 +158,33 @@ def _copied(stream: IO[bytes]) -> IO[bytes]:
 
 def _recognised(path: str, stream: IO[bytes]) -> str:
     """Returns the container: by the first bytes, else by the first line that is not blank, else by
-    the ending of the name."""
-    begin = stream.read(4)
-    if begin in (b"PAR1", b"PK\x03\x04"):
-        return "parquet" if begin == b"PAR1" else "xlsx"
-    stream.seek(0)
+    the ending of the name. Raises DataError for any other content."""
+    begin = _first_bytes(stream)
+    if begin in _MAGIC:
+        return _MAGIC[begin]
     line = b"\n"
     while line and not line.strip(b"\xef\xbb\xbf \t\r\n") and stream.tell() < 1 << 20:
         line = stream.readline(1 << 20)
     suffix = Path(path.lower().removesuffix(".gz").removesuffix(".zst")).suffix
-    first = line.decode("utf-8-sig", "replace")
-    opening = first.strip()[:1]
-    if not opening:
+    text = line.decode("utf-8-sig", "replace")
+    has_lines = suffix in (".jsonl", ".ndjson")
+    if not text.strip():
         return suffix[1:] if suffix in (".csv", ".tsv") else "jsonl"
-    if opening in "[{" and suffix in (".jsonl", ".ndjson"):
-        return "jsonl"
-    if suffix in _PLAIN_ENDINGS and (SPOKEN.match(first) or RULE.fullmatch(first)):
+    if suffix in _PLAIN_ENDINGS and (SPOKEN.match(text) or RULE.fullmatch(text)):
         return "text"
-    delimiter = _delimiter(first)
-    if delimiter is None and suffix in (".jsonl", ".ndjson"):
-        return "jsonl"
-    if opening in "[{":
+    if text.strip()[0] in "[{":
         # A whole array is a line only if others follow.
-        is_line = opening == "{" or stream.readline(1 << 20).strip()
-        return "jsonl" if is_line and not isinstance(_json_value(first), RecordError) else "json"
+        is_line = text.strip()[0] == "{" or stream.readline(1 << 20).strip()
+        is_json = not isinstance(_json_value(text), RecordError)
+        return "jsonl" if has_lines or (is_line and is_json) else "json"
+    delimiter = _delimiter(text)
+    if delimiter is None and has_lines:
+        return "jsonl"
     if b"\x00" in line or (delimiter is None and suffix not in ENDINGS):
-        hint = f"--format (in YAML: format) names its kind: {', '.join(CONTAINERS)}; gzip and "
-        hint += "zstd are read"
-        problem = f"not a known kind of chat file (it begins with {first[:24]!r})"
+        hint = f"--format names its kind: {', '.join(CONTAINERS)}; gzip and zstd are read"
+        problem = f"not a known kind of chat file (it begins with {text[:24]!r})"
         raise DataError(path, None, problem, hint=hint)
-    if suffix in (".json", ".csv", ".tsv") and (suffix != ".json" or delimiter is None):
+    if suffix in (".csv", ".tsv") or (suffix == ".json" and delimiter is None):
         return suffix[1:]
     return "tsv" if delimiter == "\t" else "csv"
 

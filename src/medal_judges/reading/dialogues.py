@@ -28,24 +28,15 @@ from medal_judges.errors import (
     visible,
 )
 from medal_judges.reading.branches import one_branch, without_siblings
+from medal_judges.reading.columns import ColumnMap, checked_columns, make_column_map
 from medal_judges.reading.containers import CONTAINERS, TABLES, NumberedRow, open_rows
-from medal_judges.reading.forms import (
-    FORMS,
-    GROUPED,
-    ColumnMap,
-    Fields,
-    chats_within,
-    checked_columns,
-    form_of,
-    is_released,
-    make_column_map,
-    names_system,
-    normal_row,
-)
+from medal_judges.reading.forms import FORMS, GROUPED, chats_within, form_of, is_released
 from medal_judges.reading.grouped import grouped_chats
 from medal_judges.reading.instants import messages_in_order
 from medal_judges.reading.messages import read_messages
+from medal_judges.reading.names import Counts, Names, Record
 from medal_judges.reading.released import line_of_released
+from medal_judges.reading.rows import names_system, normal_row
 from medal_judges.reading.thoughts import spoken_turns
 from medal_judges.reading.unread import count_unread, unread_note
 from medal_judges.records.dialogue import (
@@ -94,7 +85,7 @@ class ReadOptions(Config):
     format: str | None = _option(
         None, help="File format, if it cannot be detected: csv, messages, csv+turns."
     )
-    column: tuple[str, ...] = _option(
+    column: Names = _option(
         (),
         metavar="FIELD=COLUMN",
         help="Column that holds a field: id=ticket, role=speaker, ...; may be repeated.",
@@ -102,12 +93,12 @@ class ReadOptions(Config):
     columns: Path | str | dict[str, Any] | None = _option(
         None, help="YAML file that maps columns, roles and labels."
     )
-    label: tuple[str, ...] = _option(
+    label: Names = _option(
         (),
         metavar="COLUMN=DIMENSION[:LOW..HIGH][@ANNOTATOR]",
         help="Column of human ratings, with its scale and its annotator; may be repeated.",
     )
-    role: tuple[str, ...] = _option(
+    role: Names = _option(
         (),
         metavar="WORD=ROLE",
         help="Role of a speaker's name: Kunde=user; may be repeated.",
@@ -153,7 +144,7 @@ class ReadOptions(Config):
 class ReadOptionsWithoutLabels(ReadOptions):
     """ReadOptions without --label, for commands that read no ratings."""
 
-    label: tuple[str, ...] = ()
+    label: Names = ()
 
 
 DEFAULT_READING = ReadOptions()
@@ -167,7 +158,7 @@ class ChatFileConfig(Config):
     source: str
     format: str | None = None
     columns: dict[str, Any] | str = Field(default_factory=dict)
-    langs: tuple[str, ...] = ()
+    langs: Names = ()
 
     @cached_property
     def read_options(self) -> ReadOptions:
@@ -219,9 +210,9 @@ class ReadingReport:
     read: int = 0
     made: int = 0
     numbered: int = 0
-    forms: Counter[str] = field(default_factory=Counter)
-    folded: Counter[str] = field(default_factory=Counter)
-    left_out: Counter[str] = field(default_factory=Counter)
+    forms: Counts = field(default_factory=Counter)
+    folded: Counts = field(default_factory=Counter)
+    left_out: Counts = field(default_factory=Counter)
     messages: list[str] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)  # what a user should check
 
@@ -349,7 +340,7 @@ def read_dialogues(
     return dialogues_of(source, ReadOptions(format=format, columns=columns), reading)
 
 
-def parse_dialogue(record: object, *, folded: Counter[str] | None = None) -> Dialogue:
+def parse_dialogue(record: object, *, folded: Counts | None = None) -> Dialogue:
     """Returns the dialogue of one record, in any form that a row of a file may have: ``messages``
     as in OpenAI's or Anthropic's API, a list of such messages, the line format, a prompt with its
     response, a trace, ...
@@ -408,7 +399,7 @@ def labelled_of(
 
 class _Reader:
     """Reads one source, once. A row goes through these steps: container, tree of answers, form,
-    grouping of several rows, fields of the line format, Dialogue."""
+    grouping of several rows, fields of the line format, dialogue."""
 
     def __init__(
         self,
@@ -420,47 +411,52 @@ class _Reader:
         labelled: bool,
     ) -> None:
         self.source = source
+        self.options = options
         self.columns = columns
         self.labelled = labelled
         self.report = reading or ReadingReport()
         self.raises = reading is None or reading.strict
-        self.strict = options.strict
         self.is_file = isinstance(source, str | Path)
         self.path = str(source) if self.is_file else "(list)"
-        self.stated_container, self.stated_form = options.container_and_form
         self.container = "jsonl"
-        self.form = self.stated_form  # of the latest row
-        self.unread: Counter[str] = Counter()  # field with text -> rows
+        self.form = self.options.container_and_form[1]  # of the latest row
         self.turn_count = 0  # of the latest dialogue
+        self.unread: Counts = Counter()  # field with text -> rows
         # Hashes of ids, 16 bytes a row: a million ids are much text.
         self.ids: set[int] = set()
-        self.repeats: dict[str, int] = {}  # id -> number of its latest repetition
+        self.repeats: Counts = Counter()  # id -> how often a later row has it
         # Rows with labels wait until the end: later rows can have labels of other annotators.
         self.waiting: dict[tuple[object, ...], LabelledDialogue] = {}
 
     def read(self) -> Iterator[Any]:
         """Yields the dialogues, or labelled dialogues, of the source."""
-        for number, record, columns in self._chats(self._rows()):
+        for number, chat, columns in self._chats():
             try:
-                parsed = self._parsed(record, columns)
+                row = self._labelled_row(chat, columns)
             except RecordError as error:
                 self._skip(number, error)
             except ConfigError as error:  # a rating outside of the scale that the user stated
                 raise DataError(self.path, number, error.message, hint=error.hint) from error
             except RecursionError:
-                problem = RecordError("(row)", "fields that are nested less deep", "...")
-                self._skip(number, problem)
+                expected = "fields that are nested less deep"
+                self._skip(number, RecordError("(row)", expected, "..."))
             else:
-                if parsed is not None:
-                    yield parsed
+                if row is not None:
+                    yield row if self.labelled else row.dialogue
         yield from self.waiting.values()
-        self._add_notes()
+        note = unread_note(self.unread, self.path, self.report.copied)
+        if note:
+            self.report.notes[note] = None
+        if self.form == "transcript" and self.report.read == 1 and self.turn_count > _LONG:
+            note = f"one chat of {self.turn_count} turns: a line of --- or a heading "
+            self.report.notes[f"{note}(=== Chat 2) separates chats"] = None
 
     def _rows(self) -> Iterator[NumberedRow]:
         """Yields the rows of the source, each chat of a list of chats by itself."""
         rows: Iterator[NumberedRow]
         if isinstance(self.source, str | Path):
-            self.container, rows = open_rows(self.path, self.stated_container, self.columns.roles)
+            container, _ = self.options.container_and_form
+            self.container, rows = open_rows(self.path, container, self.columns.roles)
         else:
             rows = enumerate(self.source, 1)
         is_table = self.container in TABLES
@@ -472,17 +468,15 @@ class _Reader:
 
     def _unpacked(self, rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
         for number, value in rows:
-            chats = chats_within(value, self.columns)
-            if chats is None:
-                yield number, value
-            elif number == 1:  # a JSON file: its elements are counted
-                yield from enumerate(chats, 1)
-            else:
-                yield from ((number, chat) for chat in chats)
+            chats = chats_within(value, self.columns) or [value]
+            for place, chat in enumerate(chats, 1):
+                # The elements of a JSON file are counted.
+                yield (place if number == 1 else number), chat
 
-    def _chats(self, rows: Iterator[NumberedRow]) -> Iterator[tuple[int, Chat, ColumnMap]]:
+    def _chats(self) -> Iterator[tuple[int, Chat, ColumnMap]]:
         """Yields (number of the first row, chat, its columns). A chat of several rows is a function
         that returns it as one row of messages."""
+        rows = self._rows()
         bad_rows = deque[object](maxlen=1000)
         for number, value in rows:
             record = one_branch(value, self.report.folded)
@@ -507,20 +501,19 @@ class _Reader:
                 self.report.folded,
                 self.unread,
                 bad_rows,
-                stated=self.stated_form is not None,
+                form == self.options.container_and_form[1],
             ):
                 yield first, make_chat, columns
 
     def _form_of(self, record: object) -> str | None:
         """Returns the stated form, else that of the content, else that of the row before."""
-        if self.stated_form:
-            return self.stated_form
-        if self.container == "text":
-            return "transcript"
+        if not isinstance(record, Mapping | list):
+            return None
+        _, stated_form = self.options.container_and_form
+        if stated_form or self.container == "text":
+            return stated_form or "transcript"
         form = form_of(record, self.columns)
-        if form is None and isinstance(record, Mapping):
-            return self.form
-        return form
+        return self.form if form is None and isinstance(record, Mapping) else form
 
     def _skip(self, number: int, error: RecordError) -> None:
         """Counts a bad row in the report, or raises its error."""
@@ -532,104 +525,83 @@ class _Reader:
             "without --strict bad rows are skipped and listed (in Python: reading=ReadingReport())"
         )
         problem = DataError(self.path, number, error.message, hint=hint)
-        if self.raises or self.strict:
+        if self.raises or self.options.strict:
             raise problem from error
         self.report.add(problem)
 
-    def _parsed(self, chat: Chat, columns: ColumnMap) -> Dialogue | LabelledDialogue | None:
-        """Returns the dialogue of a chat, with an id that no other one has; None for a row that
-        waits, or whose labels are added to one that waits."""
+    def _labelled_row(self, chat: Chat, columns: ColumnMap) -> LabelledDialogue | None:
+        """Returns the dialogue of a chat; None for a row that waits, or whose labels are added to
+        one that waits."""
         record = chat() if callable(chat) else chat
         form = self.form or "line"
-        row = normal_row(record, form, columns, self.report.folded)
-        parsed = self._dialogue(row)
+        row = self._parsed(normal_row(record, form, columns, self.report.folded))
         if form != "line" and isinstance(record, Mapping) and names_system(record, columns):
             self.report.notes[_SYSTEM_NOTE] = None
         key: tuple[object, ...] = ()
-        if isinstance(parsed, LabelledDialogue):
-            has_lists = form in _LISTS and not columns.labels
-            if columns.labels or (parsed.labels and not has_lists):
-                key = parsed.id, parsed.level, hash(parsed.dialogue.turns)
-            if key in self.waiting:
-                self.waiting[key] = _with_annotator(self.waiting[key], parsed)
-                return None
-            numbered: Dialogue | LabelledDialogue = replace(
-                parsed, dialogue=self._counted(parsed.dialogue, record, columns, parsed.extra)
-            )
-        else:
-            numbered = self._counted(parsed, record, columns)
+        if columns.labels or (row.labels and form not in _LISTS):
+            key = row.id, row.level, hash(row.dialogue.turns)
+        if key in self.waiting:
+            self.waiting[key] = _with_annotator(self.waiting[key], row)
+            return None
+        count_unread(self.unread, record, {**row.dialogue.meta, **row.extra}, columns)
+        self.turn_count = len(row.dialogue.turns)
         self.report.read += 1
         self.report.forms[FORMS[form]] += 1
-        if key and isinstance(numbered, LabelledDialogue):
-            self.waiting[key] = numbered
-            return None
-        return numbered
+        row = self._numbered(row)
+        if not key:
+            return row
+        self.waiting[key] = row
+        return None
 
-    def _counted(
-        self,
-        dialogue: Dialogue,
-        record: object,
-        columns: ColumnMap,
-        extra: Mapping[str, object] = {},
-    ) -> Dialogue:
-        """Returns the dialogue with a number behind an id that an earlier one has (``a#2``), and
-        counts the fields of its record that nothing reads."""
-        id = dialogue.id
+    def _numbered(self, row: LabelledDialogue) -> LabelledDialogue:
+        """Returns the row with a number behind an id that an earlier one has: ``a#2``."""
+        id = row.id
         while hash(id) in self.ids:
-            self.repeats[dialogue.id] = self.repeats.get(dialogue.id, 1) + 1
-            id = f"{dialogue.id}#{self.repeats[dialogue.id]}"
+            self.repeats[row.id] += 1
+            id = f"{row.id}#{self.repeats[row.id] + 1}"
         self.ids.add(hash(id))
-        self.turn_count = len(dialogue.turns)
-        count_unread(self.unread, record, {**dialogue.meta, **extra}, columns)
-        if id == dialogue.id:
-            return dialogue
+        if id == row.id:
+            return row
         self.report.numbered += 1
-        return replace(dialogue, id=id)
-
-    def _add_notes(self) -> None:
-        note = unread_note(self.unread, self.path, self.report.copied)
-        if note:
-            self.report.notes[note] = None
-        if self.form == "transcript" and self.report.read == 1 and self.turn_count > _LONG:
-            note = f"one chat of {self.turn_count} turns: a line of --- or a heading "
-            self.report.notes[f"{note}(=== Chat 2) separates chats"] = None
+        return replace(row, dialogue=replace(row.dialogue, id=id))
 
     # The one door from a mapping to a dialogue: a row in the line format has turns, any other one
     # has messages.
 
-    def _dialogue(self, row: Fields) -> Dialogue | LabelledDialogue:
-        """Returns the dialogue of a row. Without an id it gets one that is made from the content.
-        Raises RecordError that names the field."""
+    def _parsed(self, row: Record) -> LabelledDialogue:
+        """Returns the dialogue of a row, with its labels if they are read. Without an id it gets
+        one that is made from the content. Raises RecordError that names the field."""
         if "messages" not in row or "dialogue" in row:
-            return self._dialogue_of_line(row)
+            return self._parsed_line(row)
         dialogue = self._dialogue_of_messages(row)
         if not self.labelled:
-            return dialogue
+            return LabelledDialogue(dialogue, {}, {})
         labels = {name: row[name] for name in _LABEL_FIELDS if name in row}
         return parse_labelled(dialogue.to_record() | labels)
 
-    def _dialogue_of_line(self, row: Fields) -> Dialogue | LabelledDialogue:
-        line = line_of_released(row) if is_released(row) else row
+    def _parsed_line(self, row: Record) -> LabelledDialogue:
+        line = line_of_released(row) if is_released(row) else {**row}
         name = "dialogue" if "dialogue" in line else "turns"
-        turns = line.get(name)
-        if isinstance(turns, list):
-            turns = messages_in_order(turns, self.report.folded)
+        if isinstance(line.get(name), list):
+            turns = messages_in_order(line[name], self.report.folded)
             line[name] = spoken_turns(turns, self.report.folded)
-        id = line.get("id")
-        if id is None or not str(id).strip():
+        if not str(line.get("id") or "0").strip():
+            line["id"] = None
+        if line.get("id") is None:
             self.report.made += 1
-            line = line | {"id": parse_dialogue_line(line | {"id": "none"}).text_hash}
-        if not self.labelled:
-            dialogue = parse_dialogue_line(line)
-            others = line.keys() - KNOWN_FIELDS
-            extra = {name: line[name] for name in line if name in others and line[name] is not None}
-            return replace(dialogue, meta={**extra, **dialogue.meta}) if extra else dialogue
-        labelled = parse_labelled(line)
-        if line is row or labelled.split:
-            return labelled
-        return replace(labelled, split=hash_split(labelled.group, seed=0))  # as medal:SPLIT has it
+            line["id"] = parse_dialogue_line(line | {"id": "none"}).text_hash
+        if self.labelled:
+            labelled = parse_labelled(line)
+            is_line = line["id"] == row.get("id") and not is_released(row)
+            if labelled.split or is_line:
+                return labelled
+            return replace(labelled, split=hash_split(labelled.group, seed=0))  # as medal:SPLIT
+        dialogue = parse_dialogue_line(line)
+        meta = {name: line[name] for name in line if name not in KNOWN_FIELDS}
+        meta = {name: value for name, value in meta.items() if value is not None}
+        return LabelledDialogue(replace(dialogue, meta={**meta, **dialogue.meta}), {}, {})
 
-    def _dialogue_of_messages(self, row: Fields) -> Dialogue:
+    def _dialogue_of_messages(self, row: Record) -> Dialogue:
         require_valid_text(row.get("meta"), "meta")
         id, source = row.get("id"), row.get("source")
         if isinstance(id, str) and not id.strip():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -11,7 +10,7 @@ from enum import Enum
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
-from medal_judges.reading.names import TIMES, find_key
+from medal_judges.reading.names import TIMES, Counts, find_key
 from medal_judges.reading.roles import stated_role
 
 Item = TypeVar("Item")
@@ -121,7 +120,7 @@ def is_newest_first(instants: Sequence[Instant]) -> bool:
     return times == sorted(times, reverse=True) and times[0] > times[-1]
 
 
-def messages_in_order(messages: list[Any], counts: Counter[str]) -> list[Any]:
+def messages_in_order(messages: list[Any], counts: Counts) -> list[Any]:
     """Returns the messages of a chat oldest first, if they are newest first and each of them but
     the system prompts has a time. ``counts`` counts such a chat, and one whose times are in no
     order, which is returned as it is."""

@@ -19,9 +19,10 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from medal_judges.errors import RecordError
+from medal_judges.reading.names import Counts, Record
 from medal_judges.reading.roles import ROLE_WORDS, MessageRole, stated_role
 from medal_judges.reading.thoughts import THOUGHTS, without_thoughts
 from medal_judges.records.dialogue import (
@@ -40,7 +41,8 @@ _COUNTED = {"call": "tool calls", "result": "tool results", "thinking": THOUGHTS
 _TOOLS = ("call", "result")
 _SHOWN = ("text", "gap")
 _OUTPUTS = ("output", "content", "response", "result")
-# Type of a part -> its kind, or its mark in the text if it is a gap.
+# Kind of a part, or its mark in the text if it is a gap -> its types. ChatGPT's are in the second
+# lines.
 _TYPES = {
     "text": "text input_text output_text refusal summary_text "
     "code execution_output tether_quote audio_transcription",
@@ -77,15 +79,15 @@ class _Message(NamedTuple):
 
 
 def read_messages(
-    messages: Sequence[Mapping[str, object]],
+    messages: Sequence[Record],
     *,
     id: str | None = None,
     lang: object = None,
     source: str | None = None,
     models: Mapping[str, str | None] | None = None,
-    context: Mapping[str, Any] | None = None,
-    meta: Mapping[str, Any] | None = None,
-    folded: Counter[str] | None = None,
+    context: Record | None = None,
+    meta: Record | None = None,
+    folded: Counts | None = None,
 ) -> Dialogue:
     """Returns the dialogue of ``messages``, a list of {role, content}.
 
@@ -154,7 +156,7 @@ class _Chat:
         self.prompts: list[str] = []
         # The turn is the index of the next answer; None until there is one.
         self.notes: list[dict[str, int | str | None]] = []
-        self.counts: Counter[str] = Counter()
+        self.counts: Counts = Counter()
 
     def add(self, message: _Message) -> None:
         content = shown_text(message.parts)
@@ -253,7 +255,7 @@ def _without_thoughts(parts: Iterable[_Part]) -> Iterator[_Part]:
         yield part._replace(text=answer)
 
 
-def _parts_beside_content(field: str, message: Mapping[str, Any]) -> Iterator[_Part]:
+def _parts_beside_content(field: str, message: Record) -> Iterator[_Part]:
     """Yields what an answer has in other fields: a refusal, a sound, thoughts and calls."""
     if message.get("refusal") is not None:
         yield _Part("text", text(f"{field}.refusal", message["refusal"]))
@@ -271,7 +273,7 @@ def _parts_beside_content(field: str, message: Mapping[str, Any]) -> Iterator[_P
         yield _call(f"{field}.function_call", message["function_call"])
 
 
-def _speaker_name(field: str, message: Mapping[str, Any]) -> str | None:
+def _speaker_name(field: str, message: Record) -> str | None:
     """Returns the name of the speaker or of the model; None for the word of a role."""
     for column in ("name", "model"):
         name = as_text(message.get(column))
@@ -303,7 +305,7 @@ def _parts(field: str, content: object) -> Iterator[_Part]:
         raise RecordError(field, "a text, a list of parts, or null", content)
 
 
-def _parts_of_object(field: str, content: Mapping[str, Any]) -> Iterator[_Part]:
+def _parts_of_object(field: str, content: Record) -> Iterator[_Part]:
     default = "text" if isinstance(content.get("text"), str) else None
     stated = content.get("type", content.get("content_type", default))
     kind = kind_of_part(stated)
@@ -329,7 +331,7 @@ def _parts_of_object(field: str, content: Mapping[str, Any]) -> Iterator[_Part]:
         yield _Part("text", text(f"{field}.transcript", transcript))
 
 
-def _filled_name(record: Mapping[str, Any], names: Iterable[str]) -> str | None:
+def _filled_name(record: Record, names: Iterable[str]) -> str | None:
     """Returns the first of ``names`` that has a value in ``record``."""
     return next((name for name in names if record.get(name) is not None), None)
 
@@ -339,8 +341,8 @@ def kind_of_part(stated: object) -> str | None:
     gap; None for an unknown type."""
     if not isinstance(stated, str):
         return None
-    if stated in _TYPES:
-        return _TYPES[stated]
+    if stated in _KINDS:
+        return _KINDS[stated]
     if stated.endswith(_RESULTS):
         return "result"
     is_call = stated.endswith(_CALLS) or stated.startswith("tool-")  # the AI SDK's

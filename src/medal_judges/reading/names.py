@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
+
+Record = Mapping[str, Any]  # a row, or an object in it, values as in JSON
+Fields = dict[str, Any]
+Names = tuple[str, ...]
+Counts = Counter[str]  # what is read or left out -> how often
 
 
-def words(text: str) -> tuple[str, ...]:
+def words(text: str) -> Names:
     return tuple(text.split())
 
 
@@ -36,7 +43,7 @@ TIMES = words("time timestamp created_at created datetime date sent_at create_ti
 ORDERS = words("turn_index turn_number message_index order position sequence turn_id")
 
 
-def find_key(record: Mapping[str, object], names: tuple[str, ...]) -> str | None:
+def find_key(record: Record, names: Names) -> str | None:
     """Returns the key of ``record`` for the first of ``names``, in any spelling; keys with a value
     come before keys without one."""
     keys = _keys_of(tuple(record), names)
@@ -47,13 +54,13 @@ def find_key(record: Mapping[str, object], names: tuple[str, ...]) -> str | None
 
 
 @lru_cache(maxsize=512)  # most rows of a file have the same keys
-def _keys_of(keys: tuple[str, ...], names: tuple[str, ...]) -> list[str]:
+def _keys_of(keys: Names, names: Names) -> list[str]:
     plain = plain_names(keys)
     return [plain[name] for name in names if name in plain]
 
 
 @lru_cache(maxsize=512)
-def plain_names(keys: tuple[str, ...]) -> Mapping[str, str]:
+def plain_names(keys: Names) -> Mapping[str, str]:
     """Returns plain name -> key: ``conversation_id`` for the key ``conversationId``,
     ``Conversation ID`` or ``conversation-id``."""
     plain: dict[str, str] = {}

@@ -14,7 +14,9 @@ from functools import cache
 from typing import Any
 
 from medal_judges.errors import RecordError
-from medal_judges.reading.forms import CONTEXT_NUMBER, parsed_cell
+from medal_judges.reading.columns import parsed_cell
+from medal_judges.reading.forms import CONTEXT_NUMBER
+from medal_judges.reading.names import Fields, Record
 from medal_judges.records.dialogue import language_code
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.signature import content_hash
@@ -28,7 +30,7 @@ _LONGEST = 10  # turns of a dialogue that nobody ended: five of each side
 _REPLACED = {"id", "source", "scene", "lang", "dialogue", "models", "ended", *_LABEL_FIELDS}
 
 
-def line_of_released(record: Mapping[str, object]) -> dict[str, Any]:
+def line_of_released(record: Record) -> Fields:
     """Converts a released row to the line format, with ``form`` and ``labels_by``.
 
     Rows of one context are one group in all languages. The id consists of the request's id and the
@@ -51,7 +53,7 @@ def line_of_released(record: Mapping[str, object]) -> dict[str, Any]:
     if isinstance(ended, bool):
         is_long = isinstance(turns, list) and len(turns) >= _LONGEST
         ended = "user or rejected" if ended else "cap" if is_long else "open"
-    line: dict[str, Any] = {k: v for k, v in record.items() if k not in _REPLACED}
+    line: Fields = {k: v for k, v in record.items() if k not in _REPLACED}
     line |= {
         "id": id,
         "source": "medal" if number else request,
@@ -100,7 +102,7 @@ def _scene_parts(scene: object) -> dict[str, str]:
     return {name: "\n".join(lines) for name, lines in parts.items()}
 
 
-def label_fields(record: Mapping[str, object]) -> dict[str, Any]:
+def label_fields(record: Record) -> Fields:
     """Returns the label fields of the line format.
 
     The row has labels in the line format, or GPT-4.1's JSON of MEDAL's evaluation prompt (Table

@@ -7,6 +7,7 @@ from shlex import quote
 from typing import Literal
 
 from medal_judges.errors import RecordError
+from medal_judges.reading.names import Record
 from medal_judges.records.validation import as_text
 
 MessageRole = Literal["user", "assistant", "system", "tool", "call"]
@@ -39,7 +40,7 @@ def role_of(word: object, roles: Mapping[str, str], field: str = "role") -> obje
     return role or name
 
 
-def stated_role(message: Mapping[str, object]) -> MessageRole | None:
+def stated_role(message: Record) -> MessageRole | None:
     """Returns the role that a message states under ``role``, or under ``type`` as in LangChain;
     None for an unknown word."""
     word = message.get("role", message.get("type"))

@@ -8,7 +8,7 @@ from typing import Any
 
 from medal_judges.errors import RecordError
 from medal_judges.reading.messages import kind_of_part, parse_message, shown_text
-from medal_judges.reading.names import PROMPTS, RESPONSES, SYSTEMS, find_key
+from medal_judges.reading.names import PROMPTS, RESPONSES, SYSTEMS, Record, find_key
 from medal_judges.reading.roles import ROLE_WORDS
 from medal_judges.records.validation import as_text
 
@@ -21,7 +21,8 @@ _TEXTS = {
     "user": (*PROMPTS, "content", "text", "args", "kwargs"),
     "assistant": (*RESPONSES, "result", "content", "text"),
 }
-Talk = list[tuple[Any, tuple[str, str] | None]]  # (message, its role and text if it is a turn)
+SpokenTurn = tuple[str, str]  # role, text on one line
+Talk = list[tuple[Any, SpokenTurn | None]]  # (message, its turn if it is one)
 
 
 def talk_of(field: str, value: Any, role: str) -> Talk:
@@ -29,7 +30,7 @@ def talk_of(field: str, value: Any, role: str) -> Talk:
     return [(message, turn_in(field, message)) for message in messages_within(field, value, role)]
 
 
-def turn_in(field: str, message: object) -> tuple[str, str] | None:
+def turn_in(field: str, message: object) -> SpokenTurn | None:
     """Returns the role and the text of a message, on one line; None if nobody saw a text."""
     parsed = parse_message(field, message)
     text = " ".join(shown_text(parsed.parts).split())
@@ -66,16 +67,16 @@ def _without_packing(item: Any) -> Any:
     return item["kwargs"] if is_packed else item
 
 
-def _is_part(item: Mapping[str, Any]) -> bool:
+def _is_part(item: Record) -> bool:
     return "role" not in item and bool(kind_of_part(item.get("type")))
 
 
-def _is_message(item: Mapping[str, Any]) -> bool:
+def _is_message(item: Record) -> bool:
     has_role = "role" in item or str(item.get("type")).lower() in ROLE_WORDS
     return has_role and not item.keys().isdisjoint(("content", "parts", "tool_calls"))
 
 
-def _messages_of_request(field: str, request: Mapping[str, Any], role: str) -> list[Any] | None:
+def _messages_of_request(field: str, request: Record, role: str) -> list[Any] | None:
     """Returns the messages of a request to a model, of its answer, or of the arguments or result of
     a function with one text; None for another object."""
     names = [name for name in _WRAPPERS if request.get(name) not in EMPTY][:1]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
+
+from medal_judges.reading.names import Counts
 
 THOUGHTS = "thoughts left out"  # in the counts of a reader
 # Code is text: an answer can explain the tags. A closing tag can stand alone because many chat
@@ -52,7 +53,7 @@ def thoughts_on_one_line(transcript: str) -> str:
     )
 
 
-def spoken_turns(turns: list[Any], counts: Counter[str]) -> list[Any]:
+def spoken_turns(turns: list[Any], counts: Counts) -> list[Any]:
     """Returns the turns of a row in the line format without the thoughts in its answers."""
     spoken: list[Any] = []
     for turn in turns:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 
 from medal_judges.errors import RecordError
-from medal_judges.reading.forms import ColumnMap, parsed_cell
-from medal_judges.reading.names import plain_name
+from medal_judges.reading.columns import ColumnMap, parsed_cell
+from medal_judges.reading.names import Counts, Record, plain_name
 
 _SHORT = 20  # characters of a text that is no turn: a state, a category
 _MOST_FIELDS = 1000  # hostile keys
@@ -39,9 +38,7 @@ def _has_text(name: str, value: object) -> bool:
     return len(text) > _SHORT and _NO_PROSE.fullmatch(text) is None
 
 
-def count_unread(
-    unread: Counter[str], chat: object, metadata: Mapping[str, object], columns: ColumnMap
-) -> None:
+def count_unread(unread: Counts, chat: object, metadata: Record, columns: ColumnMap) -> None:
     """Counts the fields of a row that hold text and are in the ``metadata`` of its dialogue."""
     mapped = {*columns.fields.values(), *columns.labels}
     mapped |= {path.partition(".")[0] for path in mapped}
@@ -49,7 +46,7 @@ def count_unread(
         add_unread(unread, chat, metadata.keys() - mapped)
 
 
-def add_unread(unread: Counter[str], record: Mapping[str, object], names: Set[str]) -> None:
+def add_unread(unread: Counts, record: Record, names: Set[str]) -> None:
     """Counts those of the fields that hold text."""
     if len(unread) >= _MOST_FIELDS:
         return
@@ -58,7 +55,7 @@ def add_unread(unread: Counter[str], record: Mapping[str, object], names: Set[st
         unread.update(name for name in fields if _has_text(str(name), record[name]))
 
 
-def unread_note(unread: Counter[str], path: str, copied: Iterable[str]) -> str | None:
+def unread_note(unread: Counts, path: str, copied: Iterable[str]) -> str | None:
     """Returns ``not read: output (60 rows) in chats.jsonl``; None if all columns are read or
     ``copied`` to the scores."""
     for name in copied:

@@ -1,0 +1,295 @@
+"""Rows of traces: OpenTelemetry spans of GenAI calls (attributes under ``attributes``, as columns,
+or in OTLP's JSON export), and the exports of Langfuse and LangSmith.
+
+A step is a span, an observation or a run, with the fields of _STEP. Each call of a model repeats
+the history, so one step of a trace holds all of its turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import Any, NamedTuple
+
+from medal_judges.errors import RecordError
+from medal_judges.reading.branches import objects
+from medal_judges.reading.columns import lookup, parsed_cell
+from medal_judges.reading.instants import instant, iso_time, nanoseconds
+from medal_judges.reading.names import Fields, Names, Record, plain_names
+from medal_judges.reading.talks import EMPTY, SpokenTurn, Talk, talk_of
+
+Steps = list[tuple[int, Fields]]  # (number of the row, step or row), in the order of the file
+
+_MESSAGES = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions")
+_CONVERSATION = "gen_ai.conversation.id"
+_MODELS = ("gen_ai.response.model", "gen_ai.request.model")
+_OPERATION, _AGENT = "gen_ai.operation.name", "gen_ai.agent.name"
+# Other operations (execute_tool, embeddings, ...) hold no turns of a chat.
+_CHAT_OPERATIONS = ("chat", "generate_content", "text_completion", None)
+# Field of a step -> its columns, in any spelling, or paths to nested values; the first one with a
+# value counts. All spans of a conversation (else session, else trace) are one trace.
+_SPAN: Mapping[str, Names] = {
+    "trace": (_CONVERSATION, "session.id", "traceId", "trace_id", "context.trace_id"),
+    "start": ("startTimeUnixNano", "start_time_unix_nano", "start_time", "timestamp"),
+    "model": _MODELS,
+    **dict.fromkeys(("id", "session", "parent", "metadata"), ()),
+}
+_STEP: Mapping[str, Names] = {
+    **{"id": ("id",), "trace": ("trace_id", "id"), "kind": ("type", "run_type")},
+    "parent": ("parent_observation_id", "parent_run_id", "trace_id"),
+    **{"start": ("start_time", "timestamp"), "input": ("input", "inputs")},
+    **{"output": ("output", "outputs"), "metadata": ("metadata", "extra.metadata")},
+    "model": ("provided_model_name", "model", "extra.metadata.ls_model_name"),
+    "session": (
+        *(f"extra.metadata.{key}" for key in ("session_id", "thread_id", "conversation_id")),
+        *("thread_id", "session_id"),
+    ),
+}
+_TRACE = {"trace": ("traceId", "trace_id", "context.trace_id"), "session": ()}
+_META = ("name", "trace_name", "user_id", "release", "version", "environment", "tags")
+
+
+def is_span(row: Record) -> bool:
+    return not row.keys().isdisjoint(("attributes", "context", "traceId", "trace_id"))
+
+
+def steps_of(row: Record, form: str) -> Iterator[Fields]:
+    """Yields the steps of a row: the fields of _STEP and ``meta``."""
+    return _spans(row) if form == "otel" else _observations(row, form)
+
+
+def _fields_of(record: Record, columns: Mapping[str, Names]) -> Fields:
+    step: Fields = {}
+    for field, paths in columns.items():
+        values = (lookup(record, path) for path in paths)
+        step[field] = _json(next((value for value in values if value not in EMPTY), None))
+    for field in ("trace", "session"):
+        step[field] = step[field] and str(step[field])
+    return step
+
+
+def _json(value: object) -> Any:
+    with suppress(RecordError):
+        return parsed_cell(value, "{", "[")
+    return value  # a text that begins with a bracket
+
+
+# -- spans -----------------------------------------------------------------------------------------
+
+
+def _spans(row: Record) -> Iterator[Fields]:
+    """Yields the spans of a row that hold messages."""
+    spans = [row]
+    if "resourceSpans" in row:
+        scopes = chain(*(objects(item.get("scopeSpans")) for item in objects(row["resourceSpans"])))
+        spans = list(chain(*(objects(scope.get("spans")) for scope in scopes)))
+    for span in spans:
+        attributes = _attributes(span)
+        if attributes.keys().isdisjoint(_MESSAGES[:2]):
+            continue
+        step = _fields_of({**attributes, **span}, _SPAN)
+        step["kind"] = "llm" if attributes.get(_OPERATION) in _CHAT_OPERATIONS else None
+        for name in (_CONVERSATION, *_MODELS):
+            attributes.pop(name, None)
+        question, answer, system = (_json(attributes.pop(name, None)) for name in _MESSAGES)
+        step["input"] = question and {"messages": question, "system": system}
+        step["output"] = answer and {"choices": answer}
+        step["meta"] = attributes
+        attributes["trace_id"] = _fields_of(span, _TRACE)["trace"]
+        yield step
+
+
+def _attributes(span: Record) -> Fields:
+    """Returns the attributes of a span, which are an object, OTLP's list of {key, value}, or the
+    fields of the row."""
+    stated = span.get("attributes")
+    if isinstance(stated, Mapping):
+        return dict(stated)
+    attributes: Fields = {}
+    if not isinstance(stated, list):
+        for name, value in span.items():
+            if str(name).startswith(("gen_ai.", "session.id")):
+                attributes[name] = value
+        return attributes
+    for entry in objects(stated):
+        value = entry.get("value")
+        if "key" not in entry or not value or not isinstance(value, Mapping):
+            continue
+        kind, content = next(iter(value.items()))
+        # OTLP writes 64-bit integers as text.
+        if kind == "intValue" and str(content).isdecimal() and len(str(content)) < 20:
+            content = int(content)
+        attributes[str(entry["key"])] = content
+    return attributes
+
+
+# -- Langfuse and LangSmith ------------------------------------------------------------------------
+
+
+def _observations(row: Record, form: str) -> Iterator[Fields]:
+    """Yields the steps of a row and of the observations in it. A downloaded trace is a list of its
+    observations, in earlier versions beside itself."""
+    roots = objects([row.get("trace")]) or [row]
+    for record in (*roots, *objects(row.get("observations"))):
+        if record.keys() <= {"observations", "scores"}:
+            continue
+        values = {name: record[key] for name, key in plain_names(tuple(record)).items()}
+        if form == "langsmith":
+            values.pop("session_id", None)  # the project
+        step = _fields_of(values, _STEP)
+        step["meta"] = {name: values[name] for name in _META if values.get(name) not in EMPTY}
+        yield step
+
+
+# -- from steps to a chat --------------------------------------------------------------------------
+
+
+class _Call(NamedTuple):
+    """A step with text; ``talks`` has the messages of its ``input`` and ``output``."""
+
+    number: int
+    step: Fields
+    talks: Mapping[str, Talk]
+    kind: tuple[bool, bool]  # whether it is the root of its trace, and a call of a model
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """The step with the highest rank holds the turns of its trace: one with input and output,
+        the root, a call of a model, the longest history, the last one."""
+        history = len(self.talks.get("input", ()))
+        return len(self.talks), self.kind, history, nanoseconds(self.step["start"])
+
+    def turns(self, name: str) -> list[SpokenTurn]:
+        return [turn for _, turn in self.talks.get(name, ()) if turn]
+
+    @property
+    def agent(self) -> tuple[object, list[Any]]:
+        """The name and the prompts of the agent that made the call."""
+        messages = [message for message, _ in self.talks.get("input", ())]
+        prompts = [m for m in messages if m.get("role") in ("system", "developer")]
+        return self.step["meta"].get(_AGENT), prompts
+
+
+def chat_of_traces(key: str, steps: Steps) -> Fields:
+    """Returns the chat of the traces of a session, in order of time. Raises RecordError."""
+    traces: dict[str, Steps] = {}
+    for number, step in steps:
+        traces.setdefault(step["trace"], []).append((number, step))
+    calls = [call for call in map(_call_of_trace, traces.values()) if call is not None]
+    _require_order([call.step["start"] for call in calls])
+    calls.sort(key=lambda call: nanoseconds(call.step["start"]))
+    chat: Talk = []
+    for call in calls:
+        for name, talk in call.talks.items():
+            chat = _continued(chat, talk, f"row {call.number}: {name}")
+    by_time = sorted((step for _, step in steps), key=lambda step: nanoseconds(step["start"]))
+    models = [step["model"] for step in by_time if step["model"]]
+    last = calls[-1].step
+    time = iso_time(by_time[0]["start"])
+    meta = last["meta"] | {"metadata": last["metadata"], "time": time}
+    return {
+        "id": key if last["session"] or last["trace"] else None,
+        "messages": [message for message, _ in chat],
+        "models": {"assistant": str(models[-1])} if models else {},
+        "meta": {name: value for name, value in meta.items() if value is not None},
+    }
+
+
+def _require_order(starts: Sequence[object]) -> None:
+    """Raises RecordError if there is no start of a trace, or if several cannot be compared."""
+    if not starts:
+        raise RecordError("input", "a text of the session", None)
+    instants = [instant(start) for start in starts]
+    if len(starts) > 1 and None in instants:
+        raise RecordError("start time", "a time of each trace of the session", None)
+    if len({moment.clock for moment in instants if moment}) > 1:
+        expected = "times with a time zone in all traces or in none"
+        raise RecordError("start time", expected, list(starts))
+
+
+def _call_of_trace(steps: Steps) -> _Call | None:
+    """Returns the step that holds the turns of a trace; None if no step has text. Raises
+    RecordError if none can be read, or if the trace is several chats."""
+    ids = {str(step["id"]) for _, step in steps}
+    calls: list[_Call] = []
+    problem, is_lost = None, False
+    for number, step in steps:
+        is_root = step["parent"] == step["id"] or str(step["parent"]) not in ids
+        is_model_call = str(step["kind"]).lower() in ("generation", "llm")
+        if not (is_root or is_model_call):
+            continue
+        try:
+            talks = _talks(number, step)
+        except RecordError as error:
+            problem = problem or error
+            is_lost = is_lost or (is_root and is_model_call)  # turns that no other step has
+            continue
+        if talks:
+            calls.append(_Call(number, step, talks, (is_root, is_model_call)))
+    best = max(reversed(calls), key=lambda call: call.rank, default=None)
+    if problem is not None and (is_lost or best is None or len(best.talks) < 2):
+        raise problem
+    if best is not None:
+        _require_one_chat(best, calls)
+    return best
+
+
+def _talks(number: int, step: Fields) -> dict[str, Talk]:
+    talks = {}
+    for name, role in (("input", "user"), ("output", "assistant")):
+        if step[name] is not None:
+            talks[name] = talk_of(f"row {number}: {name}", step[name], role)
+    return talks
+
+
+def _require_one_chat(best: _Call, calls: Sequence[_Call]) -> None:
+    """Raises RecordError for a call beside the ``best`` one whose turns that one does not have,
+    unless it is of a helper: another agent, which is asked once."""
+    history = best.turns("input") + best.turns("output")
+    for call in calls:
+        question, answer = call.turns("input"), call.turns("output")
+        history = history or question + answer
+        if call.kind != best.kind:
+            continue
+        size = len(question)
+        is_repeated = question == history[:size]
+        if answer and not is_repeated:
+            # A question can be stored without what was added to it.
+            repeated = history[: size - 1] + history[size:][: len(answer)]
+            is_repeated = question[:-1] + answer == repeated
+        questions = [text for role, text in question if role == "user"]
+        if not (is_repeated or (call.agent != best.agent and len(questions) < 2)):
+            expected = "one chat, whose longest call repeats the turns of all others (several chats"
+            expected += f" need a {_CONVERSATION} or a session each)"
+            raise RecordError(f"row {call.number}: input", expected, [t for _, t in question])
+
+
+def _continued(chat: Talk, talk: Talk, field: str) -> Talk:
+    """Returns ``chat`` and what ``talk`` adds to it; ``talk`` may repeat all of it or its last
+    turns. Raises RecordError if ``talk`` is another history."""
+    old = [turn for _, turn in chat if turn]
+    new = [turn for _, turn in talk if turn]
+    size, end = _overlap(old, new)
+    if old and not size and len({role for role, _ in new}) > 1:
+        expected = "new turns only, or a history that continues the traces before"
+        raise RecordError(field, expected, [text for _, text in new])
+    places = [place for place, (_, turn) in enumerate(talk, 1) if turn]
+    cut = places[end - 1] if end else 0
+    if size == len(old) and (end, cut) > (size, len(chat)):
+        chat = talk[:cut]
+    return chat + [entry for entry in talk[cut:] if entry[1] or entry not in chat]
+
+
+def _overlap(old: list[SpokenTurn], new: list[SpokenTurn]) -> tuple[int, int]:
+    """Returns how many of the last turns of ``old`` are in ``new``, and the place behind them: all,
+    as late as possible, else those that ``new`` begins with."""
+    if not old:
+        return 0, 0
+    for end in range(len(new), len(old) - 1, -1):
+        if new[end - len(old) : end] == old:
+            return len(old), end
+    for size in range(min(len(old) - 1, len(new)), 0, -1):
+        if new[:size] == old[-size:]:
+            return size, size
+    return 0, 0

@@ -10,7 +10,7 @@ from typing import Any
 
 from medal_judges.config import parse_yaml
 from medal_judges.errors import ConfigError, RecordError, did_you_mean
-from medal_judges.reading.names import Fields, Names, Record, find_key
+from medal_judges.reading.names import KEYS, Fields, Names, Record, find_key
 from medal_judges.records.labelled import Scale
 from medal_judges.storage.jsonl import load_json
 
@@ -43,12 +43,14 @@ class ColumnMap:
     labels: Mapping[str, tuple[str, Scale | None]] = field(default_factory=dict)
     raters: Mapping[str, str] = field(default_factory=dict)
 
-    def column(self, record: Record, name: str, keys: Names = ()) -> str:
-        """Returns the column of the field ``name``: the mapped one, else the first of ``keys`` that
-        the record has, else the empty text."""
+    def column(self, record: Record, name: str, keys: Names | None = None) -> str:
+        """Returns the column of the field ``name``: the mapped one, else the first of ``keys`` (by
+        default those of KEYS) that the record has, else the empty text."""
+        if keys is None:
+            keys = KEYS.get(name, ())
         return self.fields.get(name) or find_key(record, keys) or ""
 
-    def value(self, record: Record, name: str, keys: Names = ()) -> Any:
+    def value(self, record: Record, name: str, keys: Names | None = None) -> Any:
         """Returns the value in the column of the field ``name``; None if there is no column."""
         column = self.column(record, name, keys)
         return lookup(record, column) if column else None

@@ -585,9 +585,7 @@ class _Reader:
         if isinstance(line.get(name), list):
             turns = messages_in_order(line[name], self.report.folded)
             line[name] = spoken_turns(turns, self.report.folded)
-        if not str(line.get("id") or "0").strip():
-            line["id"] = None
-        if line.get("id") is None:
+        if line.get("id") is None or not str(line["id"]).strip():
             self.report.made += 1
             line["id"] = parse_dialogue_line(line | {"id": "none"}).text_hash
         if self.labelled:

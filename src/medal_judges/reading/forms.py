@@ -6,21 +6,17 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from medal_judges.reading.answers import pair_in
 from medal_judges.reading.columns import MISSING, ColumnMap, lookup
 from medal_judges.reading.names import (
-    CONTENTS,
     CONVERSATIONS,
     MESSAGES,
-    PROMPTS,
-    RESPONSES,
     ROLES,
-    Names,
     Record,
     find_key,
     plain_names,
 )
 from medal_judges.reading.roles import ROLE_WORDS
+from medal_judges.reading.talks import pair_in
 from medal_judges.reading.transcripts import speaker_of
 
 # Name in --format -> name in messages.
@@ -127,12 +123,10 @@ def _form_by_names(record: Record, columns: ColumnMap) -> str | None:
     if record.get("dialogue") is not None or isinstance(record.get("turns"), list):
         return "line"
 
-    def has(*fields: tuple[str, Names]) -> bool:
-        return all(columns.column(record, name, keys) for name, keys in fields)
-
-    if has(("role", ROLES), ("content", CONTENTS), ("id", CONVERSATIONS)):
+    speaker, text = (columns.column(record, name) for name in ("role", "content"))
+    if speaker and text and columns.column(record, "id", CONVERSATIONS):
         return "turns"
-    if has(("prompt", PROMPTS), ("response", RESPONSES)):
+    if all(columns.column(record, name) for name in ("prompt", "response")):
         return "prompts"
     if "dialogue" in record:
         return "line"

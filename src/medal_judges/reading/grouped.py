@@ -15,11 +15,7 @@ from medal_judges.reading.columns import ColumnMap
 from medal_judges.reading.forms import FORMS, form_of
 from medal_judges.reading.instants import Clock, Instant, instant, oldest_first, position
 from medal_judges.reading.names import (
-    CONTENTS,
     CONVERSATIONS,
-    ORDERS,
-    ROLES,
-    TIMES,
     Counts,
     Fields,
     Record,
@@ -30,13 +26,7 @@ from medal_judges.reading.traces import Steps, chat_of_traces, is_span, steps_of
 from medal_judges.reading.unread import add_unread
 from medal_judges.records.validation import as_text
 
-_TURN_COLUMNS = {
-    "id": CONVERSATIONS,
-    "role": ROLES,
-    "content": CONTENTS,
-    "time": TIMES,
-    "order": ORDERS,
-}
+_TURN_FIELDS = ("role", "content", "time", "order")
 _BY = "\x1fannotator "
 StoredRow = tuple[str | None, str, int, str]  # key of the chat, trace, number, JSON
 
@@ -163,10 +153,11 @@ def _chat_of_turns(
     used: set[str] = set()
     different: set[str] = set()
     for number, record in rows:
-        used.update(_column(record, field, columns) for field in _TURN_COLUMNS)
+        used.add(columns.column(record, "id", CONVERSATIONS))
+        used.update(columns.column(record, field) for field in _TURN_FIELDS)
         message = {name: value for name, value in record.items() if plain_name(name) in LINKS}
         message["role"] = _role(number, record, columns)
-        message["content"] = columns.value(record, "content", CONTENTS)
+        message["content"] = columns.value(record, "content")
         messages.append(message)
         for name, value in record.items():
             if value not in (None, "") and chat.setdefault(name, value) != value:
@@ -176,24 +167,19 @@ def _chat_of_turns(
     for name in different | used:
         chat.pop(name, None)
     first = rows[0][1]
-    time = columns.value(first, "time", TIMES)
+    time = columns.value(first, "time")
     if time is not None:
-        name = "time" if "time" in columns.fields else _column(first, "time", columns)
+        name = "time" if "time" in columns.fields else columns.column(first, "time")
         chat[name] = time
     return chat | {"id": id, "messages": messages}
 
 
-def _column(record: Record, field: str, columns: ColumnMap) -> str:
-    """Returns the column of ``field`` in a row; rows of several services can have other ones."""
-    return columns.column(record, field, _TURN_COLUMNS[field])
-
-
 def _role(number: int, record: Record, columns: ColumnMap) -> object:
-    word = columns.value(record, "role", ROLES)
+    word = columns.value(record, "role")
     try:
         return role_of(word, columns.roles)
     except RecordError as error:
-        column = _column(record, "role", columns)
+        column = columns.column(record, "role")
         raise RecordError(f"row {number}: {column}", error.expected, word) from error
 
 
@@ -201,7 +187,7 @@ def _in_order(rows: Steps, columns: ColumnMap, counts: Counts) -> Steps:
     """Returns the turns of a chat in the order of the column ``order``, else of the times if every
     row has one, else of the file. Raises RecordError for times that cannot be compared."""
     for field, parse in (("order", position), ("time", instant)):
-        values = [columns.value(record, field, _TURN_COLUMNS[field]) for _, record in rows]
+        values = [columns.value(record, field) for _, record in rows]
         instants: list[Instant] = []
         for value in values:
             moment = parse(value)
@@ -212,7 +198,7 @@ def _in_order(rows: Steps, columns: ColumnMap, counts: Counts) -> Steps:
         clock = instants[0].clock
         for (number, record), moment, value in zip(rows, instants, values, strict=True):
             if moment.clock is not clock:
-                column = f"row {number}: {_column(record, field, columns)}"
+                column = f"row {number}: {columns.column(record, field)}"
                 raise RecordError(column, f"a time {clock.value}, like the first", value)
         roles = [stated_role({"role": _role(number, record, columns)}) for number, record in rows]
         ordered_rows = oldest_first(rows, instants, roles)

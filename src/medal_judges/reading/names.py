@@ -42,6 +42,20 @@ CHATBOTS = words("chatbot model model_name assistant_model default_model_slug")
 TIMES = words("time timestamp created_at created datetime date sent_at create_time ts")
 ORDERS = words("turn_index turn_number message_index order position sequence turn_id")
 
+# Field of a column map -> the keys that are it without a map.
+KEYS: Mapping[str, Names] = {
+    "id": IDS,
+    "role": ROLES,
+    "content": CONTENTS,
+    "prompt": PROMPTS,
+    "response": RESPONSES,
+    "system": SYSTEMS,
+    "lang": LANGUAGES,
+    "chatbot": CHATBOTS,
+    "time": TIMES,
+    "order": ORDERS,
+}
+
 
 def find_key(record: Record, names: Names) -> str | None:
     """Returns the key of ``record`` for the first of ``names``, in any spelling; keys with a value

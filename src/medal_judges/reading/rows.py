@@ -5,33 +5,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from medal_judges.errors import RecordError
-from medal_judges.reading.answers import continuation, turns_in, without_pairs
 from medal_judges.reading.columns import ColumnMap, lookup, parsed_cell
 from medal_judges.reading.forms import GROUPED, messages_column
 from medal_judges.reading.instants import messages_in_order
 from medal_judges.reading.names import (
-    CHATBOTS,
-    CONTENTS,
     HISTORIES,
-    IDS,
-    LANGUAGES,
     MESSAGES,
     PROMPTS,
     RESPONSES,
-    ROLES,
-    SYSTEMS,
     Counts,
     Fields,
-    Names,
     Record,
     find_key,
 )
 from medal_judges.reading.ratings import labels_of
 from medal_judges.reading.roles import role_of
-from medal_judges.reading.talks import EMPTY, messages_within
+from medal_judges.reading.talks import EMPTY, continuation, messages_within, turns_in, without_pairs
 from medal_judges.reading.transcripts import messages_of_transcript
 from medal_judges.records.validation import as_text
 
@@ -51,7 +44,7 @@ def normal_row(record: Record | list[Any], form: str, columns: ColumnMap, folded
     rated = labels_of(record, columns, folded) if columns.labels else {}
     if form in ("line", "medal"):
         return _line(record, columns, rated)
-    return _Row(record, form, columns, folded).line(rated)
+    return _Row(record, form, columns, folded, set(columns.labels)).line(rated)
 
 
 def _line(record: Record, columns: ColumnMap, rated: Fields) -> Fields:
@@ -77,30 +70,30 @@ def names_system(record: Record, columns: ColumnMap) -> bool:
     return isinstance(system, str) and _NAME.fullmatch(system.strip()) is not None
 
 
+@dataclass
 class _Row:
     """A row of messages, of a question and its answer, or both. Columns that are not ``used`` are
     metadata."""
 
-    def __init__(self, record: Record, form: str, columns: ColumnMap, folded: Counts) -> None:
-        self.record = record
-        self.form = form
-        self.columns = columns
-        self.folded = folded
-        self.used = set(columns.labels)
+    record: Record
+    form: str
+    columns: ColumnMap
+    folded: Counts
+    used: set[str]
 
     def line(self, rated: Fields) -> Fields:
         """Returns the fields of the line format, with the labels of ``rated``."""
         names_chatbot = names_system(self.record, self.columns)
-        system = as_text(self._take("system", SYSTEMS))
+        system = as_text(self._take("system"))
         system = parsed_cell(system, "[{")  # Anthropic's blocks, in a cell
         line: Fields = {
-            "id": self._take("id", IDS),  # a flag is no id
-            "lang": as_text(self._take("lang", LANGUAGES)),
+            "id": self._take("id"),  # a flag is no id
+            "lang": as_text(self._take("lang")),
             "source": self._take_text("source"),
         }
         messages = self._messages()
         models = dict(self._take_object("models"))
-        chatbot = as_text(self._take("chatbot", CHATBOTS))
+        chatbot = as_text(self._take("chatbot"))
         if names_chatbot:
             chatbot = chatbot or system
         elif system:
@@ -117,9 +110,9 @@ class _Row:
         line["meta"] = self._metadata(messages)
         return {name: value for name, value in line.items() if value not in (None, {}, [])}
 
-    def _take(self, field: str, keys: Names = ()) -> Any:
+    def _take(self, field: str) -> Any:
         """Returns the value of a field, whose column is used then."""
-        column = self.columns.column(self.record, field, keys)
+        column = self.columns.column(self.record, field)
         if not column:
             return None
         self.used.add(column)
@@ -255,11 +248,11 @@ def _message(index: int, message: Any, columns: ColumnMap) -> Any:
     if "content" not in message and isinstance(packed, Mapping):
         message = {"type": message.get("type"), **packed}
     normal = dict(message)
-    role = columns.value(message, "role", ROLES)
+    role = columns.value(message, "role")
     if role is not None:
         normal["role"] = role_of(role, columns.roles, f"messages[{index}].role")
     has_content = message.get("content") not in EMPTY or "parts" in message
     if "content" in columns.fields or (role is not None and not has_content):
         filled = {name: value for name, value in message.items() if value not in EMPTY}
-        normal["content"] = columns.value(filled, "content", CONTENTS)
+        normal["content"] = columns.value(filled, "content")
     return normal

@@ -3,12 +3,12 @@ them, such as a request to a model or its answer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medal_judges.errors import RecordError
 from medal_judges.reading.messages import kind_of_part, parse_message, shown_text
-from medal_judges.reading.names import PROMPTS, RESPONSES, SYSTEMS, Record, find_key
+from medal_judges.reading.names import PROMPTS, RESPONSES, ROLES, SYSTEMS, Record, find_key
 from medal_judges.reading.roles import ROLE_WORDS
 from medal_judges.records.validation import as_text
 
@@ -21,6 +21,7 @@ _TEXTS = {
     "user": (*PROMPTS, "content", "text", "args", "kwargs"),
     "assistant": (*RESPONSES, "result", "content", "text"),
 }
+_SPEAKERS = (*ROLES, "type")
 SpokenTurn = tuple[str, str]  # role, text on one line
 Talk = list[tuple[Any, SpokenTurn | None]]  # (message, its turn if it is one)
 
@@ -97,3 +98,52 @@ def _messages_of_request(field: str, request: Record, role: str) -> list[Any] | 
     if role == "user" and system and roles.isdisjoint(("system", "developer")):
         messages.insert(0, {"role": "system", "content": system})
     return messages
+
+
+# -- a question and its answer in columns of their own -------------------------------------------
+
+
+def pair_in(item: object) -> tuple[Any, Any] | None:
+    """Returns the question and the answer of ``["Is it open?", "Yes."]``, or of an object with both
+    and no role."""
+    if isinstance(item, list) and len(item) == 2 and not isinstance(item[0], Mapping):
+        return item[0], item[1]
+    if isinstance(item, Mapping) and find_key(item, _SPEAKERS) is None:
+        question, answer = find_key(item, PROMPTS), find_key(item, RESPONSES)
+        if question is not None and answer is not None:
+            return item[question], item[answer]
+    return None
+
+
+def without_pairs(items: Sequence[Any]) -> list[Any]:
+    """Returns a list of messages: two for a question and its answer, one for a role and a text."""
+    pairs = [pair_in(item) for item in items]
+    has_roles = all(pair and str(pair[0]).lower() in ROLE_WORDS for pair in pairs)
+    messages: list[Any] = []
+    for item, pair in zip(items, pairs, strict=True):
+        if pair is None:
+            messages.append(item)
+        elif has_roles:
+            messages.append({"role": pair[0], "content": pair[1]})
+        else:
+            messages.append({"role": "user", "content": pair[0]})
+            messages.append({"role": "assistant", "content": pair[1]})
+    return messages
+
+
+def turns_in(messages: Sequence[Any]) -> list[SpokenTurn]:
+    turns = [turn_in(f"messages[{index}]", message) for index, message in enumerate(messages)]
+    return [turn for turn in turns if turn is not None]
+
+
+def continuation(turns: Sequence[SpokenTurn], question: list[Any], answer: list[Any]) -> list[Any]:
+    """Returns those messages of a question and its answer that continue a chat with these
+    ``turns``: none if it has them, or ends with another answer."""
+    if not turns:
+        return question + answer
+    if not answer:
+        return []
+    if turns[-1][0] == "user":
+        return answer
+    is_repeated = set(turns_in(question + answer)) <= set(turns)
+    return question + answer if question and not is_repeated else []

@@ -15,9 +15,8 @@ from medal_judges.cli import app
 from medal_judges.errors import ConfigError, DataError, RecordError
 from medal_judges.eval.benchmark.benchmark import BenchmarkSet, load_set
 from medal_judges.eval.benchmark.config import SetConfig
-from medal_judges.reading.columns import make_column_map
+from medal_judges.reading.columns import labels_of, make_column_map
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues, read_labelled
-from medal_judges.reading.ratings import labels_of
 from medal_judges.training.config import DataEntry
 from medal_judges.training.rows import load_entry
 

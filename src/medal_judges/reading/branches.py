@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medal_judges.errors import RecordError
-from medal_judges.reading.columns import lookup
+from medal_judges.reading.columns import lookup, parsed_cell
 from medal_judges.reading.instants import position
 from medal_judges.reading.names import Counts, Names, Record, find_key
 from medal_judges.records.validation import as_text
@@ -34,13 +34,14 @@ def one_branch(record: object, counts: Counts) -> object:
     for path, current in _TREES:
         nodes = lookup(record, path)
         if isinstance(nodes, Mapping):
-            items, leaf = objects([*nodes.values()]), as_text(lookup(record, current))
-            return _without_tree(record, path.partition(".")[0], items, leaf, counts)
+            leaf = as_text(lookup(record, current))
+            nodes = objects([*nodes.values()])
+            return _without_tree(record, path.partition(".")[0], nodes, leaf, counts)
     if isinstance(lookup(record, "prompt.replies"), list):  # OASST
-        messages = [lookup(record, "prompt")]
-        for message in messages:
-            messages += objects(message.get("replies"))
-        return _without_tree(record, "prompt", messages, None, counts)
+        nodes = objects([parsed_cell(lookup(record, "prompt"), "{")])
+        for node in nodes:
+            nodes += objects(node.get("replies"))
+        return _without_tree(record, "prompt", nodes, None, counts)
     return record
 
 
@@ -57,9 +58,9 @@ def _without_tree(
         return RecordError("current message", f"the id of a message in {field}", current)
     branch = _branch(nodes, counts, current)
     messages = [_message(node, counts) for node in branch]
-    rest = {"lang": lookup(branch, "0.lang"), **record}
-    del rest[field]
-    return rest | {"messages": [message for message in messages if message is not None]}
+    chat = {"lang": lookup(branch, "0.lang"), **record}
+    del chat[field]
+    return chat | {"messages": [message for message in messages if message is not None]}
 
 
 def _branch(nodes: Sequence[Record], counts: Counts, current: object = None) -> list[Any]:

@@ -10,8 +10,9 @@ from typing import Any
 
 from medal_judges.config import parse_yaml
 from medal_judges.errors import ConfigError, RecordError, did_you_mean
-from medal_judges.reading.names import KEYS, Fields, Names, Record, find_key
+from medal_judges.reading.names import KEYS, Counts, Fields, Names, Record, find_key
 from medal_judges.records.labelled import Scale
+from medal_judges.records.validation import as_text, number, text
 from medal_judges.storage.jsonl import load_json
 
 MISSING = object()
@@ -26,6 +27,12 @@ _FIELDS = (
 _LABEL = re.compile(r"([^:@]+?)(?::(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?))?(?:@(.+))?\Z")
 _SHOWN = 40  # columns in a message
 _ROWS_WITHOUT_A_COLUMN = 1000  # JSON leaves out empty fields
+
+_ANNOTATORS = ("annotator", "annotator_id", "rater", "rater_id", "worker", "worker_id")
+# What spreadsheets, pandas, R and people write if there is no rating.
+_NO_RATING = re.compile(r"#?n/?a|n\.a\.|<na>|nan|none|null|nil|missing|-{1,2}|[–—?]|\.{1,2}", re.I)
+_FLAGS = {"true": 1.0, "false": 0.0}
+Rating = float | None  # None: the annotator gave none
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +109,18 @@ def checked_columns(
         unseen -= {columns.fields.get(name) for name in ("role", "content")}
     names: dict[str, None] = {}
     count = 0
-    for count, (number, record) in enumerate(rows, 1):
+    for count, (row_number, record) in enumerate(rows, 1):
         if unseen and isinstance(record, Mapping):
             names |= dict.fromkeys(map(str, record))
-            unseen = {column for column in unseen if not _has_column(record, column)}
+            for column in [*unseen]:
+                label = lookup(record, f"labels.{column}", MISSING)  # in the line format
+                if lookup(record, column, label) is not MISSING:
+                    unseen.remove(column)
             if table or count >= _ROWS_WITHOUT_A_COLUMN:
                 _require_none(unseen, path, names)
-        yield number, record
+        yield row_number, record
     if count:
         _require_none(unseen, path, names)
-
-
-def _has_column(record: Record, column: str) -> bool:
-    """Says whether a record has a column, among its labels in the line format too."""
-    paths = (column, f"labels.{column}")
-    return any(lookup(record, path, MISSING) is not MISSING for path in paths)
 
 
 def _require_none(unseen: Iterable[str], path: str, names: Iterable[str]) -> None:
@@ -177,10 +181,10 @@ def _pairs(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
     """Returns name -> value of texts such as ``id=ticket``. The name of a column of ratings or of a
     speaker may contain ``=``, and so may the column of a field."""
     pairs = {}
-    for text in texts:
-        name, _, value = text.partition("=") if option == "--column" else text.rpartition("=")
+    for pair in texts:
+        name, _, value = pair.partition("=") if option == "--column" else pair.rpartition("=")
         if not (name.strip() and value.strip()):
-            raise ConfigError(f"{option} {text!r}: not of the form {example}")
+            raise ConfigError(f"{option} {pair!r}: not of the form {example}")
         pairs[name.strip()] = value.strip()
     return pairs
 
@@ -210,3 +214,93 @@ def _rated_columns(
         problem = "labels: @ANNOTATOR is on all columns or on none, once for each dimension"
         raise ConfigError(problem, hint="--label R1=overall:1..5@R1 --label R2=overall:1..5@R2")
     return rated, raters
+
+
+# -- ratings ---------------------------------------------------------------------------------------
+
+
+def labels_of(record: Record, columns: ColumnMap, folded: Counts) -> Fields:
+    """Returns labels (dimension -> ratings), scales and annotators of the label columns, as in the
+    line format. A cell holds a number, a list, or text with ; between numbers; an empty cell, or a
+    word such as NA, is no rating. Raises RecordError, and ConfigError for a rating outside of the
+    stated scale."""
+    labels: dict[str, list[Rating]] = {}
+    scales: Fields = {}
+    annotators: list[Any] = list(dict.fromkeys(columns.raters.values()))
+    for column, (dimension, stated_scale) in columns.labels.items():
+        cell = lookup(record, column, lookup(record, f"labels.{column}"))
+        ratings = _ratings(column, cell, folded)
+        if stated_scale is not None:
+            _require_on_scale(column, dimension, ratings, stated_scale)
+        if column in columns.raters:
+            if len(ratings) != 1:
+                raise RecordError(column, "one rating: the column is of one annotator", cell)
+            by_annotator = labels.pop(dimension, [None] * len(annotators))
+            by_annotator[annotators.index(columns.raters[column])] = ratings[0]
+            ratings = by_annotator
+        labels.setdefault(dimension, []).extend(ratings)
+        # A row in the line format states its scales.
+        scale = list(stated_scale) if stated_scale else lookup(record, f"scales.{column}")
+        earlier = scales.setdefault(dimension, scale) or scale
+        if scale is not None and earlier != scale:
+            raise RecordError(column, f"one scale of {dimension} ({earlier})", scale)
+        scales[dimension] = earlier
+    # A missing rating keeps its place, which is that of its annotator in other rows.
+    labels = {name: ratings for name, ratings in labels.items() if {*ratings} != {None}}
+    if not labels:
+        return {"labels": {}, "scales": {}}
+    rated: Fields = {"labels": labels, "scales": {name: scales[name] for name in labels}}
+    annotators = annotators or _annotators(record, columns, max(map(len, labels.values())))
+    if annotators:
+        rated["annotators"] = [str(name).strip() for name in annotators]
+    return rated
+
+
+def _ratings(column: str, cell: object, folded: Counts) -> list[Rating]:
+    """Returns the ratings in a cell; ``folded`` counts what stands for a missing one. Raises
+    RecordError."""
+    values = cell.split(";") if isinstance(cell, str) else cell
+    if not isinstance(values, list):
+        values = [cell]
+    return [_rating(column, value, folded) for value in values]
+
+
+def _rating(column: str, value: object, folded: Counts) -> Rating:
+    expected = "a number, or several with ; between"
+    word = text(column, as_text("" if value is None else value), expected).strip()
+    if not word:
+        return None
+    if _NO_RATING.fullmatch(word):
+        folded[f"missing ratings ({word})"] += 1
+        return None
+    try:
+        rating = float(_FLAGS.get(word.lower(), word.replace(",", ".")))
+    except ValueError as error:
+        raise RecordError(column, expected, word) from error
+    return number(column, rating, expected)
+
+
+def _require_on_scale(column: str, dimension: str, ratings: list[Rating], scale: Scale) -> None:
+    low, high = scale
+    for rating in ratings:
+        if rating is None or low <= rating <= high:
+            continue
+        wider = f"{min(low, rating):g}..{max(high, rating):g}"
+        raise ConfigError(
+            f"column {column!r}: {rating:g} is outside of its scale, {low:g} to {high:g}",
+            hint=f"--label {column}={dimension}:{wider} if the scale is wrong; else correct "
+            "the cell",
+        )
+
+
+def _annotators(record: Record, columns: ColumnMap, count: int) -> list[Any]:
+    """Returns the names of a row's ``count`` annotators, if it states as many. Raises RecordError
+    if the user's own column has another number of them."""
+    column = columns.column(record, "annotator", _ANNOTATORS)
+    cell = as_text(lookup(record, column))
+    names: Any = cell.split(";") if isinstance(cell, str) else cell or ()
+    if len(names) == count:
+        return list(names)
+    if "annotator" in columns.fields:
+        raise RecordError(column, f"names of {count} annotators, with ; between", cell)
+    return []

@@ -156,32 +156,39 @@ def _copied(stream: IO[bytes]) -> IO[bytes]:
     return cast(IO[bytes], file)
 
 
+def _first_line(stream: IO[bytes]) -> bytes:
+    """Returns the first line that is not blank."""
+    line = b"\n"
+    while line and not line.strip(b"\xef\xbb\xbf \t\r\n") and stream.tell() < 1 << 20:
+        line = stream.readline(1 << 20)
+    return line
+
+
 def _recognised(path: str, stream: IO[bytes]) -> str:
     """Returns the container: by the first bytes, else by the first line that is not blank, else by
     the ending of the name. Raises DataError for any other content."""
     begin = _first_bytes(stream)
     if begin in _MAGIC:
         return _MAGIC[begin]
-    line = b"\n"
-    while line and not line.strip(b"\xef\xbb\xbf \t\r\n") and stream.tell() < 1 << 20:
-        line = stream.readline(1 << 20)
+    line = _first_line(stream)
     suffix = Path(path.lower().removesuffix(".gz").removesuffix(".zst")).suffix
     text = line.decode("utf-8-sig", "replace")
-    has_lines = suffix in (".jsonl", ".ndjson")
     if not text.strip():
         return suffix[1:] if suffix in (".csv", ".tsv") else "jsonl"
     if suffix in _PLAIN_ENDINGS and (SPOKEN.match(text) or RULE.fullmatch(text)):
         return "text"
-    if text.strip()[0] in "[{":
+    delimiter = _delimiter(text)
+    has_json = text.strip()[0] in "[{"
+    if suffix in (".jsonl", ".ndjson") and (has_json or delimiter is None):
+        return "jsonl"
+    if has_json:
         # A whole array is a line only if others follow.
         is_line = text.strip()[0] == "{" or stream.readline(1 << 20).strip()
-        is_json = not isinstance(_json_value(text), RecordError)
-        return "jsonl" if has_lines or (is_line and is_json) else "json"
-    delimiter = _delimiter(text)
-    if delimiter is None and has_lines:
-        return "jsonl"
+        is_broken = isinstance(_json_value(text), RecordError)
+        return "jsonl" if is_line and not is_broken else "json"
     if b"\x00" in line or (delimiter is None and suffix not in ENDINGS):
-        hint = f"--format names its kind: {', '.join(CONTAINERS)}; gzip and zstd are read"
+        hint = f"--format (in YAML: format) names its kind: {', '.join(CONTAINERS)}; gzip and "
+        hint += "zstd are read"
         problem = f"not a known kind of chat file (it begins with {text[:24]!r})"
         raise DataError(path, None, problem, hint=hint)
     if suffix in (".csv", ".tsv") or (suffix == ".json" and delimiter is None):
@@ -247,10 +254,10 @@ def _json_rows(stream: IO[str]) -> Iterator[NumberedRow]:
             yield number, _json_value(text[:end])
             text, number = text[end:], number + 1
             continue
-        more = stream.read(max(_CHUNK, len(text))) if len(text) <= jsonl.LONGEST_LINE else ""
-        if not more:
+        chunk = stream.read(max(_CHUNK, len(text))) if len(text) <= jsonl.LONGEST_LINE else ""
+        if not chunk:
             break
-        text += more
+        text += chunk
     last = _json_value(text) if text else None
     if inside and not isinstance(last, RecordError):
         last = RecordError("(row)", "the array's end, a bracket ]", text[-60:])
@@ -265,9 +272,9 @@ def _json_rows(stream: IO[str]) -> Iterator[NumberedRow]:
 
 def _delimiter(header: str) -> str | None:
     """Returns the most frequent delimiter in the header outside of quotes; None for none."""
-    bare = _QUOTED.sub("", header)
-    best = max(",;\t|", key=bare.count)
-    return best if bare.count(best) else None
+    names = _QUOTED.sub("", header)
+    delimiter = max(",;\t|", key=names.count)
+    return delimiter if delimiter in names else None
 
 
 def _table_rows(stream: IO[str]) -> Iterator[NumberedRow]:
@@ -291,8 +298,8 @@ def _table_rows(stream: IO[str]) -> Iterator[NumberedRow]:
                 raise ConfigError(f"a table without a header: {error}") from error
             expected = f"a valid row of CSV (lines {number} to {reader.line_num}: {error})"
             got = "an open quote, or text after a closed one"
-            for place in range(number, reader.line_num + 1):
-                yield place, RecordError("(row)", expected, got)
+            for line_number in range(number, reader.line_num + 1):
+                yield line_number, RecordError("(row)", expected, got)
             continue
         if cells is None:
             return
@@ -300,8 +307,8 @@ def _table_rows(stream: IO[str]) -> Iterator[NumberedRow]:
             header = _table_header(cells)
         elif any(cells) and len(cells) != len(header):
             expected = f"{len(header)} cells, as in the header (quote a cell with {delimiter!r})"
-            known = dict(zip(header, cells, strict=False))
-            yield number, RecordError("(row)", expected, f"{len(cells)} cells", known)
+            row = dict(zip(header, cells, strict=False))
+            yield number, RecordError("(row)", expected, f"{len(cells)} cells", row)
         elif any(cells):
             try:
                 "".join(cells).encode()
@@ -413,15 +420,16 @@ def open_workbook(path: str, file: IO[bytes]) -> Iterator[Any]:
         if not any(part.filename.lower().startswith("xl/") for part in parts):
             hint = "unpack it, and give one of its files"
             raise DataError(path, None, "is a zip file, but no .xlsx workbook", hint=hint)
-        most = min(_MOST_UNPACKED, max(_ALWAYS_READ, _MOST_RATIO * size))
-        if sum(part.file_size for part in parts) > most:
-            raise DataError(path, None, f"unpacks to more than {most:,} bytes", hint=_AS_CSV)
+        limit = min(_MOST_UNPACKED, max(_ALWAYS_READ, _MOST_RATIO * size))
+        if sum(part.file_size for part in parts) > limit:
+            raise DataError(path, None, f"unpacks to more than {limit:,} bytes", hint=_AS_CSV)
         for part in parts:
             with packed.open(part) as stream:
                 tail = b""
                 while chunk := stream.read(1 << 20):
-                    if found := _UNCOUNTED.search(tail + chunk):
-                        cell = (found[1] or b"?").decode()
+                    formula = _UNCOUNTED.search(tail + chunk)
+                    if formula:
+                        cell = (formula[1] or b"?").decode()
                         problem = f"cell {cell} is a formula without a result"
                         hint = "open it in a spreadsheet program and save it again"
                         raise DataError(path, None, problem, hint=hint)

@@ -34,7 +34,7 @@ from medal_judges.reading.forms import FORMS, GROUPED, chats_within, form_of, is
 from medal_judges.reading.grouped import grouped_chats
 from medal_judges.reading.instants import messages_in_order
 from medal_judges.reading.messages import read_messages
-from medal_judges.reading.names import Counts, Names, Record
+from medal_judges.reading.names import Counts, Names, Record, filled
 from medal_judges.reading.released import line_of_released
 from medal_judges.reading.rows import names_system, normal_row
 from medal_judges.reading.thoughts import spoken_turns
@@ -387,46 +387,41 @@ def dialogues_of(
 ) -> Iterator[Dialogue]:
     """Like ``read_dialogues``, with the options as one object. Label columns may be missing."""
     columns = replace(options.column_map, labels={})
-    return _Reader(source, options, columns, reading, labelled=False).read()
+    report = reading or ReadingReport(strict=True)
+    return _Reader(source, options, columns, report, labelled=False).read()
 
 
 def labelled_of(
     source: Source, options: ReadOptions = DEFAULT_READING, reading: ReadingReport | None = None
 ) -> Iterator[LabelledDialogue]:
     """Like ``read_labelled``, with the options as one object."""
-    return _Reader(source, options, options.column_map, reading, labelled=True).read()
+    report = reading or ReadingReport(strict=True)
+    return _Reader(source, options, options.column_map, report, labelled=True).read()
 
 
+@dataclass
 class _Reader:
     """Reads one source, once. A row goes through these steps: container, tree of answers, form,
     grouping of several rows, fields of the line format, dialogue."""
 
-    def __init__(
-        self,
-        source: Source,
-        options: ReadOptions,
-        columns: ColumnMap,
-        reading: ReadingReport | None,
-        *,
-        labelled: bool,
-    ) -> None:
-        self.source = source
-        self.options = options
-        self.columns = columns
-        self.labelled = labelled
-        self.report = reading or ReadingReport()
-        self.raises = reading is None or reading.strict
-        self.is_file = isinstance(source, str | Path)
-        self.path = str(source) if self.is_file else "(list)"
-        self.container = "jsonl"
-        self.form = self.options.container_and_form[1]  # of the latest row
-        self.turn_count = 0  # of the latest dialogue
-        self.unread: Counts = Counter()  # field with text -> rows
-        # Hashes of ids, 16 bytes a row: a million ids are much text.
-        self.ids: set[int] = set()
-        self.repeats: Counts = Counter()  # id -> how often a later row has it
-        # Rows with labels wait until the end: later rows can have labels of other annotators.
-        self.waiting: dict[tuple[object, ...], LabelledDialogue] = {}
+    source: Source
+    options: ReadOptions
+    columns: ColumnMap
+    report: ReadingReport
+    labelled: bool
+    container: str = "jsonl"
+    form: str | None = None  # of the latest row
+    turn_count: int = 0  # of the latest dialogue
+    unread: Counts = field(default_factory=Counter)  # field with text -> rows
+    # Hashes of ids, 16 bytes a row: a million ids are much text.
+    ids: set[int] = field(default_factory=set)
+    repeats: Counts = field(default_factory=Counter)  # id -> how often a later row has it
+    # Rows with labels wait until the end: later rows can have labels of other annotators.
+    waiting: dict[tuple[object, ...], LabelledDialogue] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        return str(self.source) if isinstance(self.source, str | Path) else "(list)"
 
     def read(self) -> Iterator[Any]:
         """Yields the dialogues, or labelled dialogues, of the source."""
@@ -477,6 +472,8 @@ class _Reader:
         """Yields (number of the first row, chat, its columns). A chat of several rows is a function
         that returns it as one row of messages."""
         rows = self._rows()
+        _, stated_form = self.options.container_and_form
+        self.form = stated_form
         bad_rows = deque[object](maxlen=1000)
         for number, value in rows:
             record = one_branch(value, self.report.folded)
@@ -501,7 +498,7 @@ class _Reader:
                 self.report.folded,
                 self.unread,
                 bad_rows,
-                form == self.options.container_and_form[1],
+                form == stated_form,
             ):
                 yield first, make_chat, columns
 
@@ -517,7 +514,7 @@ class _Reader:
 
     def _skip(self, number: int, error: RecordError) -> None:
         """Counts a bad row in the report, or raises its error."""
-        if self.raises and not self.is_file:
+        if self.report.strict and not isinstance(self.source, str | Path):
             raise error
         form = f", {FORMS[self.form]}" if self.form else ""
         hint = (
@@ -525,7 +522,7 @@ class _Reader:
             "without --strict bad rows are skipped and listed (in Python: reading=ReadingReport())"
         )
         problem = DataError(self.path, number, error.message, hint=hint)
-        if self.raises or self.options.strict:
+        if self.report.strict or self.options.strict:
             raise problem from error
         self.report.add(problem)
 
@@ -596,8 +593,8 @@ class _Reader:
             return replace(labelled, split=hash_split(labelled.group, seed=0))  # as medal:SPLIT
         dialogue = parse_dialogue_line(line)
         meta = {name: line[name] for name in line if name not in KNOWN_FIELDS}
-        meta = {name: value for name, value in meta.items() if value is not None}
-        return LabelledDialogue(replace(dialogue, meta={**meta, **dialogue.meta}), {}, {})
+        meta = {**filled(meta), **dialogue.meta}
+        return LabelledDialogue(replace(dialogue, meta=meta), {}, {})
 
     def _dialogue_of_messages(self, row: Record) -> Dialogue:
         require_valid_text(row.get("meta"), "meta")

@@ -148,9 +148,10 @@ def chats_within(record: object, columns: ColumnMap) -> list[Any] | None:
         has_messages = lookup(record, columns.fields.get("messages", ""), MISSING) is not MISSING
         if has_messages or form_of(record, columns) not in (None, "messages"):
             return None
-    is_history = name != "conversations" and name in MESSAGES and pair_in(chat)
+        if pair_in(chat) and name in MESSAGES and name != "conversations":
+            return None  # questions and answers of one chat
     is_chat = isinstance(chat, list) or form_of(chat, columns) is not None
-    return items if is_chat and not is_history else None
+    return items if is_chat else None
 
 
 def is_released(record: Record) -> bool:

@@ -55,7 +55,7 @@ def instant(value: object) -> Instant | None:
     if number is None:
         return _iso_instant(str(value).strip())
     size = abs(number)
-    unit = next((unit for least, unit in _UNITS if size >= least), _SECOND)
+    unit = next((unit for minimum, unit in _UNITS if size >= minimum), _SECOND)
     return Instant(Clock.ZONED if size >= _FIRST_DATE else Clock.COUNT, int(number * unit))
 
 
@@ -83,16 +83,16 @@ def _iso_instant(value: str) -> Instant | None:
 
 def nanoseconds(value: object) -> int:
     """Returns the nanoseconds of a time; 0 for a value that is none."""
-    found = instant(value)
-    return 0 if found is None else found.nanoseconds
+    moment = instant(value)
+    return 0 if moment is None else moment.nanoseconds
 
 
 def iso_time(value: Any) -> Any:
     """Returns a number since 1970 as an ISO time, and any other value unchanged."""
-    found = instant(value)
-    if found is None or found.clock is not Clock.ZONED or _number(value) is None:
+    moment = instant(value)
+    if moment is None or moment.clock is not Clock.ZONED or _number(value) is None:
         return value
-    return datetime.fromtimestamp(found.nanoseconds / _SECOND, timezone.utc).isoformat()
+    return datetime.fromtimestamp(moment.nanoseconds / _SECOND, timezone.utc).isoformat()
 
 
 def oldest_first(

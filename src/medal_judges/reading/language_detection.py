@@ -43,8 +43,8 @@ class LanguageIdentifier:
     def chances(self, text: str) -> dict[str, float]:
         """Returns language -> probability, the likeliest first. They sum to 1, or all are 0."""
         chances: Counter[str] = Counter()
-        for each in self._detector.compute_language_confidence_values(text):
-            chances[_code(each.language)] += each.value
+        for chance in self._detector.compute_language_confidence_values(text):
+            chances[_code(chance.language)] += chance.value
         return dict(chances.most_common())
 
 

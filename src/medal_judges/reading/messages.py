@@ -307,13 +307,13 @@ def _parts(field: str, content: object) -> Iterator[_Part]:
 
 def _parts_of_object(field: str, content: Record) -> Iterator[_Part]:
     default = "text" if isinstance(content.get("text"), str) else None
-    stated = content.get("type", content.get("content_type", default))
-    kind = kind_of_part(stated)
+    type = content.get("type", content.get("content_type", default))
+    kind = kind_of_part(type)
     if content.get("thought") is True:  # Gemini's
         kind = "thinking"
     if kind is None:
         examples = "text, image_url, input_audio, file, tool_use, tool_result, ..."
-        raise RecordError(f"{field}.type", f"a part of a known type ({examples})", stated)
+        raise RecordError(f"{field}.type", f"a part of a known type ({examples})", type)
     if kind == "text":
         name = _filled_name(content, ("text", "content", "refusal")) or "text"
         yield _Part("text", text(f"{field}.{name}", as_text(content.get(name))))
@@ -336,16 +336,16 @@ def _filled_name(record: Record, names: Iterable[str]) -> str | None:
     return next((name for name in names if record.get(name) is not None), None)
 
 
-def kind_of_part(stated: object) -> str | None:
+def kind_of_part(type_name: object) -> str | None:
     """Returns text, thinking, call, result, mark (nothing that anybody reads) or the mark of a
     gap; None for an unknown type."""
-    if not isinstance(stated, str):
+    if not isinstance(type_name, str):
         return None
-    if stated in _KINDS:
-        return _KINDS[stated]
-    if stated.endswith(_RESULTS):
+    if type_name in _KINDS:
+        return _KINDS[type_name]
+    if type_name.endswith(_RESULTS):
         return "result"
-    is_call = stated.endswith(_CALLS) or stated.startswith("tool-")  # the AI SDK's
+    is_call = type_name.endswith(_CALLS) or type_name.startswith("tool-")  # the AI SDK's
     return "call" if is_call else None
 
 

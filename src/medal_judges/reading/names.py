@@ -69,19 +69,18 @@ def find_key(record: Record, names: Names) -> str | None:
 
 @lru_cache(maxsize=512)  # most rows of a file have the same keys
 def _keys_of(keys: Names, names: Names) -> list[str]:
-    plain = plain_names(keys)
-    return [plain[name] for name in names if name in plain]
+    key_by_name = plain_names(keys)
+    return [key_by_name[name] for name in names if name in key_by_name]
 
 
 @lru_cache(maxsize=512)
 def plain_names(keys: Names) -> Mapping[str, str]:
     """Returns plain name -> key: ``conversation_id`` for the key ``conversationId``,
     ``Conversation ID`` or ``conversation-id``."""
-    plain: dict[str, str] = {}
-    for key in keys:
-        if isinstance(key, str):
-            plain.setdefault(plain_name(key), key)
-    return plain | {key: key for key in keys if isinstance(key, str)}
+    texts = [key for key in keys if isinstance(key, str)]
+    # Of two keys with one name the first is used.
+    key_by_name = {plain_name(key): key for key in reversed(texts)}
+    return key_by_name | {key: key for key in texts}
 
 
 @lru_cache(maxsize=512)
@@ -89,3 +88,8 @@ def plain_name(key: str) -> str:
     """Returns ``conversation_id`` for ``conversationId``, ``Conversation ID`` and others."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key.strip())
     return re.sub(r"[\s\-]+", "_", words).lower()
+
+
+def filled(record: Record) -> Fields:
+    """Returns the fields that are not null."""
+    return {name: value for name, value in record.items() if value is not None}

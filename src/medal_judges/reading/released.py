@@ -8,6 +8,7 @@ language), ``source`` (the id of that request, which ends in the number of the c
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -16,9 +17,9 @@ from typing import Any
 from medal_judges.errors import RecordError
 from medal_judges.reading.columns import parsed_cell
 from medal_judges.reading.forms import CONTEXT_NUMBER
-from medal_judges.reading.names import Fields, Record
+from medal_judges.reading.names import Fields, Record, filled
 from medal_judges.records.dialogue import language_code
-from medal_judges.records.dimension import load_rubric
+from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import mapping, text
 
@@ -38,35 +39,43 @@ def line_of_released(record: Record) -> Fields:
     model ends the dialogue, and also if none of its attempts was accepted; the flag does not tell
     the two apart. Raises RecordError that names the field.
     """
-    turns, request, ended = record.get("dialogue"), record.get("source"), record.get("ended")
+    turns, request = record.get("dialogue"), record.get("source")
     models = _models_by_role(record.get("models"), turns)
-    found = CONTEXT_NUMBER.search(request) if isinstance(request, str) else None
-    number, scene = found[1] if found else None, _scene_parts(record.get("scene"))
+    scene = _scene_parts(record.get("scene"))
     id, group = record.get("id"), record.get("group")
-    if id is None and number is not None:
-        chatbot = models.get("assistant")
-        id = f"{str(request).strip()}--{chatbot}" if chatbot else str(request).strip()
-    if not group and number is not None:
-        group = f"medal-{int(number)}"
-    elif not group and scene:  # without its line of the language
-        group = f"medal-{content_hash(scene)}"
-    if isinstance(ended, bool):
-        is_long = isinstance(turns, list) and len(turns) >= _LONGEST
-        ended = "user or rejected" if ended else "cap" if is_long else "open"
-    line: Fields = {k: v for k, v in record.items() if k not in _REPLACED}
+    source, meta = request, {}
+    number = CONTEXT_NUMBER.search(request) if isinstance(request, str) else None
+    if number is not None:
+        source, meta = "medal", {"request": request}
+        group = group or f"medal-{int(number[1])}"
+        if id is None:
+            id = "--".join(filter(None, (str(request).strip(), models.get("assistant"))))
+    elif scene:  # without its line of the language
+        group = group or f"medal-{content_hash(scene)}"
+    line = {name: value for name, value in record.items() if name not in _REPLACED}
     line |= {
         "id": id,
-        "source": "medal" if number else request,
+        "source": source,
         "lang": language_code(record.get("lang")),
         "dialogue": turns,
         "models": models,
         "context": record.get("context") or scene,
-        "meta": mapping(record, "meta") | ({"request": request} if number else {}),
+        "meta": mapping(record, "meta") | meta,
         "group": group or None,
-        "ended": None if ended is None else str(ended),
+        "ended": _end_of(turns, record.get("ended")),
         "form": "medal-released",
+        **label_fields(record),
     }
-    return {k: v for k, v in (line | label_fields(record)).items() if v is not None}
+    return filled(line)
+
+
+def _end_of(turns: object, ended: object) -> str | None:
+    """Returns how the dialogue ended, as the line format says it."""
+    if not isinstance(ended, bool):
+        return None if ended is None else str(ended)
+    if ended:
+        return "user or rejected"
+    return "cap" if isinstance(turns, list) and len(turns) >= _LONGEST else "open"
 
 
 def _models_by_role(names: object, turns: object) -> dict[str, str | None]:
@@ -93,8 +102,9 @@ def _scene_parts(scene: object) -> dict[str, str]:
     scene; the line of the language is dropped."""
     parts: dict[str, list[str]] = {}
     key: str | None = "scene"
-    for line in [] if scene is None else text("scene", scene).splitlines():
-        if match := _SCENE_PART.match(line):
+    for line in text("scene", scene or "").splitlines():
+        match = _SCENE_PART.match(line)
+        if match:
             key = _CONTEXT_KEYS.get(match[1].lower())
             line = line[match.end() :]
         if key and line.strip():
@@ -109,31 +119,40 @@ def label_fields(record: Record) -> Fields:
     11), as an object or a text. There a label is a number (``"unsafe": 1``) or an object with a
     comment. Raises RecordError for a text that is not JSON and for a label outside its scale.
     """
-    stated = record.get("labels")
-    if stated and isinstance(stated, Mapping) and all(isinstance(v, list) for v in stated.values()):
-        return {"labels": stated}
-    value: Any = next((record[name] for name in _LABEL_FIELDS if record.get(name)), record)
-    value = parsed_cell(value, "")
-    if not isinstance(value, Mapping):
-        raise RecordError("labels", "an object of dimension: {label, comment}", value)
+    lists = record.get("labels")
+    if lists and isinstance(lists, Mapping) and all(isinstance(v, list) for v in lists.values()):
+        return {"labels": lists}
+    answer = next((record[name] for name in _LABEL_FIELDS if record.get(name)), record)
+    answer = parsed_cell(answer, "")
+    if not isinstance(answer, Mapping):
+        raise RecordError("labels", "an object of dimension: {label, comment}", answer)
     labels: dict[str, list[float]] = {}
     scales: dict[str, list[float]] = {}
     comments: dict[str, str] = {}
     for dimension in _rubric("medal"):
-        name, low, high = dimension.name, dimension.low, dimension.high
-        entry = value.get("overall_quality_rating" if name == "overall" else name)
-        label = entry.get("label") if isinstance(entry, Mapping) else entry
+        name = dimension.name
+        entry = answer.get("overall_quality_rating" if name == "overall" else name)
+        label, comment = entry, None
+        if isinstance(entry, Mapping):
+            label, comment = entry.get("label"), entry.get("comment")
         if label is None:
             continue
-        try:
-            number = float("nan") if isinstance(label, bool) else float(label)
-        except (TypeError, ValueError):
-            number = float("nan")
-        if not low <= number <= high:
-            raise RecordError(f"labels.{name}", f"a number from {low:g} to {high:g}", label)
-        labels[name], scales[name] = [number], [low, high]
-        if isinstance(entry, Mapping) and entry.get("comment"):
-            comments[name] = str(entry["comment"])
+        labels[name] = [_label(label, dimension)]
+        scales[name] = [dimension.low, dimension.high]
+        if comment:
+            comments[name] = str(comment)
     if not labels:
         return {}
     return {"labels": labels, "scales": scales, "comments": comments, "labels_by": "gpt-4.1"}
+
+
+def _label(label: Any, dimension: Dimension) -> float:
+    """Returns a label as a number. Raises RecordError if it is not on the dimension's scale."""
+    try:
+        number = math.nan if isinstance(label, bool) else float(label)
+    except (TypeError, ValueError):
+        number = math.nan
+    if dimension.low <= number <= dimension.high:
+        return number
+    expected = f"a number from {dimension.low:g} to {dimension.high:g}"
+    raise RecordError(f"labels.{dimension.name}", expected, label)

@@ -34,8 +34,8 @@ def role_of(word: object, roles: Mapping[str, str], field: str = "role") -> obje
     in_lower_case = {spelling.lower(): role for spelling, role in roles.items()}
     role = roles.get(name) or in_lower_case.get(name.lower())
     if role is None and name.lower() not in ROLE_WORDS:
-        user, other = quote(f"{name}=user"), quote(f"{name}=assistant")
-        hint = f"a word that --role explains (--role {user} or --role {other})"
+        user, assistant = quote(f"{name}=user"), quote(f"{name}=assistant")
+        hint = f"a word that --role explains (--role {user} or --role {assistant})"
         raise RecordError(field, f"user, assistant, system, tool, or {hint}", word)
     return role or name
 

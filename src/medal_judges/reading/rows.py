@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from medal_judges.errors import RecordError
-from medal_judges.reading.columns import ColumnMap, lookup, parsed_cell
+from medal_judges.reading.columns import ColumnMap, labels_of, lookup, parsed_cell
 from medal_judges.reading.forms import GROUPED, messages_column
 from medal_judges.reading.instants import messages_in_order
 from medal_judges.reading.names import (
@@ -20,9 +20,9 @@ from medal_judges.reading.names import (
     Counts,
     Fields,
     Record,
+    filled,
     find_key,
 )
-from medal_judges.reading.ratings import labels_of
 from medal_judges.reading.roles import role_of
 from medal_judges.reading.talks import EMPTY, continuation, messages_within, turns_in, without_pairs
 from medal_judges.reading.transcripts import messages_of_transcript
@@ -138,17 +138,14 @@ class _Row:
     def _metadata(self, messages: list[Any]) -> Fields:
         """Returns the object ``meta`` and all columns that are not used. The time of a transcript
         is that of its first line with one."""
-        stated = dict(self._take_object("meta"))
+        meta = dict(self._take_object("meta"))
         if self.form == "transcript":
             for message in messages:
                 time = message.pop("time", None)
                 if time:
-                    stated.setdefault("time", time)
-        meta = {}
-        for name, value in self.record.items():
-            if name not in self.used and value is not None:
-                meta[name] = value
-        meta |= stated
+                    meta.setdefault("time", time)
+        unused = {name: self.record[name] for name in self.record if name not in self.used}
+        meta = filled(unused) | meta
         if "time" in self.columns.fields:
             meta.pop(self.columns.fields["time"], None)
             time = self.columns.value(self.record, "time")
@@ -175,7 +172,7 @@ class _Row:
     def _last_exchange(self, before: list[Any]) -> list[Any]:
         """Returns the messages of a question and its answer, in columns of their own, that continue
         those ``before``."""
-        unused = {key: value for key, value in self.record.items() if key not in self.used}
+        unused = {name: self.record[name] for name in self.record if name not in self.used}
         # Beside messages the last names, ``user`` and ``assistant``, are ids.
         end = -1 if before else None
         question_column = self.columns.column(unused, "prompt", PROMPTS[:end])
@@ -188,14 +185,14 @@ class _Row:
         is_answered = turns and question is None and turns[-1][0] == "assistant"
         if is_answered and not isinstance(answer, str):
             return []  # such as the grades of the answer
-        asked = _messages_of(question_column, question, "user")
-        answered = _messages_of(answer_column, answer, "assistant")
+        questions = _messages_of(question_column, question, "user")
+        answers = _messages_of(answer_column, answer, "assistant")
         if not before:
             self.used |= {question_column, answer_column}
-            return asked + answered
-        messages = continuation(turns, asked, answered)
+            return questions + answers
+        messages = continuation(turns, questions, answers)
         turns += turns_in(messages)
-        for column, exchange in ((question_column, asked), (answer_column, answered)):
+        for column, exchange in ((question_column, questions), (answer_column, answers)):
             if set(turns_in(exchange)) <= set(turns):
                 self.used.add(column)
         return messages

@@ -31,6 +31,10 @@ def talk_of(field: str, value: Any, role: str) -> Talk:
     return [(message, turn_in(field, message)) for message in messages_within(field, value, role)]
 
 
+def spoken(talk: Talk) -> list[SpokenTurn]:
+    return [turn for _, turn in talk if turn]
+
+
 def turn_in(field: str, message: object) -> SpokenTurn | None:
     """Returns the role and the text of a message, on one line; None if nobody saw a text."""
     parsed = parse_message(field, message)
@@ -44,54 +48,48 @@ def messages_within(field: str, value: Any, role: str) -> list[Any]:
     value = as_text(value)
     if isinstance(value, str):
         return [{"role": role, "content": value}]
-    items = value
-    if not isinstance(value, list):
-        items = [value]
-    elif len(value) == 1:
+    if isinstance(value, list) and len(value) == 1:
         return messages_within(field, value[0], role)
-    items = [_without_packing(item) for item in items]
+    items = []
+    for item in value if isinstance(value, list) else [value]:
+        is_packed = isinstance(item, Mapping) and {"lc", "kwargs"} <= item.keys()
+        items.append(item["kwargs"] if is_packed else item)  # LangChain's, with its class
+    messages = None
     if items and all(isinstance(item, Mapping) for item in items):
-        if all(_is_part(item) for item in items):
-            return [{"role": role, "content": items}]
-        if len(items) > 1 or _is_message(items[0]):
-            return items
-        messages = _messages_of_request(field, items[0], role)
-        if messages is not None:
-            return messages
-    expected = "a text, messages, or an object with one of them (messages, input, output, ...)"
-    raise RecordError(field, expected, value)
+        messages = _messages_of_objects(field, items, role)
+    if messages is None:
+        expected = "a text, messages, or an object with one of them (messages, input, output, ...)"
+        raise RecordError(field, expected, value)
+    return messages
 
 
-def _without_packing(item: Any) -> Any:
-    """Returns the message that LangChain serialised with its class."""
-    is_packed = isinstance(item, Mapping) and {"lc", "kwargs"} <= item.keys()
-    return item["kwargs"] if is_packed else item
-
-
-def _is_part(item: Record) -> bool:
-    return "role" not in item and bool(kind_of_part(item.get("type")))
-
-
-def _is_message(item: Record) -> bool:
-    has_role = "role" in item or str(item.get("type")).lower() in ROLE_WORDS
-    return has_role and not item.keys().isdisjoint(("content", "parts", "tool_calls"))
+def _messages_of_objects(field: str, items: list[Record], role: str) -> list[Any] | None:
+    """Returns the messages of content parts, of messages, or of one object with some; None for
+    another object."""
+    if all("role" not in item and kind_of_part(item.get("type")) for item in items):
+        return [{"role": role, "content": items}]
+    first = items[0]
+    has_role = "role" in first or str(first.get("type")).lower() in ROLE_WORDS
+    has_content = not first.keys().isdisjoint(("content", "parts", "tool_calls"))
+    if len(items) > 1 or (has_role and has_content):
+        return items
+    return _messages_of_request(field, first, role)
 
 
 def _messages_of_request(field: str, request: Record, role: str) -> list[Any] | None:
     """Returns the messages of a request to a model, of its answer, or of the arguments or result of
     a function with one text; None for another object."""
-    names = [name for name in _WRAPPERS if request.get(name) not in EMPTY][:1]
-    if not names:
-        names = [name for name in _TEXTS[role] if request.get(name) not in EMPTY]
-    if len(names) != 1:
+    filled_names = [name for name in request if request[name] not in EMPTY]
+    wrappers = [name for name in _WRAPPERS if name in filled_names]
+    texts = [name for name in _TEXTS[role] if name in filled_names]
+    if not wrappers and len(texts) != 1:
         return None
-    (name,) = names
+    name = [*wrappers, *texts][0]
     value = as_text(request[name])
-    is_nested = isinstance(value, list | Mapping)
-    if not is_nested and (not value or name in _WRAPPERS[:-1]):
-        return None
     if isinstance(value, list) and name in _ALTERNATIVES:
         value = value[:1]
+    if isinstance(value, str) and name in _WRAPPERS[:-1]:
+        return None
     messages = messages_within(field, value, role)
     system = request.get(find_key(request, SYSTEMS) or "")
     roles = {str(message.get("role")) for message in messages}

@@ -16,8 +16,8 @@ from medal_judges.errors import RecordError
 from medal_judges.reading.branches import objects
 from medal_judges.reading.columns import lookup, parsed_cell
 from medal_judges.reading.instants import instant, iso_time, nanoseconds
-from medal_judges.reading.names import Fields, Names, Record, plain_names
-from medal_judges.reading.talks import EMPTY, SpokenTurn, Talk, talk_of
+from medal_judges.reading.names import Fields, Names, Record, filled, plain_names
+from medal_judges.reading.talks import EMPTY, SpokenTurn, Talk, spoken, talk_of
 
 Steps = list[tuple[int, Fields]]  # (number of the row, step or row), in the order of the file
 
@@ -161,7 +161,7 @@ class _Call(NamedTuple):
         return len(self.talks), self.kind, history, nanoseconds(self.step["start"])
 
     def turns(self, name: str) -> list[SpokenTurn]:
-        return [turn for _, turn in self.talks.get(name, ()) if turn]
+        return spoken(self.talks.get(name, []))
 
     @property
     def agent(self) -> tuple[object, list[Any]]:
@@ -183,16 +183,19 @@ def chat_of_traces(key: str, steps: Steps) -> Fields:
     for call in calls:
         for name, talk in call.talks.items():
             chat = _continued(chat, talk, f"row {call.number}: {name}")
-    by_time = sorted((step for _, step in steps), key=lambda step: nanoseconds(step["start"]))
-    models = [step["model"] for step in by_time if step["model"]]
+    models = {}
+    by_time = sorted(steps, key=lambda numbered: nanoseconds(numbered[1]["start"]))
+    for _, step in by_time:
+        if step["model"]:
+            models = {"assistant": str(step["model"])}
     last = calls[-1].step
-    time = iso_time(by_time[0]["start"])
+    time = iso_time(by_time[0][1]["start"])
     meta = last["meta"] | {"metadata": last["metadata"], "time": time}
     return {
         "id": key if last["session"] or last["trace"] else None,
         "messages": [message for message, _ in chat],
-        "models": {"assistant": str(models[-1])} if models else {},
-        "meta": {name: value for name, value in meta.items() if value is not None},
+        "models": models,
+        "meta": filled(meta),
     }
 
 
@@ -217,10 +220,8 @@ def _call_of_trace(steps: Steps) -> _Call | None:
     for number, step in steps:
         is_root = step["parent"] == step["id"] or str(step["parent"]) not in ids
         is_model_call = str(step["kind"]).lower() in ("generation", "llm")
-        if not (is_root or is_model_call):
-            continue
         try:
-            talks = _talks(number, step)
+            talks = _talks(number, step) if is_root or is_model_call else {}
         except RecordError as error:
             problem = problem or error
             is_lost = is_lost or (is_root and is_model_call)  # turns that no other step has
@@ -268,8 +269,7 @@ def _require_one_chat(best: _Call, calls: Sequence[_Call]) -> None:
 def _continued(chat: Talk, talk: Talk, field: str) -> Talk:
     """Returns ``chat`` and what ``talk`` adds to it; ``talk`` may repeat all of it or its last
     turns. Raises RecordError if ``talk`` is another history."""
-    old = [turn for _, turn in chat if turn]
-    new = [turn for _, turn in talk if turn]
+    old, new = spoken(chat), spoken(talk)
     size, end = _overlap(old, new)
     if old and not size and len({role for role, _ in new}) > 1:
         expected = "new turns only, or a history that continues the traces before"

@@ -31,7 +31,7 @@ def _has_text(name: str, value: object) -> bool:
     with suppress(RecordError):  # a text that begins with a bracket
         value = parsed_cell(value, "{", "[")
     if isinstance(value, Mapping):
-        return any(_has_text(str(key), inner) for key, inner in value.items())
+        return any(_has_text(str(key), field) for key, field in value.items())
     if isinstance(value, list | tuple):
         return any(_has_text(name, item) for item in value)
     text = value.strip() if isinstance(value, str) else ""

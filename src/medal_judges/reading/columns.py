@@ -240,28 +240,31 @@ def labels_of(record: Record, columns: ColumnMap, folded: Counts) -> Fields:
             ratings = by_annotator
         labels.setdefault(dimension, []).extend(ratings)
         # A row in the line format states its scales.
-        scale = list(stated_scale) if stated_scale else lookup(record, f"scales.{column}")
-        earlier = scales.setdefault(dimension, scale) or scale
-        if scale is not None and earlier != scale:
-            raise RecordError(column, f"one scale of {dimension} ({earlier})", scale)
-        scales[dimension] = earlier
+        scale = list(stated_scale or ()) or lookup(record, f"scales.{column}")
+        scales[dimension] = _one_scale(column, dimension, scale, scales.get(dimension))
     # A missing rating keeps its place, which is that of its annotator in other rows.
     labels = {name: ratings for name, ratings in labels.items() if {*ratings} != {None}}
-    if not labels:
-        return {"labels": {}, "scales": {}}
     rated: Fields = {"labels": labels, "scales": {name: scales[name] for name in labels}}
-    annotators = annotators or _annotators(record, columns, max(map(len, labels.values())))
-    if annotators:
+    if labels and not annotators:
+        annotators = _annotators(record, columns, max(map(len, labels.values())))
+    if labels and annotators:
         rated["annotators"] = [str(name).strip() for name in annotators]
     return rated
+
+
+def _one_scale(column: str, dimension: str, scale: object, earlier: object) -> object:
+    """Returns the scale of a column and of an earlier one. Raises RecordError if they differ."""
+    if scale and earlier and earlier != scale:
+        raise RecordError(column, f"one scale of {dimension} ({earlier})", scale)
+    return scale or earlier
 
 
 def _ratings(column: str, cell: object, folded: Counts) -> list[Rating]:
     """Returns the ratings in a cell; ``folded`` counts what stands for a missing one. Raises
     RecordError."""
-    values = cell.split(";") if isinstance(cell, str) else cell
-    if not isinstance(values, list):
-        values = [cell]
+    if isinstance(cell, str):
+        cell = cell.split(";")
+    values = cell if isinstance(cell, list) else [cell]
     return [_rating(column, value, folded) for value in values]
 
 
@@ -283,14 +286,13 @@ def _rating(column: str, value: object, folded: Counts) -> Rating:
 def _require_on_scale(column: str, dimension: str, ratings: list[Rating], scale: Scale) -> None:
     low, high = scale
     for rating in ratings:
-        if rating is None or low <= rating <= high:
-            continue
-        wider = f"{min(low, rating):g}..{max(high, rating):g}"
-        raise ConfigError(
-            f"column {column!r}: {rating:g} is outside of its scale, {low:g} to {high:g}",
-            hint=f"--label {column}={dimension}:{wider} if the scale is wrong; else correct "
-            "the cell",
-        )
+        if rating is not None and not low <= rating <= high:
+            wider = f"{min(low, rating):g}..{max(high, rating):g}"
+            raise ConfigError(
+                f"column {column!r}: {rating:g} is outside of its scale, {low:g} to {high:g}",
+                hint=f"--label {column}={dimension}:{wider} if the scale is wrong; else correct "
+                "the cell",
+            )
 
 
 def _annotators(record: Record, columns: ColumnMap, count: int) -> list[Any]:

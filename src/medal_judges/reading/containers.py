@@ -186,7 +186,14 @@ def _recognised(path: str, stream: IO[bytes]) -> str:
         is_line = text.strip()[0] == "{" or stream.readline(1 << 20).strip()
         is_broken = isinstance(_json_value(text), RecordError)
         return "jsonl" if is_line and not is_broken else "json"
+    return _table_kind(path, line, suffix, delimiter)
+
+
+def _table_kind(path: str, line: bytes, suffix: str, delimiter: str | None) -> str:
+    """Returns the container of a text that is no transcript: a table, by its first ``line``, or
+    what the ending of the name says. Raises DataError for a text of no known kind."""
     if b"\x00" in line or (delimiter is None and suffix not in ENDINGS):
+        text = line.decode("utf-8-sig", "replace")
         hint = f"--format (in YAML: format) names its kind: {', '.join(CONTAINERS)}; gzip and "
         hint += "zstd are read"
         problem = f"not a known kind of chat file (it begins with {text[:24]!r})"

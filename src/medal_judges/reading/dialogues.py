@@ -65,6 +65,7 @@ _SHOWN = 5
 _LONG = 100  # turns
 _LISTS = ("line", "medal")  # forms whose ratings are lists of all annotators
 _READ_IN_TURNS = ("id", "role", "content", "messages", "order")
+_ONE_CHAT = "one chat of {} turns: a line of --- or a heading (=== Chat 2) separates chats"
 _SYSTEM_NOTE = (
     "the column system names the chatbot; --column system=system reads it as the system prompt"
 )
@@ -119,8 +120,7 @@ class ReadOptions(Config):
         content decides."""
         container: str | None = None
         form: str | None = None
-        words = self.format.lower().split("+") if self.format else []
-        for word in words:
+        for word in self.format.lower().split("+") if self.format else ():
             if word in CONTAINERS and container is None:
                 container = word
             elif word in FORMS and form is None:
@@ -172,20 +172,17 @@ class ChatFileConfig(Config):
 
     def in_langs(self, rows: Sequence[LabelledDialogue]) -> list[LabelledDialogue]:
         """The rows in ``langs``, if given. Raises ConfigError for a language that no row has."""
-        if not self.langs:
-            return list(rows)
         languages: set[str] = set()
         chosen: list[LabelledDialogue] = []
         for row in rows:
             codes = {row.dialogue.lang, base_language(row.dialogue.lang)}
             languages |= codes
-            if codes.intersection(self.langs):
+            if not self.langs or codes.intersection(self.langs):
                 chosen.append(row)
-        missing = set(self.langs) - languages
+        missing = ", ".join(sorted({*self.langs} - languages))
         if missing:
-            problem = f"{self.source}: no row is in {', '.join(sorted(missing))}"
-            names = ", ".join(sorted(languages)) or "none"
-            raise ConfigError(problem, hint=f"its languages: {names}")
+            hint = f"its languages: {', '.join(sorted(languages)) or 'none'}"
+            raise ConfigError(f"{self.source}: no row is in {missing}", hint=hint)
         return chosen
 
 
@@ -242,8 +239,7 @@ class ReadingReport:
             return
         lines = [self._summary()]
         if self.folded:
-            counts = [f"{count:,} {name}" for name, count in self.folded.most_common()]
-            lines.append(f"folded: {', '.join(counts)}")
+            lines.append(f"folded: {_listing(self.folded)}")
         if self.made:
             lines.append(f"{self.made:,} ids made from the content: there were none")
         if self.numbered:
@@ -254,11 +250,10 @@ class ReadingReport:
 
     def _summary(self) -> str:
         summary = f"{self.read:,} dialogues read"
-        forms = [f"{count:,} {name}" for name, count in self.forms.most_common()]
-        if len(forms) == 1:
-            forms = list(self.forms)
-        if forms:
-            summary += f" ({', '.join(forms)})"
+        if len(self.forms) == 1:
+            summary += f" ({next(iter(self.forms))})"
+        elif self.forms:
+            summary += f" ({_listing(self.forms)})"
         if self.count:
             summary += f"; {self.count:,} bad rows left out"
         return summary
@@ -285,6 +280,10 @@ class ReadingReport:
             raise CoverageError(f"all {self.count} rows are bad and were left out", hint=hint)
         hint = "check the file, and --format (in YAML: format) if it is given"
         raise CoverageError("no dialogue was read", hint=hint)
+
+
+def _listing(counts: Counts) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.most_common())
 
 
 def reading_report(
@@ -443,8 +442,8 @@ class _Reader:
         if note:
             self.report.notes[note] = None
         if self.form == "transcript" and self.report.read == 1 and self.turn_count > _LONG:
-            note = f"one chat of {self.turn_count} turns: a line of --- or a heading "
-            self.report.notes[f"{note}(=== Chat 2) separates chats"] = None
+            note = _ONE_CHAT.format(self.turn_count)
+            self.report.notes[note] = None
 
     def _rows(self) -> Iterator[NumberedRow]:
         """Yields the rows of the source, each chat of a list of chats by itself."""
@@ -598,20 +597,15 @@ class _Reader:
 
     def _dialogue_of_messages(self, row: Record) -> Dialogue:
         require_valid_text(row.get("meta"), "meta")
-        id, source = row.get("id"), row.get("source")
-        if isinstance(id, str) and not id.strip():
-            id = None
-        dialogue = read_messages(
-            without_siblings(row.get("messages", []), self.report.folded),
-            id=id,
-            lang=self._language(row.get("lang")),
-            source=source if isinstance(source, str) else None,
-            models=row.get("models"),
-            context=row.get("context"),
-            meta=row.get("meta"),
-            folded=self.report.folded,
-        )
-        self.report.made += id is None
+        messages = without_siblings(row.get("messages", []), self.report.folded)
+        fields = {name: row.get(name) for name in ("id", "source", "models", "context", "meta")}
+        if isinstance(fields["id"], str) and not fields["id"].strip():
+            fields["id"] = None
+        if not isinstance(fields["source"], str):
+            fields["source"] = None
+        lang = self._language(row.get("lang"))
+        dialogue = read_messages(messages, lang=lang, folded=self.report.folded, **fields)
+        self.report.made += fields["id"] is None
         return dialogue
 
     def _language(self, stated: object) -> str:

@@ -43,9 +43,8 @@ CONTEXT_NUMBER = re.compile(r"-(\d+)\s*\Z")  # at the end of a released row's ``
 
 def form_of(record: object, columns: ColumnMap) -> str | None:
     """Returns the form of a row, a key of FORMS; None if no form fits."""
-    if isinstance(record, list):
-        is_chat = bool(record) and all(isinstance(item, Mapping) for item in record)
-        return "messages" if is_chat else None
+    if record and isinstance(record, list):
+        return "messages" if all(isinstance(item, Mapping) for item in record) else None
     if not isinstance(record, Mapping):
         return None
     column, form = messages_column(record, columns)
@@ -137,21 +136,26 @@ def chats_within(record: object, columns: ColumnMap) -> list[Any] | None:
     """Returns the chats of a value that is a list of chats, or an object with just one list, of
     chats: ``{"data": [...]}``. None for any other value."""
     fields = record if isinstance(record, Mapping) else {"": record}
-    lists = [(name, value) for name, value in fields.items() if isinstance(value, list)]
-    if len(lists) != 1 or not lists[0][1]:
+    lists = {name: value for name, value in fields.items() if isinstance(value, list)}
+    if len(lists) != 1:
         return None
-    ((name, items),) = lists
-    chat = items[0]
+    name, items = lists.popitem()
+    chat = items[0] if items else None
     if isinstance(chat, Mapping) and find_key(chat, ROLES) is not None:
         return None  # a message
-    if isinstance(record, Mapping):
-        has_messages = lookup(record, columns.fields.get("messages", ""), MISSING) is not MISSING
-        if has_messages or form_of(record, columns) not in (None, "messages"):
-            return None
-        if pair_in(chat) and name in MESSAGES and name != "conversations":
-            return None  # questions and answers of one chat
+    if isinstance(record, Mapping) and _is_one_chat(record, name, chat, columns):
+        return None
     is_chat = isinstance(chat, list) or form_of(chat, columns) is not None
     return items if is_chat else None
+
+
+def _is_one_chat(record: Record, name: str, first: object, columns: ColumnMap) -> bool:
+    """Says whether an object is one chat, although its list ``name`` can be of chats: its columns
+    say so, or the list is of questions and answers."""
+    has_messages = lookup(record, columns.fields.get("messages", ""), MISSING) is not MISSING
+    if has_messages or form_of(record, columns) not in (None, "messages"):
+        return True
+    return name in MESSAGES and name != "conversations" and pair_in(first) is not None
 
 
 def is_released(record: Record) -> bool:

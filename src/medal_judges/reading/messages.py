@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from medal_judges.errors import RecordError
-from medal_judges.reading.names import Counts, Record
+from medal_judges.reading.names import Counts, Fields, Record
 from medal_judges.reading.roles import ROLE_WORDS, MessageRole, stated_role
 from medal_judges.reading.thoughts import THOUGHTS, without_thoughts
 from medal_judges.records.dialogue import (
@@ -122,12 +122,7 @@ def read_messages(
         raise RecordError("messages", "text of a user or an assistant", messages)
     if folded is not None:
         folded.update(chat.counts)
-    if chat.prompts:
-        if context.get(SYSTEM_PROMPT):
-            chat.prompts.insert(0, str(context[SYSTEM_PROMPT]))
-        context[SYSTEM_PROMPT] = "\n".join(chat.prompts)
-    if chat.notes:
-        context["tools"] = chat.notes
+    chat.add_to(context)
     id = content_hash(chat.turns) if id is None else parse_id(id)
     code = sys.intern(language_code(lang))
     turns = tuple(Turn(role, content) for role, content in chat.turns)
@@ -178,6 +173,14 @@ class _Chat:
             elif part.kind in _SHOWN and not is_said:  # calls before the text belong to it
                 is_said = True
                 self._add_turn("user" if message.role == "user" else "assistant", content)
+
+    def add_to(self, context: Fields) -> None:
+        """Adds the system prompts, behind one that is there, and the notes of tools."""
+        if self.prompts:
+            earlier = [str(context[SYSTEM_PROMPT])] if context.get(SYSTEM_PROMPT) else []
+            context[SYSTEM_PROMPT] = "\n".join(earlier + self.prompts)
+        if self.notes:
+            context["tools"] = self.notes
 
     def _add_turn(self, role: Role, content: str) -> None:
         if not content:

@@ -8,7 +8,7 @@ from typing import Any
 
 from medal_judges.errors import RecordError
 from medal_judges.reading.messages import kind_of_part, parse_message, shown_text
-from medal_judges.reading.names import PROMPTS, RESPONSES, ROLES, SYSTEMS, Record, find_key
+from medal_judges.reading.names import PROMPTS, RESPONSES, ROLES, SYSTEMS, Names, Record, find_key
 from medal_judges.reading.roles import ROLE_WORDS
 from medal_judges.records.validation import as_text
 
@@ -76,12 +76,15 @@ def _messages_of_objects(field: str, items: list[Record], role: str) -> list[Any
     return _messages_of_request(field, first, role)
 
 
+def _filled_names(request: Record, names: Names) -> list[str]:
+    return [name for name in names if request.get(name) not in EMPTY]
+
+
 def _messages_of_request(field: str, request: Record, role: str) -> list[Any] | None:
     """Returns the messages of a request to a model, of its answer, or of the arguments or result of
     a function with one text; None for another object."""
-    filled_names = [name for name in request if request[name] not in EMPTY]
-    wrappers = [name for name in _WRAPPERS if name in filled_names]
-    texts = [name for name in _TEXTS[role] if name in filled_names]
+    wrappers = _filled_names(request, _WRAPPERS)
+    texts = _filled_names(request, _TEXTS[role])
     if not wrappers and len(texts) != 1:
         return None
     name = [*wrappers, *texts][0]
@@ -130,8 +133,7 @@ def without_pairs(items: Sequence[Any]) -> list[Any]:
 
 
 def turns_in(messages: Sequence[Any]) -> list[SpokenTurn]:
-    turns = [turn_in(f"messages[{index}]", message) for index, message in enumerate(messages)]
-    return [turn for turn in turns if turn is not None]
+    return spoken([(m, turn_in(f"messages[{i}]", m)) for i, m in enumerate(messages)])
 
 
 def continuation(turns: Sequence[SpokenTurn], question: list[Any], answer: list[Any]) -> list[Any]:

@@ -224,14 +224,15 @@ def _call_of_trace(steps: Steps) -> _Call | None:
             talks = _talks(number, step) if is_root or is_model_call else {}
         except RecordError as error:
             problem = problem or error
-            is_lost = is_lost or (is_root and is_model_call)  # turns that no other step has
+            is_lost |= is_root and is_model_call  # turns that no other step has
             continue
         if talks:
             calls.append(_Call(number, step, talks, (is_root, is_model_call)))
     best = max(reversed(calls), key=lambda call: call.rank, default=None)
-    if problem is not None and (is_lost or best is None or len(best.talks) < 2):
+    is_whole = best is not None and len(best.talks) == 2 and not is_lost
+    if problem and not is_whole:
         raise problem
-    if best is not None:
+    if best:
         _require_one_chat(best, calls)
     return best
 

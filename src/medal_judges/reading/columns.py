@@ -160,7 +160,7 @@ def make_column_map(
     for word, value in roles.items():
         if value not in _SPEAKERS:
             problem = f"role {word!r}: {value!r} is none of {', '.join(_SPEAKERS)}"
-            raise ConfigError(problem, hint=f"--role {word}=user")
+            raise ConfigError(problem, hint=f"--role {word}=user (in YAML: {word}: user)")
     roles = {str(word): value for word, value in roles.items()}
     return ColumnMap(fields, roles, *_rated_columns(labels))
 
@@ -199,7 +199,8 @@ def _rated_columns(
         match = _LABEL.match(target.strip()) if isinstance(target, str) else None
         if match is None:
             problem = f"{target!r} is not of the form DIMENSION[:LOW..HIGH][@ANNOTATOR]"
-            raise ConfigError(f"label {name!r}: {problem}", hint=f"--label {name}=overall:1..5")
+            hint = f"--label {name}=overall:1..5 (in YAML: {name}: overall:1..5)"
+            raise ConfigError(f"label {name!r}: {problem}", hint=hint)
         dimension, low, high, annotator = match.groups()
         scale = None
         if low is not None:
@@ -212,7 +213,8 @@ def _rated_columns(
     people = {(annotator, rated[column][0]) for column, annotator in raters.items()}
     if raters and not len(rated) == len(raters) == len(people):
         problem = "labels: @ANNOTATOR is on all columns or on none, once for each dimension"
-        raise ConfigError(problem, hint="--label R1=overall:1..5@R1 --label R2=overall:1..5@R2")
+        hint = "--label R1=overall:1..5@R1 --label R2=overall:1..5@R2 (in YAML: R1: overall...)"
+        raise ConfigError(problem, hint=hint)
     return rated, raters
 
 
@@ -290,8 +292,8 @@ def _require_on_scale(column: str, dimension: str, ratings: list[Rating], scale:
             wider = f"{min(low, rating):g}..{max(high, rating):g}"
             raise ConfigError(
                 f"column {column!r}: {rating:g} is outside of its scale, {low:g} to {high:g}",
-                hint=f"--label {column}={dimension}:{wider} if the scale is wrong; else correct "
-                "the cell",
+                hint=f"--label {column}={dimension}:{wider} if the scale is wrong (in YAML: "
+                f"{column}: {dimension}:{wider}); else correct the cell",
             )
 
 

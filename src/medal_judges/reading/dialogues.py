@@ -65,9 +65,14 @@ _SHOWN = 5
 _LONG = 100  # turns
 _LISTS = ("line", "medal")  # forms whose ratings are lists of all annotators
 _READ_IN_TURNS = ("id", "role", "content", "messages", "order")
+_SKIPPING = {  # how bad rows are skipped, by whether --strict was typed
+    True: "without --strict bad rows are skipped and listed",
+    False: "in Python, reading=ReadingReport() skips and lists bad rows",
+}
 _ONE_CHAT = "one chat of {} turns: a line of --- or a heading (=== Chat 2) separates chats"
 _SYSTEM_NOTE = (
-    "the column system names the chatbot; --column system=system reads it as the system prompt"
+    "the column system names the chatbot; --column system=system (in YAML: columns: {system: "
+    "system}) reads it as the system prompt"
 )
 _option = partial(option, panel="Reading")
 
@@ -517,8 +522,9 @@ class _Reader:
             raise error
         form = f", {FORMS[self.form]}" if self.form else ""
         hint = (
-            f"read as {CONTAINERS[self.container]}{form}; change that with --format and --column; "
-            "without --strict bad rows are skipped and listed (in Python: reading=ReadingReport())"
+            f"read as {CONTAINERS[self.container]}{form}; change that with --format, --column and "
+            "--role (in YAML: format, columns, columns.roles); "
+            f"{_SKIPPING[self.options.strict]}"
         )
         problem = DataError(self.path, number, error.message, hint=hint)
         if self.report.strict or self.options.strict:

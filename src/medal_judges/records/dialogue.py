@@ -45,8 +45,10 @@ def language_code(value: object, field: str = "lang") -> str:
 
 @cache
 def _codes_by_name() -> Mapping[str, str]:
-    listed = read_yaml("language_names").items()
-    return {name.lower(): code for code, names in listed for name in names}
+    codes = {}
+    for code, names in read_yaml("language_names").items():
+        codes.update(dict.fromkeys(map(str.lower, names), code))
+    return codes
 
 
 def base_language(lang: str) -> str:
@@ -65,24 +67,24 @@ class Language(NamedTuple):
 def load_languages() -> Mapping[str, Language]:
     """Returns configs/seeds/languages.yaml: ISO 639-1 code -> Language."""
     entries = read_yaml("seeds/languages").items()
-    return {code: Language(each["name"], tuple(each["countries"])) for code, each in entries}
+    return {code: Language(entry["name"], tuple(entry["countries"])) for code, entry in entries}
 
 
 def language(code: str) -> Language:
     """Returns the language of an ISO 639-1 code. Raises ConfigError for an unknown code."""
-    known = load_languages()
-    if code not in known:
+    languages = load_languages()
+    if code not in languages:
         raise ConfigError(
             f"no language {code!r} in seeds/languages.yaml",
-            hint=f"known: {' '.join(known)}; add others to that file",
+            hint=f"known: {' '.join(languages)}; add others to that file",
         )
-    return known[code]
+    return languages[code]
 
 
 def language_name(code: str) -> str:
     """Returns ``German`` for ``de``; the code itself if it is not listed."""
-    known = load_languages()
-    return known[code].name if code in known else code
+    languages = load_languages()
+    return languages[code].name if code in languages else code
 
 
 Role = Literal["user", "assistant"]

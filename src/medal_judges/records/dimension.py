@@ -114,13 +114,14 @@ def load_rubric(name_or_path: str | Path, names: Sequence[str] = ()) -> tuple[Di
         dimensions = parse_dimensions(read_yaml(name_or_path, "rubrics").get("dimensions"))
     except RecordError as error:
         raise ConfigError(f"rubric {name_or_path}: {error.message}") from error
-    known = {d.name: d for d in dimensions}
-    if missing := [name for name in names if name not in known]:
-        raise ConfigError(
-            f"the rubric {name_or_path} has no dimension {missing[0]!r}",
-            hint=f"it has: {', '.join(known)}",
-        )
-    return tuple(known[name] for name in names) if names else dimensions
+    by_name = {dimension.name: dimension for dimension in dimensions}
+    for name in names:
+        if name not in by_name:
+            raise ConfigError(
+                f"the rubric {name_or_path} has no dimension {name!r}",
+                hint=f"it has: {', '.join(by_name)}",
+            )
+    return tuple(by_name[name] for name in names) if names else dimensions
 
 
 def merge_dimensions(parts: Iterable[tuple[str, Iterable[Dimension]]]) -> dict[str, Dimension]:
@@ -152,12 +153,12 @@ def known_dimensions(
     these differ, and ConfigError for a name that none states."""
     parts = list(stated)
     files = ", ".join(dict(parts))
-    wanted = list(names)
+    names = list(names)
     if rubric is not None:
-        dimensions = [dimension for dimension in load_rubric(rubric) if dimension.name in wanted]
+        dimensions = [dimension for dimension in load_rubric(rubric) if dimension.name in names]
         parts.append((f"{option} {rubric}", dimensions))
     merged = merge_dimensions(parts)
-    missing = [name for name in wanted if name not in merged]
+    missing = [name for name in names if name not in merged]
     if missing:
         example = "\n    - {{name: {}, kind: continuous, low: 1, high: 5, good: high}}"
         raise ConfigError(
@@ -165,4 +166,4 @@ def known_dimensions(
             hint=f"add {option} NAME, or {option} FILE.yaml with these lines, corrected:\n"
             f"    dimensions:{''.join(map(example.format, missing))}",
         )
-    return {name: merged[name] for name in wanted}
+    return {name: merged[name] for name in names}

@@ -77,29 +77,26 @@ def join_labels(
     together is decided by the chats, never by their order. Without a chat on both sides, an id that
     is repeated has no scores. ``may_meet`` can exclude pairs, such as those of different turns.
     """
-    plain = _plain_ids({label.id for label in labels} | {score.id for score in scores})
-    repeated = {plain[id] for id in plain if plain[id] != id}
+    first_ids = _first_ids({label.id for label in labels} | {score.id for score in scores})
+    repeated = {first for id, first in first_ids.items() if first != id}
     by_id: dict[str, list[int]] = {}
-    for place, score in enumerate(scores):
-        by_id.setdefault(plain[score.id], []).append(place)
+    for row, score in enumerate(scores):
+        by_id.setdefault(first_ids[score.id], []).append(row)
     joined = JoinedLabels()
     labelled: set[int] = set()
     for label in labels:
-        id = plain[label.id]
-        candidates = [place for place in by_id.get(id, ()) if may_meet(label, scores[place])]
+        id = first_ids[label.id]
+        candidates = [row for row in by_id.get(id, ()) if may_meet(label, scores[row])]
         fitting: list[int] = []
-        for place in candidates:
-            if scores[place].chat is None or not label.dialogue.turns:
+        for row in candidates:
+            if scores[row].chat is None or not label.dialogue.turns:
                 fits = id not in repeated
                 joined.by_id += fits
             else:
-                fits = scores[place].is_of(label.dialogue)
+                fits = scores[row].is_of(label.dialogue)
             if fits:
-                fitting.append(place)
-        unlabelled = [place for place in fitting if place not in labelled]
-        # Of equal chats under one repeated id, the one with the very same id comes first.
-        unlabelled.sort(key=lambda place: scores[place].id != label.id)
-        chosen = [place for place in unlabelled if scores[place].id == scores[unlabelled[0]].id]
+                fitting.append(row)
+        chosen = _nearest_ids(label.id, [row for row in fitting if row not in labelled], scores)
         if not candidates:
             joined.absent.append(label)
         elif not fitting:
@@ -111,17 +108,26 @@ def join_labels(
     return joined
 
 
-def _plain_ids(ids: Set[str]) -> dict[str, str]:
+def _nearest_ids(id: str, rows: Sequence[int], scores: Sequence[ScoreKey]) -> list[int]:
+    """Returns the rows of one id: of equal chats under one repeated id, that with the very same
+    id."""
+    ids = [scores[row].id for row in rows]
+    chosen_id = id if id in ids else next(iter(ids), None)
+    return [row for row in rows if scores[row].id == chosen_id]
+
+
+def _first_ids(ids: Set[str]) -> dict[str, str]:
     """Returns each id without the number that reading has added (``d1`` of ``d1#2``), which it does
     only if there is the id without it."""
-    plain = {}
+    first_ids = {}
     for id in ids:
         first, sign, number = id.rpartition("#")
-        plain[id] = first if sign and number.isdecimal() and first in ids else id
-    return plain
+        first_ids[id] = first if sign and number.isdecimal() and first in ids else id
+    return first_ids
 
 
 def _listed(labels: Sequence[LabelledDialogue]) -> str:
-    ids = [label.id for label in labels[:_NAMED]]
-    more = f" and {len(labels) - _NAMED:,} more" if len(labels) > _NAMED else ""
-    return ", ".join(ids) + more
+    ids = ", ".join(label.id for label in labels[:_NAMED])
+    if len(labels) > _NAMED:
+        ids += f" and {len(labels) - _NAMED:,} more"
+    return ids

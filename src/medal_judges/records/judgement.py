@@ -22,6 +22,12 @@ USAGE = (
     *("seconds", "money"),
 )
 
+# Fields that a line has only if they have a value.
+_OPTIONAL = (
+    *("cut_turns", "left_out_turns", "shortened_turns"),
+    *("unknown_language", "detected_language", "transient", "chat", "input"),
+)
+
 # The unit of contributions; the score is computed from their sum.
 Unit = Literal[
     "score",  # the raw score: linear, before it is mapped onto its scale
@@ -82,15 +88,15 @@ class _Details:
     members: dict[str, Number | None] | None = None  # scores by the members of a hybrid
 
 
-def known_details(**given: Any) -> dict[str, Any]:
+def known_details(**values: Any) -> dict[str, Any]:
     """Returns the details that have a value, JSON-ready and in the order of a file."""
-    known = {}
-    for each in fields(_Details):
-        value = given.pop(each.name, None)
+    details = {}
+    for name in (detail.name for detail in fields(_Details)):
+        value = values.pop(name, None)
         if value is not None and value not in ((), [], {}):
-            known[each.name] = list(value) if isinstance(value, tuple) else value
-    assert not given, f"details have no field {next(iter(given))!r}"
-    return known
+            details[name] = list(value) if isinstance(value, tuple) else value
+    assert not values, f"details have no field {next(iter(values))!r}"
+    return details
 
 
 def finite_details(details: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,15 +104,15 @@ def finite_details(details: Mapping[str, Any]) -> dict[str, Any]:
 
     def cleaned(value: Any) -> Any:
         if isinstance(value, list):
-            return [cleaned(each) for each in value]
+            return [cleaned(item) for item in value]
         if isinstance(value, Mapping):
-            return {name: cleaned(each) for name, each in value.items()}
+            return {name: cleaned(item) for name, item in value.items()}
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    known = cleaned(details)
-    if None in known.get("interval", ()):
-        del known["interval"]
-    return known_details(**known)
+    finite = cleaned(details)
+    if None in finite.get("interval", ()):
+        del finite["interval"]
+    return known_details(**finite)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +205,9 @@ class Judgement:
         }
         optional: dict[str, Any] = {
             "contributions": {k: v.to_record() for k, v in self.contributions.items()},
-            "details": {name: dict(each) for name, each in self.details.items() if each},
+            "details": {name: dict(values) for name, values in self.details.items() if values},
         }
-        counts = ("cut_turns", "left_out_turns", "shortened_turns")
-        others = ("unknown_language", "detected_language", "transient", "chat", "input")
-        optional |= {name: getattr(self, name) for name in (*counts, *others)}
+        optional |= {name: getattr(self, name) for name in _OPTIONAL}
         optional["meta"] = dict(self.meta)
         record |= {k: v for k, v in optional.items() if v or isinstance(v, str)}
         if self.dimensions is not before and self.dimensions != before:
@@ -241,14 +245,14 @@ def parse_judgement(record: object, before: tuple[Dimension, ...] = ()) -> Judge
     usage = mapping(record, "usage")
     if unknown := [name for name in usage if name not in USAGE]:
         raise RecordError(f"usage.{unknown[0]}", f"one of {', '.join(USAGE)}", usage[unknown[0]])
-    known = {field.name: record.get(field.name) for field in fields(Judgement)}
-    known["id"] = parse_id(record.get("id"))
-    known["dimensions"] = before
+    values = {field.name: record.get(field.name) for field in fields(Judgement)}
+    values["id"] = parse_id(record.get("id"))
+    values["dimensions"] = before
     if "dimensions" in record:
-        known["dimensions"] = parse_dimensions(record["dimensions"])
-    judgement = parse(Judgement, known)
-    for dimension, given in judgement.details.items():
-        parse(_Details, given, f"details.{dimension}")
+        values["dimensions"] = parse_dimensions(record["dimensions"])
+    judgement = parse(Judgement, values)
+    for dimension, details in judgement.details.items():
+        parse(_Details, details, f"details.{dimension}")
     return judgement
 
 
@@ -256,7 +260,7 @@ def judgement_parser() -> Callable[[object], Judgement]:
     """Returns ``parse_judgement`` for the lines of one file, which it gets in their order. It
     raises RecordError for a dimension that is not the same as in an earlier line."""
     before: tuple[Dimension, ...] = ()
-    stated: dict[str, Dimension] = {}
+    dimensions: dict[str, Dimension] = {}
 
     def parse_next(record: object) -> Judgement:
         nonlocal before
@@ -264,7 +268,7 @@ def judgement_parser() -> Callable[[object], Judgement]:
         if judgement.dimensions is not before:
             before = judgement.dimensions
             for dimension in before:
-                earlier = stated.setdefault(dimension.name, dimension)
+                earlier = dimensions.setdefault(dimension.name, dimension)
                 if earlier != dimension:
                     expected = f"{dimension.name!r} as in an earlier line, {earlier.to_record()}"
                     raise RecordError("dimensions", expected, dimension.to_record())

@@ -56,18 +56,19 @@ def rescale(value: float, source: Scale, target: Scale) -> float:
 def hash_split(key: str, *, seed: int, shares: Sequence[float] = (0.8, 0.1, 0.1)) -> str:
     """``train``, ``validation`` or ``test`` for ``key``, by a hash of ``key`` and ``seed`` only."""
     digest = hashlib.sha256(f"{seed}:{key}".encode()).digest()
-    place = int.from_bytes(digest[:8], "big") / 2**64
-    if place < shares[0]:
+    point = int.from_bytes(digest[:8], "big") / 2**64  # from 0 to 1
+    if point < shares[0]:
         return "train"
-    return "validation" if place < shares[0] + shares[1] else "test"
+    return "validation" if point < shares[0] + shares[1] else "test"
 
 
 def parse_values(field: str, values: object) -> tuple[float | None, ...]:
     """Returns one value per annotator; a number instead of a list is one annotator's. Raises
     RecordError."""
-    listed: Sequence[object] = values if isinstance(values, list) else [values]
+    if not isinstance(values, list):
+        values = [values]
     expected = "finite numbers or nulls, one per annotator"
-    return tuple(None if v is None else number(field, v, expected) for v in listed)
+    return tuple(None if value is None else number(field, value, expected) for value in values)
 
 
 Level = Literal["dialogue", "turn"]
@@ -147,26 +148,12 @@ def parse_labelled(record: object) -> LabelledDialogue:
     aggregated = record.get("aggregated") or False
     if not isinstance(aggregated, bool):
         raise RecordError("aggregated", "true or false", aggregated)
-    scales: dict[str, Scale | None] = {}
-    expected = "[lowest, highest] or null"
-    for name, given in mapping(
-        record, "scales", "an object of dimension: [lowest, highest]"
-    ).items():
-        scales[name] = None
-        if given is not None:
-            listed = given if isinstance(given, list) else []
-            ends = [number(f"scales.{name}", value, expected) for value in listed]
-            if len(ends) != 2 or not ends[0] < ends[1]:
-                raise RecordError(f"scales.{name}", expected, given)
-            scales[name] = (ends[0], ends[1])
+    stated_scales = mapping(record, "scales", "an object of dimension: [lowest, highest]")
+    scales = {name: _parse_scale(f"scales.{name}", ends) for name, ends in stated_scales.items()}
     labels = {}
-    for name, given in mapping(record, "labels", "an object of dimension: values").items():
-        labels[name] = values = parse_values(f"labels.{name}", given)
-        low, high = scales.get(name) or (-math.inf, math.inf)
-        beyond = EQUAL * (high - low)  # a judge's score can be a label
-        for value in values:
-            if value is not None and not low - beyond <= value <= high + beyond:
-                raise RecordError(f"labels.{name}", f"values from {low:g} to {high:g}", value)
+    for name, values in mapping(record, "labels", "an object of dimension: values").items():
+        labels[name] = parse_values(f"labels.{name}", values)
+        _require_on_scale(f"labels.{name}", labels[name], scales.get(name))
     group = record.get("group")
     if isinstance(group, int) and not isinstance(group, bool):
         group = str(group)
@@ -182,3 +169,23 @@ def parse_labelled(record: object) -> LabelledDialogue:
         aggregated=aggregated,
         extra={k: v for k, v in record.items() if k not in KNOWN_FIELDS},
     )
+
+
+def _parse_scale(field: str, scale: object) -> Scale | None:
+    if scale is None:
+        return None
+    expected = "[lowest, highest] or null"
+    ends = [number(field, end, expected) for end in scale] if isinstance(scale, list) else []
+    if len(ends) != 2 or not ends[0] < ends[1]:
+        raise RecordError(field, expected, scale)
+    return ends[0], ends[1]
+
+
+def _require_on_scale(field: str, labels: Sequence[float | None], scale: Scale | None) -> None:
+    """Raises RecordError for a label outside of the scale. A judge's score can be a label, so it
+    may be outside by what the scores of two CPUs differ."""
+    low, high = scale or (-math.inf, math.inf)
+    tolerance = EQUAL * (high - low)
+    for label in labels:
+        if label is not None and not low - tolerance <= label <= high + tolerance:
+            raise RecordError(field, f"values from {low:g} to {high:g}", label)

@@ -44,23 +44,23 @@ _EXPECTED = {
 }
 
 
-def parse(kind: type[T], record: object, place: str = "") -> T:
-    """Returns ``record``, a JSON object at ``place``, as the dataclass ``kind``. Absent and null
-    fields get their defaults.
+def parse(kind: type[T], record: object, field: str = "") -> T:
+    """Returns ``record``, a JSON object (in the ``field`` of another one), as the dataclass
+    ``kind``. Absent and null fields get their defaults.
 
     Raises RecordError that names the field, also for an unknown field.
     """
     adapter, names, required = _adapter(cast(Hashable, kind))
     if not isinstance(record, Mapping):
-        raise RecordError(place or "(line)", f"an object with {', '.join(names)}", record)
-    given = {k: v for k, v in record.items() if v is not None or k in required}
+        raise RecordError(field or "(line)", f"an object with {', '.join(names)}", record)
+    values = {k: v for k, v in record.items() if v is not None or k in required}
     try:
-        parsed: T = adapter.validate_python([given])[0]
+        parsed: T = adapter.validate_python([values])[0]
         return parsed
     except pydantic.ValidationError as error:
         problem = error.errors(include_url=False)[0]
     loc = problem["loc"][1:]
-    path = place + "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in loc)
+    path = field + "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in loc)
     expected = _EXPECTED.get(problem["type"], problem["msg"])
     if problem["type"] == "unexpected_keyword_argument":
         expected = f"one of {', '.join(names)}" if len(loc) == 1 else "no such field"
@@ -74,12 +74,12 @@ def parse(kind: type[T], record: object, place: str = "") -> T:
 def _adapter(kind: Any) -> tuple[TypeAdapter[Any], list[str], set[str]]:
     """Returns the validator of a dataclass, the names of all its fields, and the names of those
     without a default."""
-    absent = [each.name for each in fields(kind) if each.default is each.default_factory is MISSING]
+    required = [f.name for f in fields(kind) if f.default is f.default_factory is MISSING]
     # A list, because pydantic takes no config beside a dataclass. With a maximum length it refuses
     # lone surrogates.
     config = pydantic.ConfigDict(extra="forbid", str_max_length=1 << 40)
     adapter = TypeAdapter(list[kind], config=config)
-    return adapter, [each.name for each in fields(kind)], set(absent)
+    return adapter, [field.name for field in fields(kind)], set(required)
 
 
 def number(field: str, value: object, expected: str = "a finite number") -> float:
@@ -138,10 +138,10 @@ def require_valid_text(value: object, field: str = "") -> None:
     if isinstance(value, str):
         text(field, value)
     elif isinstance(value, Mapping):
-        for key, inner in value.items():
+        for key, item in value.items():
             name = f"{field}.{ascii(key)[1:-1]}".lstrip(".")  # the key itself can be broken
             text(name, key)
-            require_valid_text(inner, name)
+            require_valid_text(item, name)
     elif isinstance(value, Sequence):
-        for index, inner in enumerate(value):
-            require_valid_text(inner, f"{field}[{index}]")
+        for index, item in enumerate(value):
+            require_valid_text(item, f"{field}[{index}]")

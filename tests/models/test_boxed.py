@@ -124,7 +124,7 @@ def test_without_the_encoder_the_error_names_its_package(monkeypatch: pytest.Mon
 def test_another_body_is_refused(tmp_path: Path) -> None:
     folder = shutil.copytree(FOLDER, tmp_path / "judge")
     config = json.loads((folder / "judge.json").read_text())
-    config["body_hash"] = "0" * 16
+    config["base_hash"] = "0" * 16
     (folder / "judge.json").write_text(json.dumps(config))
     with pytest.raises(JudgeLoadError, match="other weights of embedded:minilm than are here"):
         Judge.from_pretrained(folder)

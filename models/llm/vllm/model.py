@@ -229,18 +229,27 @@ class VllmModel(TokenModel):
         """Returns, by index, the log-probabilities of the tokens of each answer under a schema.
 
         They are the model's own, as for a model in transformers, while vLLM reports those that the
-        grammar leaves. So prompt and answer are read once more, as one prompt.
+        grammar leaves. So prompt and answer are read once more, as one prompt. Their cache is one
+        of its own: in that of the answers, an answer's tokens are cached and get none.
         """
-        indices, prompts, params = [], [], []
-        for index, (output, request) in enumerate(zip(outputs, requests, strict=True)):
-            if request.schema is None or not request.top_logprobs:
-                continue
-            indices.append(index)
-            prompts.append([*output.prompt_token_ids, *written_ids(output)])
-            params.append(prompt_params(read_cache=False, alternatives=request.top_logprobs))
+        unscored = []
+        for index, request in enumerate(requests):
+            if request.schema is not None and request.top_logprobs:
+                unscored.append(index)
         logprobs = {}
-        for index, scored in zip(indices, self._generate(prompts, params), strict=True):
-            logprobs[index] = scored.prompt_logprobs[len(outputs[index].prompt_token_ids) :]
+        for read_cache in (True, False):
+            prompts, params = [], []
+            for index in unscored:
+                output, alternatives = outputs[index], requests[index].top_logprobs
+                prompts.append([*output.prompt_token_ids, *written_ids(output)])
+                params.append(prompt_params(read_cache=read_cache, alternatives=alternatives))
+            scored = self._generate(prompts, params, cache="scored answers")
+            for index, output in zip(unscored, scored, strict=True):
+                begin = len(outputs[index].prompt_token_ids)
+                if (output.num_cached_tokens or 0) < begin:
+                    length = len(output.prompt_token_ids) - begin
+                    logprobs[index] = output.prompt_logprobs[-length:]
+            unscored = [index for index in unscored if index not in logprobs]
         return logprobs
 
     def _to_completion(
@@ -272,10 +281,15 @@ class VllmModel(TokenModel):
         params = [sampling_params(request, stop) for request in requests]
         return [output.outputs[0].token_ids for output in self._generate(prompts, params)]
 
-    def _generate(self, prompts: Prompts, params: Sequence[Any]) -> list[Any]:
+    def _generate(
+        self, prompts: Prompts, params: Sequence[Any], cache: str | None = None
+    ) -> list[Any]:
+        """Returns vLLM's outputs; ``cache`` names a part of the prefix cache."""
         if not prompts:
             return []
-        inputs = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
+        inputs = []
+        for prompt in prompts:
+            inputs.append({"prompt_token_ids": list(prompt), "cache_salt": cache})
         return list(
             self.engine.generate(inputs, list(params), use_tqdm=False, lora_request=self.lora)
         )

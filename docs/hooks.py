@@ -15,6 +15,7 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from settings_page import settings_page
 
 import medal_judges
 from medal_judges.cli import COMMANDS, JOBS, command_of, help_panels
@@ -35,8 +36,6 @@ PYTHON = {
 # Beyond `medal_judges` itself: what other pages speak of.
 BESIDE = {
     "Client of medal serve": "medal_judges.inference.serving.client",
-    "Settings of a training": "medal_judges.training.config",
-    "Settings of a language model": "medal_judges.models.llm.settings",
     "Language models: the protocol": "medal_judges.models.llm.protocol",
 }
 _FENCE = re.compile(r"``([^`]+)``")
@@ -58,11 +57,8 @@ def python_pages() -> dict[str, str]:
         for title, names in PYTHON.items()
     }
     for title, path in BESIDE.items():
-        # Fields of settings have no docstrings of their own: their class tells of them.
-        fields = title.startswith("Settings")
-        options = ["show_root_heading: false", "show_root_toc_entry: false"]
-        options += ["show_if_no_docstring: true", "show_symbol_type_toc: true"] * fields
-        block = f"::: {path}\n    options: {{{', '.join(options)}}}\n"
+        options = "show_root_heading: false, show_root_toc_entry: false"
+        block = f"::: {path}\n    options: {{{options}}}\n"
         pages[f"reference/python/{_slug(title)}.md"] = f"# {title}\n\n{block}"
     return pages
 
@@ -153,7 +149,8 @@ def _navigation() -> dict[str, Any]:
     ]
     python = [{title: f"reference/python/{_slug(title)}.md"} for title in (*PYTHON, *BESIDE)]
     shipped = {"What is shipped": "reference/shipped.md"}
-    below = ["reference/index.md", {"Commands": commands}, shipped, {"Python": python}]
+    settings = {"Settings": "reference/settings.md"}
+    below = ["reference/index.md", {"Commands": commands}, settings, shipped, {"Python": python}]
     return {"Reference": below}
 
 
@@ -166,8 +163,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """The pages of the reference beside those in docs/."""
-    shipped = {"reference/shipped.md": shipped_page()}
-    for path, text in (python_pages() | command_pages() | shipped).items():
+    pages = python_pages() | command_pages()
+    pages |= {"reference/shipped.md": shipped_page(), "reference/settings.md": settings_page()}
+    for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     return files
 

@@ -103,7 +103,7 @@ def training_arguments(
     from transformers import TrainingArguments
 
     given = {name: typed(name, value) for name, value in values.items()}
-    settings = _defaults(given, validated) | given
+    settings = argument_defaults(given, validated=validated) | given
     settings |= {"output_dir": str(output_dir / CHECKPOINTS), "seed": seed}
     settings |= {"remove_unused_columns": False, "label_names": ["labels"]}
     if not torch.cuda.is_available():
@@ -123,7 +123,8 @@ def training_arguments(
         raise ConfigError(f"args: {error}") from error
 
 
-def _defaults(given: Mapping[str, Any], validated: bool) -> dict[str, Any]:
+def argument_defaults(given: Mapping[str, Any], *, validated: bool) -> dict[str, Any]:
+    """Returns the defaults that differ from the Trainer's, see training_arguments."""
     defaults: dict[str, Any] = {
         "save_strategy": "epoch",
         "save_total_limit": 2,

@@ -81,7 +81,8 @@ Rescale = Literal["standardise"] | tuple[float, float]
 
 class PlantConfig(Config):
     """Inject issues into the dialogues of a source (data_prep/perturbation): ``per_issue`` pairs of
-    an injected dialogue and its matched control, and ``clean_count`` unchanged ones. ``split``
+    an injected dialogue and its matched control, and ``clean_count`` unchanged ones. ``issues`` are
+    the names of the issues (None: all), ``strengths`` how strong they are, from 1 to 3. ``split``
     names the part of the sentence tables to use, so that a judge is tested on sentences it has not
     seen."""
 
@@ -100,12 +101,13 @@ class DataEntry(ChatFileConfig):
     the source's declared scale to the judge's, linearly; ``standardise`` maps the source's mean to
     the middle of the judge's scale and its standard deviation to a fifth of it (for sources without
     bounds, or whose raters use the scale differently); (low, high) overrides the declared scale,
-    and inverts it if low is the higher. A mapping sets it for each of the source's dimensions.
-    Dialogues with fewer turns than ``min_turns`` or more than ``max_turns`` are skipped. ``limit``
-    draws that many rows by the run's seed, after the first ``skip`` of them. ``labels`` is a file
-    of judgements of the same dialogues (``medal score``): its scores replace the source's labels,
-    and dialogues without a score are skipped. ``plant`` replaces the rows by injected ones. An
-    ``optional`` source may be missing.
+    and inverts it if low is the higher. A mapping sets it for each of the source's dimensions. Rows
+    of the chatbots ``exclude_chatbots`` are skipped, and every other row counts ``weight`` times in
+    the loss. Dialogues with fewer turns than ``min_turns`` or more than ``max_turns`` are skipped.
+    ``limit`` draws that many rows by the run's seed, after the first ``skip`` of them. ``labels``
+    is a file of judgements of the same dialogues (``medal score``): its scores replace the source's
+    labels, and dialogues without a score are skipped. ``plant`` replaces the rows by injected ones.
+    An ``optional`` source may be missing.
     """
 
     dimensions: dict[str, str] | tuple[str, ...] | None = None
@@ -126,8 +128,8 @@ class DataEntry(ChatFileConfig):
 
 
 class SplitConfig(Config):
-    """Shares of the training rows that become validation and test rows, by a hash of ``seed`` and
-    the row's group: the order of rows does not matter."""
+    """The shares ``validation`` and ``test`` of the training rows become validation and test rows,
+    by a hash of ``seed`` and the row's group: the order of rows does not matter."""
 
     validation: float = Field(default=0.0, ge=0, lt=1)
     test: float = Field(default=0.0, ge=0, lt=1)
@@ -145,16 +147,26 @@ class SplitConfig(Config):
 class TrainConfig(Config):
     """A training run.
 
+    ``name``: the judge's name. ``output_dir``: its folder, with the checkpoints of the run in it.
+    ``rubric``: a file or a shipped name. ``model``: the family and its settings. ``train``: the
+    sources of training rows. ``validation``: those of the rows that decide about settings and
+    calibration. ``split``: validation and test rows are taken from the training rows instead.
+    ``seed``: for everything random. ``threads``: of the processor (None: as torch chooses).
+    ``calibration``: by validation rows, a ``temperature`` for the logits of a head with
+    probabilities, an ``isotonic`` map of the score, or ``none``.
+
     ``only`` lists the dimensions of the rubric to learn (None: all with labels). ``soft_labels``
     takes several annotators as a distribution instead of their mean. ``test`` rows are never learnt
-    from; they are scored when the judge is trained, of a generative judge ``answered_rows`` of them
-    and of the validation rows. ``card_notes`` are sentences for the card's "What it cannot do".
+    from; they are scored when the judge is trained. ``answered_rows``: a generative judge answers
+    so many of the test and of the validation rows. ``card_notes`` are sentences for the card's
+    "What it cannot do".
 
-    For judges trained by steps: ``args`` are transformers' TrainingArguments under their own names,
-    and ``early_stopping_patience`` is that of its EarlyStoppingCallback. ``trainable_layers``: how
-    many top layers of an encoder learn beside the head (None: all, 0: none). ``per_dimension``
-    trains a judge for each dimension and saves them as one. ``start`` is the folder of a judge that
-    was trained on other data: its weights of equal name and shape are where this training starts.
+    These are for judges trained by steps. ``args``: transformers' TrainingArguments under their own
+    names. ``early_stopping_patience``: that of transformers' EarlyStoppingCallback.
+    ``trainable_layers``: how many top layers of an encoder learn beside the head (None: all, 0:
+    none). ``per_dimension`` trains a judge for each dimension and saves them as one. ``start``: the
+    folder of a judge that was trained on other data; its weights of equal name and shape are where
+    this training starts.
     """
 
     name: str

@@ -43,11 +43,12 @@ def isotonic_map(units: npt.ArrayLike, knots: Iterable[npt.ArrayLike]) -> npt.ND
 class HeadConfig(Config):
     """How the head of one dimension is trained.
 
-    ``regression``: mean squared error on the scale [0, 1]. ``ordinal``: CORN (Shi, Cao and Raschka,
-    2023). ``binary``: cross-entropy on soft labels. ``classification``: cross-entropy over the
-    levels of the scale. ``weight`` multiplies the loss; ``positive_weight`` multiplies the loss of
-    the positive class of a binary head (``balanced``: negatives / positives of the training rows,
-    at most 10).
+    ``kind`` is the loss: ``regression`` (mean squared error on the scale [0, 1]), ``ordinal``
+    (CORN; Shi, Cao and Raschka, 2023), ``binary`` (cross-entropy on soft labels) or
+    ``classification`` (cross-entropy over the levels of the scale). ``label_smoothing`` is for the
+    latter two. ``weight`` multiplies the loss; ``positive_weight`` multiplies the loss of the
+    positive class of a binary head (``balanced``: negatives / positives of the training rows, at
+    most 10).
     """
 
     kind: HeadKind = "regression"

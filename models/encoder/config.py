@@ -17,7 +17,7 @@ class EncoderConfig(HeadedConfig):
     ``base`` is a hub id, a folder, ``embedded:minilm`` or ``embedded:e5``; ``config`` changes
     fields of its config.json under transformers' names, such as ``classifier_pooling: mean`` of
     ModernBERT. A dialogue is one text; dialogues longer than ``max_tokens`` lose whole oldest
-    turns. ``attention`` is the implementation of attention.
+    turns.
     """
 
     family: Literal["encoder"] = "encoder"

@@ -58,7 +58,8 @@ _NUMBERS = re.compile(rf"\s*\d{{1,3}}(?:{_BETWEEN}\d{{1,3}})*\s*[.。]?\s*", re.
 
 class SelectionConfig(Config):
     """DIET's selection (section 4.1): the model chooses ``runs`` times from shuffled options, and
-    the follow-ups in all choices count. ``seed`` shuffles. The paper states no temperature, so
+    the follow-ups in all choices count. ``prompt`` is the file of the question, ``max_tokens``
+    bounds an answer, and ``seed`` shuffles. The paper states no temperature, so
     answers are greedy."""
 
     prompt: str = "prompts/diet_selection"
@@ -209,9 +210,9 @@ def _plain(text: str) -> str:
 
 
 class LogisticScale(Config):
-    """The map of a raw value to a dimension's scale: low + (high - low) sigmoid((raw - center) /
-    spread), mirrored for a dimension whose good end is low. ``fitted_on`` names the rows of the
-    fit."""
+    """The map of a raw value to a dimension's scale by ``center`` and ``spread``: low + (high -
+    low) sigmoid((raw - center) / spread), mirrored for a dimension whose good end is low.
+    ``fitted_on`` names the rows of the fit."""
 
     center: float = 0.0
     spread: float = Field(default=1.0, gt=0)
@@ -220,6 +221,11 @@ class LogisticScale(Config):
 
 class FollowUpConfig(Config):
     """A file of configs/judges/ with ``family: followup``.
+
+    ``name``: the judge's name. ``llm``: its language model. ``rubric``: a file or a shipped name.
+    ``dimensions``: those of the rubric to score (none: all). ``pool``: a file of follow-ups or a
+    shipped name. ``scale``: maps the raw value of each dimension to its scale. ``seed``: for the
+    follow-ups that are drawn.
 
     ``likelihood`` is that of the follow-up given the dialogue (conditional), or of both (joint, as
     in FED). ``reduce``: mean or sum over tokens. ``score_eos``: includes the end-of-turn token. The
@@ -257,6 +263,7 @@ class FollowUpJudge(Judge):
     """
 
     family = "followup"
+    config_class = FollowUpConfig
     window = 16  # dialogues: seconds to a minute of work that a kill can lose
 
     def __init__(self, config: FollowUpConfig) -> None:
@@ -283,7 +290,7 @@ class FollowUpJudge(Judge):
     def from_settings(cls, settings: Mapping[str, object]) -> FollowUpJudge:
         """Returns the judge of a YAML file's settings; see FollowUpConfig."""
         where = f"judge {settings.get('name', '')}".strip()
-        return cls(build_config(FollowUpConfig, dict(settings), where=where))
+        return cls(build_config(cls.config_class, dict(settings), where=where))
 
     def language_models(self) -> list[LanguageModel]:
         return [self.llm]

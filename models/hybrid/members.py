@@ -29,7 +29,8 @@ HybridKind = Literal["select", "stack"]
 
 
 class MemberConfig(Config):
-    """One judge of a hybrid: ``path`` is a folder, a hub id or a YAML file of configs/judges/.
+    """One judge of a hybrid: ``path`` is a folder, a hub id (at ``revision``) or a YAML file of
+    configs/judges/.
 
     ``options`` go to ``Judge.from_pretrained``. ``dimensions`` maps the hybrid's name of a
     dimension to the member's name, if they differ.
@@ -55,7 +56,7 @@ class _Members(Config):
 
 
 class HybridConfig(_Members, TrainedConfig):
-    """How training combines ``members`` into one judge.
+    """How training combines ``members`` into one judge: ``kind`` is ``select`` or ``stack``.
 
     ``select``: each dimension is scored by the member that agrees best with people on the fitting
     rows (ORALIS, section 4.5). ``stack``: a ridge regression on the members' standardised scores

@@ -16,14 +16,15 @@ from medal_judges.models.llm.protocol import LanguageModel
 
 
 class TransformersLLM(Config):
-    """A model on this machine: hub id, folder or ``embedded:smollm2``.
+    """A model on this machine.
 
-    ``dtype`` is fp32, bf16 or fp16 (default: fp32 on a CPU, bf16 on a GPU), or auto: bf16 if the
-    processor multiplies it, else fp32. ``token_budget`` bounds the tokens of one generated batch,
-    ``context`` lowers the model's own window. ``thinking``: tokens that a model may think before
-    its answer (default: 4096 if its chat template begins with thinking, else 0). ``bin_weights``:
-    read weights published as .bin only (tensors only).
-    ``cache`` caches answers: a folder, or true for the default one.
+    ``model``: hub id (at ``revision``), folder or ``embedded:smollm2``. ``device``: by default the
+    GPU if there is one. ``dtype`` is fp32, bf16 or fp16 (default: fp32 on a CPU, bf16 on a GPU), or
+    auto: bf16 if the processor multiplies it, else fp32. ``token_budget`` bounds the tokens of one
+    generated batch, ``context`` lowers the model's own window. ``thinking``: tokens that a model
+    may think before its answer (default: 4096 if its chat template begins with thinking, else 0).
+    ``bin_weights``: read weights published as .bin only (tensors only). ``cache`` caches answers: a
+    folder, or true for the default one.
     """
 
     api: ClassVar[bool] = False
@@ -40,11 +41,13 @@ class TransformersLLM(Config):
 
 
 class VllmLLM(Config):
-    """A model in vLLM's engine, in this process (extra ``vllm``): hub id, folder or
-    ``embedded:smollm2``.
+    """A model in vLLM's engine, in this process (extra ``vllm``).
 
-    ``dtype``, ``revision``, ``context``, ``thinking``, ``cache``: see TransformersLLM. ``adapter``:
-    folder or hub id of a LoRA adapter. ``tensor_parallel_size``: GPUs that share the model.
+    ``model``: hub id (at ``revision``), folder or ``embedded:smollm2``. ``dtype`` is fp32, bf16 or
+    fp16 (default: as the weights are stored). ``context`` lowers the model's own window.
+    ``thinking``: tokens that a model may think before its answer, as for a model in transformers.
+    ``cache`` caches answers: a folder, or true for the default one. ``adapter``: folder or hub id
+    of a LoRA adapter. ``tensor_parallel_size``: GPUs that share the model.
     ``gpu_memory_utilization``: share of each GPU's memory for weights and keys and values.
     ``enforce_eager``: no compiled graphs, which start slowly.
     """
@@ -66,14 +69,15 @@ class VllmLLM(Config):
 class OpenAILLM(Config):
     """A model behind an OpenAI-compatible server.
 
-    ``base_url`` defaults to OPENAI_BASE_URL or the provider; the key is read from the environment
-    variable ``api_key_env`` and sent nowhere else. ``timeout``: seconds for one try (more for a
-    reasoning model); ``attempts``: tries of a request, ``longest_wait``: most seconds between them.
-    ``reasoning``: the model thinks first, so its answers get MEDAL's 32,768 tokens (section 5.3.1);
-    ``reasoning_effort`` is sent unchanged; any but ``none`` implies ``reasoning``. ``max_cost``:
-    limit in US dollars at the list prices of the file ``prices``. ``tokenizer``: hub id or folder
-    of the model's tokenizer; likelihoods need its chat template. ``cache``: a folder for the cached
-    answers, or false for no cache.
+    ``model``: its name on the server. ``context``: the server's window in tokens.
+    ``max_in_flight``: requests at a time. ``base_url`` defaults to OPENAI_BASE_URL or the provider;
+    the key is read from the environment variable ``api_key_env`` and sent nowhere else.
+    ``timeout``: seconds for one try (more for a reasoning model); ``attempts``: tries of a request,
+    ``longest_wait``: most seconds between them. ``reasoning``: the model thinks first, so its
+    answers get MEDAL's 32,768 tokens (section 5.3.1); ``reasoning_effort`` is sent unchanged; any
+    but ``none`` implies ``reasoning``. ``max_cost``: limit in US dollars at the list prices of the
+    file ``prices``. ``tokenizer``: hub id or folder of the model's tokenizer; likelihoods need its
+    chat template. ``cache``: a folder for the cached answers, or false for no cache.
     """
 
     api: ClassVar[bool] = True  # behind a server, which may send a bill

@@ -41,8 +41,11 @@ class LoraConfig(HeadedConfig):
     ``base`` is a hub id or ``embedded:smollm2``. With ``head: scoring`` the judge reads the
     dialogue as a chat up to the point where the speaker ``speaks`` would begin the next turn, and
     transformers' classification head reads the state of the last token (for the user, it encodes
-    the expected reaction). With ``head: generative`` the model is trained to write the answer to
-    ``prompt`` (with comments, if the labels have some) and asked like a prompted judge.
+    the expected reaction); ``heads`` says how a dimension is learned, as for an encoder. With
+    ``head: generative`` the model is trained to write the answer to ``prompt`` (with comments, if
+    the labels have some) and asked like a prompted judge. ``layout`` is the prompt's, such as
+    ``together`` for all dimensions in one question. ``answer_tokens`` bounds an answer in tokens,
+    ``comment_chars`` a comment in characters.
 
     ``rank``, ``alpha``, ``dropout`` and ``targets`` (names of linear layers, or ``all-linear``)
     are PEFT's, as are ``rslora`` (Kalajdzievski, 2023) and ``dora`` (Liu et al., 2024).

@@ -64,7 +64,8 @@ def load_steps(path: str) -> Steps:
 class GEvalConfig(BasePromptedConfig):
     """``steps``: the reviewed file of evaluation steps; none leaves them out. ``method``: see
     GEvalJudge. ``points``: the number of ratings, from 1, if the dimension has no whole-number
-    levels (or more than eleven). ``max_tokens`` of prompt and answer at most."""
+    levels (or more than eleven). ``samples`` answers at ``temperature`` are drawn if neither
+    likelihoods nor alternatives are there. ``max_tokens`` of prompt and answer at most."""
 
     family: Literal["geval"] = "geval"
     name: str = "geval"

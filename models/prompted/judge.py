@@ -64,13 +64,18 @@ FILES = {"prompt", "rubric", "examples", "summary_prompt", "steps"}
 class BasePromptedConfig(Config):
     """The prompt, the language model, and how much of a dialogue the prompt shows.
 
+    ``name``: the judge's name. ``llm``: its language model. ``rubric``: a file or a shipped name.
+    ``dimensions``: those of the rubric to score (none: all). ``prompt``: a file or a shipped name.
+    ``variant`` and ``layout``: those of the prompt's file to use (None: the file's default).
+
     ``language``: the prompt's language, or ``auto`` for the dialogue's own if the file has it.
     ``role``: a name in the prompt's roles, ``none``, or by default the file's choice by dimension.
     ``fence``: put turns between marks that no turn can close or imitate (prompt.py). ``context``:
     the part of the dialogue that the prompt shows; ``summary_*`` shortens the assistant's turns of
     more than ``summary_from`` words in dialogues of more than ``summary_dialogue`` words, by the
-    model itself or ``summary_llm``. ``examples``: a file of scored dialogues for variants that show
-    some, each as its last ``excerpt_turns`` turns (0: its summary), drawn by ``seed``.
+    model itself or ``summary_llm``, with the prompt ``summary_prompt``. ``examples``: a file of
+    scored dialogues for variants that show some, each as its last ``excerpt_turns`` turns (0: its
+    summary), drawn by ``seed``.
     """
 
     name: str
@@ -360,7 +365,9 @@ class PromptedConfig(BasePromptedConfig):
     answers with the seeds ``seed``, ``seed`` + 1, .... ``enforce``: hold the answer to a JSON
     schema if the backend can; ``comment_chars`` bounds each comment in it. ``ask_again``: ask once
     more for the number alone if the answer about one dimension has none that can be read.
-    ``max_tokens`` of an answer: None sends a server no limit.
+    ``max_tokens`` of an answer: None sends a server no limit. ``max_prompt_tokens``: whole oldest
+    turns are left out of a longer prompt (None: the model's window). ``temperature`` 0 is greedy;
+    ``top_p`` is the share of the likeliest tokens that may be drawn.
     ``expected``: the source of the probability-weighted rating: the ``alternatives`` to the token
     of the number, the ``likelihood`` of every rating in its place, or ``none``. ``score``: whether
     the score is the number in the answer (``said``) or the ``expected`` rating.

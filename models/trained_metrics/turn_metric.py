@@ -40,8 +40,10 @@ TokenIds = tuple[int, ...]
 
 
 class CheckpointConfig(Config):
-    """``model``: a folder, or a hub id at ``revision``. ``tokenizer``: the tokenizer's folder or
-    hub id if the model has none. ``device``: by default the GPU if there is one."""
+    """A published model. ``name`` is the judge's, ``rubric`` a file or a shipped name. ``model``: a
+    folder, or a hub id at ``revision``. ``tokenizer``: the tokenizer's folder or hub id if the
+    model has none. ``device``: by default the GPU if there is one; ``dtype``: that of the weights.
+    ``max_tokens`` of an input."""
 
     name: str
     model: str
@@ -360,10 +362,10 @@ class InputLayout(Config):
 
 
 class UniEvalConfig(CheckpointConfig):
-    """``model``: a T5 trained as UniEval. ``dimensions`` of ``rubric`` to score (None: all).
-    ``sentences``: how the answers to a question by sentence are pooled, ``mean``, or ``sum`` as in
-    the published code. ``fact_keys``: keys of the dialogue's context in which its fact is looked
-    up, in this order."""
+    """``model``: a T5 trained as UniEval. ``prompt``: the file of its questions. ``dimensions`` of
+    ``rubric`` to score (None: all). ``sentences``: how the answers to a question by sentence are
+    pooled, ``mean``, or ``sum`` as in the published code. ``fact_keys``: keys of the dialogue's
+    context in which its fact is looked up, in this order."""
 
     family: Literal["unieval"] = "unieval"
     name: str = "unieval"

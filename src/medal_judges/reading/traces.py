@@ -32,7 +32,6 @@ _CHAT_OPERATIONS = ("chat", "generate_content", "text_completion", None)
 _SPAN: Mapping[str, Names] = {
     "trace": (_CONVERSATION, "session.id", "traceId", "trace_id", "context.trace_id"),
     "start": ("startTimeUnixNano", "start_time_unix_nano", "start_time", "timestamp"),
-    "model": _MODELS,
     **dict.fromkeys(("id", "session", "parent", "metadata"), ()),
 }
 _STEP: Mapping[str, Names] = {
@@ -90,6 +89,7 @@ def _spans(row: Record) -> Iterator[Fields]:
             continue
         step = _fields_of({**attributes, **span}, _SPAN)
         step["kind"] = "llm" if attributes.get(_OPERATION) in _CHAT_OPERATIONS else None
+        step["model"] = attributes.get(_MODELS[0]) or attributes.get(_MODELS[1])
         for name in (_CONVERSATION, *_MODELS):
             attributes.pop(name, None)
         question, answer, system = (_json(attributes.pop(name, None)) for name in _MESSAGES)

@@ -105,8 +105,8 @@ def messages_of_transcript(text: str, roles: Mapping[str, str]) -> list[dict[str
         elif messages:
             messages[-1]["content"] += f"\n{line}"
     if not {"user", "assistant"} <= {role_by_name.get(name.lower()) for name in names}:
-        user, assistant = (*names, "Anna", "Bot")[:2]
-        hint = f'--role "{user}=user" --role "{assistant}=assistant"'
+        pairs = zip((*names, "Anna", "Bot")[:2], ("user", "assistant"), strict=True)
+        hint = " ".join(f'--role "{name}={role}"' for name, role in pairs)
         expected = f"at least one speaker known as a user and one as an assistant ({hint})"
         raise RecordError("speaker", expected, ", ".join([*names][:9]))
     return [message | {"content": message["content"].strip()} for message in messages]

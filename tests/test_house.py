@@ -10,14 +10,14 @@ from tests.readability import Figures, measure
 
 # Figure: its limit. The goal of each is in the comment.
 LIMITS = {
-    "tokens": 350_500,  # 300,000
-    "density": 10.0,  # 7.5
-    "vague": 7.35,  # 0.3
-    "branchy_functions": 188,  # 40
-    "most_branches": 57,  # 25
-    "comprehensions_per_thousand": 82.0,  # 35
-    "ternaries_per_thousand": 40.1,  # 15
-    "used_once": 30,  # 10
+    "tokens": 347_200,  # 300,000
+    "density": 9.76,  # 7.5
+    "vague": 5.9,  # 0.3
+    "branchy_functions": 157,  # 40
+    "most_branches": 45,  # 25
+    "comprehensions_per_thousand": 74.6,  # 35
+    "ternaries_per_thousand": 36.3,  # 15
+    "used_once": 29,  # 10
 }
 
 

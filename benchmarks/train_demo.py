@@ -40,6 +40,8 @@ REGRESSION = (f"output_dir={RUN / 'regression'}",)
 CLASSES = (
     f"output_dir={RUN / 'classification'}",
     "name=train_demo_classes",
+    "rubric=dstc12",  # whose overall has levels
+    "only=[overall]",
     "model.heads.overall.kind=classification",
 )
 # Without $MEDAL_JUDGES_DATA: what partners said of 7,168 conversations on Telegram.

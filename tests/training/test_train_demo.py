@@ -8,6 +8,7 @@ import train_demo
 
 from medal_judges.config import load_config
 from medal_judges.eval.benchmark.config import BenchmarkConfig
+from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import TrainConfig
 
 
@@ -29,6 +30,8 @@ def test_both_encoders_learn_whole_from_the_same_ratings(
     assert (one.model.base, one.trainable_layers, one.test) == ("embedded:e5", None, ())
     assert one.model.heads["overall"].kind == "regression"
     assert other.model.heads["overall"].kind == "classification"
+    (dimension,) = [d for d in load_rubric(other.rubric) if d.name == "overall"]
+    assert len(dimension.levels) > 2 and other.only == ("overall",)
     assert (one.train, one.validation) == (other.train, other.validation)
     sources = {"dialogue_eval:train", "dstc9:train"} if data else {"chitchat:train"}
     assert {entry.source for entry in one.train} == sources

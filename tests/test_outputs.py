@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -214,17 +215,17 @@ print(cache_folder() == cache_folder(), cache_folder())
 
 
 @pytest.mark.skipif(getattr(os, "getuid", lambda: 1)() != 0, reason="only root can be another user")
-def test_a_user_without_a_name_and_a_home_has_a_temporary_cache(tmp_path: Path) -> None:
+def test_a_user_without_a_name_and_a_home_has_a_temporary_cache() -> None:
     """As in a container that runs under any number."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    for folder in (shared, tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o777)
     away = ("HOME", "MEDAL_JUDGES_CACHE")
     environment = {name: value for name, value in os.environ.items() if name not in away}
-    environment["TMPDIR"] = str(shared)
     command = [sys.executable, "-c", HOMELESS]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout == f"True {shared}/medal_judges-12345\n", done.stderr
+    with tempfile.TemporaryDirectory() as name:  # tmp_path is for its owner alone
+        shared = Path(name)
+        shared.chmod(0o777)
+        environment["TMPDIR"] = name
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        (cache,) = shared.iterdir()
+        assert cache.name.startswith("medal_judges-") and cache.stat().st_mode & 0o777 == 0o700
+    assert done.stdout == f"True {cache}\n", done.stderr
     assert done.stderr.count("you have no home folder") == 1
-    assert (shared / "medal_judges-12345").stat().st_mode & 0o777 == 0o700

@@ -33,7 +33,5 @@ def test_what_is_no_setting_is_told(tmp_path: Path) -> None:
         choose_judge(CONTRAST, ["llm"])
     folder = Judge.from_pretrained("configs/judges/length.yaml").save_pretrained(tmp_path / "j")
     options = choose_judge(str(folder), ["llm=x"]).options
-    with pytest.raises(
-        JudgeLoadError, match="saved judge of family 'feature' has no setting 'llm'"
-    ):
+    with pytest.raises(JudgeLoadError, match="saved judge of family 'linear' has no setting 'llm'"):
         Judge.from_pretrained(folder, **options)

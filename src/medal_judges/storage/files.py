@@ -11,7 +11,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -53,17 +52,12 @@ def cache_folder() -> Path:
     try:
         return Path.home() / ".cache" / "medal_judges"
     except RuntimeError:
-        return _homeless_cache()
-
-
-@cache
-def _homeless_cache() -> Path:
-    folder = Path(tempfile.gettempdir()) / f"medal_judges-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.is_symlink() or folder.stat().st_uid != os.getuid():  # somebody else was here first
-        folder = Path(tempfile.mkdtemp(prefix="medal_judges-"))
-    logger.warning("you have no home folder: %s is the cache (set %s)", folder, CACHE_VARIABLE)
-    return folder
+        folder = tempfile.mkdtemp(prefix="medal_judges-")
+        os.environ[CACHE_VARIABLE] = (
+            folder  # the next call has the same, and so have child processes
+        )
+        logger.warning("you have no home folder: %s is the cache (set %s)", folder, CACHE_VARIABLE)
+        return Path(folder)
 
 
 def data_folder() -> Path | None:

@@ -53,9 +53,7 @@ def cache_folder() -> Path:
         return Path.home() / ".cache" / "medal_judges"
     except RuntimeError:
         folder = tempfile.mkdtemp(prefix="medal_judges-")
-        os.environ[CACHE_VARIABLE] = (
-            folder  # the next call has the same, and so have child processes
-        )
+        os.environ[CACHE_VARIABLE] = folder  # also that of the next call and of child processes
         logger.warning("you have no home folder: %s is the cache (set %s)", folder, CACHE_VARIABLE)
         return Path(folder)
 

@@ -11,19 +11,14 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
-from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import output_heads
 from medal_judges.models.base.learned import learned_state
-from medal_judges.models.base.pretrained import load_pretrained
+from medal_judges.models.base.pretrained import check_window, load_pretrained, load_saved
 from medal_judges.models.base.saving import (
-    WEIGHTS_NAME,
     read_config,
-    read_weights,
-    require_enough_weights,
-    require_no_differences,
 )
 from medal_judges.models.base.sequence import SequenceJudge, classifier_settings, output_layer
-from medal_judges.models.device import quiet_loading
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.text import DialogueText
 from medal_judges.models.model_files import resolve
@@ -143,45 +138,12 @@ class EncoderJudge(SequenceJudge):
                 hint="copy or download the whole folder again",
             )
         check_window(config, settings)
-        weights = sorted(folder.glob("*.safetensors"))
-        if not weights:
-            read_weights(folder / WEIGHTS_NAME)  # says that it is missing
-        require_enough_weights(lambda: _built(settings), *weights)
-        with quiet_loading():
-            net, found = AutoModelForSequenceClassification.from_pretrained(
-                folder,
-                config=settings,
-                dtype=torch.float32,
-                use_safetensors=True,
-                trust_remote_code=False,
-                ignore_mismatched_sizes=True,  # reported below
-                output_loading_info=True,
-            )
-        require_no_differences(
-            weights[0],
-            {
-                "missing": found["missing_keys"],
-                "unexpected": found["unexpected_keys"],
-                "of another shape": [key for key, *_ in found["mismatched_keys"]],
-            },
-        )
+        net = load_saved(AutoModelForSequenceClassification, folder, settings)
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         return cls(net, tokenizer, config, heads, device=device, dtype=dtype, **state)
 
     def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:
         return self.text.render(dialogues)
-
-
-def check_window(config: EncoderConfig, base: PretrainedConfig) -> None:
-    """Raises ConfigError if ``max_tokens`` is above the number of positions of the base."""
-    positions = getattr(base, "max_position_embeddings", None)
-    if positions is not None and "roberta" in base.model_type:
-        positions -= base.pad_token_id + 1  # their positions start after the padding's
-    if positions is not None and config.max_tokens > positions:
-        raise ConfigError(
-            f"max_tokens {config.max_tokens} is above the {positions} of {config.base}",
-            hint=f"set model.max_tokens to {positions} or less",
-        )
 
 
 def _built(settings: PretrainedConfig) -> PreTrainedModel:

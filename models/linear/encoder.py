@@ -16,12 +16,14 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers.utils.hub import cached_file
 
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.base.saving import (
-    require_enough_weights,
-    require_no_differences,
+from medal_judges.models.base.pretrained import (
+    check_window,
+    load_pretrained,
+    load_saved,
+    positions_of,
 )
 from medal_judges.models.batching import SpecialTokens, budget_batches, pad_rows, retry_on_oom
-from medal_judges.models.device import cast_weights, quiet_loading, set_attention, torch_dtype
+from medal_judges.models.device import cast_weights, set_attention, torch_dtype
 from medal_judges.models.linear.config import LinearConfig, Pooling
 from medal_judges.models.linear.packing import PASS_TOKENS, can_pack, packed_sums
 from medal_judges.models.llm.local.weights import model_path
@@ -56,7 +58,7 @@ class TextEncoder:
         self.marks = SpecialTokens(tokenizer)
         settings: Any = body.config
         self.width = int(settings.hidden_size)
-        self.window = min(config.max_tokens, _positions(settings) or config.max_tokens)
+        self.window = min(config.max_tokens, positions_of(settings) or config.max_tokens)
         # Ids that the tokenizer puts before and after a single sequence.
         bare = tokenizer("a", add_special_tokens=False)["input_ids"]
         full = tokenizer("a")["input_ids"]
@@ -75,23 +77,15 @@ class TextEncoder:
     def create(cls, config: LinearConfig) -> TextEncoder:
         """Loads the base of ``config``. Raises JudgeLoadError, and ConfigError for settings that
         the base does not have."""
-        options = {"revision": config.base_revision, "trust_remote_code": False}
         path = model_path(config.base)
-        try:
-            settings = AutoConfig.from_pretrained(path, **options)
-            tokenizer = AutoTokenizer.from_pretrained(path, **options)
-            _check_base(config, settings)
-            with quiet_loading():
-                body = AutoModel.from_pretrained(
-                    path, config=settings, dtype=torch.float32, use_safetensors=True, **options
-                )
-            pooling = config.pooling or _pooling_of(path, config.base_revision)
-        except (OSError, ValueError) as error:
-            raise JudgeLoadError(
-                f"cannot load the sentence encoder {config.base}: {str(error).splitlines()[0]}",
-                hint="give a hub id (with a network, or cached), a folder, or embedded:minilm; "
-                "reading: answers also reads a language model",
-            ) from error
+        body, tokenizer = load_pretrained(
+            AutoModel,
+            path,
+            config,
+            lambda settings: _check_base(config, settings),
+            dtype=torch.float32,
+        )
+        pooling = config.pooling or _pooling_of(path, config.base_revision)
         return cls(_without_pooler(body), tokenizer, config, pooling)
 
     @classmethod
@@ -103,27 +97,7 @@ class TextEncoder:
                 hint="copy or download the whole folder again",
             )
         settings = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        weights = sorted(folder.glob("*.safetensors"))
-        require_enough_weights(lambda: _built(settings), *(weights or [folder]))
-        with quiet_loading():
-            body, report = AutoModel.from_pretrained(
-                folder,
-                config=settings,
-                dtype=torch.float32,
-                use_safetensors=True,
-                trust_remote_code=False,
-                ignore_mismatched_sizes=True,  # reported below
-                output_loading_info=True,
-            )
-        # The library draws missing weights at random and ignores others: all must fit.
-        require_no_differences(
-            folder,
-            {
-                "missing": [k for k in report["missing_keys"] if not k.startswith(_UNUSED)],
-                "unexpected": report["unexpected_keys"],
-                "of another shape": [key for key, *_ in report["mismatched_keys"]],
-            },
-        )
+        body = load_saved(AutoModel, folder, settings, unused=_UNUSED)
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         return cls(_without_pooler(body), tokenizer, config, config.pooling or "mean")
 
@@ -230,23 +204,10 @@ def _unchanged(states: Tensor) -> Tensor:
     return states
 
 
-def _positions(settings: PretrainedConfig) -> int | None:
-    """Returns how many tokens a base can read; None: any number."""
-    positions = getattr(settings, "max_position_embeddings", None)
-    if positions is not None and "roberta" in settings.model_type:
-        positions -= settings.pad_token_id + 1  # their positions start after the padding's
-    return positions
-
-
 def _check_base(config: LinearConfig, settings: PretrainedConfig) -> None:
     """Sets the depth of a base, and its attention dropout to 0: with it, attention on a CPU is 4
     times slower. Raises ConfigError for settings that it does not have."""
-    positions = _positions(settings)
-    if positions is not None and config.max_tokens > positions:
-        raise ConfigError(
-            f"max_tokens {config.max_tokens} is above the {positions} of {config.base}",
-            hint=f"set model.max_tokens to {positions} or less",
-        )
+    check_window(config, settings)
     if config.depth is not None:
         layers = settings.num_hidden_layers
         if config.depth > layers:  # the library would draw the others at random
@@ -271,7 +232,10 @@ def _pooling_of(path: str, revision: str | None) -> Pooling:
     )
     if file is None:
         return "mean"
-    settings = json.loads(Path(file).read_text(encoding="utf-8"))
+    try:
+        settings = json.loads(Path(file).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise JudgeLoadError(f"{file} is no JSON: {error}", hint="download it again") from error
     for pooling in get_args(Pooling):
         if settings.get("pooling_mode") == pooling or settings.get(_POOLING_FIELDS[pooling]):
             chosen: Pooling = pooling
@@ -280,11 +244,6 @@ def _pooling_of(path: str, revision: str | None) -> Pooling:
         f"{path} pools its token vectors in a way that is not supported",
         hint=f"set model.pooling to one of {', '.join(get_args(Pooling))}",
     )
-
-
-def _built(settings: PretrainedConfig) -> PreTrainedModel:
-    made: PreTrainedModel = AutoModel.from_config(settings, trust_remote_code=False)  # type: ignore[no-untyped-call]
-    return _without_pooler(made)
 
 
 def _without_pooler(body: PreTrainedModel) -> PreTrainedModel:

@@ -492,7 +492,7 @@ def test_a_folder_of_a_family_before_it_says_to_train_again(tmp_path: Path, fami
 
 
 def test_a_folder_without_a_model(tmp_path: Path) -> None:
-    with pytest.raises(JudgeLoadError, match="cannot load the sentence encoder"):
+    with pytest.raises(JudgeLoadError, match="cannot load the base"):
         LinearJudge.create(LinearConfig(base=str(tmp_path)), DIMENSIONS)
 
 

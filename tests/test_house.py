@@ -10,7 +10,7 @@ from tests.readability import Figures, measure
 
 # Figure: its limit. The goal of each is in the comment.
 LIMITS = {
-    "tokens": 347_200,  # 300,000
+    "tokens": 347_000,  # 300,000
     "density": 9.76,  # 7.5
     "vague": 5.9,  # 0.3
     "branchy_functions": 157,  # 40

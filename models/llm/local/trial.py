@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 9  # of the cached results; raise it if the trial changes
+FORMAT = 10  # of the cached results; raise it if the trial changes
 COMMON = 40  # tokens that the prompts begin with
 OWN = (1, 4, 11, 11)  # tokens of each prompt after these
 OTHER = 23  # tokens of a prompt that begins in another way
@@ -157,7 +157,9 @@ class Trial:
         pairs = zip(self.prompts, self.texts, strict=True)
         self.sequences = [TokenSequence((*p, *text), len(p)) for p, text in pairs]
         self.wanted, _ = plain_logprobs(model, self.sequences)
-        self.half = "float32" not in str(model.dtype)
+        # Layers in 4 or 8 bits compute in bf16, also between layers in fp32.
+        quantized = getattr(model, "is_quantized", False)
+        self.half = quantized or "float32" not in str(model.dtype)
         # Weights that give nearly the same score to each word would hide a fault: scale by them.
         scale = min(1.0, float(np.std(np.concatenate(self.wanted))))
         self.allowed = ALLOWED * scale

@@ -40,14 +40,21 @@ Rated = tuple[Sequence[str], dict[str, float]]
 
 
 def write_rated(
-    path: Path, rows: Iterable[Rated], langs: Sequence[str] = ("en",), **fields: Any
+    path: Path,
+    rows: Iterable[Rated],
+    langs: Sequence[str] = ("en",),
+    chatbots: Sequence[str] = (),
+    **fields: Any,
 ) -> str:
-    """Rows of texts and ratings: ``overall`` from 1 to 5, others 0 or 1; ``langs`` in turn."""
+    """Rows of texts and ratings: ``overall`` from 1 to 5, others 0 or 1; ``langs`` and ``chatbots``
+    in turn."""
     lines = []
     for number, (texts, ratings) in enumerate(rows):
         scales = {name: [1, 5] if name == "overall" else [0, 1] for name in ratings}
         row = {"id": f"{path.stem}{number}", "lang": langs[number % len(langs)]}
         row |= {"dialogue": said(*texts), "labels": ratings, "scales": scales}
+        if chatbots:
+            row["models"] = {"assistant": chatbots[number % len(chatbots)]}
         lines.append(row | {"level": "dialogue"} | fields)
     write_records(path, lines)
     return str(path)

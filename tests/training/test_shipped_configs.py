@@ -101,7 +101,8 @@ def _small_entry(
     for _ in range(24):
         texts = [" ".join(rng.choice(WORDS, 5)) for _ in range(8)]
         rows.append((texts, {n: float(rng.integers(a, b + 1)) for n, (a, b) in scales.items()}))
-    write_rated(path, rows, scales=scales)
+    # The shares of some configs are by chatbot.
+    write_rated(path, rows, chatbots=("a", "b", "c", "d"), scales=scales)
 
 
 def run(command: list[str], settings: dict[str, Any], folder: Path, **environment: str) -> None:

@@ -112,7 +112,7 @@ def test_ids_that_are_repeated_are_joined_by_their_chats() -> None:
     assert join_labels(swapped, [key(TWO)]).score_rows == [[0], []]
     bare = [ScoreKey("a", None, None), ScoreKey("a#2", None, None)]
     joined = join_labels(swapped, bare)
-    assert joined.score_rows == [[], []] and joined.other == swapped
+    assert joined.score_rows == [[], []] and joined.of_other_chats == swapped
     # Equal chats of one id are kept apart by the id, and an id with a number of its own is whole.
     twice = [label(ONE), label(replace(ONE, id="a#2"))]
     assert join_labels(twice, [key(ONE), key(ONE, id="a#2")]).score_rows == [[0], [1]]

@@ -154,7 +154,11 @@ def to_example(
         if not count:
             targets[dimension] = unit(average)
             continue
-        values = rating.given if soft else (sum(rating.given) / len(rating.given),)
+        values = (
+            rating.without_nulls
+            if soft
+            else (sum(rating.without_nulls) / len(rating.without_nulls),)
+        )
         shares = np.zeros(count, dtype=np.float32)
         for value in values:
             level = rescale(unit(value), (0, 1), (0, count - 1))
@@ -239,7 +243,7 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
         about: dict[str, object] = {"part": part, "source": entry.source, "rows": len(rows)}
         about["hash"] = known.hash
         about |= {"languages": known.languages, "injected": entry.plant is not None}
-        ratings = [len(rating.given) for row in rows for rating in row.ratings()]
+        ratings = [len(rating.without_nulls) for row in rows for rating in row.ratings()]
         about["annotators"] = max(ratings, default=0)
         about["labels_by"] = sorted({str(row.extra.get("labels_by", "")) for row in rows} - {""})
         if part == "train":  # medal benchmark warns of rows that a judge was trained on

@@ -111,7 +111,7 @@ class CorpusStatistics:
             for rating, value in answers:
                 dimension = ScaledDimension(rating.dimension, rating.scale)
                 labels.setdefault(dimension, {})[number] = value
-                if not {0, 1}.issuperset(rating.given):
+                if not {0, 1}.issuperset(rating.without_nulls):
                     between.add(dimension)
             models = row.dialogue.models
             chatbot, user = (models.get(role) or NOT_STATED for role in ("assistant", "user"))
@@ -125,7 +125,7 @@ class CorpusStatistics:
             if isinstance(by := row.extra.get("labels_by"), str):
                 self.labelled_by[by] += 1
             self.counts["answered"] += bool(answers)
-            self.counts["several answers"] += any(len(r.given) > 1 for r, _ in answers)
+            self.counts["several answers"] += any(len(r.without_nulls) > 1 for r, _ in answers)
             self.counts["failed"] += "label_failure" in row.extra
             self.counts["malformed"] += "malformed" in row.extra
         self.data = content_hash(sorted(contents))  # as in the signatures of a benchmark

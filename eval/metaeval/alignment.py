@@ -110,7 +110,7 @@ def align(
     listed = list(rows)
     judgements, joined = own_judgements(listed, list(judgements))
     notes = joined.notes("the set")
-    other = {(row.id, row.turn) for row in joined.other}
+    other = {(row.id, row.turn) for row in joined.of_other_chats}
     keys = Counter((row.id, row.turn) for row in listed)
     if twice := [key for key, count in keys.items() if count > 1]:
         raise MedalError(f"rows that occur twice in the set: {_names(twice)}")

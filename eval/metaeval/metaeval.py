@@ -159,7 +159,7 @@ def kind_of(rows: Iterable[LabelledDialogue], dimension: str) -> Kind:
     """Returns ``binary`` for a scale from 0 to 1 with answers of 0 or 1, ``ordinal`` for whole
     numbers that are no means, or else ``continuous``."""
     ratings = [rating for row in rows if (rating := row.rating(dimension)) is not None]
-    whole = all(float(value).is_integer() for rating in ratings for value in rating.given)
+    whole = all(float(value).is_integer() for rating in ratings for value in rating.without_nulls)
     if whole and {rating.scale for rating in ratings} == {(0.0, 1.0)}:
         return "binary"
     return "ordinal" if whole and not any(r.aggregated for r in ratings) else "continuous"

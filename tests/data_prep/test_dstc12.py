@@ -97,4 +97,4 @@ def test_the_mapped_sets() -> None:
         for rating in r.ratings():
             low, high = TRAIN_SCALES[rating.dimension]
             assert rating.scale == (low, high)
-            assert all(low <= v <= high and v == int(v) for v in rating.given)
+            assert all(low <= v <= high and v == int(v) for v in rating.without_nulls)

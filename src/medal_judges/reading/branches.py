@@ -47,7 +47,9 @@ def one_branch(record: object, counts: Counts) -> object:
 
 def objects(value: object) -> list[Record]:
     """Returns the objects in a list; none for another value."""
-    items = value if isinstance(value, list) else []
+    items = []
+    if isinstance(value, list):
+        items = value
     return [item for item in items if isinstance(item, Mapping)]
 
 
@@ -85,12 +87,16 @@ def _branch(nodes: Sequence[Record], counts: Counts, current: object = None) -> 
 
 def _value(node: Record, names: Names) -> str | None:
     value = as_text(node.get(find_key(node, names) or ""))
-    return value if isinstance(value, str) else None
+    if isinstance(value, str):
+        return value
+    return None
 
 
 def _rank(node: Record) -> float:
     rank = position(node.get("rank"))
-    return math.inf if rank is None else rank.nanoseconds
+    if rank is None:
+        return math.inf
+    return rank.nanoseconds
 
 
 def _message(node: Record, counts: Counts) -> Any:
@@ -122,4 +128,6 @@ def without_siblings(messages: Any, counts: Counts) -> Any:
     parents = Counter(parent for parent, _ in links)
     is_fork = len(set(links)) == len(parents) < len(nodes)
     is_tree = len(ids) == len(messages) and len(parents.keys() - ids) == 1 and parents[None] < 2
-    return _branch(nodes, counts) if is_fork and is_tree else messages
+    if is_fork and is_tree:
+        return _branch(nodes, counts)
+    return messages

@@ -60,7 +60,9 @@ class ColumnMap:
     def value(self, record: Record, name: str, keys: Names | None = None) -> Any:
         """Returns the value in the column of the field ``name``; None if there is no column."""
         column = self.column(record, name, keys)
-        return lookup(record, column) if column else None
+        if column:
+            return lookup(record, column)
+        return None
 
 
 def lookup(record: object, path: str, missing: Any = None) -> Any:
@@ -182,7 +184,10 @@ def _pairs(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
     speaker may contain ``=``, and so may the column of a field."""
     pairs = {}
     for pair in texts:
-        name, _, value = pair.partition("=") if option == "--column" else pair.rpartition("=")
+        if option == "--column":
+            name, _, value = pair.partition("=")
+        else:
+            name, _, value = pair.rpartition("=")
         if not (name.strip() and value.strip()):
             raise ConfigError(f"{option} {pair!r}: not of the form {example}")
         pairs[name.strip()] = value.strip()
@@ -196,7 +201,9 @@ def _rated_columns(
     rated: dict[str, tuple[str, Scale | None]] = {}
     raters: dict[str, str] = {}
     for name, target in labels.items():
-        match = _LABEL.match(target.strip()) if isinstance(target, str) else None
+        match = None
+        if isinstance(target, str):
+            match = _LABEL.match(target.strip())
         if match is None:
             problem = f"{target!r} is not of the form DIMENSION[:LOW..HIGH][@ANNOTATOR]"
             hint = f"--label {name}=overall:1..5 (in YAML: {name}: overall:1..5)"
@@ -266,13 +273,18 @@ def _ratings(column: str, cell: object, folded: Counts) -> list[Rating]:
     RecordError."""
     if isinstance(cell, str):
         cell = cell.split(";")
-    values = cell if isinstance(cell, list) else [cell]
+    if isinstance(cell, list):
+        values = cell
+    else:
+        values = [cell]
     return [_rating(column, value, folded) for value in values]
 
 
 def _rating(column: str, value: object, folded: Counts) -> Rating:
     expected = "a number, or several with ; between"
-    word = text(column, as_text("" if value is None else value), expected).strip()
+    if value is None:
+        return None
+    word = text(column, as_text(value), expected).strip()
     if not word:
         return None
     if _NO_RATING.fullmatch(word):
@@ -302,7 +314,10 @@ def _annotators(record: Record, columns: ColumnMap, count: int) -> list[Any]:
     if the user's own column has another number of them."""
     column = columns.column(record, "annotator", _ANNOTATORS)
     cell = as_text(lookup(record, column))
-    names: Any = cell.split(";") if isinstance(cell, str) else cell or ()
+    if isinstance(cell, str):
+        names: Any = cell.split(";")
+    else:
+        names = cell or ()
     if len(names) == count:
         return list(names)
     if "annotator" in columns.fields:

@@ -107,7 +107,9 @@ def open_rows(
 
 def _begins_with_record(stream: IO[bytes]) -> bool:
     """Says whether the first line, as far as it has arrived, can be an object of JSON lines."""
-    begin = stream.peek(1) if isinstance(stream, io.BufferedReader) else b""
+    begin = b""
+    if isinstance(stream, io.BufferedReader):
+        begin = stream.peek(1)
     line, end, _ = begin.decode("utf-8-sig", "replace").partition("\n")
     is_broken = bool(end) and isinstance(_json_value(line), RecordError)
     return begin[:1] == b"{" and not is_broken
@@ -174,7 +176,9 @@ def _recognised(path: str, stream: IO[bytes]) -> str:
     suffix = Path(path.lower().removesuffix(".gz").removesuffix(".zst")).suffix
     text = line.decode("utf-8-sig", "replace")
     if not text.strip():
-        return suffix[1:] if suffix in (".csv", ".tsv") else "jsonl"
+        if suffix in (".csv", ".tsv"):
+            return suffix[1:]
+        return "jsonl"
     if suffix in _PLAIN_ENDINGS and (SPOKEN.match(text) or RULE.fullmatch(text)):
         return "text"
     delimiter = _delimiter(text)
@@ -185,7 +189,9 @@ def _recognised(path: str, stream: IO[bytes]) -> str:
         # A whole array is a line only if others follow.
         is_line = text.strip()[0] == "{" or stream.readline(1 << 20).strip()
         is_broken = isinstance(_json_value(text), RecordError)
-        return "jsonl" if is_line and not is_broken else "json"
+        if is_line and not is_broken:
+            return "jsonl"
+        return "json"
     return _table_kind(path, line, suffix, delimiter)
 
 
@@ -200,7 +206,9 @@ def _table_kind(path: str, line: bytes, suffix: str, delimiter: str | None) -> s
         raise DataError(path, None, problem, hint=hint)
     if suffix in (".csv", ".tsv") or (suffix == ".json" and delimiter is None):
         return suffix[1:]
-    return "tsv" if delimiter == "\t" else "csv"
+    if delimiter == "\t":
+        return "tsv"
+    return "csv"
 
 
 def _rows(
@@ -210,7 +218,9 @@ def _rows(
     try:
         with stream:
             if kind in _BINARY:
-                read = _sheet_rows if kind == "xlsx" else _parquet_rows
+                read = _parquet_rows
+                if kind == "xlsx":
+                    read = _sheet_rows
                 yield from read(path, stream)
                 return
             # Bytes that are not UTF-8 become surrogates, so that their row can be named.
@@ -261,11 +271,15 @@ def _json_rows(stream: IO[str]) -> Iterator[NumberedRow]:
             yield number, _json_value(text[:end])
             text, number = text[end:], number + 1
             continue
-        chunk = stream.read(max(_CHUNK, len(text))) if len(text) <= jsonl.LONGEST_LINE else ""
+        chunk = ""
+        if len(text) <= jsonl.LONGEST_LINE:
+            chunk = stream.read(max(_CHUNK, len(text)))
         if not chunk:
             break
         text += chunk
-    last = _json_value(text) if text else None
+    last = None
+    if text:
+        last = _json_value(text)
     if inside and not isinstance(last, RecordError):
         last = RecordError("(row)", "the array's end, a bracket ]", text[-60:])
     elif isinstance(last, RecordError):
@@ -281,7 +295,9 @@ def _delimiter(header: str) -> str | None:
     """Returns the most frequent delimiter in the header outside of quotes; None for none."""
     names = _QUOTED.sub("", header)
     delimiter = max(",;\t|", key=names.count)
-    return delimiter if delimiter in names else None
+    if delimiter in names:
+        return delimiter
+    return None
 
 
 def _table_rows(stream: IO[str]) -> Iterator[NumberedRow]:
@@ -379,10 +395,14 @@ def _plain(value: object) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
     if isinstance(value, float | Decimal):
-        return float(value) if math.isfinite(value) else None
+        if math.isfinite(value):
+            return float(value)
+        return None
     if isinstance(value, datetime | date | time):
         return value.isoformat()
-    return f"({len(value)} bytes)" if isinstance(value, bytes | bytearray) else str(value)
+    if isinstance(value, bytes | bytearray):
+        return f"({len(value)} bytes)"
+    return str(value)
 
 
 def _hub_rows(spec: str) -> Iterator[NumberedRow]:
@@ -396,7 +416,9 @@ def _hub_rows(spec: str) -> Iterator[NumberedRow]:
         raise DataError(spec, None, "not of the form of a data set on the Hub", hint=hint)
     number = 0
     try:
-        config = words[1] if len(words) == 3 else None
+        config = None
+        if len(words) == 3:
+            config = words[1]
         rows = datasets.load_dataset(words[0], config, split=words[-1], streaming=True)
         for number, row in enumerate(rows, 1):
             yield number, {key: _plain(value) for key, value in row.items()}
@@ -471,7 +493,9 @@ def _sheet_value(cell: object) -> Any:
     """Returns the JSON value of a cell. A workbook stores a date as a moment at midnight."""
     if isinstance(cell, datetime) and cell.time() == time():
         cell = cell.date()
-    return None if cell == "" else _plain(cell)
+    if cell == "":
+        return None
+    return _plain(cell)
 
 
 def _sheet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:

@@ -198,14 +198,17 @@ class ChatFileConfig(Config):
 class ReadingReport:
     """Counts what is read.
 
-    ``read`` dialogues, in all and by ``forms``; rows ``left_out``, by reason; ids ``made`` from the
-    content, or ``numbered`` because an earlier row has them; and ``folded`` parts of messages,
-    which are not text of the user or the assistant. ``messages`` holds the first ``keep`` problems
-    (None: all). The file ``listed`` gets all of them, as JSON lines of file, line (a table's row)
-    and problem. With ``strict`` a bad row is an error. ``copied``: columns that the scores get.
+    ``read`` is the number of dialogues, ``forms`` that of each form. ``left_out`` counts bad rows
+    by reason. Ids are ``made`` from the content if there are none, and ``numbered`` if an earlier
+    row has them. ``folded`` counts parts of messages that are not text of the user or the
+    assistant.
+
+    ``messages`` holds the first ``keep`` problems (None: all). ``problem_file`` gets all of them as
+    JSON lines with file, line (of a table: the row) and problem. With ``strict`` the first bad row
+    is an error. The columns ``copied`` go to the scores, so that they count as read.
     """
 
-    listed: Path | None = None
+    problem_file: Path | None = None
     keep: int | None = 20
     strict: bool = False
     copied: Sequence[str] = ()
@@ -231,10 +234,10 @@ class ReadingReport:
         self.left_out[reason] += 1
         if self.keep is None or len(self.messages) < self.keep:
             self.messages.append(error.message)
-        if self.listed is not None:
+        if self.problem_file is not None:
             entry = {"file": error.path, "line": error.line, "problem": error.problem}
-            self.listed.parent.mkdir(parents=True, exist_ok=True)
-            with open_text(self.listed, "a") as stream:
+            self.problem_file.parent.mkdir(parents=True, exist_ok=True)
+            with open_text(self.problem_file, "a") as stream:
                 stream.write(to_line(entry))
 
     def show(self, *, always: bool = False) -> None:
@@ -268,19 +271,21 @@ class ReadingReport:
         lines = [f"{count:,} x {reason}" for reason, count in self.left_out.most_common(_SHOWN)]
         if len(self.left_out) > _SHOWN:
             lines.append(f"and {len(self.left_out) - _SHOWN} other reasons")
-        if self.listed is None:
+        if self.problem_file is None:
             lines += self.messages
             if self.count > len(self.messages):
                 lines.append(f"and {self.count - len(self.messages):,} more")
         elif self.count:
-            lines.append(f"all of them are listed in {self.listed}")
+            lines.append(f"all of them are listed in {self.problem_file}")
         return lines
 
     def require_rest(self) -> None:
         """Raises CoverageError (exit status 3) if no dialogue was read."""
         if self.read:
             return
-        hint = f"the first: {self.messages[0]}" if self.messages else None
+        hint = None
+        if self.messages:
+            hint = f"the first: {self.messages[0]}"
         if self.count:
             raise CoverageError(f"all {self.count} rows are bad and were left out", hint=hint)
         hint = "check the file, and --format (in YAML: format) if it is given"
@@ -293,24 +298,24 @@ def _listing(counts: Counts) -> str:
 
 def reading_report(
     options: ReadOptions,
-    listed: Path | None = None,
+    problem_file: Path | None = None,
     inputs: Iterable[str | Path] = (),
     *,
     beside: str | Path | None = None,
 ) -> ReadingReport:
-    """Returns the report of a command, which lists bad rows in the file ``listed`` or beside an
+    """Returns the report of a command, which lists bad rows in ``problem_file`` or beside an
     output file (``scored.skipped.jsonl`` for ``scored.jsonl.gz``), else on standard error.
 
     The list of an earlier run is removed. Raises ConfigError if it is one of ``inputs``.
     """
     if beside is not None:
         stem = re.sub(r"(\.jsonl|\.parquet|\.csv)?(\.gz)?\Z", "", Path(beside).name)
-        listed = Path(beside).with_name(f"{stem}.skipped.jsonl")
-    if listed is None or options.strict:
+        problem_file = Path(beside).with_name(f"{stem}.skipped.jsonl")
+    if problem_file is None or options.strict:
         return ReadingReport(keep=None, strict=options.strict)
-    require_other_file(listed, inputs, option="the list of bad rows")
-    listed.unlink(missing_ok=True)
-    return ReadingReport(listed)
+    require_other_file(problem_file, inputs, option="the list of bad rows")
+    problem_file.unlink(missing_ok=True)
+    return ReadingReport(problem_file)
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -368,7 +373,9 @@ def parse_dialogue(record: object, *, folded: Counts | None = None) -> Dialogue:
         if error.field not in ("(row)", "(line)") or not isinstance(record, Mapping):
             raise
         # The error is for a file, whose columns an option can name.
-        name = "dialogue" if "dialogue" in record else "messages"
+        name = "messages"
+        if "dialogue" in record:
+            name = "dialogue"
         expected = "a list of {role, content}, under messages or dialogue"
         raise RecordError(name, expected, record.get(name)) from error
     if len(dialogues) != 1:
@@ -425,7 +432,9 @@ class _Reader:
 
     @property
     def path(self) -> str:
-        return str(self.source) if isinstance(self.source, str | Path) else "(list)"
+        if isinstance(self.source, str | Path):
+            return str(self.source)
+        return "(list)"
 
     def read(self) -> Iterator[Any]:
         """Yields the dialogues, or labelled dialogues, of the source."""
@@ -468,9 +477,12 @@ class _Reader:
     def _unpacked(self, rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
         for number, value in rows:
             chats = chats_within(value, self.columns) or [value]
-            for place, chat in enumerate(chats, 1):
+            for element_number, chat in enumerate(chats, 1):
                 # The elements of a JSON file are counted.
-                yield (place if number == 1 else number), chat
+                if number == 1:
+                    yield element_number, chat
+                else:
+                    yield number, chat
 
     def _chats(self) -> Iterator[tuple[int, Chat, ColumnMap]]:
         """Yields (number of the first row, chat, its columns). A chat of several rows is a function
@@ -514,13 +526,17 @@ class _Reader:
         if stated_form or self.container == "text":
             return stated_form or "transcript"
         form = form_of(record, self.columns)
-        return self.form if form is None and isinstance(record, Mapping) else form
+        if form is None and isinstance(record, Mapping):
+            return self.form
+        return form
 
     def _skip(self, number: int, error: RecordError) -> None:
         """Counts a bad row in the report, or raises its error."""
         if self.report.strict and not isinstance(self.source, str | Path):
             raise error
-        form = f", {FORMS[self.form]}" if self.form else ""
+        form = ""
+        if self.form:
+            form = f", {FORMS[self.form]}"
         hint = (
             f"read as {CONTAINERS[self.container]}{form}; change that with --format, --column and "
             "--role (in YAML: format, columns, columns.roles); "
@@ -534,7 +550,9 @@ class _Reader:
     def _labelled_row(self, chat: Chat, columns: ColumnMap) -> LabelledDialogue | None:
         """Returns the dialogue of a chat; None for a row that waits, or whose labels are added to
         one that waits."""
-        record = chat() if callable(chat) else chat
+        record = chat
+        if callable(chat):
+            record = chat()
         form = self.form or "line"
         row = self._parsed(normal_row(record, form, columns, self.report.folded))
         if form != "line" and isinstance(record, Mapping) and names_system(record, columns):
@@ -582,8 +600,13 @@ class _Reader:
         return parse_labelled(dialogue.to_record() | labels)
 
     def _parsed_line(self, row: Record) -> LabelledDialogue:
-        line = line_of_released(row) if is_released(row) else {**row}
-        name = "dialogue" if "dialogue" in line else "turns"
+        if is_released(row):
+            line = line_of_released(row)
+        else:
+            line = {**row}
+        name = "turns"
+        if "dialogue" in line:
+            name = "dialogue"
         if isinstance(line.get(name), list):
             turns = messages_in_order(line[name], self.report.folded)
             line[name] = spoken_turns(turns, self.report.folded)
@@ -614,14 +637,14 @@ class _Reader:
         self.report.made += fields["id"] is None
         return dialogue
 
-    def _language(self, stated: object) -> str:
+    def _language(self, word: object) -> str:
         """Returns the code of a language; that of an unknown one for a word that names none."""
         try:
-            return language_code(stated)
+            return language_code(word)
         except RecordError:
-            if not isinstance(stated, str):
+            if not isinstance(word, str):
                 raise
-            self.report.folded[f"unknown languages ({stated.strip()[:30]})"] += 1
+            self.report.folded[f"unknown languages ({word.strip()[:30]})"] += 1
             return UNKNOWN_LANGUAGE
 
 

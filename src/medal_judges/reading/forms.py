@@ -44,7 +44,9 @@ CONTEXT_NUMBER = re.compile(r"-(\d+)\s*\Z")  # at the end of a released row's ``
 def form_of(record: object, columns: ColumnMap) -> str | None:
     """Returns the form of a row, a key of FORMS; None if no form fits."""
     if record and isinstance(record, list):
-        return "messages" if all(isinstance(item, Mapping) for item in record) else None
+        if all(isinstance(item, Mapping) for item in record):
+            return "messages"
+        return None
     if not isinstance(record, Mapping):
         return None
     column, form = messages_column(record, columns)
@@ -66,7 +68,9 @@ def _form_of_columns(columns: ColumnMap, form: str | None) -> str | None:
         return "turns"
     if "prompt" in columns.fields:
         return "prompts"
-    return form or "prompts" if "response" in columns.fields else None
+    if "response" in columns.fields:
+        return form or "prompts"
+    return None
 
 
 def messages_column(
@@ -81,7 +85,9 @@ def messages_column(
         return column, "transcript" if is_transcript else "messages"
     keys = plain_names(tuple(record))
     for name in names:
-        form = _form_of_messages(record[keys[name]]) if name in keys else None
+        form = None
+        if name in keys:
+            form = _form_of_messages(record[keys[name]])
         if form is not None:
             return keys[name], form
     return "", None
@@ -92,10 +98,16 @@ def _form_of_messages(value: object) -> str | None:
         text = value.lstrip()
         if speaker_of(text.partition("\n")[0]) in ROLE_WORDS:
             return "transcript"
-        return "messages" if text.startswith("[") and '"' in text else None
-    items = value if isinstance(value, list) else []
+        if text.startswith("[") and '"' in text:
+            return "messages"
+        return None
+    items = []
+    if isinstance(value, list):
+        items = value
     is_chat = items and all(isinstance(item, Mapping) or pair_in(item) for item in items)
-    return "messages" if is_chat else None
+    if is_chat:
+        return "messages"
+    return None
 
 
 def _form_of_trace(record: Record) -> str | None:
@@ -113,7 +125,9 @@ def _form_of_trace(record: Record) -> str | None:
     keys = plain_names(tuple(record)).keys()
     if {"run_type", "inputs", "outputs"} <= keys:
         return "langsmith"
-    return "langfuse" if any(names <= keys for names in _LANGFUSE) else None
+    if any(names <= keys for names in _LANGFUSE):
+        return "langfuse"
+    return None
 
 
 def _form_by_names(record: Record, columns: ColumnMap) -> str | None:
@@ -129,24 +143,33 @@ def _form_by_names(record: Record, columns: ColumnMap) -> str | None:
         return "prompts"
     if "dialogue" in record:
         return "line"
-    return "messages" if any(record.get(name) == [] for name in MESSAGES) else None
+    if any(record.get(name) == [] for name in MESSAGES):
+        return "messages"
+    return None
 
 
 def chats_within(record: object, columns: ColumnMap) -> list[Any] | None:
     """Returns the chats of a value that is a list of chats, or an object with just one list, of
     chats: ``{"data": [...]}``. None for any other value."""
-    fields = record if isinstance(record, Mapping) else {"": record}
+    if isinstance(record, Mapping):
+        fields = record
+    else:
+        fields = {"": record}
     lists = {name: value for name, value in fields.items() if isinstance(value, list)}
     if len(lists) != 1:
         return None
     name, items = lists.popitem()
-    chat = items[0] if items else None
+    chat = None
+    if items:
+        chat = items[0]
     if isinstance(chat, Mapping) and find_key(chat, ROLES) is not None:
         return None  # a message
     if isinstance(record, Mapping) and _is_one_chat(record, name, chat, columns):
         return None
     is_chat = isinstance(chat, list) or form_of(chat, columns) is not None
-    return items if is_chat else None
+    if is_chat:
+        return items
+    return None
 
 
 def _is_one_chat(record: Record, name: str, first: object, columns: ColumnMap) -> bool:

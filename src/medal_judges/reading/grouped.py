@@ -45,15 +45,16 @@ def grouped_chats(
     counts: Counts,
     unread: Counts,
     before: Iterable[object] = (),
-    stated: bool = False,
+    form_is_stated: bool = False,
 ) -> Iterator[tuple[int, Callable[[], Fields]]]:
     """Yields, for each chat in the order of first rows, the number of its first row and a function
     that returns the chat as a row of messages.
 
-    Calls ``bad`` for bad rows before that (rows of another form are, unless ``form`` is
-    ``stated``), and for a chat that lacks the turn of a bad row, one of ``before`` or later.
-    ``counts`` counts chats whose order is not sure, ``unread`` rows by field with text that no
-    reader uses. One chat is in memory; the rest is in a temporary SQLite file.
+    Before that it calls ``bad`` for each bad row, and for each chat that lacks the turn of a bad
+    row (one of ``before``, or a later one). A row of another form is bad, unless the user has
+    stated the form (``form_is_stated``). ``counts`` counts chats whose order is not sure,
+    ``unread`` the rows in which a field holds text that no reader uses. One chat is in memory; the
+    rest is in a temporary SQLite file.
     """
     is_turns = form == "turns"
     torn = {_chat_id(row, columns) for row in before}  # ids of chats that lack a turn
@@ -61,12 +62,12 @@ def grouped_chats(
     def stored_rows() -> Iterator[StoredRow]:
         for number, row in rows:
             try:
-                record = _checked(row, form, columns, stated)
+                record = _checked(row, form, columns, form_is_stated)
                 if is_turns:
                     yield _turn_key(record, columns), "", number, json.dumps(record)
                     continue
-                for place, step in enumerate(steps_of(record, form)):
-                    trace = step["trace"] or f"{number}.{place}"
+                for index, step in enumerate(steps_of(record, form)):
+                    trace = step["trace"] or f"{number}.{index}"
                     yield step["session"], trace, number, json.dumps(step)
             except RecordError as error:
                 bad(number, error)
@@ -83,13 +84,15 @@ def grouped_chats(
             yield number, partial(_chat_of_turns, id, group, columns, counts, unread)
 
 
-def _checked(row: object, form: str, columns: ColumnMap, stated: bool) -> Record:
+def _checked(row: object, form: str, columns: ColumnMap, form_is_stated: bool) -> Record:
     """Returns a row of the ``form``. Raises RecordError for any other one."""
     if isinstance(row, RecordError):
         raise row
     if not isinstance(row, dict):
         raise RecordError("(line)", "a JSON object", row)
-    row_form = form if stated else form_of(row, columns)
+    if form_is_stated:
+        return row
+    row_form = form_of(row, columns)
     if row_form == form:
         return row
     if row_form == "prompts" and form in ("langfuse", "langsmith"):
@@ -126,7 +129,9 @@ def _chat_id(row: object, columns: ColumnMap) -> str:
     id = None
     if isinstance(row, dict):
         id = as_text(columns.value(row, "id", CONVERSATIONS))
-    return id if isinstance(id, str) and id.strip() else ""
+    if isinstance(id, str) and id.strip():
+        return id
+    return ""
 
 
 def _turn_key(row: Record, columns: ColumnMap) -> str:
@@ -169,7 +174,10 @@ def _chat_of_turns(
     first = rows[0][1]
     time = columns.value(first, "time")
     if time is not None:
-        name = "time" if "time" in columns.fields else columns.column(first, "time")
+        if "time" in columns.fields:
+            name = "time"
+        else:
+            name = columns.column(first, "time")
         chat[name] = time
     return chat | {"id": id, "messages": messages}
 

@@ -44,7 +44,9 @@ class Instant(NamedTuple):
 def position(value: object) -> Instant | None:
     """Returns the place of a turn by its number, or by its time."""
     number = _number(value)
-    return instant(value) if number is None else Instant(Clock.COUNT, int(number * _SECOND))
+    if number is None:
+        return instant(value)
+    return Instant(Clock.COUNT, int(number * _SECOND))
 
 
 def instant(value: object) -> Instant | None:
@@ -56,13 +58,18 @@ def instant(value: object) -> Instant | None:
         return _iso_instant(str(value).strip())
     size = abs(number)
     unit = next((unit for minimum, unit in _UNITS if size >= minimum), _SECOND)
-    return Instant(Clock.ZONED if size >= _FIRST_DATE else Clock.COUNT, int(number * unit))
+    clock = Clock.COUNT
+    if size >= _FIRST_DATE:
+        clock = Clock.ZONED
+    return Instant(clock, int(number * unit))
 
 
 def _number(value: object) -> Decimal | None:
     try:
         number = Decimal(str(value).strip())
-        return number if abs(number) < _MOST else None
+        if abs(number) < _MOST:
+            return number
+        return None
     except ArithmeticError:  # no number, or not a number (NaN)
         return None
 
@@ -72,19 +79,25 @@ def _iso_instant(value: str) -> Instant | None:
     if match is None:
         return None
     date, clock, second, fraction, utc, hours, minutes = match.groups(default="")
-    zone = f"{hours}:{minutes or '00'}" if hours else "+00:00"
+    zone = "+00:00"
+    if hours:
+        zone = f"{hours}:{minutes or '00'}"
     try:
         moment = datetime.fromisoformat(f"{date}T{clock or '0:00':0>5}{second or ':00'}{zone}")
     except ValueError:
         return None
     nanoseconds = int(moment.timestamp()) * _SECOND + int(f"{fraction:0<9}"[:9])
-    return Instant(Clock.ZONED if utc or hours else Clock.LOCAL, nanoseconds)
+    if utc or hours:
+        return Instant(Clock.ZONED, nanoseconds)
+    return Instant(Clock.LOCAL, nanoseconds)
 
 
 def nanoseconds(value: object) -> int:
     """Returns the nanoseconds of a time; 0 for a value that is none."""
     moment = instant(value)
-    return 0 if moment is None else moment.nanoseconds
+    if moment is None:
+        return 0
+    return moment.nanoseconds
 
 
 def iso_time(value: Any) -> Any:
@@ -105,14 +118,14 @@ def oldest_first(
     """
     times = [instant.nanoseconds for instant in instants]
     newest_first = is_newest_first(instants)
-    places = sorted(range(len(items)), key=times.__getitem__)
-    ordered: list[Item] = []
-    for _, group in groupby(places, key=times.__getitem__):
+    indices = sorted(range(len(items)), key=times.__getitem__)
+    oldest_items: list[Item] = []
+    for _, group in groupby(indices, key=times.__getitem__):
         simultaneous = list(group)
         if newest_first and roles[simultaneous[0]] != "user":
             simultaneous.reverse()
-        ordered += [items[place] for place in simultaneous]
-    return ordered
+        oldest_items += [items[index] for index in simultaneous]
+    return oldest_items
 
 
 def is_newest_first(instants: Sequence[Instant]) -> bool:

@@ -51,7 +51,9 @@ class LanguageIdentifier:
 def _code(language: Any) -> str:
     """Returns ISO 639-1; ``no`` for both written forms of Norwegian."""
     name: str = language.iso_code_639_1.name.lower()
-    return "no" if name in ("nb", "nn") else name
+    if name in ("nb", "nn"):
+        return "no"
+    return name
 
 
 def detected_language(dialogue: Dialogue) -> str | None:
@@ -70,7 +72,10 @@ def detected_language(dialogue: Dialogue) -> str | None:
         letters: Counter[str | None] = Counter()
         chunk = ""
         for text in (text for role, text in turns if role == speaker):
-            chunk = f"{chunk}\n{text}" if chunk else text
+            if chunk:
+                chunk = f"{chunk}\n{text}"
+            else:
+                chunk = text
             if _is_enough(chunk, _PART):
                 letters[text_language(chunk, _PART)] += len(chunk)
                 chunk = ""
@@ -86,7 +91,9 @@ def text_language(text: str, letters: int = _LETTERS) -> str | None:
     if not _is_enough(text, letters):
         return None
     language, chance = next(iter(_all_languages().chances(text).items()))
-    return language if chance >= _SURE else None
+    if chance >= _SURE:
+        return language
+    return None
 
 
 def _is_enough(text: str, letters: int) -> bool:

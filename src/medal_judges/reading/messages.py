@@ -123,7 +123,10 @@ def read_messages(
     if folded is not None:
         folded.update(chat.counts)
     chat.add_to(context)
-    id = content_hash(chat.turns) if id is None else parse_id(id)
+    if id is None:
+        id = content_hash(chat.turns)
+    else:
+        id = parse_id(id)
     code = sys.intern(language_code(lang))
     turns = tuple(Turn(role, content) for role, content in chat.turns)
     return Dialogue(id, turns, code, source, models, context, meta or {})
@@ -172,12 +175,17 @@ class _Chat:
                 self.notes.append({"turn": None, "note": part.text})
             elif part.kind in _SHOWN and not is_said:  # calls before the text belong to it
                 is_said = True
-                self._add_turn("user" if message.role == "user" else "assistant", content)
+                role: Role = "assistant"
+                if message.role == "user":
+                    role = "user"
+                self._add_turn(role, content)
 
     def add_to(self, context: Fields) -> None:
         """Adds the system prompts, behind one that is there, and the notes of tools."""
         if self.prompts:
-            earlier = [str(context[SYSTEM_PROMPT])] if context.get(SYSTEM_PROMPT) else []
+            earlier = []
+            if context.get(SYSTEM_PROMPT):
+                earlier = [str(context[SYSTEM_PROMPT])]
             context[SYSTEM_PROMPT] = "\n".join(earlier + self.prompts)
         if self.notes:
             context["tools"] = self.notes
@@ -219,8 +227,9 @@ def parse_message(field: str, message: object) -> _Message:
     kind = message.get("type")
     if "role" not in message and kind_of_part(kind) is not None:
         parts = list(_parts(field, message))  # an item of OpenAI's Responses, which has no role
-        is_gap = any(part.kind == "gap" for part in parts)
-        return _Message("assistant" if is_gap else "call", parts)
+        if any(part.kind == "gap" for part in parts):
+            return _Message("assistant", parts)
+        return _Message("call", parts)
     role = stated_role(message)
     if role is None:
         raise RecordError(f"{field}.role", _ROLES, message.get("role", kind))
@@ -244,7 +253,9 @@ def _call_in_text(field: str, content: str) -> _Part:
         call = json.loads(content)
     except (ValueError, RecursionError):
         call = None
-    return _call(field, call if isinstance(call, dict) else {"arguments": content})
+    if not isinstance(call, dict):
+        call = {"arguments": content}
+    return _call(field, call)
 
 
 def _without_thoughts(parts: Iterable[_Part]) -> Iterator[_Part]:
@@ -281,7 +292,9 @@ def _speaker_name(field: str, message: Record) -> str | None:
     for column in ("name", "model"):
         name = as_text(message.get(column))
         if name is not None and text(f"{field}.{column}", name).strip():
-            return None if name.lower() in ROLE_WORDS else str(name)
+            if name.lower() in ROLE_WORDS:
+                return None
+            return str(name)
     return None
 
 
@@ -309,7 +322,9 @@ def _parts(field: str, content: object) -> Iterator[_Part]:
 
 
 def _parts_of_object(field: str, content: Record) -> Iterator[_Part]:
-    default = "text" if isinstance(content.get("text"), str) else None
+    default = None
+    if isinstance(content.get("text"), str):
+        default = "text"
     type = content.get("type", content.get("content_type", default))
     kind = kind_of_part(type)
     if content.get("thought") is True:  # Gemini's
@@ -327,8 +342,9 @@ def _parts_of_object(field: str, content: Record) -> Iterator[_Part]:
     elif kind == "result":
         yield _result(content.get(_filled_name(content, _OUTPUTS) or ""))
     elif kind != "mark":
-        modality = content.get("modality")  # OpenTelemetry's blobs
-        yield _Part("gap", modality if modality in ("image", "audio", "video") else kind)
+        if content.get("modality") in ("image", "audio", "video"):  # OpenTelemetry's blobs
+            kind = content["modality"]
+        yield _Part("gap", kind)
     transcript = content.get("transcript")
     if kind != "mark" and isinstance(transcript, str) and transcript.strip():
         yield _Part("text", text(f"{field}.transcript", transcript))
@@ -349,7 +365,9 @@ def kind_of_part(type_name: object) -> str | None:
     if type_name.endswith(_RESULTS):
         return "result"
     is_call = type_name.endswith(_CALLS) or type_name.startswith("tool-")  # the AI SDK's
-    return "call" if is_call else None
+    if is_call:
+        return "call"
+    return None
 
 
 def _call(field: str, call: object) -> _Part:
@@ -383,4 +401,6 @@ def _short(value: object) -> str:
     if value is not None and not isinstance(value, str):
         value = json.dumps(value, ensure_ascii=False, default=str)
     line = " ".join((value or "")[: 4 * _NOTE].split())
-    return line if len(line) <= _NOTE else f"{line[: _NOTE - 1]}…"
+    if len(line) <= _NOTE:
+        return line
+    return f"{line[: _NOTE - 1]}…"

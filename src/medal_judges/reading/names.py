@@ -64,7 +64,9 @@ def find_key(record: Record, names: Names) -> str | None:
     for key in keys:
         if record[key] is not None:
             return key
-    return keys[0] if keys else None
+    if keys:
+        return keys[0]
+    return None
 
 
 @lru_cache(maxsize=512)  # most rows of a file have the same keys

@@ -27,6 +27,7 @@ _rubric = cache(load_rubric)
 _LABEL_FIELDS = ("labels", "evaluation", "annotation", "gpt-4.1", "judgement")
 _SCENE_PART = re.compile(r"\W*(Scene Description|Persona|Gender|Language/Culture)\W*?:[*\s]*", re.I)
 _CONTEXT_KEYS = {"scene description": "scene", "persona": "persona", "gender": "gender"}
+_RELEASED_NAMES = {"overall": "overall_quality_rating"}  # dimension -> its key in the JSON
 _LONGEST = 10  # turns of a dialogue that nobody ended: five of each side
 _REPLACED = {"id", "source", "scene", "lang", "dialogue", "models", "ended", *_LABEL_FIELDS}
 
@@ -44,7 +45,9 @@ def line_of_released(record: Record) -> Fields:
     scene = _scene_parts(record.get("scene"))
     id, group = record.get("id"), record.get("group")
     source, meta = request, {}
-    number = CONTEXT_NUMBER.search(request) if isinstance(request, str) else None
+    number = None
+    if isinstance(request, str):
+        number = CONTEXT_NUMBER.search(request)
     if number is not None:
         source, meta = "medal", {"request": request}
         group = group or f"medal-{int(number[1])}"
@@ -72,10 +75,14 @@ def line_of_released(record: Record) -> Fields:
 def _end_of(turns: object, ended: object) -> str | None:
     """Returns how the dialogue ended, as the line format says it."""
     if not isinstance(ended, bool):
-        return None if ended is None else str(ended)
+        if ended is None:
+            return None
+        return str(ended)
     if ended:
         return "user or rejected"
-    return "cap" if isinstance(turns, list) and len(turns) >= _LONGEST else "open"
+    if isinstance(turns, list) and len(turns) >= _LONGEST:
+        return "cap"
+    return "open"
 
 
 def _models_by_role(names: object, turns: object) -> dict[str, str | None]:
@@ -83,12 +90,16 @@ def _models_by_role(names: object, turns: object) -> dict[str, str | None]:
     turns are all null is left out."""
     if names is None:
         return {}
-    count = len(turns) if isinstance(turns, list) else 0
+    count = 0
+    if isinstance(turns, list):
+        count = len(turns)
     if not isinstance(names, list) or not isinstance(turns, list) or len(names) != count:
         raise RecordError("models", f"one name for each of the {count} turns", names)
     models: dict[str, str | None] = {}
     for index, (name, turn) in enumerate(zip(names, turns, strict=True)):
-        role = turn.get("role") if isinstance(turn, Mapping) else None
+        role = None
+        if isinstance(turn, Mapping):
+            role = turn.get("role")
         if not name or not isinstance(role, str):
             continue
         if models.setdefault(role, text(f"models[{index}]", name, "a text or null")) != name:
@@ -131,7 +142,7 @@ def label_fields(record: Record) -> Fields:
     comments: dict[str, str] = {}
     for dimension in _rubric("medal"):
         name = dimension.name
-        entry = answer.get("overall_quality_rating" if name == "overall" else name)
+        entry = answer.get(_RELEASED_NAMES.get(name, name))
         label, comment = entry, None
         if isinstance(entry, Mapping):
             label, comment = entry.get("label"), entry.get("comment")
@@ -149,7 +160,10 @@ def label_fields(record: Record) -> Fields:
 def _label(label: Any, dimension: Dimension) -> float:
     """Returns a label as a number. Raises RecordError if it is not on the dimension's scale."""
     try:
-        number = math.nan if isinstance(label, bool) else float(label)
+        if isinstance(label, bool):
+            number = math.nan
+        else:
+            number = float(label)
     except (TypeError, ValueError):
         number = math.nan
     if dimension.low <= number <= dimension.high:

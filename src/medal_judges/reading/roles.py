@@ -44,4 +44,6 @@ def stated_role(message: Record) -> MessageRole | None:
     """Returns the role that a message states under ``role``, or under ``type`` as in LangChain;
     None for an unknown word."""
     word = message.get("role", message.get("type"))
-    return ROLE_WORDS.get(word.strip().lower()) if isinstance(word, str) else None
+    if isinstance(word, str):
+        return ROLE_WORDS.get(word.strip().lower())
+    return None

@@ -41,7 +41,9 @@ def normal_row(record: Record | list[Any], form: str, columns: ColumnMap, folded
     counts missing ratings. Raises RecordError."""
     if isinstance(record, list):
         record = {"messages": record}
-    rated = labels_of(record, columns, folded) if columns.labels else {}
+    rated = {}
+    if columns.labels:
+        rated = labels_of(record, columns, folded)
     if form in ("line", "medal"):
         return _line(record, columns, rated)
     return _Row(record, form, columns, folded, set(columns.labels)).line(rated)
@@ -59,14 +61,19 @@ def _line(record: Record, columns: ColumnMap, rated: Fields) -> Fields:
     if rated.get("labels"):
         for name, value in rated.items():
             is_added = isinstance(line.get(name), dict)
-            line[name] = line[name] | value if is_added else value
+            line[name] = value
+            if is_added:
+                line[name] = line[name] | value
     return line
 
 
 def names_system(record: Record, columns: ColumnMap) -> bool:
     """Says whether the column ``system`` holds the name of a chatbot, one word, and not a
     prompt."""
-    system = None if "system" in columns.fields else as_text(record.get("system"))
+    if "system" in columns.fields:
+        system = None
+    else:
+        system = as_text(record.get("system"))
     return isinstance(system, str) and _NAME.fullmatch(system.strip()) is not None
 
 
@@ -156,7 +163,9 @@ class _Row:
     def _messages(self) -> list[Any]:
         """Returns the messages of a row, and those of a question and an answer in columns of their
         own that continue them."""
-        keys = HISTORIES if self.form == "prompts" else MESSAGES
+        keys = MESSAGES
+        if self.form == "prompts":
+            keys = HISTORIES
         column, form = messages_column(self.record, self.columns, keys)
         messages: list[Any] = []
         if form or self.form != "prompts":
@@ -174,7 +183,9 @@ class _Row:
         those ``before``."""
         unused = {name: self.record[name] for name in self.record if name not in self.used}
         # Beside messages the last names, ``user`` and ``assistant``, are ids.
-        end = -1 if before else None
+        end = None
+        if before:
+            end = -1
         question_column = self.columns.column(unused, "prompt", PROMPTS[:end])
         answer_column = self.columns.column(unused, "response", RESPONSES[:end]) or "choices"
         question = self._question(question_column)
@@ -215,14 +226,18 @@ class _Row:
             return value
         choices = parsed_cell(value, "[{")
         has_messages = isinstance(choices, list) and choices and isinstance(choices[0], Mapping)
-        return choices[:1] if has_messages else None
+        if has_messages:
+            return choices[:1]
+        return None
 
 
 def _messages_of(column: str, value: object, role: str) -> list[Any]:
     """Returns the messages of a cell. JSON in a text can be the answer itself, if it is no message
     and no response of a server."""
     value = parsed_cell(value, "[{", *_RESPONSES)
-    return [] if value in (None, [], {}) else messages_within(column, value, role)
+    if value in (None, [], {}):
+        return []
+    return messages_within(column, value, role)
 
 
 def _messages_in_cell(value: Any, form: str, columns: ColumnMap) -> list[Any]:

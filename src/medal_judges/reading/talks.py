@@ -39,7 +39,9 @@ def turn_in(field: str, message: object) -> SpokenTurn | None:
     """Returns the role and the text of a message, on one line; None if nobody saw a text."""
     parsed = parse_message(field, message)
     text = " ".join(shown_text(parsed.parts).split())
-    return (parsed.role, text) if text and parsed.role in ("user", "assistant") else None
+    if text and parsed.role in ("user", "assistant"):
+        return (parsed.role, text)
+    return None
 
 
 def messages_within(field: str, value: Any, role: str) -> list[Any]:
@@ -50,10 +52,10 @@ def messages_within(field: str, value: Any, role: str) -> list[Any]:
         return [{"role": role, "content": value}]
     if isinstance(value, list) and len(value) == 1:
         return messages_within(field, value[0], role)
-    items = []
-    for item in value if isinstance(value, list) else [value]:
-        is_packed = isinstance(item, Mapping) and {"lc", "kwargs"} <= item.keys()
-        items.append(item["kwargs"] if is_packed else item)  # LangChain's, with its class
+    packed_items = [value]
+    if isinstance(value, list):
+        packed_items = value
+    items = [_unpacked(item) for item in packed_items]
     messages = None
     if items and all(isinstance(item, Mapping) for item in items):
         messages = _messages_of_objects(field, items, role)
@@ -61,6 +63,14 @@ def messages_within(field: str, value: Any, role: str) -> list[Any]:
         expected = "a text, messages, or an object with one of them (messages, input, output, ...)"
         raise RecordError(field, expected, value)
     return messages
+
+
+def _unpacked(item: Any) -> Any:
+    """Returns the fields of an object as LangChain serialises it, with its class; any other value
+    unchanged."""
+    if isinstance(item, Mapping) and {"lc", "kwargs"} <= item.keys():
+        return item["kwargs"]
+    return item
 
 
 def _messages_of_objects(field: str, items: list[Record], role: str) -> list[Any] | None:
@@ -146,4 +156,6 @@ def continuation(turns: Sequence[SpokenTurn], question: list[Any], answer: list[
     if turns[-1][0] == "user":
         return answer
     is_repeated = set(turns_in(question + answer)) <= set(turns)
-    return question + answer if question and not is_repeated else []
+    if question and not is_repeated:
+        return question + answer
+    return []

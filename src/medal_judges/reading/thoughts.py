@@ -43,24 +43,33 @@ def without_thoughts(answer: str) -> tuple[str, int]:
         if markup["alone"]:
             texts.clear()
         count, start = count + 1, markup.end()
-    return ("".join([*texts, answer[start:]]).strip(), count) if count else (answer, 0)
+    if count:
+        return ("".join([*texts, answer[start:]]).strip(), count)
+    return (answer, 0)
 
 
 def thoughts_on_one_line(transcript: str) -> str:
     """Returns a transcript in which no line of a thought looks like that of a speaker."""
-    return _THOUGHT.sub(
-        lambda thought: thought[0].replace("\n", " " if thought["end"] else "\n"), transcript
-    )
+
+    def on_one_line(thought: re.Match[str]) -> str:
+        if thought["end"]:
+            return thought[0].replace("\n", " ")
+        return thought[0]
+
+    return _THOUGHT.sub(on_one_line, transcript)
 
 
 def spoken_turns(turns: list[Any], counts: Counts) -> list[Any]:
     """Returns the turns of a row in the line format without the thoughts in its answers."""
     spoken: list[Any] = []
     for turn in turns:
-        content = turn.get("content") if isinstance(turn, Mapping) else None
+        content = None
+        if isinstance(turn, Mapping):
+            content = turn.get("content")
         if isinstance(content, str) and turn.get("role") == "assistant":
             answer, count = without_thoughts(content)
-            counts.update({THOUGHTS: count} if count else {})
+            if count:
+                counts[THOUGHTS] += count
             turn = {**turn, "content": answer}
         spoken.append(turn)
     return spoken

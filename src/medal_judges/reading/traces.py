@@ -55,7 +55,9 @@ def is_span(row: Record) -> bool:
 
 def steps_of(row: Record, form: str) -> Iterator[Fields]:
     """Yields the steps of a row: the fields of _STEP and ``meta``."""
-    return _spans(row) if form == "otel" else _observations(row, form)
+    if form == "otel":
+        return _spans(row)
+    return _observations(row, form)
 
 
 def _fields_of(record: Record, columns: Mapping[str, Names]) -> Fields:
@@ -88,7 +90,9 @@ def _spans(row: Record) -> Iterator[Fields]:
         if attributes.keys().isdisjoint(_MESSAGES[:2]):
             continue
         step = _fields_of({**attributes, **span}, _SPAN)
-        step["kind"] = "llm" if attributes.get(_OPERATION) in _CHAT_OPERATIONS else None
+        step["kind"] = None
+        if attributes.get(_OPERATION) in _CHAT_OPERATIONS:
+            step["kind"] = "llm"
         step["model"] = attributes.get(_MODELS[0]) or attributes.get(_MODELS[1])
         for name in (_CONVERSATION, *_MODELS):
             attributes.pop(name, None)
@@ -103,16 +107,16 @@ def _spans(row: Record) -> Iterator[Fields]:
 def _attributes(span: Record) -> Fields:
     """Returns the attributes of a span, which are an object, OTLP's list of {key, value}, or the
     fields of the row."""
-    stated = span.get("attributes")
-    if isinstance(stated, Mapping):
-        return dict(stated)
+    entries = span.get("attributes")
+    if isinstance(entries, Mapping):
+        return dict(entries)
     attributes: Fields = {}
-    if not isinstance(stated, list):
+    if not isinstance(entries, list):
         for name, value in span.items():
             if str(name).startswith(("gen_ai.", "session.id")):
                 attributes[name] = value
         return attributes
-    for entry in objects(stated):
+    for entry in objects(entries):
         value = entry.get("value")
         if "key" not in entry or not value or not isinstance(value, Mapping):
             continue
@@ -221,7 +225,9 @@ def _call_of_trace(steps: Steps) -> _Call | None:
         is_root = step["parent"] == step["id"] or str(step["parent"]) not in ids
         is_model_call = str(step["kind"]).lower() in ("generation", "llm")
         try:
-            talks = _talks(number, step) if is_root or is_model_call else {}
+            talks = {}
+            if is_root or is_model_call:
+                talks = _talks(number, step)
         except RecordError as error:
             problem = problem or error
             is_lost |= is_root and is_model_call  # turns that no other step has
@@ -275,8 +281,10 @@ def _continued(chat: Talk, talk: Talk, field: str) -> Talk:
     if old and not size and len({role for role, _ in new}) > 1:
         expected = "new turns only, or a history that continues the traces before"
         raise RecordError(field, expected, [text for _, text in new])
-    places = [place for place, (_, turn) in enumerate(talk, 1) if turn]
-    cut = places[end - 1] if end else 0
+    turn_ends = [end for end, (_, turn) in enumerate(talk, 1) if turn]
+    cut = 0
+    if end:
+        cut = turn_ends[end - 1]
     if size == len(old) and (end, cut) > (size, len(chat)):
         chat = talk[:cut]
     return chat + [entry for entry in talk[cut:] if entry[1] or entry not in chat]

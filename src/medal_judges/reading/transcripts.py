@@ -53,7 +53,10 @@ def transcript_rows(stream: IO[str], roles: Mapping[str, str] = {}) -> Iterator[
             if rule and rule["heading"]:
                 heading = {"heading": rule["heading"]}
         elif chat or line.strip():
-            first = first if chat else number
+            if chat:
+                first = first
+            else:
+                first = number
             chat += f"{line}\n"
     if chat:
         yield first, {"transcript": chat} | heading
@@ -95,7 +98,9 @@ def messages_of_transcript(text: str, roles: Mapping[str, str]) -> list[dict[str
     messages: list[dict[str, str]] = []
     for line in thoughts_on_one_line(text).splitlines():
         match = SPOKEN.match(line)
-        name = match["name"].strip() if match else ""
+        name = ""
+        if match:
+            name = match["name"].strip()
         if match:
             names[name] = None
         if match and name.lower() in role_by_name:

@@ -34,7 +34,9 @@ def _has_text(name: str, value: object) -> bool:
         return any(_has_text(str(key), field) for key, field in value.items())
     if isinstance(value, list | tuple):
         return any(_has_text(name, item) for item in value)
-    text = value.strip() if isinstance(value, str) else ""
+    text = ""
+    if isinstance(value, str):
+        text = value.strip()
     return len(text) > _SHORT and _NO_PROSE.fullmatch(text) is None
 
 
@@ -63,4 +65,6 @@ def unread_note(unread: Counts, path: str, copied: Iterable[str]) -> str | None:
     fields = [f"{name} ({count:,} rows)" for name, count in unread.most_common()]
     if len(fields) > _SHOWN:
         fields[_SHOWN:] = [f"{len(fields) - _SHOWN} other fields"]
-    return f"not read: {', '.join(fields)} in {path}" if fields else None
+    if fields:
+        return f"not read: {', '.join(fields)} in {path}"
+    return None

@@ -84,7 +84,9 @@ def language(code: str) -> Language:
 def language_name(code: str) -> str:
     """Returns ``German`` for ``de``; the code itself if it is not listed."""
     languages = load_languages()
-    return languages[code].name if code in languages else code
+    if code in languages:
+        return languages[code].name
+    return code
 
 
 Role = Literal["user", "assistant"]
@@ -95,7 +97,10 @@ Lang = Annotated[str, BeforeValidator(lambda lang: sys.intern(language_code(lang
 
 def parse_id(value: object) -> str:
     """Returns a text or a number as text. Raises RecordError for others and blank text."""
-    value = value if isinstance(value, bool) else as_text(value)
+    if isinstance(value, bool):
+        value = value
+    else:
+        value = as_text(value)
     if not isinstance(value, str) or not value.strip():
         raise RecordError("id", "a non-empty text", value)
     return text("id", value)
@@ -170,7 +175,9 @@ class Dialogue:
     def upto(self, turn: int | None) -> Dialogue:
         """Returns the dialogue up to and including turn index ``turn``, with the same id; all of it
         for None."""
-        return self if turn is None else replace(self, turns=self.turns[: turn + 1])
+        if turn is None:
+            return self
+        return replace(self, turns=self.turns[: turn + 1])
 
     def to_record(self) -> dict[str, Any]:
         """Returns the JSON object of a line, without optional fields that are empty."""

@@ -40,27 +40,32 @@ class Dimension:
     definition: str = ""
 
     def __post_init__(self) -> None:
-        problem = None
-        if not isinstance(self.name, str) or not isinstance(self.definition, str):
-            problem = "name and definition must be texts"
-        elif self.good not in ("low", "high"):
-            problem = f"good must be low or high, not {self.good!r}"
-        elif self.kind not in ("binary", "ordinal", "continuous"):
-            problem = f"kind must be binary, ordinal or continuous, not {self.kind!r}"
-        elif not all(
-            isinstance(v, int | float) and abs(v) < LARGEST for v in (self.low, self.high)
-        ):
-            problem = f"low and high must be numbers below {LARGEST:g}"
-        elif not self.low < self.high:
-            problem = f"low {self.low} is not below {self.high}"
-        elif self.kind == "binary" and (self.low, self.high) != (0, 1):
-            problem = "a binary dimension runs from 0 to 1"
-        elif self.kind == "ordinal" and (self.low % 1 or self.high % 1):
-            problem = "an ordinal scale has whole-number ends"
-        elif self.kind == "ordinal" and self.high - self.low >= _MOST_LEVELS:
-            problem = f"an ordinal scale has at most {_MOST_LEVELS} levels"
+        problem = self._wrong_field() or self._wrong_scale()
         if problem is not None:
             raise ConfigError(f"dimension {self.name!r}: {problem}")
+
+    def _wrong_field(self) -> str | None:
+        if not isinstance(self.name, str) or not isinstance(self.definition, str):
+            return "name and definition must be texts"
+        if self.good not in ("low", "high"):
+            return f"good must be low or high, not {self.good!r}"
+        if self.kind not in ("binary", "ordinal", "continuous"):
+            return f"kind must be binary, ordinal or continuous, not {self.kind!r}"
+        for end in (self.low, self.high):
+            if not isinstance(end, int | float) or not abs(end) < LARGEST:
+                return f"low and high must be numbers below {LARGEST:g}"
+        return None
+
+    def _wrong_scale(self) -> str | None:
+        if not self.low < self.high:
+            return f"low {self.low} is not below {self.high}"
+        if self.kind == "binary" and (self.low, self.high) != (0, 1):
+            return "a binary dimension runs from 0 to 1"
+        if self.kind == "ordinal" and (self.low % 1 or self.high % 1):
+            return "an ordinal scale has whole-number ends"
+        if self.kind == "ordinal" and self.high - self.low >= _MOST_LEVELS:
+            return f"an ordinal scale has at most {_MOST_LEVELS} levels"
+        return None
 
     @property
     def is_issue(self) -> bool:
@@ -121,7 +126,9 @@ def load_rubric(name_or_path: str | Path, names: Sequence[str] = ()) -> tuple[Di
                 f"the rubric {name_or_path} has no dimension {name!r}",
                 hint=f"it has: {', '.join(by_name)}",
             )
-    return tuple(by_name[name] for name in names) if names else dimensions
+    if names:
+        return tuple(by_name[name] for name in names)
+    return dimensions
 
 
 def merge_dimensions(parts: Iterable[tuple[str, Iterable[Dimension]]]) -> dict[str, Dimension]:
@@ -144,14 +151,14 @@ def merge_dimensions(parts: Iterable[tuple[str, Iterable[Dimension]]]) -> dict[s
 
 def known_dimensions(
     names: Iterable[str],
-    stated: Iterable[tuple[str, Iterable[Dimension]]],
+    parts: Iterable[tuple[str, Iterable[Dimension]]],
     rubric: str | None,
     option: str = "--rubric",
 ) -> dict[str, Dimension]:
-    """Returns the dimension of each of ``names``, as files of judgements (``stated``, see
+    """Returns the dimension of each of ``names``, as files of judgements (``parts``, see
     merge_dimensions) or ``rubric``, the value of ``option``, state it. Raises MedalError if two of
     these differ, and ConfigError for a name that none states."""
-    parts = list(stated)
+    parts = list(parts)
     files = ", ".join(dict(parts))
     names = list(names)
     if rubric is not None:

@@ -30,30 +30,53 @@ class ScoreKey(NamedTuple):
 
 @dataclass(slots=True)
 class JoinedLabels:
-    """``score_rows``: for each label the indices of its scores. Labels that have none: ``other``
-    (their ids were scored, but with other chats), ``repeated`` (an earlier label is of the same
-    chat) and ``absent``. ``by_id`` labels have scores that do not say of which chat they are."""
+    """``score_rows`` has the indices of the scores of each label.
+
+    Labels without a score are ``of_other_chats`` (their ids were scored, but with other chats),
+    ``repeated`` (an earlier label is of the same chat) or ``absent``. ``by_id`` counts the scores
+    that do not say which chat they are of, and were joined by the id alone.
+    """
 
     score_rows: list[list[int]] = field(default_factory=list)
-    other: list[LabelledDialogue] = field(default_factory=list)
+    of_other_chats: list[LabelledDialogue] = field(default_factory=list)
     repeated: list[LabelledDialogue] = field(default_factory=list)
     absent: list[LabelledDialogue] = field(default_factory=list)
     by_id: int = 0
 
+    def fitting_rows(
+        self,
+        label: LabelledDialogue,
+        candidates: Sequence[int],
+        scores: Sequence[ScoreKey],
+        *,
+        is_repeated: bool,
+    ) -> list[int]:
+        """Returns the candidates whose chat is the label's. If a side lacks the chat, the id
+        decides, unless it is repeated; such pairs are counted in ``by_id``."""
+        fitting: list[int] = []
+        for row in candidates:
+            has_both_chats = scores[row].chat is not None and label.dialogue.turns
+            if has_both_chats and scores[row].is_of(label.dialogue):
+                fitting.append(row)
+            elif not has_both_chats and not is_repeated:
+                fitting.append(row)
+                self.by_id += 1
+        return fitting
+
     def notes(self, name: str) -> list[str]:
         """Says which labels of the file ``name`` were left out. Raises MedalError if more than
         MOST_OTHER of them are of other chats."""
-        joined = sum(map(bool, self.score_rows))
-        count = joined + len(self.other)
-        if len(self.other) > MOST_OTHER * count:
+        other_count = len(self.of_other_chats)
+        count = sum(map(bool, self.score_rows)) + other_count
+        if other_count > MOST_OTHER * count:
             raise MedalError(
-                f"{name}: the labels of {len(self.other):,} of {count:,} chats are of other chats "
-                f"than those that were scored under their ids: {_listed(self.other)}",
+                f"{name}: the labels of {other_count:,} of {count:,} chats are of other chats "
+                f"than those that were scored under their ids: {_listed(self.of_other_chats)}",
                 hint="give the labels of the chats that were scored, or score the chats of the "
                 "labels; ids that begin again need other names",
             )
         left_out = {
-            "Labels of other chats than the scored ones, left out": self.other,
+            "Labels of other chats than the scored ones, left out": self.of_other_chats,
             "Labels of chats that have labels already, left out": self.repeated,
         }
         notes = []
@@ -87,20 +110,12 @@ def join_labels(
     for label in labels:
         id = first_ids[label.id]
         candidates = [row for row in by_id.get(id, ()) if may_meet(label, scores[row])]
-        fitting: list[int] = []
-        for row in candidates:
-            if scores[row].chat is None or not label.dialogue.turns:
-                fits = id not in repeated
-                joined.by_id += fits
-            else:
-                fits = scores[row].is_of(label.dialogue)
-            if fits:
-                fitting.append(row)
+        fitting = joined.fitting_rows(label, candidates, scores, is_repeated=id in repeated)
         chosen = _nearest_ids(label.id, [row for row in fitting if row not in labelled], scores)
         if not candidates:
             joined.absent.append(label)
         elif not fitting:
-            joined.other.append(label)
+            joined.of_other_chats.append(label)
         elif not chosen:
             joined.repeated.append(label)
         labelled.update(chosen)
@@ -112,7 +127,9 @@ def _nearest_ids(id: str, rows: Sequence[int], scores: Sequence[ScoreKey]) -> li
     """Returns the rows of one id: of equal chats under one repeated id, that with the very same
     id."""
     ids = [scores[row].id for row in rows]
-    chosen_id = id if id in ids else next(iter(ids), None)
+    chosen_id = next(iter(ids), None)
+    if id in ids:
+        chosen_id = id
     return [row for row in rows if scores[row].id == chosen_id]
 
 
@@ -122,7 +139,9 @@ def _first_ids(ids: Set[str]) -> dict[str, str]:
     first_ids = {}
     for id in ids:
         first, sign, number = id.rpartition("#")
-        first_ids[id] = first if sign and number.isdecimal() and first in ids else id
+        first_ids[id] = id
+        if sign and number.isdecimal() and first in ids:
+            first_ids[id] = first
     return first_ids
 
 

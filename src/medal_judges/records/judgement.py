@@ -94,7 +94,9 @@ def known_details(**values: Any) -> dict[str, Any]:
     for name in (detail.name for detail in fields(_Details)):
         value = values.pop(name, None)
         if value is not None and value not in ((), [], {}):
-            details[name] = list(value) if isinstance(value, tuple) else value
+            details[name] = value
+            if isinstance(value, tuple):
+                details[name] = list(value)
     assert not values, f"details have no field {next(iter(values))!r}"
     return details
 
@@ -107,7 +109,9 @@ def finite_details(details: Mapping[str, Any]) -> dict[str, Any]:
             return [cleaned(item) for item in value]
         if isinstance(value, Mapping):
             return {name: cleaned(item) for name, item in value.items()}
-        return None if isinstance(value, float) and not math.isfinite(value) else value
+        if isinstance(value, float) and not math.isfinite(value):
+            return None
+        return value
 
     finite = cleaned(details)
     if None in finite.get("interval", ()):

@@ -37,14 +37,16 @@ class Rating:
     aggregated: bool = False
 
     @property
-    def given(self) -> tuple[float, ...]:
+    def without_nulls(self) -> tuple[float, ...]:
         return tuple(v for v in self.values if v is not None)
 
 
 def mean(rating: Rating) -> float | None:
     """Returns the mean of the given values on the raw scale; None if there are none."""
-    given = rating.given
-    return sum(given) / len(given) if given else None
+    values = rating.without_nulls
+    if values:
+        return sum(values) / len(values)
+    return None
 
 
 def rescale(value: float, source: Scale, target: Scale) -> float:
@@ -59,7 +61,9 @@ def hash_split(key: str, *, seed: int, shares: Sequence[float] = (0.8, 0.1, 0.1)
     point = int.from_bytes(digest[:8], "big") / 2**64  # from 0 to 1
     if point < shares[0]:
         return "train"
-    return "validation" if point < shares[0] + shares[1] else "test"
+    if point < shares[0] + shares[1]:
+        return "validation"
+    return "test"
 
 
 def parse_values(field: str, values: object) -> tuple[float | None, ...]:
@@ -107,7 +111,9 @@ class LabelledDialogue:
     @property
     def turn(self) -> int | None:
         """Index of the labelled turn; None at level dialogue."""
-        return len(self.dialogue.turns) - 1 if self.level == "turn" else None
+        if self.level == "turn":
+            return len(self.dialogue.turns) - 1
+        return None
 
     def ratings(self) -> Iterator[Rating]:
         """Yields one Rating per dimension."""
@@ -175,7 +181,9 @@ def _parse_scale(field: str, scale: object) -> Scale | None:
     if scale is None:
         return None
     expected = "[lowest, highest] or null"
-    ends = [number(field, end, expected) for end in scale] if isinstance(scale, list) else []
+    ends = []
+    if isinstance(scale, list):
+        ends = [number(field, end, expected) for end in scale]
     if len(ends) != 2 or not ends[0] < ends[1]:
         raise RecordError(field, expected, scale)
     return ends[0], ends[1]

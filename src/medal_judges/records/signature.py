@@ -48,13 +48,14 @@ class Signature:
         a ``judge:`` pair is the judge's name. Raises MedalError for a seed that is not a whole
         number."""
         pairs: dict[str, Any] = dict(part.split(":", 1) for part in text.split("|") if ":" in part)
-        known = {f.name: pairs[f.name] for f in fields(cls) if f.name in pairs}
+        values = {f.name: pairs[f.name] for f in fields(cls) if f.name in pairs}
         try:
-            known |= {"seed": int(known["seed"])} if "seed" in known else {}
+            if "seed" in values:
+                values["seed"] = int(values["seed"])
         except ValueError as error:
-            message = f"signature: the seed is a whole number, not {known['seed']!r}"
+            message = f"signature: the seed is a whole number, not {values['seed']!r}"
             raise MedalError(message) from error
-        return cls(**({"judge": text.replace("|", " ")} | known))
+        return cls(**({"judge": text.replace("|", " ")} | values))
 
 
 def content_hash(value: object) -> str:

@@ -63,10 +63,15 @@ def parse(kind: type[T], record: object, field: str = "") -> T:
     path = field + "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in loc)
     expected = _EXPECTED.get(problem["type"], problem["msg"])
     if problem["type"] == "unexpected_keyword_argument":
-        expected = f"one of {', '.join(names)}" if len(loc) == 1 else "no such field"
+        expected = "no such field"
+        if len(loc) == 1:
+            expected = f"one of {', '.join(names)}"
     for start in ("Value error, ", "Input should be ", "expected "):
         expected = expected.removeprefix(start)
-    got = None if problem["type"] == "missing" else problem["input"]
+    if problem["type"] == "missing":
+        got = None
+    else:
+        got = problem["input"]
     raise RecordError(path.lstrip("."), expected, got)
 
 
@@ -111,13 +116,17 @@ def as_text(value: object) -> Any:
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return str(value) if isinstance(value, int | float) else value
+    if isinstance(value, int | float):
+        return str(value)
+    return value
 
 
 def optional_text(record: Mapping[str, object], key: str) -> str | None:
     """Returns the text under ``key``, None if it is absent or null. Raises RecordError."""
     value = record.get(key)
-    return None if value is None else text(key, value, "a text or null")
+    if value is None:
+        return None
+    return text(key, value, "a text or null")
 
 
 def mapping(

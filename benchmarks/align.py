@@ -29,7 +29,7 @@ import numpy as np
 from into_docs import keep
 
 from medal_judges.data_prep.sources.registry import load_spec
-from medal_judges.eval.align.align import held_together, read_inputs
+from medal_judges.eval.align.labels import held_out_groups
 from medal_judges.eval.align.proof import (
     FOLDS,
     INFLATION,
@@ -40,6 +40,7 @@ from medal_judges.eval.align.proof import (
     line,
     prove,
 )
+from medal_judges.eval.align.run import read_inputs
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.models.hybrid.members import MemberConfig, open_member
 
@@ -66,7 +67,8 @@ def material_of(name: str, judge: str, beside: Path) -> Material:
     file = beside.with_suffix(f".{name.replace(':', '_')}.npz")
     if not file.is_file():
         member = open_member("judge", MemberConfig(path="boxed"))
-        _, _, scores, _, vectors = read_inputs(member, ["overall"], rows)
+        inputs = read_inputs(member, ["overall"], rows)
+        scores, vectors = inputs.scores, inputs.vectors
         np.savez(file, scores=scores, vectors=vectors)
     saved = np.load(file)
     scores, inputs = saved["scores"], ["judge:overall", "repetition:overall", "length:overall"]
@@ -85,7 +87,7 @@ def material_of(name: str, judge: str, beside: Path) -> Material:
     return Material(
         tuple(inputs),
         *(scores[whole], saved["vectors"][whole], units),
-        held_together(rows) if rows else np.array([]),
+        held_out_groups(rows) if rows else np.array([]),
         np.array([row.group for row in rows]),
         0,
         4.0,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from medal_judges.eval.align.proof import ALIGNED, AS_IS, Alignment
+from medal_judges.eval.align.proof import ALIGNED, AS_IS, Alignment, Proof
 from medal_judges.report.figure import Axis, Dot, Figure, Line, Plot, padded
 from medal_judges.report.page import (
     Block,
@@ -39,13 +39,12 @@ _LARGEST = "Scores of the aligned judge are those of the fit without the chat."
 def proof_table(result: Alignment, name: str) -> Table:
     """Returns the lines of one dimension's proof."""
     proof, dimension = result.proofs[name], result.dimensions[name]
-    rows: list[Row] = [
-        (
-            *(line.name, line.error, line.rho, line.gain),
-            line.gain and line.gain.p_value and PValue(line.gain.p_value),
-        )
-        for line in proof.lines
-    ]
+    rows: list[Row] = []
+    for line in proof.lines:
+        p_value = None
+        if line.gain is not None and line.gain.p_value is not None:
+            p_value = PValue(line.gain.p_value)
+        rows.append((line.name, line.error, line.rho, line.gain, p_value))
     columns = ("", "error", "Spearman ρ", "gain of the aligned judge", "p")
     scale = f"people's scale is {dimension.low:g} to {dimension.high:g}"
     note = f"The error is the {proof.measure.value}; {scale}."
@@ -55,59 +54,84 @@ def proof_table(result: Alignment, name: str) -> Table:
 def write_align_page(result: Alignment, folder: Path) -> Path:
     """Writes align.html, and tables/ and figures/ beside it; returns its path."""
     tables = {name: proof_table(result, name) for name in result.proofs}
-    figures, largest = dict[str, Figure](), list[Block]()
+    curves: dict[str, Figure] = {}
+    scatters: dict[str, Figure] = {}
+    disagreements: list[Block] = []
+    facts = [(key.replace("_", " ").capitalize(), str(fact)) for key, fact in result.facts.items()]
     for name, proof in result.proofs.items():
-        dimension, both = result.dimensions[name], (AS_IS, ALIGNED)
-        error = proof.line(proof.base).error
-        ends = (proof.curve[0][0], proof.curve[-1][0])
-        dots = [Dot(n, value, 0, f"{n:g} labels: {number(value)}", 4) for n, value in proof.curve]
-        curve = Plot(
-            f"{dimension.name}: error by labels",
-            Axis("labels", padded(ends)),
-            Axis("error", padded([*(value for _, value in proof.curve), error])),
-            [Line([(n, error) for n in ends], "ideal"), Line(proof.curve, colour=0), dots],
-            f"Error of the aligned judge by number of labels; dashed: {proof.base}",
-        )
-        figures[f"curve_{name}"] = Figure(f"{name}: curve", [curve])
-        ends, scatter = (dimension.low, dimension.high), []
-        ideal, at = Line([(end, end) for end in ends], "ideal"), padded(ends)
-        for line in both:
-            units = zip(proof.targets.tolist(), proof.units[line].tolist(), strict=True)
-            pairs = [(dimension.from_unit(x), dimension.from_unit(y)) for x, y in units]
-            dots = [Dot(x, y, 0, f"people {number(x)}, judge {number(y)}") for x, y in pairs]
-            about = f"People's mean and the scores: {line}"
-            axes = Axis("people's mean", at), Axis("judge", at)
-            scatter.append(Plot(line, *axes, [ideal, dots], about))
-        figures[f"scatter_{name}"] = Figure(f"{name}: scatter", scatter)
-        shown = {"people": proof.targets} | {line: proof.units[line] for line in both}
-        for line in both:
-            chats: list[Block] = []
-            apart = np.abs(proof.units[line] - proof.targets)
-            for i in np.argsort(-apart, kind="stable")[:_SHOWN].tolist():
-                row = result.rows[name][i]
-                scores = (
-                    f"{k} {number(dimension.from_unit(float(v[i])))}" for k, v in shown.items()
-                )
-                turns = [(turn.role, turn.content) for turn in row.dialogue.turns]
-                chats.append(Fold(f"{row.id}: {', '.join(scores)}", [chat_block(turns)]))
-            largest.append(Fold(f"{name}: {line}", chats, line == ALIGNED))
-    curves, scatters = (
-        [one for key, one in figures.items() if key.startswith(kind)]
-        for kind in ("curve", "scatter")
-    )
+        curves[f"curve_{name}"] = _learning_curve(name, proof)
+        scatters[f"scatter_{name}"] = _scatter(result, name)
+        for line in (AS_IS, ALIGNED):
+            chats = _largest_disagreements(result, name, line)
+            disagreements.append(Fold(f"{name}: {line}", chats, line == ALIGNED))
+        facts.append((f"Way of {name}", proof.way))
     sections = [
         Section("proof", "The proof", ["\n".join(result.sentences()), *tables.values()], _PROOF),
-        Section("curve", "Number of labels", curves, _CURVE),
-        Section("scatter", "Before and after", scatters, _SCATTER),
-        Section("largest", "The largest disagreements", largest, _LARGEST),
+        Section("curve", "Number of labels", [*curves.values()], _CURVE),
+        Section("scatter", "Before and after", [*scatters.values()], _SCATTER),
+        Section("largest", "The largest disagreements", disagreements, _LARGEST),
     ]
-    facts = [(key.replace("_", " ").capitalize(), str(fact)) for key, fact in result.facts.items()]
-    ways = [(f"Way of {name}", proof.way) for name, proof in result.proofs.items()]
     return write_page(
         folder / PAGE_NAME,
         "Aligned with people's labels",
         counted([(len(tables), "dimension"), (len(next(iter(result.rows.values()))), "chat")]),
-        [*sections, facts_section([*facts, *ways])],
+        [*sections, facts_section(facts)],
         tables=tables,
-        figures=figures,
+        figures=curves | scatters,
     )
+
+
+def _learning_curve(name: str, proof: Proof) -> Figure:
+    base_error = proof.line(proof.base).error
+    ends = (proof.curve[0][0], proof.curve[-1][0])
+    base = Line([(count, base_error) for count in ends], "ideal")
+    dots = []
+    for count, error in proof.curve:
+        dots.append(Dot(count, error, 0, f"{count:g} labels: {number(error)}", 4))
+    errors = [error for _, error in proof.curve]
+    plot = Plot(
+        f"{name}: error by labels",
+        Axis("labels", padded(ends)),
+        Axis("error", padded([*errors, base_error])),
+        [base, Line(proof.curve, colour=0), dots],
+        f"Error of the aligned judge by number of labels; dashed: {proof.base}",
+    )
+    return Figure(f"{name}: curve", [plot])
+
+
+def _scatter(result: Alignment, name: str) -> Figure:
+    """People's means against the scores of the judge as it is, and of the aligned judge."""
+    proof, dimension = result.proofs[name], result.dimensions[name]
+    ends = (dimension.low, dimension.high)
+    equal = Line([(end, end) for end in ends], "ideal")
+    plots = []
+    for line in (AS_IS, ALIGNED):
+        dots = []
+        for target, unit in zip(proof.targets.tolist(), proof.units[line].tolist(), strict=True):
+            x, y = dimension.from_unit(target), dimension.from_unit(unit)
+            dots.append(Dot(x, y, 0, f"people {number(x)}, judge {number(y)}"))
+        plot = Plot(
+            line,
+            Axis("people's mean", padded(ends)),
+            Axis("judge", padded(ends)),
+            [equal, dots],
+            f"People's mean and the scores: {line}",
+        )
+        plots.append(plot)
+    return Figure(f"{name}: scatter", plots)
+
+
+def _largest_disagreements(result: Alignment, name: str, line: str) -> list[Block]:
+    """Returns the chats whose scores on a ``line`` of the proof are farthest from people's."""
+    proof, dimension = result.proofs[name], result.dimensions[name]
+    units = {"people": proof.targets, AS_IS: proof.units[AS_IS], ALIGNED: proof.units[ALIGNED]}
+    distances = np.abs(proof.units[line] - proof.targets)
+    chats: list[Block] = []
+    for i in np.argsort(-distances, kind="stable")[:_SHOWN].tolist():
+        row = result.rows[name][i]
+        scores = []
+        for scorer, values in units.items():
+            scores.append(f"{scorer} {number(dimension.from_unit(float(values[i])))}")
+        turns = [(turn.role, turn.content) for turn in row.dialogue.turns]
+        chats.append(Fold(f"{row.id}: {', '.join(scores)}", [chat_block(turns)]))
+    return chats

@@ -39,8 +39,8 @@ POWER = 1.96 + 0.84  # standard errors of a gain that 80% of samples show
 # The vectors' part of a line is a member's score on [0, 1]: 0.5 is none, and 0.9 adds this many
 # times 0.4 to the raw score, far more than any fit does (in log odds for 0/1 labels).
 VECTORS, REACH = "vectors:", 40.0
-REWRITTEN = "rewritten"
-PROMPTS = ("few-shot", REWRITTEN)  # and the dimension: members, the judge with a changed prompt
+FEW_SHOT, REWRITTEN = "few-shot", "rewritten"
+PROMPTS = (FEW_SHOT, REWRITTEN)  # and the dimension: members, the judge with a changed prompt
 _ALPHAS, _SIZES = (3.0, 30.0, 300.0), (0.0, 1.0, 5.0)
 # A penalty of 1 on squared errors weighs as 1 / 4 on log losses: a log loss curves by p (1 - p), at
 # most 1 / 4, and log odds are 4 times as large as probabilities.
@@ -106,8 +106,9 @@ class Fit:
         columns = [material.inputs.index(name) for name in self.blend.members if name != VECTORS]
         units = material.scores[rows][:, columns]
         if self.net is not None:
-            part = 0.5 + (material.vectors[rows] - self.net[0]) @ self.net[1] / REACH
-            units = np.column_stack([units, on_scale(part)])
+            mean, weights = self.net
+            vector_scores = 0.5 + (material.vectors[rows] - mean) @ weights / REACH
+            units = np.column_stack([units, on_scale(vector_scores)])
         return self.blend(units)
 
 
@@ -118,28 +119,32 @@ def ways(material: Material) -> dict[str, Way]:
     """Returns name -> way, cheapest first. All but a changed prompt do the same whether labels are
     counted up or down."""
     judge = material.judge_column
-    members = [name.partition(":")[0] for name in material.inputs]
-    columns = {
-        member: [i for i, other in enumerate(members) if other == member and i != judge]
-        for member in members
-    }
-    plain = [judge, *columns["judge"], *columns["repetition"], *columns["length"]]
+    columns_by_member: dict[str, list[int]] = {}
+    for column, name in enumerate(material.inputs):
+        member = name.partition(":")[0]
+        columns = columns_by_member.setdefault(member, [])
+        if column != judge:
+            columns.append(column)
+    surface = [*columns_by_member["repetition"], *columns_by_member["length"]]
+    ridge_columns = [judge, *columns_by_member["judge"], *surface]
     candidates: dict[str, Way] = {
         "linear map": partial(line, columns=[judge]),
         "isotonic map": partial(isotonic, column=judge),
     }
     for size in _SIZES:
-        vectors = f" with sentence vectors of size {size:g}" if size else ""
+        vectors = ""
+        if size:
+            vectors = f" with sentence vectors of size {size:g}"
         for alpha in _ALPHAS:
-            ridge = partial(line, columns=plain, alpha=alpha, size=size)
+            ridge = partial(line, columns=ridge_columns, alpha=alpha, size=size)
             candidates[f"ridge{vectors}, penalty {alpha:g}"] = ridge
-    for member in columns:
+    for member, columns in columns_by_member.items():
         if member.startswith(PROMPTS):
-            candidates[f"prompt, {member}"] = partial(unmapped, column=columns[member][0])
-            candidates[f"prompt, {member}, linear map"] = partial(line, columns=columns[member])
-    if "boxed" in columns:
-        both = [judge, *columns["boxed"]]
-        candidates["stack with boxed"] = partial(line, columns=both, alpha=3.0)
+            candidates[f"prompt, {member}"] = partial(unmapped, column=columns[0])
+            candidates[f"prompt, {member}, linear map"] = partial(line, columns=columns)
+    if "boxed" in columns_by_member:
+        stacked_columns = [judge, *columns_by_member["boxed"]]
+        candidates["stack with boxed"] = partial(line, columns=stacked_columns, alpha=3.0)
     return candidates
 
 
@@ -154,8 +159,9 @@ def isotonic(material: Material, rows: Rows, *, column: int) -> Fit:
     units, y = material.scores[rows, column], material.targets[rows]
     if units.std() < EQUAL:
         return line(material, rows)
-    falls = bool((units - units.mean()) @ y < 0)
-    start, step = (1.0, -1.0) if falls else (0.0, 1.0)
+    start, step = 0.0, 1.0
+    if (units - units.mean()) @ y < 0:  # it falls
+        start, step = 1.0, -1.0
     curve = np.array(fit_isotonic((start + step * units).tolist(), y.tolist()))
     name = (material.inputs[column],)
     return Fit(Blend(name, np.zeros(1), np.ones(1), np.array([step]), start, curve=curve))
@@ -175,30 +181,38 @@ def line(
     The first column has a penalty of 1 and the others ``alpha``, so that a large one leaves the
     line of the first. All vectors together vary as much as a column does, times ``size``.
     """
-    count, names = len(columns), tuple(material.inputs[i] for i in columns)
-    middle = float(material.targets[rows].mean())
+    count = len(columns)
+    names = tuple(material.inputs[i] for i in columns)
+    mean_target = float(material.targets[rows].mean())
     rows = rows[np.isfinite(material.scores[rows][:, list(columns)]).all(axis=1)]
     y = material.targets[rows]
     if count == 0 or len(rows) < 3 or len(np.unique(y)) == 1:
         zeros = np.zeros(count)
-        return Fit(Blend(names, zeros, zeros + 1, zeros, middle))
+        return Fit(Blend(names, zeros, zeros + 1, zeros, mean_target))
     units = material.scores[rows][:, list(columns)]
     center, spread = units.mean(axis=0), units.std(axis=0)
     spread[spread < EQUAL] = 1.0
     spread[1:] *= alpha**0.5
-    z, net = (units - center) / spread, None
-    if size:
-        vectors = material.vectors[rows]
-        width = max(float(np.sqrt(vectors.var(axis=0).sum())), EQUAL) * alpha**0.5 / size
-        mean = vectors.mean(axis=0)
-        z = np.column_stack([z, (vectors - mean) / width])
-    weights, intercept = _regression(z, y, material.measure)
-    if size:
-        net = mean, weights[count:] / width
-        names, center = (*names, VECTORS), np.append(center, 0.5)  # as ``Fit.units`` has it
-        weights, spread = np.append(weights[:count], REACH), np.append(spread, 1.0)
+    z = (units - center) / spread
     logistic = material.measure is Measure.LOG_LOSS
-    return Fit(Blend(names, center, spread, weights, intercept, logistic=logistic), net)
+    if not size:
+        weights, intercept = _regression(z, y, material.measure)
+        return Fit(Blend(names, center, spread, weights, intercept, logistic=logistic))
+    vectors = material.vectors[rows]
+    mean = vectors.mean(axis=0)
+    width = max(float(np.sqrt(vectors.var(axis=0).sum())), EQUAL) * alpha**0.5 / size
+    z = np.column_stack([z, (vectors - mean) / width])
+    weights, intercept = _regression(z, y, material.measure)
+    # The vectors' score in ``Fit.units`` has its middle at 0.5.
+    blend = Blend(
+        (*names, VECTORS),
+        np.append(center, 0.5),
+        np.append(spread, 1.0),
+        np.append(weights[:count], REACH),
+        intercept,
+        logistic=logistic,
+    )
+    return Fit(blend, net=(mean, weights[count:] / width))
 
 
 def _regression(z: Floats, y: Floats, measure: Measure) -> tuple[Floats, float]:
@@ -208,13 +222,13 @@ def _regression(z: Floats, y: Floats, measure: Measure) -> tuple[Floats, float]:
     from sklearn.linear_model import LogisticRegression, ridge_regression
 
     if measure is Measure.DISTANCE:
-        middle = float(y.mean())
-        return ridge_regression(z, y - middle, 1.0), middle
+        mean_target = float(y.mean())
+        return ridge_regression(z, y - mean_target, 1.0), mean_target
     shares = np.append(y, 1 - y)
     labels = np.repeat([1, 0], len(y))
-    counted = shares > 0
+    has_weight = shares > 0
     model = LogisticRegression(C=_LOGISTIC, tol=1e-6, max_iter=1000)
-    model.fit(np.vstack([z, z])[counted], labels[counted], shares[counted])
+    model.fit(np.vstack([z, z])[has_weight], labels[has_weight], shares[has_weight])
     return model.coef_[0], float(model.intercept_[0])
 
 
@@ -225,38 +239,45 @@ def folds(rows: Rows, groups: Names) -> Iterator[tuple[Rows, Rows]]:
     """Yields (rows to learn from, rows held out), whole groups together; nothing for one group."""
     from sklearn.model_selection import GroupKFold
 
-    parts = min(FOLDS, len(np.unique(groups[rows])))
-    for learn, held in GroupKFold(parts).split(rows, groups=groups[rows]) if parts > 1 else ():
-        yield rows[learn], rows[held]
+    count = min(FOLDS, len(np.unique(groups[rows])))
+    if count < 2:
+        return
+    for learnt, held_out in GroupKFold(count).split(rows, groups=groups[rows]):
+        yield rows[learnt], rows[held_out]
 
 
 def choose(material: Material, rows: Rows, candidates: Mapping[str, Way]) -> str:
     """Returns the way with the smallest loss on held-out ``rows``, or the first that is as good up
     to EQUAL. An unscored row is wrong by the whole scale."""
+    if len(candidates) == 1:
+        return next(iter(candidates))
+    groups = material.groups
+    if len(np.unique(groups[rows])) == 1:  # few labels can be of one chatbot
+        groups = material.contexts
     losses = dict.fromkeys(candidates, 0.0)
-    several = len(np.unique(material.groups[rows])) > 1  # few labels can be of one chatbot
-    groups = material.groups if several else material.contexts
-    for learn, test in folds(rows, groups) if len(candidates) > 1 else ():
-        y = material.targets[test]
+    for learnt, held_out in folds(rows, groups):
+        y = material.targets[held_out]
         for name, way in candidates.items():
-            units = way(material, learn).units(material, test)
+            units = way(material, learnt).units(material, held_out)
             units = np.where(np.isnan(units), y < 0.5, units)
             losses[name] += float(material.losses(units, y).sum())
-    enough = min(losses.values()) + EQUAL * len(rows)
-    return next(name for name, loss in losses.items() if loss <= enough)
+    smallest = min(losses.values()) + EQUAL * len(rows)
+    return next(name for name, loss in losses.items() if loss <= smallest)
 
 
 def crossed(
-    materials: Sequence[Material], candidates: Mapping[str, Way], most: int | None = None
+    materials: Sequence[Material], candidates: Mapping[str, Way], row_limit: int | None = None
 ) -> Floats:
     """Returns a score of each row by the way chosen and fitted without its context, on at most
-    ``most`` rows in a random order. ``materials``: that of each fold, and that of all rows."""
-    order, contexts = np.arange(len(materials[-1].targets)), materials[-1].contexts
-    units, shuffled = np.zeros(len(order)), np.random.default_rng(0).permutation(order)
-    for (learn, test), material in zip(folds(order, contexts), materials, strict=False):
-        learn = np.sort(shuffled[np.isin(shuffled, learn)][:most])
-        fit = candidates[choose(material, learn, candidates)](material, learn)
-        units[test] = fit.units(material, test)
+    ``row_limit`` rows in a random order. ``materials``: that of each fold, and that of all rows."""
+    rows = np.arange(len(materials[-1].targets))
+    shuffled = np.random.default_rng(0).permutation(rows)
+    units = np.zeros(len(rows))
+    parts = folds(rows, materials[-1].contexts)
+    for (learnt, held_out), material in zip(parts, materials, strict=False):
+        learnt = np.sort(shuffled[np.isin(shuffled, learnt)][:row_limit])
+        way = candidates[choose(material, learnt, candidates)]
+        units[held_out] = way(material, learnt).units(material, held_out)
     return units
 
 
@@ -309,7 +330,7 @@ class Proof:
 
     def notes(self) -> list[str]:
         """Returns what a simpler judge does, if it does as well."""
-        notes = list[str]()
+        notes: list[str] = []
         level, length = self.line(AS_IS).gain, self.line(LENGTH).gain
         if not self.kept and level and beyond_chance(level):
             notes.append(
@@ -329,7 +350,9 @@ def beyond_chance(gain: Estimate) -> bool:
 def text(gain: Estimate) -> str:
     """Returns a gain with its interval."""
     value = f"{gain.value or 0.0:.2f}"
-    return value if gain.low is None else f"{value} [{gain.low:.2f}, {gain.high:.2f}]"
+    if gain.low is None:
+        return value
+    return f"{value} [{gain.low:.2f}, {gain.high:.2f}]"
 
 
 def prove(materials: Sequence[Material], people: Floats, *, curve: bool = False) -> Proof:
@@ -337,7 +360,8 @@ def prove(materials: Sequence[Material], people: Floats, *, curve: bool = False)
     wanted. ``materials``: see ``crossed``; ``people`` [n, annotators] are their answers on
     [0, 1]."""
     material = materials[-1]
-    candidates, length = ways(material), material.inputs.index("length:overall")
+    candidates = ways(material)
+    length = material.inputs.index("length:overall")
     units = {
         ALIGNED: crossed(materials, candidates),
         AS_IS: material.scores[:, material.judge_column],
@@ -347,31 +371,53 @@ def prove(materials: Sequence[Material], people: Floats, *, curve: bool = False)
     }
     scored = np.flatnonzero(np.isfinite(units[ALIGNED]))
     units = {name: column[scored] for name, column in units.items()}
-    y, contexts = material.targets[scored], material.contexts[scored]
+    y = material.targets[scored]
     losses = {name: material.losses(column, y) for name, column in units.items()}
-    advantage = float((losses[MEAN] - losses[LINE]).mean())
-    base = LINE if advantage > EQUAL else MEAN
-    lines, gains = list[Measured](), dict[str, tuple[Estimate, float]]()
-    for name, column in units.items():
-        gains[name] = gain_over(material, contexts, losses[ALIGNED], losses[name])
-        shown = None if name == ALIGNED else gains[name][0]
-        lines.append(_measured(material, name, y, column, shown))
+    base = MEAN
+    if float((losses[MEAN] - losses[LINE]).mean()) > EQUAL:
+        base = LINE
+    lines = [_measured(material, ALIGNED, y, units[ALIGNED])]
+    errors: dict[str, float] = {}
+    gains: dict[str, Estimate] = {}
+    for name in (AS_IS, LINE, MEAN, LENGTH):
+        baseline = losses[name]
+        gains[name], errors[name] = gain_over(
+            material, material.contexts[scored], losses[ALIGNED], baseline
+        )
+        lines.append(_measured(material, name, y, units[name], gains[name]))
     lines += _one_person(material, people[scored])
-    gain, error = gains[base]
-    more = None
-    if gain.value and gain.value > 0 and gain.low is not None and gain.low <= 0:
-        more = max(1, math.ceil(len(y) * ((POWER * error / gain.value) ** 2 - 1)))
-    points = list[tuple[float, float]]()
-    most = len(y) * (FOLDS - 1) // FOLDS
-    for count in sorted({int(n) for n in np.geomspace(10, most, _POINTS)}) if curve else ():
-        fewer = material.losses(crossed(materials, candidates, count)[scored], y)
-        points.append((float(count), float(material.error(np.array(np.nanmean(fewer))))))
+    points: list[tuple[float, float]] = []
+    if curve:
+        largest = len(y) * (FOLDS - 1) // FOLDS
+        for count in sorted({int(n) for n in np.geomspace(10, largest, _POINTS)}):
+            curve_losses = material.losses(crossed(materials, candidates, count)[scored], y)
+            error = material.error(np.array(np.nanmean(curve_losses)))
+            points.append((float(count), float(error)))
     rows = np.arange(len(material.targets))
     way = choose(material, rows, candidates)
-    fit, spread = candidates[way](material, rows), float(np.std(units[ALIGNED] - y))
-    fit = replace(fit, blend=replace(fit.blend, residual=spread))
-    measure, table = material.measure, tuple(lines)
-    return Proof(way, base, measure, gain, more, table, points, fit, units, y, scored)
+    fit = candidates[way](material, rows)
+    residual = float(np.std(units[ALIGNED] - y))
+    return Proof(
+        way,
+        base,
+        material.measure,
+        gain=gains[base],
+        more=_further_labels(gains[base], errors[base], len(y)),
+        lines=tuple(lines),
+        curve=points,
+        fit=replace(fit, blend=replace(fit.blend, residual=residual)),
+        units=units,
+        targets=y,
+        scored=scored,
+    )
+
+
+def _further_labels(gain: Estimate, error: float, count: int) -> int | None:
+    """Returns how many more labels would show the ``gain``, whose standard error with ``count``
+    labels is ``error``; None if it is shown, or there is none."""
+    if gain.value is None or gain.value <= 0 or gain.low is None or gain.low > 0:
+        return None
+    return max(1, math.ceil(count * ((POWER * error / gain.value) ** 2 - 1)))
 
 
 def _one_person(material: Material, people: Floats) -> list[Measured]:
@@ -382,13 +428,13 @@ def _one_person(material: Material, people: Floats) -> list[Measured]:
     rows, annotators = np.nonzero(answered & (counts > 1)[:, None])
     if not len(rows):
         return []
-    answers = people[rows, annotators]
-    labels = answers.copy()
-    others = (np.nansum(people, axis=1)[rows] - answers) / (counts[rows] - 1)
+    labels = people[rows, annotators]
+    mean_of_others = (np.nansum(people, axis=1)[rows] - labels) / (counts[rows] - 1)
+    predictions = labels.copy()
     if material.measure is Measure.LOG_LOSS:  # a label is no probability, but it predicts one
         for label in np.unique(labels):
-            answers[labels == label] = others[labels == label].mean()
-    return [_measured(material, "one person, the others", others, answers)]
+            predictions[labels == label] = mean_of_others[labels == label].mean()
+    return [_measured(material, "one person, the others", mean_of_others, predictions)]
 
 
 def _measured(
@@ -404,16 +450,16 @@ def _measured(
 
 
 def gain_over(
-    material: Material, contexts: Names, aligned: Floats, other: Floats
+    material: Material, contexts: Names, aligned: Floats, baseline: Floats
 ) -> tuple[Estimate, float]:
     """Returns by how much the error is smaller with the losses ``aligned`` than with the losses
-    ``other``, with its interval and p-value by the jackknife over contexts, and its standard
+    ``baseline``, with its interval and p-value by the jackknife over contexts, and its standard
     error."""
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         total = weights.sum(axis=1)
-        errors = (material.error(weights @ losses / total) for losses in (other, aligned))
-        return {"": np.subtract(*errors)}
+        baseline_error = material.error(weights @ baseline / total)
+        return {"": baseline_error - material.error(weights @ aligned / total)}
 
     value = float(statistic(np.ones((1, len(aligned))))[""][0])
     clusters = Clusters("conversation", tuple(contexts.tolist()))
@@ -451,7 +497,7 @@ class Alignment:
     def sentences(self) -> list[str]:
         """Returns for each dimension whether the labels improve the judge, by how much and over
         what, and which simpler judge does as well."""
-        sentences = list[str]()
+        sentences: list[str] = []
         for name, proof in self.proofs.items():
             gain = f"gain {text(proof.gain)} over the {proof.base}"
             if proof.kept:
@@ -460,7 +506,8 @@ class Alignment:
                 verdict = f"do not improve this judge ({gain})"
             sentences.append(f"{name}: labels {verdict}")
             if proof.more is not None:
-                more = f"about {proof.more} more labels like these would show such a gain"
-                sentences.append(more)
+                sentences.append(
+                    f"about {proof.more} more labels like these would show such a gain"
+                )
             sentences += [f"{name}: {note}" for note in proof.notes()]
         return sentences

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from medal_judges.errors import NotAvailableError as NotAvailableError
     from medal_judges.errors import RecordError as RecordError
     from medal_judges.errors import SourceError as SourceError
-    from medal_judges.eval.align.align import align as align
+    from medal_judges.eval.align.run import align as align
     from medal_judges.eval.benchmark.benchmark import benchmark as benchmark
     from medal_judges.eval.comparison.compare import compare as compare
     from medal_judges.eval.comparison.rows import CompareOptions as CompareOptions
@@ -49,7 +49,7 @@ _MODULES = {
         *("ConfigError", "CoverageError", "DataError", "HubError", "JudgeLoadError", "LeakError"),
         *("MedalError", "MissingExtraError", "NotAvailableError", "RecordError", "SourceError"),
     ],
-    "eval.align.align": ["align"],
+    "eval.align.run": ["align"],
     "eval.benchmark.benchmark": ["benchmark"],
     "eval.comparison.compare": ["compare"],
     "eval.comparison.rows": ["CompareOptions"],

@@ -6,7 +6,7 @@ import typer
 
 from medal_judges.cli.options import from_options, writes
 from medal_judges.errors import ConfigError
-from medal_judges.eval.align.align import AlignOptions
+from medal_judges.eval.align.run import AlignOptions
 from medal_judges.reading.dialogues import reading_report
 
 
@@ -17,9 +17,9 @@ def align(options: AlignOptions) -> None:
     gain beyond chance, no judge is written (exit status 6). Writes OUT: the judge, its card,
     align.html and align.json."""
     from medal_judges.data_prep.sources.registry import load_spec
-    from medal_judges.eval.align.align import RECORD_NAME
-    from medal_judges.eval.align.align import align as run
     from medal_judges.eval.align.page import PAGE_NAME, proof_table
+    from medal_judges.eval.align.run import RECORD_NAME
+    from medal_judges.eval.align.run import align as run
     from medal_judges.inference.judge_choice import choose_judge
     from medal_judges.report.console import print_tables
 

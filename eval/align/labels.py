@@ -1,0 +1,134 @@
+"""Checks of people's labels, before a judge is asked: there are enough of them, on one scale, of
+several conversations, and they differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from medal_judges.errors import ConfigError
+from medal_judges.eval.align.proof import FOLDS, MIN_LABELS, Names
+from medal_judges.records.dimension import Dimension, Kind
+from medal_judges.records.labelled import LabelledDialogue, Scale
+
+
+def label_names(rows: Sequence[LabelledDialogue], names: Sequence[str]) -> list[str]:
+    """Returns ``names``, or all names of labels if there are none. Raises ConfigError for rows
+    without labels, and for labels of dialogues and of turns."""
+    all_names = {name for row in rows for name in row.labels}
+    hint = "give one kind; --label COLUMN=DIMENSION:1..5 names a column of labels"
+    if not names and not all_names:
+        raise ConfigError("no chat has a label", hint=hint)
+    if len({row.level for row in rows}) > 1:
+        raise ConfigError("labels of dialogues and of turns", hint=hint)
+    return list(names) or sorted(all_names)
+
+
+def rated_dimension(
+    labelled: Sequence[LabelledDialogue], name: str, judge_dimension: Dimension | None
+) -> Dimension:
+    """Returns the dimension that people rated in the label ``name``, on their scale;
+    ``judge_dimension`` is the judge's of that name. Raises ConfigError for labels that teach
+    nothing."""
+    rows = [row for row in labelled if row.has_label(name)]
+    if len(rows) < MIN_LABELS:
+        names = ", ".join(sorted({key for row in labelled for key in row.labels})) or "none"
+        raise ConfigError(
+            f"{len(rows)} chats have a label of {name!r}, at least {MIN_LABELS} are needed",
+            hint=f"label more chats; labels in the file: {names}",
+        )
+    _refuse_second_labels(rows, name)
+    low, high = _scale_of(rows, name, judge_dimension)
+    held_out_groups(rows)
+    kind: Kind = "continuous"
+    if not rows[0].aggregated and _are_whole_numbers(rows, name):
+        if (low, high) == (0.0, 1.0):
+            kind = "binary"
+        elif low % 1 == 0 and high % 1 == 0:
+            kind = "ordinal"
+    dimension = judge_dimension or Dimension(name, kind, low, high)
+    return replace(dimension, kind=kind, low=low, high=high)
+
+
+def held_out_groups(rows: Sequence[LabelledDialogue]) -> Names:
+    """Returns the group [n] of each row, which is held out as a whole.
+
+    It is the chatbot if all rows name one, there are at least five, and no two of them answered the
+    same context; else it is the context. Raises ConfigError for fewer than five groups.
+    """
+    groups = [row.group for row in rows]
+    chatbots = [str(row.dialogue.chatbot) for row in rows]
+    shares_contexts = len(set(zip(groups, chatbots, strict=True))) > len(set(groups))
+    if len(set(chatbots)) >= FOLDS and "None" not in chatbots and not shares_contexts:
+        groups = chatbots
+    count = len(set(groups))
+    if count < FOLDS:
+        raise ConfigError(
+            f"labels of {count} conversations: at least {FOLDS} are needed, because a judge "
+            "is measured on conversations that it was not fitted on",
+            hint="label chats of further conversations",
+        )
+    return np.array(groups)
+
+
+def _are_whole_numbers(rows: Sequence[LabelledDialogue], name: str) -> bool:
+    labels = [label for row in rows for label in row.labels[name]]
+    return all(label is None or label % 1 == 0 for label in labels)
+
+
+def _refuse_second_labels(rows: Sequence[LabelledDialogue], name: str) -> None:
+    """Raises ConfigError for two labels of a chat by one annotator."""
+    for row in rows:
+        annotators = Counter(map(str, row.extra.get("annotators") or ()))
+        for annotator, count in annotators.items():
+            if count > 1:
+                raise ConfigError(
+                    f"chat {row.id!r}: two labels of {name!r} by the annotator {annotator!r}",
+                    hint="give each annotator a name of their own, and one label of a chat",
+                )
+
+
+def _scale_of(
+    rows: Sequence[LabelledDialogue], name: str, judge_dimension: Dimension | None
+) -> Scale:
+    """Returns the stated scale of the labels ``name``, else that of the judge. Raises ConfigError
+    if there is none, or several, or all labels are equal."""
+    labels = [(label, row.id) for row in rows for label in row.labels[name] if label is not None]
+    low, high = min(labels)[0], max(labels)[0]
+    if low == high:
+        raise ConfigError(
+            f"all {len(rows)} labels of {name!r} are {low:g}: there is nothing to learn",
+            hint=f"label chats that differ, or leave {name!r} out: --label names what is used",
+        )
+    scale = _stated_scale(rows, name)
+    problem = "the judge has none"
+    if scale is None and judge_dimension is not None:
+        scale = judge_dimension.low, judge_dimension.high
+        middle = (judge_dimension.low + judge_dimension.high) / 2
+        _, farthest_chat = max(labels, key=lambda pair: abs(pair[0] - middle))
+        problem = f"chat {farthest_chat!r} is outside of the judge's"
+    if scale is None or low < scale[0] or high > scale[1]:
+        raise ConfigError(
+            f"the scale of {name!r} is not stated, and {problem}",
+            hint=f"--label COLUMN={name}:{low:g}..{high:g}",
+        )
+    return scale
+
+
+def _stated_scale(rows: Sequence[LabelledDialogue], name: str) -> Scale | None:
+    chat_by_scale = {row.scales.get(name): row.id for row in reversed(rows)}
+    if len(chat_by_scale) == 1:
+        return next(iter(chat_by_scale))
+    scales = []
+    for scale, chat in chat_by_scale.items():
+        ends = "none"
+        if scale is not None:
+            ends = "{:g} to {:g}".format(*scale)
+        scales.append(f"{ends} in chat {chat!r}")
+    raise ConfigError(
+        f"labels of {name!r} are on several scales: {' and '.join(scales)}",
+        hint="convert them to one scale",
+    )

@@ -9,9 +9,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from medal_judges.records.judgement import Judgement
 
 from ..forked import medal, start
 
@@ -28,13 +32,27 @@ def chats(tmp_path: Path) -> Path:
     return path
 
 
+def score_slowly() -> None:
+    """Scoring takes a millisecond a dialogue, so that a signal comes before its end on any CPU."""
+    from medal_judges.inference.scoring import ScoreOptions
+
+    score = ScoreOptions.score
+
+    def slow_score(*arguments: Any) -> Iterator[Judgement]:
+        for judgement in score(*arguments):
+            time.sleep(0.001)
+            yield judgement
+
+    ScoreOptions.score = slow_score  # type: ignore[method-assign]
+
+
 @pytest.mark.parametrize(
     ("kind", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)]
 )
 def test_a_run_that_is_stopped_is_resumed(kind: int, code: int, chats: Path) -> None:
     out = chats.with_name("scores.jsonl")
     command = ["score", chats, "--judge", "length", "--out", out]
-    process = start(*command)
+    process = start(*command, first=score_slowly)
     while process.poll() is None and not (out.exists() and out.stat().st_size):
         time.sleep(0.005)
     process.send_signal(kind)

@@ -1,8 +1,6 @@
 """The encoder judge: its text, its heads, and its folder in the hands of plain transformers."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
 
+from ..fresh import run_fresh
 from ..talks import talk
 
 DIMENSIONS = (
@@ -69,7 +68,6 @@ with torch.no_grad():
     logits = [model(**tokenizer(text, return_tensors="pt")).logits[0].tolist() for text in texts]
 crossed = [CrossEncoder(folder, device="cpu").predict(text).tolist() for text in texts]
 crossed = [row if isinstance(row, list) else [row] for row in crossed]
-assert not any(name.startswith("medal_judges") for name in sys.modules)
 config = {"id2label": model.config.id2label, "problem_type": model.config.problem_type}
 config |= {"model_type": model.config.model_type, "ids": [tokenizer(t)["input_ids"] for t in texts]}
 print(json.dumps({"logits": logits, "crossed": crossed} | config))
@@ -107,12 +105,7 @@ def test_plain_transformers_and_cross_encoder_give_the_raw_scores(
     folder = judge.save_pretrained(tmp_path / "judge")
     rendered = judge.render(DIALOGUES[:2])
     texts = json.dumps([each.text for each in rendered])
-    done = subprocess.run(
-        [sys.executable, "-c", PLAIN, str(folder), texts],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
+    done = run_fresh(PLAIN, folder, texts, folder=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert list(found["id2label"].values()) == labels

@@ -1,8 +1,6 @@
 """LoRA judges on a tiny Llama: what is saved, what comes back, what they learn from."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from medal_judges.training.arguments import training_arguments
 from medal_judges.training.families.lora import AnswerTrainer, answer_dataset
 from medal_judges.training.rows import TrainingExample
 
+from ..fresh import run_fresh
 from ..talks import talk
 
 DIMENSIONS = [d for d in load_rubric("medal") if d.name in ("overall", "repetitive")]
@@ -97,15 +96,13 @@ else:
     model = AutoPeftModelForCausalLM.from_pretrained(folder)
 with torch.no_grad():
     logits = model(input_ids=ids).logits
-assert not any(name.startswith("medal_judges") for name in sys.modules)
 print(json.dumps({"ids": ids[0].tolist(), "logits": logits[0].flatten()[-300:].tolist()}))
 """
 
 
 def automatically(folder: Path, text: str, labels: int) -> dict[str, list[float]]:
     """Ids and logits of ``text`` by PEFT in a process without medal_judges."""
-    command = [sys.executable, "-c", AUTO, str(folder), text, str(labels)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    done = run_fresh(AUTO, folder, text, labels, folder=folder)
     assert done.returncode == 0, done.stderr[-2000:]
     found: dict[str, list[float]] = json.loads(done.stdout.splitlines()[-1])
     return found

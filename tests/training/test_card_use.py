@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +24,7 @@ from medal_judges.training.config import TrainConfig
 from medal_judges.training.rows import load_rows
 from medal_judges.training.run import train_judge
 
+from ..fresh import run_fresh
 from ..talks import write_rated
 
 DIMENSIONS = [d for d in load_rubric("medal") if d.name in ("overall", "unsafe")]
@@ -68,7 +67,7 @@ def test_the_card_s_lines_load_the_judge(
     code = code.replace("org/mine", str(folder))
     if kind != "generative":
         code += "\nprint(text.encode().hex())\n"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = run_fresh(code, folder=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     if kind != "generative":
         written = bytes.fromhex(done.stdout.splitlines()[-1]).decode()

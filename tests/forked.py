@@ -8,12 +8,13 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from subprocess import CompletedProcess, TimeoutExpired
 from tempfile import TemporaryFile
 from typing import Any
 
 from medal_judges.cli import COMMANDS, command_of, main
+from medal_judges.records.judgement import Judgement
 
 
 class Forked:
@@ -119,3 +120,18 @@ def medal(
     out, err = process.communicate()
     assert process.returncode is not None
     return CompletedProcess(list(words), process.returncode, out, err)
+
+
+def score_slowly() -> None:
+    """Makes scoring take a millisecond a judgement, so that a signal comes before its end on any
+    CPU: to be called in the process."""
+    from medal_judges.inference.scoring import ScoreOptions
+
+    score = ScoreOptions.score
+
+    def slow_score(*arguments: Any) -> Iterator[Judgement]:
+        for judgement in score(*arguments):
+            time.sleep(0.001)
+            yield judgement
+
+    ScoreOptions.score = slow_score  # type: ignore[method-assign]

@@ -9,15 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from medal_judges.records.judgement import Judgement
-
-from ..forked import medal, start
+from ..forked import medal, score_slowly, start
 
 ROWS = 4_000
 MEDAL = [sys.executable, "-m", "medal_judges", "score"]
@@ -30,20 +26,6 @@ def chats(tmp_path: Path) -> Path:
     rows = (json.dumps({"id": str(n), "turns": turns}) + "\n" for n in range(ROWS))
     path.write_text("".join(rows), encoding="utf-8")
     return path
-
-
-def score_slowly() -> None:
-    """Scoring takes a millisecond a dialogue, so that a signal comes before its end on any CPU."""
-    from medal_judges.inference.scoring import ScoreOptions
-
-    score = ScoreOptions.score
-
-    def slow_score(*arguments: Any) -> Iterator[Judgement]:
-        for judgement in score(*arguments):
-            time.sleep(0.001)
-            yield judgement
-
-    ScoreOptions.score = slow_score  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from medal_judges.storage.judgements import read_judgements
 
-from ..forked import medal, start
+from ..forked import medal, score_slowly, start
 from ..talks import said
 
 JUDGE = "configs/judges/repetition.yaml"
@@ -74,7 +74,7 @@ def test_too_little_coverage_is_exit_code_3_without_a_headline(tmp_path: Path) -
 
 def kill_half_way(command: list[object], out: Path) -> None:
     """Start ``command`` and SIGKILL it once some judgements are on disk."""
-    run = start(*command)
+    run = start(*command, first=score_slowly)
     deadline = time.monotonic() + 60
     while not (out.exists() and out.stat().st_size > 20_000):
         assert run.poll() is None, "it ended before it could be killed"
@@ -94,7 +94,7 @@ def kill_half_way(command: list[object], out: Path) -> None:
     ],
 )
 def test_killed_and_gone_on_with_equals_unbroken(tmp_path: Path, name: str, level: str) -> None:
-    source = write(tmp_path / "in.jsonl", 2_000 if level == "turn" else 6_000)
+    source = write(tmp_path / "in.jsonl", 600 if level == "turn" else 2_000)
     whole, out = tmp_path / "whole.jsonl", tmp_path / name
     options = ["--judge", JUDGE, "--level", level, "--min-coverage", "0"]
     assert medal("score", source, *options, "--out", whole).returncode == 0

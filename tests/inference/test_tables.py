@@ -53,11 +53,11 @@ def test_a_parquet_file_holds_what_the_lines_hold(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["x.parquet", "x.csv"])
 def test_a_killed_run_leaves_no_table_and_loses_nothing(tmp_path: Path, name: str) -> None:
-    source, out = write(tmp_path / "in.jsonl", 1200), tmp_path / name
+    source, out = write(tmp_path / "in.jsonl", 500), tmp_path / name
     command = ["score", source, "--judge", JUDGE, "--keep", "chatbot", "--level", "turn"]
     whole = tmp_path / f"whole-{name}"
     assert medal(*command, "--out", whole)[0] == 0
-    process = forked.start(*command, "--out", out)
+    process = forked.start(*command, "--out", out, first=forked.score_slowly)
     journal = tmp_path / f"{name}.jsonl"
     while not journal.exists() or journal.stat().st_size < 60_000:
         assert process.poll() is None

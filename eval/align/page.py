@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from medal_judges.eval.align.proof import ALIGNED, AS_IS, Alignment, Proof
+from medal_judges.eval.align.proof import ALIGNED, AS_IS, Alignment
 from medal_judges.report.figure import Axis, Dot, Figure, Line, Plot, padded
 from medal_judges.report.page import (
     Block,
@@ -27,10 +27,6 @@ _PROOF = (
     "error of the aligned judge is. It counts over the better of the judge after a line (which "
     "corrects its level and spread) and the mean rating: shuffled labels would gain as much over "
     "the judge as it is if its level is wrong."
-)
-_CURVE = (
-    "The error of the aligned judge on held-out chats, by the number of labels that it learns "
-    "from. A line that still falls at its end says that more labels help."
 )
 _SCATTER = "Each dot is a chat. On the dashed line, judge and people agree."
 _LARGEST = "Scores of the aligned judge are those of the fit without the chat."
@@ -54,12 +50,10 @@ def proof_table(result: Alignment, name: str) -> Table:
 def write_align_page(result: Alignment, folder: Path) -> Path:
     """Writes align.html, and tables/ and figures/ beside it; returns its path."""
     tables = {name: proof_table(result, name) for name in result.proofs}
-    curves: dict[str, Figure] = {}
     scatters: dict[str, Figure] = {}
     disagreements: list[Block] = []
     facts = [(key.replace("_", " ").capitalize(), str(fact)) for key, fact in result.facts.items()]
     for name, proof in result.proofs.items():
-        curves[f"curve_{name}"] = _learning_curve(name, proof)
         scatters[f"scatter_{name}"] = _scatter(result, name)
         for line in (AS_IS, ALIGNED):
             chats = _largest_disagreements(result, name, line)
@@ -67,7 +61,6 @@ def write_align_page(result: Alignment, folder: Path) -> Path:
         facts.append((f"Way of {name}", proof.way))
     sections = [
         Section("proof", "The proof", ["\n".join(result.sentences()), *tables.values()], _PROOF),
-        Section("curve", "Number of labels", [*curves.values()], _CURVE),
         Section("scatter", "Before and after", [*scatters.values()], _SCATTER),
         Section("largest", "The largest disagreements", disagreements, _LARGEST),
     ]
@@ -77,26 +70,8 @@ def write_align_page(result: Alignment, folder: Path) -> Path:
         counted([(len(tables), "dimension"), (len(next(iter(result.rows.values()))), "chat")]),
         [*sections, facts_section(facts)],
         tables=tables,
-        figures=curves | scatters,
+        figures=scatters,
     )
-
-
-def _learning_curve(name: str, proof: Proof) -> Figure:
-    base_error = proof.line(proof.base).error
-    ends = (proof.curve[0][0], proof.curve[-1][0])
-    base = Line([(count, base_error) for count in ends], "ideal")
-    dots = []
-    for count, error in proof.curve:
-        dots.append(Dot(count, error, 0, f"{count:g} labels: {number(error)}", 4))
-    errors = [error for _, error in proof.curve]
-    plot = Plot(
-        f"{name}: error by labels",
-        Axis("labels", padded(ends)),
-        Axis("error", padded([*errors, base_error])),
-        [base, Line(proof.curve, colour=0), dots],
-        f"Error of the aligned judge by number of labels; dashed: {proof.base}",
-    )
-    return Figure(f"{name}: curve", [plot])
 
 
 def _scatter(result: Alignment, name: str) -> Figure:

@@ -45,7 +45,6 @@ _ALPHAS, _SIZES = (3.0, 30.0, 300.0), (0.0, 1.0, 5.0)
 # A penalty of 1 on squared errors weighs as 1 / 4 on log losses: a log loss curves by p (1 - p), at
 # most 1 / 4, and log odds are 4 times as large as probabilities.
 _LOGISTIC = 4.0
-_POINTS = 6  # of the learning curve
 _LEAST_CHANCE = 0.01  # a probability of 0 that is wrong would have an infinite loss
 Rows = npt.NDArray[np.intp]
 Names = npt.NDArray[np.str_]
@@ -265,17 +264,13 @@ def choose(material: Material, rows: Rows, candidates: Mapping[str, Way]) -> str
     return next(name for name, loss in losses.items() if loss <= smallest)
 
 
-def crossed(
-    materials: Sequence[Material], candidates: Mapping[str, Way], row_limit: int | None = None
-) -> Floats:
-    """Returns a score of each row by the way chosen and fitted without its context, on at most
-    ``row_limit`` rows in a random order. ``materials``: that of each fold, and that of all rows."""
+def crossed(materials: Sequence[Material], candidates: Mapping[str, Way]) -> Floats:
+    """Returns a score of each row by the way chosen and fitted without its context.
+    ``materials``: that of each fold, and that of all rows."""
     rows = np.arange(len(materials[-1].targets))
-    shuffled = np.random.default_rng(0).permutation(rows)
     units = np.zeros(len(rows))
     parts = folds(rows, materials[-1].contexts)
     for (learnt, held_out), material in zip(parts, materials, strict=False):
-        learnt = np.sort(shuffled[np.isin(shuffled, learnt)][:row_limit])
         way = candidates[choose(material, learnt, candidates)]
         units[held_out] = way(material, learnt).units(material, held_out)
     return units
@@ -299,7 +294,7 @@ class Proof:
     ``units``: name of a line -> scores [n] on [0, 1] of rows that it was not fitted on; ``targets``
     [n] are people's; ``scored`` are these rows: those that the aligned judge scores. ``gain`` is
     that over the line ``base``, the better of LINE and MEAN; ``more`` labels would show it, None if
-    it is shown or there is none. ``curve``: (number of labels, error).
+    it is shown or there is none.
     """
 
     way: str
@@ -308,7 +303,6 @@ class Proof:
     gain: Estimate
     more: int | None
     lines: tuple[Measured, ...]
-    curve: Sequence[tuple[float, float]]
     fit: Fit
     units: Mapping[str, Floats]
     targets: Floats
@@ -355,10 +349,9 @@ def text(gain: Estimate) -> str:
     return f"{value} [{gain.low:.2f}, {gain.high:.2f}]"
 
 
-def prove(materials: Sequence[Material], people: Floats, *, curve: bool = False) -> Proof:
-    """Chooses a way on all rows and measures that choice out of fold, with a learning ``curve`` if
-    wanted. ``materials``: see ``crossed``; ``people`` [n, annotators] are their answers on
-    [0, 1]."""
+def prove(materials: Sequence[Material], people: Floats) -> Proof:
+    """Chooses a way on all rows and measures that choice out of fold. ``materials``: see
+    ``crossed``; ``people`` [n, annotators] are their answers on [0, 1]."""
     material = materials[-1]
     candidates = ways(material)
     length = material.inputs.index("length:overall")
@@ -386,13 +379,6 @@ def prove(materials: Sequence[Material], people: Floats, *, curve: bool = False)
         )
         lines.append(_measured(material, name, y, units[name], gains[name]))
     lines += _one_person(material, people[scored])
-    points: list[tuple[float, float]] = []
-    if curve:
-        largest = len(y) * (FOLDS - 1) // FOLDS
-        for count in sorted({int(n) for n in np.geomspace(10, largest, _POINTS)}):
-            curve_losses = material.losses(crossed(materials, candidates, count)[scored], y)
-            error = material.error(np.array(np.nanmean(curve_losses)))
-            points.append((float(count), float(error)))
     rows = np.arange(len(material.targets))
     way = choose(material, rows, candidates)
     fit = candidates[way](material, rows)
@@ -404,7 +390,6 @@ def prove(materials: Sequence[Material], people: Floats, *, curve: bool = False)
         gain=gains[base],
         more=_further_labels(gains[base], errors[base], len(y)),
         lines=tuple(lines),
-        curve=points,
         fit=replace(fit, blend=replace(fit.blend, residual=residual)),
         units=units,
         targets=y,
@@ -488,7 +473,7 @@ class Alignment:
         for name, proof in self.proofs.items():
             scale = [self.dimensions[name].low, self.dimensions[name].high]
             entry = {"rows": len(self.rows[name]), "scale": scale, "gain": asdict(proof.gain)}
-            for key in ("kept", "way", "base", "measure", "more", "curve"):
+            for key in ("kept", "way", "base", "measure", "more"):
                 entry[key] = getattr(proof, key)
             entry["lines"] = [asdict(line) for line in proof.lines]
             dimensions[name] = entry

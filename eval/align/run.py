@@ -134,7 +134,7 @@ def align(
             materials = fitted.materials
             inputs.members.update({prompted.name: prompted for prompted in fitted.members})
             notes += fitted.notes
-        proofs[name] = proof.prove(materials, people, curve=folder is not None)
+        proofs[name] = proof.prove(materials, people)
         rows_of_proofs[name] = [rated_rows[i] for i in proofs[name].scored]
         notes += _notes(name, proofs[name], len(rated_rows), name in judge_dimensions)
     facts: dict[str, object] = {

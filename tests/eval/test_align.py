@@ -459,7 +459,7 @@ def test_chats_that_a_changed_prompt_leaves_unscored_are_in_no_line() -> None:
     names = ("judge:overall", "repetition:overall", "length:overall", "rewritten-overall:overall")
     scores = np.column_stack([own, rng.random(40), rng.random(40), prompt])
     material = proof.Material(names, scores, np.zeros((40, 4)), y, ids, ids, 0, 4.0)
-    found = proof.prove([material] * (proof.FOLDS + 1), y[:, None], curve=True)
+    found = proof.prove([material] * (proof.FOLDS + 1), y[:, None])
     assert found.kept and found.way.startswith("prompt, rewritten-overall")
     assert set(range(40)) - set(found.scored.tolist()) == {3, 17}
     assert all(len(column) == 38 == np.isfinite(column).sum() for column in found.units.values())

@@ -26,7 +26,6 @@ def _few_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "FOLDS", 3)
     monkeypatch.setattr(proof, "_ALPHAS", (30.0,))
     monkeypatch.setattr(proof, "_SIZES", (0.0,))
-    monkeypatch.setattr(proof, "_POINTS", 2)
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,6 @@ def _few_ways() -> Iterator[None]:
         patch.setitem(sys.modules, "matplotlib", None)  # drawing is most of a page's time
         patch.setattr(proof, "_ALPHAS", (30.0,))
         patch.setattr(proof, "_SIZES", (0.0, 5.0))
-        patch.setattr(proof, "_POINTS", 2)
         yield
 
 

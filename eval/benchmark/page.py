@@ -16,7 +16,7 @@ from markupsafe import Markup
 from medal_judges.eval.benchmark.figures import FOLLOW_UPS, LEFT_OUT, Benchmark
 from medal_judges.eval.metaeval.alignment import METRICS, label
 from medal_judges.eval.metaeval.metaeval import ResultRow, SystemAgreement
-from medal_judges.eval.report.trust import trust_section
+from medal_judges.eval.scores.trust import trust_section
 from medal_judges.records.dimension import EQUAL, Dimension
 from medal_judges.records.labelled import rescale
 from medal_judges.records.signature import Signature, require_comparable

@@ -22,9 +22,9 @@ from medal_judges.eval.comparison.rows import (
     read_systems,
     turns_of,
 )
-from medal_judges.eval.report.conversations import Turns
-from medal_judges.eval.report.scores import checked_dimensions
-from medal_judges.eval.report.trust import trust_section
+from medal_judges.eval.scores.columns import row_keys
+from medal_judges.eval.scores.scores import checked_dimensions
+from medal_judges.eval.scores.trust import trust_section
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import ReadingReport, labelled_of
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE
@@ -37,6 +37,7 @@ from medal_judges.report.page import (
     Block,
     Fold,
     Section,
+    Turns,
     chat_block,
     counted,
     facts_section,
@@ -418,9 +419,7 @@ def _read_labels(
     Raises MedalError if the system of an id is ambiguous, if no label fits, and if labels are of
     other chats, see JoinedLabels.
     """
-    rows = systems.frame["row"][["id", "turn", "chat", "system"]].astype(object)
-    rows = rows.where(rows.notna(), None)
-    keys = list(map(ScoreKey, *(rows[name] for name in rows)))
+    keys = row_keys(systems.frame["row"], ["system"])
     labels: list[tuple[LabelledDialogue, int]] = []
     notes: list[str] = []
     for text in options.human:

@@ -3,7 +3,6 @@ chats and a judge."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -17,8 +16,8 @@ from pydantic import model_validator
 
 from medal_judges.config import BOXED, Config, option
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.eval.report.conversations import LONGEST, Turns, shortened
-from medal_judges.eval.report.scores import frame_of, score_files
+from medal_judges.eval.scores.columns import value_as_text
+from medal_judges.eval.scores.files import frame_of, score_files
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.metadata import metadata_of
 from medal_judges.inference.scoring import score_to_file
@@ -27,6 +26,7 @@ from medal_judges.reading.dialogues import ReadingReport, ReadOptions, dialogues
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import Signature
+from medal_judges.report.page import Turns, shortened
 from medal_judges.report.table import unique_slugs
 from medal_judges.stats.correlation import Floats
 from medal_judges.storage.files import only_run
@@ -179,9 +179,9 @@ class Systems:
             values = self.frame["meta", name].astype(object).tolist()
         texts = {}
         for i, (value, dialogue) in enumerate(zip(values, self.row("dialogue"), strict=True)):
-            texts[i] = _text(value)
+            texts[i] = value_as_text(value)
             if texts[i] is None and isinstance(dialogue, Dialogue):
-                texts[i] = _text(metadata_of(dialogue, [name])[name])
+                texts[i] = value_as_text(metadata_of(dialogue, [name])[name])
         if required and not any(texts.values()):
             hint = f"to keep a column in the scores: medal score --keep {name}"
             raise MedalError(f"no row has a value of {name!r}", hint=hint)
@@ -191,14 +191,6 @@ class Systems:
         """The group of each row by a required column; a row without a value is its own group."""
         values = self.column(name, required=True)
         return self.alone.where(values.isna(), f"{kind} " + values.astype(object))
-
-
-def _text(value: object) -> str | None:
-    if isinstance(value, str):
-        return value or None
-    if value is None or value != value or str(value) == "<NA>":
-        return None
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
 
 
 def _require_chats_for_a_judge(options: CompareOptions, paths: Iterable[Path]) -> None:
@@ -321,7 +313,7 @@ def _rows(
     stated = columns.get(("meta", "lang"), nothing)
     detected = grouped["detected_language"].first() if "detected_language" in frame else nothing
     columns["row", "lang"] = [
-        _text(lang) or (dialogue and (_text(found) or dialogue.lang))
+        value_as_text(lang) or (dialogue and (value_as_text(found) or dialogue.lang))
         for lang, found, (_, dialogue) in zip(stated, detected, known, strict=True)
     ]
     made = pandas.DataFrame(columns, index=last.index)
@@ -341,7 +333,7 @@ def turns_of(systems: Systems, options: CompareOptions, rows: Sequence[int]) -> 
         names, again = {ids[i] for i in wanted}, ReadingReport(keep=0)
         for dialogue in dialogues_of(path, options.reading, again) if wanted else ():
             if dialogue.id in names:
-                turns, _ = shortened([(t.role, t.content) for t in dialogue.turns], LONGEST)
+                turns, _ = shortened([(t.role, t.content) for t in dialogue.turns])
                 found |= {i: turns for i in wanted if ids[i] == dialogue.id}
     return found
 

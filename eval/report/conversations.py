@@ -6,27 +6,25 @@ import base64
 import gzip
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
-from medal_judges.eval.report.options import moment_text
-from medal_judges.eval.report.scores import Codes, Scores
+from medal_judges.eval.scores.scores import Codes, Scores
+from medal_judges.eval.scores.times import moment_text
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.joining import ScoreKey
 from medal_judges.records.judgement import Judgement
-from medal_judges.report.page import account_of
+from medal_judges.report.page import LONGEST, Turns, account_of, shortened
 from medal_judges.stats.correlation import Floats
 
-LONGEST = 20_000  # characters of a conversation on the page; the rest is counted
 MOST_CHARACTERS = 60_000_000  # of all conversations on the page, which gzip makes some 20 MB
 _CHUNK = 50  # conversations unpacked at a time
 _SNIPPET = 90
 _MOST_VALUES = 300  # of a column to filter by; nobody filters by a user
-Turns = Sequence[tuple[str, str]]
 
 
 def select(scores: Scores, most: int, seed: int = 0) -> Codes:
@@ -125,19 +123,6 @@ def collect(
                 if key.is_of(dialogue):
                     conversation.turns, conversation.cut = turns, cut
     return {row: found[row] for row in rows.tolist()}
-
-
-def shortened(turns: Turns, most: int) -> tuple[Turns, int]:
-    """The turns cut to about ``most`` characters in all, an equal share for each turn, and the
-    number of characters cut."""
-    if sum(len(text) for _, text in turns) <= most:
-        return turns, 0
-    kept = max(most // len(turns), 1)
-    cut = sum(max(0, len(text) - kept) for _, text in turns)
-    return [
-        (role, text if len(text) <= kept else f"{text[:kept]} … ({len(text) - kept:,} more)")
-        for role, text in turns
-    ], cut
 
 
 def pack(scores: Scores, found: Mapping[int, Conversation]) -> Markup:

@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.errors import ConfigError, CoverageError, MedalError, did_you_mean
-from medal_judges.eval.report.options import Gate, ReportOptions, Unit, period_starts
-from medal_judges.eval.report.scores import ALWAYS, Codes, Scores
+from medal_judges.eval.report.options import Gate
+from medal_judges.eval.scores.options import ScoreOptions
+from medal_judges.eval.scores.scores import ALWAYS, Codes, Scores
+from medal_judges.eval.scores.times import Unit, period_starts
 from medal_judges.stats.change import Change, change
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.difference import Difference, Student, holm_corrected
@@ -96,7 +98,7 @@ def _first(corrected: Estimate | None, judged: Estimate) -> Estimate:
 
 
 def compute_figures(
-    scores: Scores, options: ReportOptions, progress: Callable[[str], None] = lambda what: None
+    scores: Scores, options: ScoreOptions, progress: Callable[[str], None] = lambda what: None
 ) -> ReportFigures:
     """Computes all figures. ``lang`` and ``chatbot`` are groups if they have two values or more."""
     every = np.ones(scores.rows, dtype=bool)

@@ -24,15 +24,10 @@ from medal_judges.eval.report.figures import (
     compute_figures,
 )
 from medal_judges.eval.report.options import ReportOptions
-from medal_judges.eval.report.scores import (
-    Scores,
-    add_labels,
-    frame_of,
-    judgements_of,
-    load_scores,
-    score_files,
-)
-from medal_judges.eval.report.trust import skipped_lines, trust_section
+from medal_judges.eval.scores.files import frame_of, judgements_of, score_files
+from medal_judges.eval.scores.labels import add_labels
+from medal_judges.eval.scores.scores import Scores, load_scores
+from medal_judges.eval.scores.trust import skipped_lines, trust_section
 from medal_judges.reading.dialogues import ReadingReport, dialogues_of, labelled_of
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.report.console import ProgressBar, cell_text, print_tables, wide_console

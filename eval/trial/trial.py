@@ -14,7 +14,7 @@ from typing import Any
 from markupsafe import Markup
 
 from medal_judges import __version__
-from medal_judges.eval.report.trust import trust_section
+from medal_judges.eval.scores.trust import trust_section
 from medal_judges.eval.trial.config import GROUPS, Bounds, Group, TrialConfig, Verdict, load_bounds
 from medal_judges.eval.trial.edits import (
     AGAIN,

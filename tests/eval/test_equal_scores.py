@@ -16,7 +16,7 @@ from medal_judges.eval.metaeval.comparison import GRADED, ISSUES, comparison_tab
 from medal_judges.eval.metaeval.metaeval import disagreements, evaluate, system_agreements
 from medal_judges.eval.report.figures import check_gates, compute_figures
 from medal_judges.eval.report.options import Gate, ReportOptions
-from medal_judges.eval.report.scores import load_scores
+from medal_judges.eval.scores.scores import load_scores
 from medal_judges.eval.trial import findings
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from medal_judges.config import BOXED
-from medal_judges.eval.report.scores import HEADLINE
+from medal_judges.eval.scores.scores import HEADLINE
 from medal_judges.integrations.chats import JudgeSource, as_dialogue, goodness, load_judge
 from medal_judges.models.base.judge import Judge, ScoreLevel
 from medal_judges.reading.thoughts import THOUGHTS

@@ -45,6 +45,8 @@ _SIGNS = str.maketrans(
     | {"−": "$-$", "<": "$<$", ">": "$>$", "○": r"$\circ$", "●": "", "▲": "", "■": ""}
 )
 _TURNS = 6  # of a chat; the rest is folded
+LONGEST = 20_000  # characters of a chat on a page; the rest is counted
+Turns = Sequence[tuple[str, str]]  # (role, text)
 _TEXTS = ("checked", "number", "interval", "p_value_text", "percent", "percent_interval", "points")
 
 
@@ -169,6 +171,23 @@ def chat_block(turns: Sequence[tuple[str, str]], moves: Sequence[float] = ()) ->
     rows = list(zip(range(len(turns)), turns, given, strengths, strict=True))
     in_sight = _TURNS if len(turns) > _TURNS + 2 else len(turns)
     return fragment(_PACKAGE, "chat.html", turns=rows, in_sight=in_sight)
+
+
+def shortened(turns: Turns, limit: int = LONGEST) -> tuple[Turns, int]:
+    """Returns the turns cut to about ``limit`` characters in all, an equal share for each turn, and
+    the number of characters cut."""
+    if sum(len(text) for _, text in turns) <= limit:
+        return turns, 0
+    share = max(limit // len(turns), 1)
+    cut = 0
+    short: list[tuple[str, str]] = []
+    for role, text in turns:
+        rest = len(text) - share
+        if rest > 0:
+            cut += rest
+            text = f"{text[:share]} … ({rest:,} more)"
+        short.append((role, text))
+    return short, cut
 
 
 def facts_section(pairs: Iterable[tuple[str, str]]) -> Section:

@@ -6,7 +6,7 @@ from tests.scales import SCALES
 
 from medal_judges.eval.report.figures import compute_figures
 from medal_judges.eval.report.options import ReportOptions
-from medal_judges.eval.report.scores import load_scores
+from medal_judges.eval.scores.scores import load_scores
 from medal_judges.records.judgement import Judgement
 from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.judgements import to_frame

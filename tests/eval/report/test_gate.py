@@ -10,9 +10,10 @@ from tests.scales import SCALES
 
 from medal_judges.errors import ConfigError, CoverageError, MedalError
 from medal_judges.eval.report.figures import GateResult, check_gates
-from medal_judges.eval.report.options import Gate, ReportOptions, moment_text, period_starts
-from medal_judges.eval.report.options import seconds as seconds_of
-from medal_judges.eval.report.scores import Scores, load_scores
+from medal_judges.eval.report.options import Gate, ReportOptions
+from medal_judges.eval.scores.scores import Scores, load_scores
+from medal_judges.eval.scores.times import moment_text, period_starts
+from medal_judges.eval.scores.times import seconds as seconds_of
 from medal_judges.records.judgement import Judgement
 from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.judgements import to_frame

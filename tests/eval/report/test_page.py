@@ -14,13 +14,14 @@ from tests.eval.report.support_log import HOSTILE
 from tests.pages import Tree, page_text
 from tests.scales import SCALES
 
-from medal_judges.eval.report.conversations import badness, collect, select, shortened
+from medal_judges.eval.report.conversations import badness, collect, select
 from medal_judges.eval.report.figures import compute_figures
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.report import Report, write_report
-from medal_judges.eval.report.scores import Scores, load_scores
+from medal_judges.eval.scores.scores import Scores, load_scores
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.records.judgement import Judgement
+from medal_judges.report.page import shortened
 from medal_judges.storage.judgements import read_judgements, to_frame
 
 

@@ -11,7 +11,8 @@ from medal_judges.errors import DataError
 from medal_judges.eval.report.figures import compute_figures
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.report import make_report
-from medal_judges.eval.report.scores import Scores, add_labels, load_scores
+from medal_judges.eval.scores.labels import add_labels
+from medal_judges.eval.scores.scores import Scores, load_scores
 from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled

@@ -1,0 +1,68 @@
+"""Files of judgements: which ones a path names, and what they hold together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from medal_judges.errors import MedalError
+from medal_judges.records.dimension import Dimension, merge_dimensions
+from medal_judges.records.judgement import Judgement
+from medal_judges.storage.judgements import (
+    holds_judgements,
+    read_frame,
+    read_judgements,
+    to_frame,
+)
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def score_files(paths: Iterable[str | Path]) -> list[Path]:
+    """Returns the files of judgements of ``paths``: each file, and those in each folder, sorted by
+    name. Raises MedalError for a folder without any."""
+    files: dict[Path, None] = {}
+    for path in map(Path, paths):
+        named = _files_in_folder(path) if path.is_dir() else [path]
+        files |= dict.fromkeys(named)
+    return list(files)
+
+
+def _files_in_folder(folder: Path) -> list[Path]:
+    present = {path for path in folder.iterdir() if path.is_file()}
+    # Beside a table (scores.jsonl.parquet) are the lines that it was made of.
+    sources = [path for path in sorted(present) if path.with_name(path.stem) not in present]
+    files = [path for path in sources if holds_judgements(path)]
+    if not files:
+        raise MedalError(f"{folder}: the folder has no file of scores", hint="medal score --out")
+    return files
+
+
+def judgements_of(files: Sequence[Path]) -> Iterator[Judgement]:
+    """Yields the judgements of all files. Raises MedalError for one (id, turn) in two files, and
+    for two files whose dimensions of one name differ."""
+    file_of: dict[int, Path] = {}
+    stated: list[tuple[str, Sequence[Dimension]]] = []
+    for path in files:
+        for judgement in read_judgements(path):
+            if not stated or stated[-1] != (str(path), judgement.dimensions):
+                stated.append((str(path), judgement.dimensions))
+                merge_dimensions(stated)
+            key = hash((judgement.id, judgement.turn))
+            if len(files) > 1 and file_of.setdefault(key, path) != path:
+                raise MedalError(
+                    f"{judgement.id!r} is in {file_of[key]} and in {path}",
+                    hint="report each file on its own, or give the chats ids that differ",
+                )
+            yield judgement
+
+
+def frame_of(files: Sequence[Path]) -> DataFrame:
+    """Returns the table of all files, without explanations and usage."""
+    if len(files) == 1:
+        return read_frame(files[0], brief=True)
+    judgements = judgements_of(files)
+    return to_frame(replace(judgement, explanation=None, usage={}) for judgement in judgements)

@@ -1,0 +1,111 @@
+"""Human labels of scored rows, on the judge's scales."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from medal_judges.errors import DataError, did_you_mean
+from medal_judges.eval.scores.columns import row_keys
+from medal_judges.eval.scores.scores import Scores
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.joining import JoinedLabels, join_labels
+from medal_judges.records.labelled import LabelledDialogue, Rating, mean, rescale
+from medal_judges.stats.weights import curation_weights
+
+_NUMBER = re.compile(r"#\d+$")  # of an id that reading has numbered
+
+
+def add_labels(
+    scores: Scores, path: str, labels: Iterable[LabelledDialogue]
+) -> dict[int, LabelledDialogue]:
+    """Adds to ``scores`` the mean label of each labelled row, on the judge's scale, and notes.
+    Returns the label of each labelled row, by the row's index. Labels and scores match by id and
+    chat, and by turn if turns are judged.
+
+    Raises DataError if no row or no dimension is both judged and labelled, or a label is not on the
+    judge's scale; and MedalError if labels are of other chats, see JoinedLabels.
+    """
+    name, labels = Path(path).name, list(labels)
+    joined, label_by_row = _join(scores, labels)
+    notes = joined.notes(name)
+    if not label_by_row:
+        hint = "labels match scored rows by id, and by turn if turns are judged"
+        raise DataError(name, None, "none of its rows is among the scores", hint=hint)
+    labelled_names: dict[str, None] = {}
+    for label in label_by_row.values():
+        labelled_names |= dict.fromkeys(label.labels)
+    _require_common_dimension(name, labelled_names, scores.dimensions)
+    for row, label in label_by_row.items():
+        for rating in label.ratings():
+            dimension = scores.dimensions.get(rating.dimension)
+            value = mean(rating)
+            if value is None or dimension is None:
+                continue
+            blank = np.full(scores.rows, math.nan)
+            column = scores.people.setdefault(dimension.name, blank)
+            column[row] = _on_scale(value, rating, dimension, name)
+    if weights := curation_weights(list(label_by_row.values()), name):
+        scores.people_weights = np.zeros(scores.rows)
+        scores.people_weights[list(label_by_row)] = weights
+    count = f"{len(label_by_row):,} of {scores.rows:,} {scores.unit}s"
+    scores.notes += [*notes, f"{count} have human labels ({name})"]
+    if joined.absent:
+        absent = f"{len(joined.absent):,} labelled rows are not among the scores: skipped"
+        scores.notes.append(absent)
+    if unjudged := [name for name in labelled_names if name not in scores.dimensions]:
+        scores.notes.append(f"Labelled but not judged: {', '.join(unjudged)}")
+    if unlabelled := [name for name in scores.dimensions if name not in scores.people]:
+        scores.notes.append(f"No labels of {', '.join(unlabelled)}: not corrected")
+    return label_by_row
+
+
+def _join(
+    scores: Scores, labels: list[LabelledDialogue]
+) -> tuple[JoinedLabels, dict[int, LabelledDialogue]]:
+    """Finds the rows of each label. Only rows whose id, without its number, some label has are
+    searched: labels are few, and scores may be millions."""
+    label_ids = {_NUMBER.sub("", label.id) for label in labels}
+    score_ids = scores.frame["id"].str.replace(_NUMBER, "", regex=True)
+    candidates = np.flatnonzero(score_ids.isin(label_ids)).tolist()
+    keys = row_keys(scores.frame.iloc[candidates])
+    joined = join_labels(labels, keys, lambda label, score: label.turn == score.turn)
+    label_by_row = {}
+    for label, places in zip(labels, joined.score_rows, strict=True):
+        for place in places:
+            label_by_row[candidates[place]] = label
+    return joined, label_by_row
+
+
+def _require_common_dimension(
+    file: str, labelled: Iterable[str], judged: Mapping[str, Dimension]
+) -> None:
+    names = list(labelled)
+    if any(name in judged for name in names):
+        return
+    near = did_you_mean((*names, "")[0], judged)
+    raise DataError(
+        file,
+        None,
+        f"its labels are of {', '.join(names) or 'nothing'}, which was not judged",
+        hint=f"{near}the scores have: {', '.join(judged)}",
+    )
+
+
+def _on_scale(value: float, rating: Rating, dimension: Dimension, file: str) -> float:
+    """Returns the ``value`` of a rating on the judge's scale."""
+    if rating.scale is not None:
+        return rescale(value, rating.scale, (dimension.low, dimension.high))
+    if dimension.low <= value <= dimension.high:
+        return value
+    raise DataError(
+        file,
+        None,
+        f"{rating.dialogue_id}: {dimension.name} {value:g} is outside the judge's scale from "
+        f"{dimension.low:g} to {dimension.high:g}",
+        hint='state the scale of the labels: "scales": {"NAME": [lowest, highest]}',
+    )

@@ -1,0 +1,308 @@
+"""Scores: the judgements of one judge as columns, with their scales and columns of the chats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from medal_judges.errors import ConfigError, DataError, did_you_mean
+from medal_judges.eval.scores.columns import RowColumns, read_columns, value_as_text
+from medal_judges.eval.scores.options import ScoreOptions
+from medal_judges.eval.scores.times import seconds
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dimension import Dimension, known_dimensions
+from medal_judges.records.signature import Signature
+from medal_judges.stats.correlation import Floats
+from medal_judges.stats.equal import present
+from medal_judges.storage.judgements import stated_dimensions
+
+if TYPE_CHECKING:
+    from pandas import Categorical, DataFrame, Series
+
+ALWAYS = ("lang", "chatbot")  # columns that are used if rows have them
+HEADLINE = "overall"
+Codes = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Scores:
+    """The judgements of one judge, one row for each dialogue or judged turn. ``frame`` is the
+    result of ``read_frame``; all arrays have the same rows.
+
+    ``scores``: by dimension, NaN if unscored. ``clusters``: the number of each row's sampling unit,
+    ``cluster_name`` its kind. ``uncertainty``: see Judgement.uncertainty, NaN if unknown.
+    ``columns``: texts, with code -1 for no value. ``times``: seconds since 1970. ``people``: mean
+    human label on the judge's scale, or NaN.
+    ``people_weights``: how many rows a labelled row represents, None for a random sample.
+    """
+
+    frame: DataFrame
+    dimensions: Mapping[str, Dimension]
+    scores: Mapping[str, Floats]
+    clusters: Codes
+    cluster_name: str
+    uncertainty: Floats
+    is_scored: npt.NDArray[np.bool_]
+    columns: Mapping[str, Categorical] = field(default_factory=dict)
+    times: Floats | None = None
+    notes: list[str] = field(default_factory=list)
+    skipped: int = 0  # unreadable lines of the input
+    people: dict[str, Floats] = field(default_factory=dict)
+    people_weights: Floats | None = None
+    _values: dict[str, Floats] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return len(self.frame)
+
+    @property
+    def scored(self) -> int:
+        """Rows with a number in every dimension."""
+        return int(self.is_scored.sum())
+
+    @property
+    def coverage(self) -> float | None:
+        """Share of scored rows; None for an empty file."""
+        return self.scored / self.rows if self.rows else None
+
+    @property
+    def signatures(self) -> dict[str, int]:
+        """Rows of each signature."""
+        return {str(k): int(n) for k, n in self.frame["judge"].value_counts(sort=False).items()}
+
+    def failures(self) -> str:
+        """The three most frequent reasons of unscored rows."""
+        reasons = self.frame["failure"][~self.is_scored].fillna("no reason given").value_counts()
+        return "; ".join(f"{n:,} × {reason}" for reason, n in reasons[:3].items())
+
+    @property
+    def issues(self) -> list[str]:
+        return [name for name in self.dimensions if self.is_issue(name)]
+
+    @property
+    def graded(self) -> list[str]:
+        """Graded dimensions, the headline first."""
+        names = [name for name in self.dimensions if not self.is_issue(name)]
+        return sorted(names, key=lambda name: name != HEADLINE)
+
+    @property
+    def headline(self) -> str | None:
+        """``overall``, or else the first graded dimension."""
+        return next(iter(self.graded), None)
+
+    @property
+    def unit(self) -> str:
+        """The name of a row: judged turn or conversation."""
+        return "judged turn" if self.frame["turn"].notna().any() else "conversation"
+
+    def is_issue(self, name: str) -> bool:
+        """Whether a dimension is an issue, present or not; its figure is a share of rows."""
+        return self.dimensions[name].kind == "binary"
+
+    def values(self, name: str) -> Floats:
+        """Scores of a graded dimension, 1 or 0 of an issue (present or not), NaN if unscored."""
+        if name not in self._values:
+            scores = self.scores[name]
+            if self.is_issue(name):
+                scores = np.where(np.isfinite(scores), present(scores) * 1.0, np.nan)
+            self._values[name] = scores
+        return self._values[name]
+
+
+def load_scores(
+    frame: DataFrame,
+    options: ScoreOptions,
+    dialogues: Iterable[Dialogue] | None = None,
+    progress: Callable[[int], object] = lambda count: None,
+) -> Scores:
+    """Loads the scores of a table of judgements. Columns that it lacks come from ``dialogues``,
+    matched by id.
+
+    Raises ConfigError for an unknown column or dimension, for one whose scale neither the scores
+    nor a rubric state, and for a time column without a readable time; and DataError for scores of
+    several judges.
+    """
+    _refuse_several_judges(frame)
+    judged = _judged_columns(frame, options.dimensions)
+    scores = {name: column for name, column in judged.items() if np.isfinite(column).any()}
+    stated = [(", ".join(options.scores), stated_dimensions(frame))]
+    dimensions = checked_dimensions(scores, stated, options.rubric)
+    time_column = None
+    if options.period is not None:
+        time_column = options.period[0]
+    names = {*ALWAYS, *options.group_columns}
+    if time_column is not None:
+        names.add(time_column)
+    columns = read_columns(frame, names, dialogues, progress)
+    categories = _categories(columns, [*ALWAYS, *options.group_columns])
+    # An unreadable time is the clearer error, so it comes before that of a missing column.
+    times = None
+    if time_column is not None:
+        times = _read_times(columns.values[time_column], time_column)
+    if len(frame):
+        _require_values(columns, categories, options.group_columns, time_column)
+    clusters, cluster_name = _clusters(frame, categories, options.cluster)
+    binary = [scores[name] for name, d in dimensions.items() if d.kind == "binary"]
+    is_scored = np.full(len(frame), bool(judged))
+    for column in judged.values():
+        is_scored &= np.isfinite(column)
+    return Scores(
+        frame=frame,
+        dimensions=dimensions,
+        scores=scores,
+        clusters=clusters,
+        cluster_name=cluster_name,
+        uncertainty=_uncertainty(frame, list(judged), binary),
+        is_scored=is_scored,
+        columns=categories,
+        times=times,
+        notes=_gaps(columns, categories, options.group_columns, times),
+    )
+
+
+def _refuse_several_judges(frame: DataFrame) -> None:
+    signatures = list(frame["judge"].unique())
+    judges_with_settings = {text.partition("|version:")[0] for text in signatures}
+    if len(judges_with_settings) > 1:
+        names = ", ".join(sorted({Signature.parse(text).judge for text in signatures}))
+        hint = "score all chats with one judge and one setting, or make one report for each file"
+        raise DataError("the scores", None, f"several judges made them ({names})", hint=hint)
+
+
+def _judged_columns(frame: DataFrame, chosen: Iterable[str]) -> dict[str, Floats]:
+    """Returns the scores of the ``chosen`` dimensions (default: all), NaN if unscored."""
+    column_of = frame.attrs["dimensions"]
+    names = list(chosen) or list(column_of)
+    judged = {}
+    for name in names:
+        if name in column_of:
+            judged[name] = frame[column_of[name]].to_numpy(np.float64)
+        elif len(frame):
+            hint = f"{did_you_mean(name, column_of)}they have: {', '.join(column_of)}"
+            raise ConfigError(f"the scores have no dimension {name!r}", hint=hint)
+    return judged
+
+
+def _categories(columns: RowColumns, names: Iterable[str]) -> dict[str, Categorical]:
+    """Returns the columns of which some row has a value, as texts."""
+    import pandas
+
+    categories = {}
+    for name in names:
+        texts = columns.values[name].map(value_as_text, na_action="ignore")
+        codes, distinct = texts.factorize()
+        if len(distinct):
+            categories[name] = pandas.Categorical.from_codes(codes, categories=distinct)
+    return categories
+
+
+def _read_times(values: Series, name: str) -> Floats:
+    """Returns seconds since 1970. Raises ConfigError if rows have a value and none is a time."""
+    times = seconds(values)
+    texts = values.dropna()
+    if len(texts) and np.isnan(times).all():
+        raise ConfigError(
+            f"--over {name}: no row has a readable time; the first is {texts.iloc[0]!r}",
+            hint="a time is ISO 8601 (2026-03-14T09:05:00Z), 14.03.2026, or epoch seconds",
+        )
+    return times
+
+
+def _require_values(
+    columns: RowColumns,
+    categories: Mapping[str, Categorical],
+    group_columns: Iterable[str],
+    time_column: str | None,
+) -> None:
+    """Raises ConfigError for a column of which no row has a value."""
+    missing = [name for name in group_columns if name not in categories]
+    if time_column is not None and columns.values[time_column].isna().all():
+        missing.append(time_column)
+    for name in missing:
+        names = list(dict.fromkeys((*categories, *columns.names)))
+        names = [other for other in names if other != name]
+        available = "there are none"
+        if names:
+            available = f"there are: {', '.join(names)}"
+        raise ConfigError(
+            f"no column {name!r} with a value in the scores or the chats",
+            hint=f"{did_you_mean(name, names)}{available}; columns come from "
+            "`medal score --keep COLUMN`, or from the chats themselves with --chats FILE",
+        )
+
+
+def _gaps(
+    columns: RowColumns,
+    categories: Mapping[str, Categorical],
+    group_columns: Iterable[str],
+    times: Floats | None,
+) -> list[str]:
+    """Says how many rows have no chat, no value of a column, or no time."""
+    masks: dict[str, npt.NDArray[np.bool_]] = {}
+    if columns.has_chat is not None:
+        masks["have no chat, by id and text"] = ~columns.has_chat
+    for name in categories.keys() & group_columns:
+        masks[f"have no {name}"] = categories[name].codes < 0
+    if times is not None:
+        masks["have no readable time: not in the timeline"] = np.isnan(times)
+    notes = []
+    for problem, mask in masks.items():
+        if mask.any():
+            notes.append(f"{int(mask.sum()):,} of {len(mask):,} rows {problem}")
+    return notes
+
+
+def _clusters(
+    frame: DataFrame, categories: Mapping[str, Categorical], name: str | None
+) -> tuple[Codes, str]:
+    """Returns the number of each row's sampling unit, shape (rows,), and the unit's name."""
+    conversations = frame["id"].factorize()[0].astype(np.int64)
+    if name is None or name not in categories:
+        return conversations, "conversation"
+    column = categories[name]
+    # A row without a value is its own cluster.
+    numbered_on = len(column.categories) + conversations
+    return np.where(column.codes >= 0, column.codes, numbered_on), name
+
+
+def _uncertainty(frame: DataFrame, names: Iterable[str], binary: list[Floats]) -> Floats:
+    """Returns the mean spread of each row's scores, shape (rows,). If judgements state none, it is
+    that of the probabilities of issues (``binary``), or NaN."""
+    import pandas
+
+    spread_columns = [f"{name}.uncertainty" for name in names]
+    spreads = frame[[name for name in spread_columns if name in frame]]
+    uncertainty: Floats = spreads.mean(axis=1).to_numpy(np.float64, na_value=np.nan)
+    if not binary or not np.isnan(uncertainty).any():
+        return uncertainty
+    # A probability is the distribution of a yes.
+    chances = pandas.DataFrame(np.clip(np.array(binary), 0, 1))
+    spread = np.sqrt(chances * (1 - chances)).mean(axis=0).to_numpy()
+    return np.where(np.isnan(uncertainty), spread, uncertainty)
+
+
+def checked_dimensions(
+    scores: Mapping[str, Floats],
+    stated: Iterable[tuple[str, Iterable[Dimension]]],
+    rubric: str | None,
+) -> dict[str, Dimension]:
+    """Returns ``known_dimensions`` of the scores. Raises ConfigError also for a rubric whose scale
+    does not include them."""
+    dimensions = known_dimensions(scores, stated, rubric)
+    if rubric is None:
+        return dimensions
+    for name, dimension in dimensions.items():
+        low = dimension.low - dimension.tolerance
+        high = dimension.high + dimension.tolerance
+        for score in (np.nanmin(scores[name]), np.nanmax(scores[name])):
+            if not low <= score <= high:
+                raise ConfigError(
+                    f"--rubric {rubric}: the scale of {name} is from {dimension.low:g} to "
+                    f"{dimension.high:g}, but a score is {score:g}",
+                    hint="correct `low` and `high`",
+                )
+    return dimensions

@@ -29,7 +29,8 @@ from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.records.signature import Signature
 from medal_judges.records.validation import mapping
 from medal_judges.report.console import ProgressBar
-from medal_judges.report.figure import Bar, Bars, BarSegment, Figure, write_figures
+from medal_judges.report.figure import Bar, Bars, BarSegment, Figure
+from medal_judges.report.figure_files import write_figures
 from medal_judges.report.table import Percent, Row, Table, number
 from medal_judges.stats.intervals import wilson
 from medal_judges.storage.files import atomic_path, atomic_write

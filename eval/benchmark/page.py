@@ -20,6 +20,7 @@ from medal_judges.eval.scores.trust import trust_section
 from medal_judges.records.dimension import EQUAL, Dimension
 from medal_judges.records.labelled import rescale
 from medal_judges.records.signature import Signature, require_comparable
+from medal_judges.report.drawing import rank_svg
 from medal_judges.report.figure import (
     MAX_DRAWN,
     OTHER_INDEX,
@@ -32,7 +33,6 @@ from medal_judges.report.figure import (
     Line,
     Plot,
     padded,
-    rank_svg,
     thinned,
 )
 from medal_judges.report.page import (

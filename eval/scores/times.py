@@ -39,6 +39,7 @@ def seconds(values: Series) -> Floats:
 
 
 def _is_number(value: object) -> bool:
+    """Says whether a value is a number of seconds or smaller units, or a text of one."""
     if isinstance(value, str):
         return _NUMBER.match(value) is not None
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -21,22 +21,13 @@ from markupsafe import Markup
 from medal_judges.records.judgement import Contributions, Unit
 from medal_judges.report import table as texts
 from medal_judges.report.console import cell_text
-from medal_judges.report.figure import (
-    Bars,
-    Figure,
-    Plot,
-    bars_svg,
-    interval_svg,
-    plot_svg,
-    write_figures,
-)
-from medal_judges.report.table import Figured, IntervalBar, Table, number, write_csv
+from medal_judges.report.drawing import svg
+from medal_judges.report.figure import Figure
+from medal_judges.report.figure_files import write_figures
+from medal_judges.report.table import Figured, Table, number, write_csv
 from medal_judges.storage.files import atomic_write
 
 _PACKAGE = "medal_judges.report"
-_DRAWS: dict[type, Callable[..., Markup]] = {
-    Plot: plot_svg, Bars: bars_svg, IntervalBar: interval_svg
-}  # fmt: skip
 # Commands of LaTeX, and signs that pdflatex has under a name only. A light's colour is also a word.
 _SIGNS = str.maketrans(
     {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
@@ -214,7 +205,7 @@ def _environment(package: str) -> Environment:
     )
     environment.filters |= {name: getattr(texts, name) for name in _TEXTS}
     environment.filters["kind"] = lambda block: type(block).__name__
-    environment.filters["svg"] = lambda drawn: _DRAWS[type(drawn)](drawn)
+    environment.filters["svg"] = svg
     return environment
 
 

@@ -18,20 +18,22 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from medal_judges.data_prep.share_bars import share_bars
 from medal_judges.errors import MedalError
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import DEFAULT_READING, ReadingReport, ReadOptions, labelled_of
-from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dialogue import UNKNOWN_LANGUAGE
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.records.signature import Signature
 from medal_judges.records.validation import mapping
 from medal_judges.report.console import ProgressBar
-from medal_judges.report.figure import Bar, Bars, BarSegment, Figure
+from medal_judges.report.figure import Figure
 from medal_judges.report.figure_files import write_figures
-from medal_judges.report.table import Percent, Row, Table, number
+from medal_judges.report.table import Percent, Row, Table
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import wilson
 from medal_judges.storage.files import atomic_path, atomic_write
 from medal_judges.storage.jsonl import open_text, to_line
@@ -52,27 +54,33 @@ def labelled(
     ``extra["label_failure"]`` says why a label is missing; if all are, nothing else changes.
     """
     labels: dict[str, tuple[float | None, ...]] = {}
-    for d in dimensions:
-        values = (judgement.scores.get(d.name),)
+    scales = {}
+    for dimension in dimensions:
+        name = dimension.name
+        values = (judgement.scores.get(name),)
         if repeats > 1:
-            given = judgement.details.get(d.name, {}).get("repeats")
-            values = tuple(given or (None,) * repeats)
+            answers = judgement.details.get(name, {}).get("repeats")
+            values = tuple(answers or (None,) * repeats)
         if any(value is not None for value in values):
-            labels[d.name] = values
+            labels[name] = values
+            scales[name] = (dimension.low, dimension.high)
     if not labels:
         return replace(row, extra={**row.extra, FAILURE: judgement.failure or "no reason given"})
-    scales = {d.name: (d.low, d.high) for d in dimensions if d.name in labels}
     extra = {**row.extra, **earlier_labels(row)}
     extra.pop(ANNOTATORS, None)  # these labels are not theirs
-    extra |= {COMMENTS: _comments(judgement), LABELS_BY: judgement.judge}
     extra.pop(FAILURE, None)
+    extra |= {COMMENTS: _comments(judgement), LABELS_BY: judgement.judge}
     if judgement.failure is not None:
         extra[FAILURE] = judgement.failure
     return replace(row, labels=labels, scales=scales, aggregated=False, extra=extra)
 
 
 def _comments(judgement: Judgement) -> dict[str, str]:
-    return {n: d["comment"] for n, d in judgement.details.items() if d.get("comment")}
+    comments = {}
+    for name, details in judgement.details.items():
+        if comment := details.get("comment"):
+            comments[name] = comment
+    return comments
 
 
 def earlier_labels(row: LabelledDialogue) -> dict[str, Any]:
@@ -81,11 +89,9 @@ def earlier_labels(row: LabelledDialogue) -> dict[str, Any]:
     if not row.labels:
         return {}
     record = row.to_record()
-    own: dict[str, Any] = {
-        name: record[name] for name in ("labels", "scales", "aggregated") if name in record
-    }
-    own |= {k: row.extra[k] for k in (COMMENTS, LABELS_BY, ANNOTATORS) if k in row.extra}
-    return {EARLIER: [*row.extra.get(EARLIER, ()), own]}
+    names = ("labels", "scales", "aggregated", COMMENTS, LABELS_BY, ANNOTATORS)
+    current = {name: record[name] for name in names if name in record}
+    return {EARLIER: [*row.extra.get(EARLIER, ()), current]}
 
 
 def machine_labels(row: LabelledDialogue) -> dict[str, LabelledDialogue]:
@@ -94,16 +100,18 @@ def machine_labels(row: LabelledDialogue) -> dict[str, LabelledDialogue]:
     newest of a model. Raises RecordError."""
     expected = "an object of dimension: {model: label}"
     record = row.to_record()
-    given: dict[str, dict[str, Any]] = {}
+    fields_by_model: dict[str, dict[str, Any]] = {}
     for name in mapping(row.extra, MACHINE, expected):
         for model, label in mapping(row.extra[MACHINE], name, expected).items():
-            own = given.setdefault(model, {"labels": {}, "scales": record["scales"]})
-            own["labels"][name] = label
-    for held in row.extra.get(EARLIER, ()):
-        if isinstance(by := held.get(LABELS_BY), str):
-            given[Signature.parse(by).base or Signature.parse(by).judge] = held
+            empty = {"labels": {}, "scales": record["scales"]}
+            fields_by_model.setdefault(model, empty)["labels"][name] = label
+    for earlier in row.extra.get(EARLIER, ()):
+        labeller = earlier.get(LABELS_BY)
+        if isinstance(labeller, str):
+            signature = Signature.parse(labeller)
+            fields_by_model[signature.base or signature.judge] = earlier
     record |= {"scales": {}, "aggregated": False}
-    return {model: parse_labelled(record | own) for model, own in given.items()}
+    return {model: parse_labelled(record | fields) for model, fields in fields_by_model.items()}
 
 
 def malformed_reasons(check: Judgement) -> tuple[str, ...]:
@@ -117,8 +125,8 @@ def with_check(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
     malformed, else with ``extra["user_check"]`` (``by``, and the ``failure`` of an incomplete
     check)."""
     if reasons := malformed_reasons(check):
-        why = {"reasons": list(reasons), "comments": _comments(check), "by": check.judge}
-        return replace(row, extra={**row.extra, "malformed": why})
+        verdict = {"reasons": list(reasons), "comments": _comments(check), "by": check.judge}
+        return replace(row, extra={**row.extra, "malformed": verdict})
     note = {"by": check.judge}
     if check.failure is not None:
         note["failure"] = check.failure
@@ -130,21 +138,21 @@ def require_labellable(
 ) -> None:
     """Raises MedalError for rows about single turns, for rows that have labels unless
     ``replace_labels``, and for rows without ``lang`` if ``need_lang``."""
-    count = had = 0
+    count = with_labels = 0
     for row in rows:
         count += 1
-        had += bool(row.labels)
+        with_labels += bool(row.labels)
         if row.level != "dialogue":
             problem = f"row {row.id!r} is about one turn; medal label judges whole dialogues"
             raise MedalError(problem, hint="medal score --level last judges last answers")
-        if need_lang and row.dialogue.lang == "und":
+        if need_lang and row.dialogue.lang == UNKNOWN_LANGUAGE:
             raise MedalError(
                 f"row {row.id!r} has no 'lang', so its user cannot be checked for another language",
                 hint="give each row its ISO 639-1 code, or leave the check out: --no-user-check",
             )
-    if had and not replace_labels:
+    if with_labels and not replace_labels:
         raise MedalError(
-            f"{had} of {count} rows have labels already",
+            f"{with_labels} of {count} rows have labels already",
             hint=f"--replace-labels replaces them in the output and moves them to {EARLIER!r}; "
             "FILE is not changed; --users-only checks the users and keeps the labels",
         )
@@ -170,36 +178,35 @@ def label_file(
     """
     from medal_judges.models.prompted.judge import PromptedJudge
 
-    users, labels = out / "user_judgements.jsonl", out / "judgements.jsonl"
+    checks_file, labels_file = out / "user_judgements.jsonl", out / "judgements.jsonl"
+    options = ScoreOptions(overwrite=overwrite, retry_failed=retry_failed)
 
     def rows() -> Iterator[LabelledDialogue]:
         return labelled_of(file, reading, ReadingReport())
 
     def checks() -> Iterator[Judgement] | None:
-        return None if user_judge is None else read_judgements(users)
+        return None if user_judge is None else read_judgements(checks_file)
 
-    def score(
-        dialogues: Iterator[Dialogue], judge: Judge, path: Path, gone: Container[str] = ()
-    ) -> ScoreReport:
-        options = ScoreOptions(overwrite=overwrite, retry_failed=retry_failed)
+    def score(judge: Judge, path: Path, malformed: Container[str] = ()) -> ScoreReport:
+        dialogues = (row.dialogue for row in rows() if row.id not in malformed)
+        # A later verdict removes its dialogue from those that were labelled, or adds it.
         with ProgressBar("scoring") as bar:
-            return score_to_file(dialogues, judge, path, options, gone=gone, progress=bar.advance)
+            return score_to_file(
+                dialogues, judge, path, options, gone=malformed, progress=bar.advance
+            )
 
+    summary, judgements = Summary(()), None
     if user_judge is not None:
-        checked = score((row.dialogue for row in rows()), user_judge, users)
-        checked.require_coverage(min_coverage)
+        report = score(user_judge, checks_file)
+        report.require_coverage(min_coverage)
     elif overwrite:  # an earlier run's verdicts do not count here
-        users.unlink(missing_ok=True)
-    # A later verdict removes its dialogue from those that were labelled, or adds it.
-    if judge is None:
-        report, summary, judged = checked, Summary(()), None
-    else:
+        checks_file.unlink(missing_ok=True)
+    if judge is not None:
         malformed = {check.id for check in checks() or () if malformed_reasons(check)}
-        well = (row.dialogue for row in rows() if row.id not in malformed)
-        report = score(well, judge, labels, gone=malformed)
+        report = score(judge, labels_file, malformed)
         repeats = judge.config.repeats if isinstance(judge, PromptedJudge) else 1
-        summary, judged = Summary(judge.dimensions, repeats), read_judgements(labels)
-    sort_rows(rows(), checks(), judged, out, summary)
+        summary, judgements = Summary(judge.dimensions, repeats), read_judgements(labels_file)
+    sort_rows(rows(), checks(), judgements, out, summary)
     record = {
         "labels_by": judge and str(judge.signature()),
         "users_checked_by": user_judge and str(user_judge.signature()),
@@ -225,39 +232,25 @@ def sort_rows(
     MedalError if they do not match.
     """
     with ExitStack() as renames, ExitStack() as open_files:
-        paths = {n: renames.enter_context(atomic_path(folder / f"{n}.jsonl")) for n in KINDS}
-        files = {n: open_files.enter_context(open_text(path, "w")) for n, path in paths.items()}
+        files = {}
+        for kind in KINDS:
+            path = renames.enter_context(atomic_path(folder / f"{kind}.jsonl"))
+            files[kind] = open_files.enter_context(open_text(path, "w"))
         for row in rows:
-            kind = "malformed"
-            why: tuple[str, ...] = ()
+            reasons: tuple[str, ...] = ()
             if checks is not None:
                 check = _next(checks, row)
-                why = malformed_reasons(check)
-                user = (row.dialogue.lang, row.dialogue.models.get("user") or _UNNAMED)
-                counts = {"checked": int(bool(why) or check.scored), "malformed": int(bool(why))}
-                summary.users[user].update(rows=1, **counts)
-                summary.reasons[user].update(why)
+                reasons = malformed_reasons(check)
+                summary.add_check(row, check)
                 row = with_check(row, check)
-            if not why and judgements is None:
+            if reasons:
+                kind = "malformed"
+            elif judgements is None:
                 kind = "labelled" if row.labels else "unlabelled"
-            elif not why and judgements is not None:
-                judgement = _next(judgements, row)
-                if judgement.failure is not None:
-                    summary.failures[judgement.failure] += 1
+            else:
                 before = row.labels
-                row = labelled(row, judgement, summary.dimensions, summary.repeats)
+                row = summary.add_labels(row, _next(judgements, row))
                 kind = "unlabelled" if row.labels is before else "labelled"
-                if kind == "labelled":
-                    means: dict[str, float] = {}
-                    for name, values in row.labels.items():
-                        given = [value for value in values if value is not None]
-                        means |= {name: fmean(given)} if given else {}
-                        if len(given) > 1:
-                            summary.deviations[name].append(stdev(given))
-                    bot = row.dialogue.chatbot or _UNNAMED
-                    summary.rows.append(
-                        {"language": row.dialogue.lang, "chatbot": bot, "means": means}
-                    )
             summary.kinds[kind] += 1
             files[kind].write(to_line(row))
 
@@ -266,27 +259,31 @@ def malformed_figure(users: Sequence[Mapping[str, Any]]) -> Figure:
     """The share of malformed users and of each reason, by language and user model (MEDAL, Figure
     7), with Wilson's intervals. ``users`` as in report.json."""
     panels = []
-    for name in (
-        "malformed",
-        *dict.fromkeys(reason for user in users for reason in user["reasons"]),
-    ):
-        bars, end = [], 0.0
-        for user in (user for user in users if user["checked"]):
-            count = user["malformed"] if name == "malformed" else user["reasons"].get(name, 0)
-            share, (low, high) = count / user["checked"], wilson(count, user["checked"])
-            who, end = f"{user['lang']}, {user['user']}", max(end, 100 * high)
-            text = number(100 * share, 1)
-            bars.append(Bar(who, [BarSegment(100 * share, 1)], (100 * low, 100 * high), text))
-        panels.append(Bars(name.replace("_", " "), bars, end or 1.0, name))
+    for name in ("malformed", *_reasons(users)):
+        shares = {}
+        for user in users:
+            if checked := user["checked"]:
+                count = user["reasons"].get(name, 0) if name != "malformed" else user["malformed"]
+                share = Estimate(count / checked, *wilson(count, checked))
+                shares[f"{user['lang']}, {user['user']}"] = share
+        panels.append(share_bars(name.replace("_", " "), shares, name))
     return Figure("Malformed users, % of those checked", panels)
+
+
+def _reasons(users: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The reasons for which users are malformed, in the order in which they occur."""
+    reasons: dict[str, None] = {}
+    for user in users:
+        reasons |= dict.fromkeys(user["reasons"])
+    return list(reasons)
 
 
 def _next(judgements: Iterator[Judgement], row: LabelledDialogue) -> Judgement:
     judgement = next(judgements, None)
     if judgement is None or judgement.id != row.id:
-        there = "no more judgements" if judgement is None else f"a judgement of {judgement.id!r}"
+        next_one = "no more judgements" if judgement is None else f"a judgement of {judgement.id!r}"
         raise MedalError(
-            f"{there} at row {row.id!r}: FILE was changed while it was labelled",
+            f"{next_one} at row {row.id!r}: FILE was changed while it was labelled",
             hint="--overwrite starts again from the beginning; cached answers cost nothing",
         )
     return judgement
@@ -311,66 +308,103 @@ class Summary:
         self.failures: Counter[str] = Counter()
         self.deviations: dict[str, list[float]] = defaultdict(list)
 
-    def by(self, what: str) -> dict[str, dict[str, Any]]:
+    def add_check(self, row: LabelledDialogue, check: Judgement) -> None:
+        """Counts the verdict on the user of ``row``."""
+        user = (row.dialogue.lang, row.dialogue.models.get("user") or _UNNAMED)
+        reasons = malformed_reasons(check)
+        self.users[user]["rows"] += 1
+        self.users[user]["checked"] += bool(reasons) or check.scored
+        self.users[user]["malformed"] += bool(reasons)
+        self.reasons[user].update(reasons)
+
+    def add_labels(self, row: LabelledDialogue, judgement: Judgement) -> LabelledDialogue:
+        """Returns ``row`` with its new labels, which are counted."""
+        if judgement.failure is not None:
+            self.failures[judgement.failure] += 1
+        new = labelled(row, judgement, self.dimensions, self.repeats)
+        if new.labels is row.labels:
+            return new
+        means = {}
+        for rating in new.ratings():
+            if rating.given:
+                means[rating.dimension] = fmean(rating.given)
+            if len(rating.given) > 1:
+                self.deviations[rating.dimension].append(stdev(rating.given))
+        chatbot = row.dialogue.chatbot or _UNNAMED
+        self.rows.append({"language": row.dialogue.lang, "chatbot": chatbot, "means": means})
+        return new
+
+    def by(self, column: str) -> dict[str, dict[str, Any]]:
         """For each language or chatbot: the number of ``rows``; for each issue the number of rows
         with it (a mean of 0.5 or more), for each other dimension the mean; None without labels."""
+        means_by_name: dict[str, list[dict[str, float]]] = defaultdict(list)
+        for row in self.rows:
+            means_by_name[row[column]].append(row["means"])
         groups: dict[str, dict[str, Any]] = {}
-        for name in sorted({row[what] for row in self.rows}):
-            means = [row["means"] for row in self.rows if row[what] == name]
-            groups[name] = {"rows": len(means)}
-            for d in self.dimensions:
-                values = [each[d.name] for each in means if d.name in each]
-                figure = sum(v >= 0.5 for v in values) if d.is_issue else fmean(values or [0])
-                groups[name][d.name] = figure if values else None
+        for name, rows in sorted(means_by_name.items()):
+            groups[name] = {"rows": len(rows)}
+            for dimension in self.dimensions:
+                values = [means[dimension.name] for means in rows if dimension.name in means]
+                figure: float | None = None
+                if values and dimension.is_issue:
+                    figure = sum(value >= 0.5 for value in values)
+                elif values:
+                    figure = fmean(values)
+                groups[name][dimension.name] = figure
         return groups
 
     def to_record(self) -> dict[str, Any]:
         """The content of report.json. ``std_over_repeats`` says how far the judge agrees with
         itself (MEDAL, Table 3): the mean ``std`` over dialogues, smallest first."""
+        users = []
+        for (lang, user), counts in sorted(self.users.items()):
+            share = None
+            if counts["checked"]:
+                share = counts["malformed"] / counts["checked"]
+            reasons = dict(self.reasons[lang, user])
+            users.append({"lang": lang, "user": user, **counts, "share": share, "reasons": reasons})
         record: dict[str, Any] = {
             "rows": dict(self.kinds),
             "failures": dict(self.failures),
             "repeats": self.repeats,
             "by_language": self.by("language"),
             "by_chatbot": self.by("chatbot"),
+            "users": users,
         }
-        record["users"] = [
-            {
-                **{"lang": lang, "user": user, **counts},
-                "share": counts["malformed"] / counts["checked"] if counts["checked"] else None,
-                "reasons": dict(self.reasons[lang, user]),
-            }
-            for (lang, user), counts in sorted(self.users.items())
-        ]
         if self.repeats > 1:
-            means = sorted(self.deviations.items(), key=lambda each: fmean(each[1]))
-            record["std_over_repeats"] = {
-                name: {"std": fmean(values), "dialogues": len(values)} for name, values in means
-            }
+            means = {}
+            for name, deviations in self.deviations.items():
+                means[name] = {"std": fmean(deviations), "dialogues": len(deviations)}
+            record["std_over_repeats"] = dict(
+                sorted(means.items(), key=lambda mean: mean[1]["std"])
+            )
         return record
 
     def tables(self) -> Iterator[Table]:
         """Labels per language and chatbot, deviations over repeats (MEDAL, Table 3), and shares of
         malformed dialogues per language and user model (Figure 7); without empty tables."""
         record = self.to_record()
-        for what in ("language", "chatbot") if self.rows else ():
-            groups = record[f"by_{what}"]
-            names = ("rows", *(d.name for d in self.dimensions))
-            rows: list[Row] = [(name, *(g[name] for g in groups.values())) for name in names]
-            yield Table(f"rows with the issue, or mean rating, by {what}", ("", *groups), rows)
+        rows: list[Row]
+        for column in ("language", "chatbot"):
+            groups = record[f"by_{column}"]
+            names = ["rows", *(dimension.name for dimension in self.dimensions)]
+            rows = [(name, *(group[name] for group in groups.values())) for name in names]
+            if groups:
+                yield Table(
+                    f"rows with the issue, or mean rating, by {column}", ("", *groups), rows
+                )
         if deviations := record.get("std_over_repeats"):
             title = f"standard deviation over {self.repeats} repeats (n - 1), mean over dialogues"
-            rows = [(name, f"{d['std']:.4f}", d["dialogues"]) for name, d in deviations.items()]
+            rows = [
+                (name, f"{mean['std']:.4f}", mean["dialogues"]) for name, mean in deviations.items()
+            ]
             yield Table(title, ("dimension", "std", "dialogues"), rows)
         if users := record["users"]:
-            reasons = list(dict.fromkeys(name for user in users for name in user["reasons"]))
-            rows = [
-                (
-                    *(user[key] for key in ("lang", "user", "checked")),
-                    *(user["reasons"].get(name, 0) for name in reasons),
-                    None if user["share"] is None else Percent(user["share"]),
-                )
-                for user in users
-            ]
+            reasons = _reasons(users)
+            rows = []
+            for user in users:
+                counts = [user["reasons"].get(reason, 0) for reason in reasons]
+                share = user["share"] if user["share"] is None else Percent(user["share"])
+                rows.append((user["lang"], user["user"], user["checked"], *counts, share))
             columns = ("language", "user", "checked", *reasons, "malformed")
             yield Table("malformed users, of those checked", columns, rows)

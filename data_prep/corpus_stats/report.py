@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 
@@ -16,12 +15,14 @@ from medal_judges.data_prep.corpus_stats.statistics import (
     MAX_NAMES,
     NOT_STATED,
     OVERALL,
+    SIDES,
     CorpusStatistics,
     ScaledDimension,
-    Side,
+    Speaker,
     Subset,
 )
 from medal_judges.data_prep.corpus_stats.tokens import MTLD_UNDEFINED
+from medal_judges.data_prep.share_bars import share_bars
 from medal_judges.report import console
 from medal_judges.report.figure import Bar, Bars, BarSegment, Figure, Tone
 from medal_judges.report.page import (
@@ -36,8 +37,7 @@ from medal_judges.report.page import (
 from medal_judges.report.table import DASH, Cell, Heat, Row, Table, number, unique_slugs
 from medal_judges.stats.estimate import Estimate
 
-_PAIRS = "Language and chatbot"
-_SIDES: tuple[Side, ...] = get_args(Side)[1:]
+_SPEAKERS = SIDES[1:]
 _BRIEF = 7  # with this many columns, the terminal shows no intervals
 _PIPED = 160  # width of the terminal tables if the output is piped
 _SHARES = (
@@ -45,76 +45,134 @@ _SHARES = (
     "a jackknife over conversation groups."
 )
 _MEANS = "95% intervals: a jackknife over conversation groups."
+_TEXTS_LEAD = (
+    "Turns per dialogue, words per turn, and characters per turn for languages written without "
+    "spaces. MTLD is the mean over dialogues. A row over several languages averages all their "
+    "dialogues."
+)
+_ISSUE_MAPS_LEAD = (
+    "Percent of the dialogues with the issue, chatbots by languages, and the mean of overall. "
+    "Orange is worse, blue is better. The deepest orange is {}% in every map of an issue; overall "
+    "spans its scale. Hover over a cell for its 95% interval and number of rows."
+)
+_MAPS_LEAD = (
+    "Chatbots by languages. The deepest colour is the top of the scale. Hover over a cell for its "
+    "95% interval and number of rows."
+)
+_ISSUES_LEAD = (
+    "Percent of the dialogues of a language with the issue, with 95% intervals. Every panel has "
+    "its own axis."
+)
+_DISTRIBUTION_LEAD = (
+    "Percent of the rows at each level, by language. Orange is the lower half of the scale, blue "
+    "the upper half."
+)
+_LABELS_LEAD = "Every share and mean of the figures above, with its 95% interval."
+_NO_LABELS = "No row has a label: there are no issues and no scores to count."
+_MTLD_FACT = (
+    "threshold 0.72, at least 10 tokens a factor, mean of both directions, tokens in lower case "
+    f"without punctuation. A dialogue without a value ({MTLD_UNDEFINED}) does not count in the "
+    "mean. Under 100 tokens a value is rough."
+)
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def _by_subset(
+    title: str,
+    columns: Sequence[str],
+    subsets: Iterable[Subset],
+    cells_of: Callable[[Subset], Iterable[Cell]],
+    note: str,
+) -> Table:
+    """A table with a row for each of ``subsets``, and a last row for all dialogues."""
+    rows = [(subset.label, *cells_of(subset)) for subset in (*subsets, ALL)]
+    return Table(title, columns, rows, note, pinned={-1: "total"})
 
 
 def text_table(stats: CorpusStatistics, head: str, subsets: Sequence[Subset]) -> Table:
-    """Dialogues, turns, length of a turn by unit, MTLD. As in all tables by subset, the last row is
-    of all dialogues."""
-    rows: list[Row] = []
-    for subset in (*subsets, ALL):
-        lengths = (stats.length(subset, unit) for unit in stats.units)
-        mtld = (stats.mtld(subset), stats.together(subset))
-        rows.append((subset.label, stats.count(subset), stats.turns(subset), *lengths, *mtld))
-    units = (f"{unit.capitalize()} a turn" for unit in stats.units)
-    columns = (head, "Dialogues", "Turns", *units, "MTLD", "MTLD, run together")
+    """Dialogues, turns, length of a turn by unit, MTLD."""
+    units = stats.units
+
+    def cells_of(subset: Subset) -> list[Cell]:
+        lengths = [stats.length(subset, unit) for unit in units]
+        return [stats.count(subset), stats.turns(subset), *lengths, stats.mtld(subset)]
+
+    lengths = [f"{unit.capitalize()} a turn" for unit in units]
+    columns = (head, "Dialogues", "Turns", *lengths, "MTLD")
     title = f"Dialogues and texts by {head.lower()}"
-    return Table(title, columns, rows, tokens_note(stats), pinned={-1: "total"})
+    return _by_subset(title, columns, subsets, cells_of, tokens_note(stats))
 
 
 def side_table(stats: CorpusStatistics, head: str, subsets: Sequence[Subset]) -> Table:
     """The same figures for the turns of users and of assistants."""
-    rows: list[Row] = []
-    for subset in (*subsets, ALL):
-        turns = (stats.turns(subset, side) for side in _SIDES)
-        lengths = (stats.length(subset, unit, side) for unit in stats.units for side in _SIDES)
-        mtld = (stats.mtld(subset, side) for side in _SIDES)
-        rows.append((subset.label, *turns, *lengths, *mtld))
-    figures = ("Turns", *(unit.capitalize() for unit in stats.units), "MTLD")
-    columns = (head, *(f"{figure}, {side}" for figure in figures for side in _SIDES))
+    columns: tuple[str, ...] = (head,)
+    for name in ("Turns", *map(str.capitalize, stats.units), "MTLD"):
+        columns += tuple(f"{name}, {side}" for side in _SPEAKERS)
+
+    def cells_of(subset: Subset) -> list[Cell]:
+        cells: list[Cell] = [stats.turns(subset, side) for side in _SPEAKERS]
+        for unit in stats.units:
+            cells += [stats.length(subset, unit, side) for side in _SPEAKERS]
+        return cells + [stats.mtld(subset, side) for side in _SPEAKERS]
+
     title = f"Users and assistants, by {head.lower()}"
-    return Table(title, columns, rows, tokens_note(stats), pinned={-1: "total"})
+    return _by_subset(title, columns, subsets, cells_of, tokens_note(stats))
 
 
 def tokens_note(stats: CorpusStatistics) -> str:
     """The tokens that MTLD counts, by language."""
-    by_tool: dict[str, list[str]] = {}
+    langs_by_tool: dict[str, list[str]] = {}
     for lang, tool in sorted(stats.lemmatisers.items()):
-        by_tool.setdefault(tool.name, []).append(lang)
-    tools = "; ".join(f"{', '.join(langs)}: {name}" for name, langs in by_tool.items())
+        langs_by_tool.setdefault(tool.name, []).append(lang)
+    tools = "; ".join(f"{', '.join(langs)}: {name}" for name, langs in langs_by_tool.items())
     return f"MTLD over: {tools}." if tools else ""
 
 
 def label_table(
     stats: CorpusStatistics,
-    what: str,
+    title: str,
     head: str,
     subsets: Sequence[Subset],
     dimensions: Sequence[ScaledDimension],
 ) -> Table:
     """Percent of the rows at 1, or means on the raw scales, with 95% intervals."""
-    factor = 100 if (percent := dimensions[0] in stats.shares) else 1
-    rows: list[Row] = []
-    for subset in (*subsets, ALL):
-        shown = []
-        for e in (stats.figure(subset, d) for d in dimensions):
-            value, low, high = (v and factor * v for v in (e.value, e.low, e.high))
-            shown.append(Estimate(value, low, high, reason=e.reason))
-        rows.append((subset.label, stats.count(subset), *shown))
-    note = _SHARES if percent else _MEANS
+    is_share = dimensions[0] in stats.shares
+    factor, suffix, note = (100, ", %", _SHARES) if is_share else (1, "", _MEANS)
     if several := stats.counts["several answers"]:
         note += f" {several} rows have several answers: their mean, 1 from 0.5 on."
-    suffix = ", %" if percent else ""
-    columns = (head, "Rows", *(stats.label(d) + suffix for d in dimensions))
-    return Table(f"{what} by {head.lower()}", columns, rows, note, pinned={-1: "total"})
+
+    def cells_of(subset: Subset) -> list[Cell]:
+        cells: list[Cell] = [stats.count(subset)]
+        for dimension in dimensions:
+            figure = stats.figure(subset, dimension)
+            value, low, high = (
+                end and factor * end for end in (figure.value, figure.low, figure.high)
+            )
+            cells.append(Estimate(value, low, high, reason=figure.reason))
+        return cells
+
+    names = [stats.label(dimension) + suffix for dimension in dimensions]
+    title = f"{title} by {head.lower()}"
+    return _by_subset(title, (head, "Rows", *names), subsets, cells_of, note)
 
 
 def label_tables(
     stats: CorpusStatistics, head: str, subsets: Sequence[Subset], graded: list[ScaledDimension]
-) -> Iterator[Table]:
+) -> list[Table]:
     """Returns a table of the issues, one of other shares and one of the means of ``graded``, each
     if there are any."""
-    named = {"Issues": stats.issues, "Answers of 1": stats.other_shares, "Mean answers": graded}
-    return (label_table(stats, what, head, subsets, d) for what, d in named.items() if d)
+    dimensions = {
+        "Issues": stats.issues,
+        "Answers of 1": stats.other_shares,
+        "Mean answers": graded,
+    }
+    return [
+        label_table(stats, title, head, subsets, listed)
+        for title, listed in dimensions.items()
+        if listed
+    ]
 
 
 def distribution_table(
@@ -122,19 +180,23 @@ def distribution_table(
 ) -> Table:
     """Percent of the rows at each level; empty with a note if the scale has no levels."""
     title = f"Distribution of {stats.label(dimension)}"
-    whole = stats.distribution(ALL, dimension)
-    if isinstance(whole, str):
-        return Table(title, ("Language", "Rows"), (), whole)
+    overview = stats.distribution(ALL, dimension)
+    if overview.reason:
+        return Table(title, ("Language", "Rows"), (), overview.reason)
 
-    rows: list[Row] = []
-    for subset in (*subsets, ALL):
+    def cells_of(subset: Subset) -> list[Cell]:
         levels = stats.distribution(subset, dimension)
-        assert not isinstance(levels, str)  # the scale is the same in every subset
-        n, none = sum(levels.counts), Estimate(None, reason="no label")
-        rows.append((subset.label, n, *(100 * share if n else none for share in levels.shares)))
-    columns = ("Language", "Rows", *(f"{level}, %" for level in whole.levels))
+        count = sum(levels.counts)
+        if not count:
+            return [0, *[Estimate(None, reason="no label")] * len(levels.levels)]
+        return [count, *(100 * share for share in levels.shares)]
+
+    columns = ("Language", "Rows", *(f"{level}, %" for level in overview.levels))
     note = "Means of several answers are at the nearest level, halves up."
-    return Table(title, columns, rows, note, pinned={-1: "total"})
+    return _by_subset(title, columns, subsets, cells_of, note)
+
+
+# -- figures ---------------------------------------------------------------------------------------
 
 
 def heat_figure(
@@ -144,82 +206,88 @@ def heat_figure(
     ``top`` is the share of an issue with the deepest colour."""
     if not stats.chatbots or not dimensions:
         return None
-    langs, chatbots = stats.langs, stats.chatbots
-    columns = [*langs, ALL] if len(langs) > 1 else langs
-    lines = [*chatbots, ALL] if len(chatbots) > 1 else chatbots
-    maps = []
-    for dimension in dimensions:
-        issue, share = dimension in stats.issues, dimension in stats.shares
-        means = [stats.figure(pair, dimension).value for pair in stats.pairs]
-        known = [value for value in means if value is not None] or [0.0]
-        # Without a scale, the colours span the means shown.
-        low, high = dimension.scale or (min(known), max(known))
-        high = top if issue else high
-        unit = ", mean" if not share else ", %" if issue else ", % at 1"
-        factor, digits = (100, 1) if share else (1, 2)
-        rows: list[Row] = []
-        for line in lines:
-            cells: list[Cell] = []
-            for subset in (Subset(column.lang, line.chatbot) for column in columns):
-                e, n = stats.figure(subset, dimension), stats.answers(subset, dimension)
-                if e.value is None:
-                    cells.append(e)
-                    continue
-                tooltip = counted([(int(np.isfinite(n).sum()), "row")])
-                if e.low is not None and e.high is not None:
-                    ends = (number(factor * end, digits) for end in (e.low, e.high))
-                    tooltip = f"[{', '.join(ends)}], {tooltip}"
-                strength = (e.value - low) / (high - low) if high > low else 0.0
-                shown = number(factor * e.value, digits)
-                cells.append(Heat(shown, strength, "neg" if issue else "pos", tooltip, e.value))
-            rows.append((line.label, *cells))
-        head = ("Chatbot", *(column.label for column in columns))
-        maps.append(Table(f"{stats.label(dimension)}{unit}", head, rows, style="heat small"))
+    maps = [_heat_map(stats, dimension, top) for dimension in dimensions]
     return Figure(f"{stats.name}: chatbots by languages", maps)
+
+
+def _heat_map(stats: CorpusStatistics, dimension: ScaledDimension, top: float) -> Table:
+    low, high = dimension.scale or _span_of_means(stats, dimension)
+    unit = ", mean"
+    if dimension in stats.issues:
+        high = top
+        unit = ", %"
+    elif dimension in stats.shares:
+        unit = ", % at 1"
+    langs, chatbots = _with_total(stats.langs), _with_total(stats.chatbots)
+    rows: list[Row] = []
+    for chatbot in chatbots:
+        subsets = [Subset(lang.lang, chatbot.chatbot) for lang in langs]
+        cells = [_heat_cell(stats, subset, dimension, (low, high)) for subset in subsets]
+        rows.append((chatbot.label, *cells))
+    head = ("Chatbot", *(lang.label for lang in langs))
+    return Table(f"{stats.label(dimension)}{unit}", head, rows, style="heat small")
+
+
+def _span_of_means(stats: CorpusStatistics, dimension: ScaledDimension) -> tuple[float, float]:
+    """The range of the means in the map of a dimension without a scale, which its colours span."""
+    figures = [stats.figure(pair, dimension).value for pair in stats.pairs]
+    means = [value for value in figures if value is not None] or [0.0]
+    return min(means), max(means)
+
+
+def _with_total(subsets: list[Subset]) -> list[Subset]:
+    return [*subsets, ALL] if len(subsets) > 1 else subsets
+
+
+def _heat_cell(
+    stats: CorpusStatistics, subset: Subset, dimension: ScaledDimension, span: tuple[float, float]
+) -> Cell:
+    figure = stats.figure(subset, dimension)
+    if figure.value is None:
+        return figure
+    factor, digits = (100, 1) if dimension in stats.shares else (1, 2)
+    answered = np.isfinite(stats.answers(subset, dimension)).sum()
+    tooltip = counted([(int(answered), "row")])
+    if figure.low is not None and figure.high is not None:
+        low, high = number(factor * figure.low, digits), number(factor * figure.high, digits)
+        tooltip = f"[{low}, {high}], {tooltip}"
+    lowest, highest = span
+    strength = 0.0
+    if highest > lowest:
+        strength = (figure.value - lowest) / (highest - lowest)
+    shown = number(factor * figure.value, digits)
+    sign = "neg" if dimension in stats.issues else "pos"
+    return Heat(shown, strength, sign, tooltip, figure.value)  # type: ignore[arg-type]
 
 
 def issue_figure(stats: CorpusStatistics) -> Figure | None:
     """Percent of the rows with each issue by language, with intervals; None without issues."""
+    if not stats.issues:
+        return None
     panels = []
     for dimension in stats.issues:
-        name, bars, top = stats.label(dimension), [], 0.0
-        for lang in stats.langs:
-            e = stats.figure(lang, dimension)
-            if e.value is None:
-                bars.append(Bar(lang.label, (), text=DASH, tooltip=f"{lang.label}: {e.reason}"))
-                continue
-            top = max(top, e.value, e.high or 0.0)
-            interval = None if e.low is None or e.high is None else (100 * e.low, 100 * e.high)
-            segment = BarSegment(100 * e.value, 1)
-            bars.append(Bar(lang.label, [segment], interval, number(100 * e.value, 1)))
-        panels.append(Bars(name, bars, 100 * top or 1.0, f"{name}, % by language"))
-    return Figure(f"{stats.name}: issues by language, %", panels) if panels else None
+        name = stats.label(dimension)
+        shares = {lang.label: stats.figure(lang, dimension) for lang in stats.langs}
+        panels.append(share_bars(name, shares, f"{name}, % by language"))
+    return Figure(f"{stats.name}: issues by language, %", panels)
 
 
-def level_figure(stats: CorpusStatistics, dimension: ScaledDimension) -> Figure | str:
-    """Percent of the rows at each level by language; or why there are no levels."""
-    name, bars = stats.label(dimension), []
-    tones: list[Tone] = []
-    scale: Sequence[int] = ()
+def level_figure(stats: CorpusStatistics, dimension: ScaledDimension) -> Figure:
+    """Percent of the rows at each level of a dimension that has levels, by language."""
+    name = stats.label(dimension)
+    scale = stats.distribution(ALL, dimension).levels
+    tones = [_tone(i, len(scale)) for i in range(len(scale))]
+    bars = []
     for lang in stats.langs:
         levels = stats.distribution(lang, dimension)
-        if isinstance(levels, str):
-            return levels
-        scale, n = levels.levels, sum(levels.counts)
-        steps = len(scale) - 1
-        places = [2 * i / steps - 1 if steps else 1.0 for i in range(len(scale))]
-        tones = [("neg" if at < 0 else "pos", round(100 * abs(at))) for at in places]
-        segments = [
-            BarSegment(
-                100 * share,
-                tone,
-                number(100 * share, 1),
-                f"{lang.label}, {level}: {number(100 * share, 1)}% ({count} of {n})",
-            )
-            for level, count, share, tone in zip(*levels, tones, strict=True)
-            if count
-        ]
-        bars.append(Bar(lang.label, segments, text="" if n else f"{DASH} no label"))
+        total = sum(levels.counts)
+        segments = []
+        for level, count, share, tone in zip(*levels[:3], tones, strict=True):
+            if count:
+                percent = number(100 * share, 1)
+                tooltip = f"{lang.label}, {level}: {percent}% ({count} of {total})"
+                segments.append(BarSegment(100 * share, tone, percent, tooltip))
+        bars.append(Bar(lang.label, segments, text="" if total else f"{DASH} no label"))
     return Figure(
         f"{stats.name}: {name}, %",
         [Bars("", bars, 100.0, f"{name}: share of each level by language", wide=True)],
@@ -228,168 +296,193 @@ def level_figure(stats: CorpusStatistics, dimension: ScaledDimension) -> Figure 
     )
 
 
+def _tone(index: int, levels: int) -> Tone:
+    """Orange for the lower half of the levels, blue for the upper half; pale in the middle."""
+    position = 1.0
+    if levels > 1:
+        position = 2 * index / (levels - 1) - 1
+    return ("neg" if position < 0 else "pos", round(100 * abs(position)))
+
+
 def answers_figure(stats: CorpusStatistics) -> Figure | None:
     """Rows at each level of every dimension with a scale, or in ten equal parts of a scale without
     few whole levels (ORALIS, Figures 2 and 3); None without such dimensions."""
     panels = []
-    for dimension in (dimension for dimension in stats.graded if dimension.scale):
+    for dimension in stats.graded:
+        if dimension.scale is None:
+            continue
         levels = stats.distribution(ALL, dimension)
-        if isinstance(levels, str):
-            counts, edges = np.histogram(stats.labels[dimension], 10, dimension.scale)
-            parts = [f"{number(a, 1)} to {number(b, 1)}" for a, b in pairwise(edges)]
-        else:
-            counts, parts = np.array(levels.counts), [str(level) for level in levels.levels]
-        rows = zip(parts, counts.tolist(), strict=True)
-        bars = [Bar(part, [BarSegment(n, 0)], text=str(n)) for part, n in rows]
+        counts = levels.counts
+        parts = [str(level) for level in levels.levels]
+        if levels.reason:
+            histogram, edges = np.histogram(stats.labels[dimension], 10, dimension.scale)
+            counts = tuple(histogram.tolist())
+            parts = [f"{number(low, 1)} to {number(high, 1)}" for low, high in pairwise(edges)]
+        bars = []
+        for part, count in zip(parts, counts, strict=True):
+            bars.append(Bar(part, [BarSegment(count, 0)], text=str(count)))
         name = stats.label(dimension)
-        panels.append(Bars(name, bars, float(counts.max() or 1), f"{name}: rows by answer"))
+        panels.append(Bars(name, bars, float(max(counts) or 1), f"{name}: rows by answer"))
     return Figure(f"{stats.name}: answers of each dimension, rows", panels) if panels else None
+
+
+# -- page ------------------------------------------------------------------------------------------
 
 
 def write_report(stats: CorpusStatistics, folder: Path) -> Path:
     """Write stats.html, tables/*.csv and figures/* under ``folder``; returns the page's path."""
-    heads = [
-        ("Language", stats.langs),
-        ("Chatbot", stats.chatbots),
-        ("User model", stats.users),
-        (_PAIRS, stats.pairs if len(stats.langs) > 1 else []),
-    ]
-    heads = [(head, subsets) for head, subsets in heads if subsets]
-    single = [(head, subsets) for head, subsets in heads if head != _PAIRS]
-    texts = [text_table(stats, head, subsets) for head, subsets in single]
-    texts += [side_table(stats, head, subsets) for head, subsets in single]
-    texts += [text_table(stats, head, subsets) for head, subsets in heads if head == _PAIRS]
+    groupings = {"Language": stats.langs, "Chatbot": stats.chatbots, "User model": stats.users}
+    groupings = {head: subsets for head, subsets in groupings.items() if subsets}
+    texts = [text_table(stats, *grouping) for grouping in groupings.items()]
+    texts += [side_table(stats, *grouping) for grouping in groupings.items()]
+    in_sight = len(groupings)
+    if stats.pairs and len(stats.langs) > 1:
+        groupings["Language and chatbot"] = stats.pairs
+        texts.append(text_table(stats, "Language and chatbot", stats.pairs))
 
-    cells = (*stats.pairs, *stats.chatbots)
-    shares = [stats.figure(subset, d).value for subset in cells for d in stats.issues]
-    top = max((value for value in shares if value is not None), default=0.0)
-    overall = [d for d in stats.graded if d.name == OVERALL]
+    overall = [dimension for dimension in stats.graded if dimension.name == OVERALL]
+    top = _highest_share(stats)
     # Issues and overall; all dimensions if the set has neither.
     mapped = [*stats.issues, *overall] or [*stats.other_shares, *stats.graded]
-    heat = heat_figure(stats, mapped, top)
-    maps_lead = (
-        "Percent of the dialogues with the issue, chatbots by languages, and the mean of overall. "
-        f"Orange is worse, blue is better. The deepest orange is {number(100 * top, 1)}% in every "
-        "map of an issue; overall spans its scale. Hover over a cell for its 95% interval and "
-        "number of rows."
-        if stats.issues
-        else "Chatbots by languages. The deepest colour is the top of the scale. Hover over a cell "
-        "for its 95% interval and number of rows."
-    )
-    issues = issue_figure(stats)
+    maps_lead = _ISSUE_MAPS_LEAD.format(number(100 * top, 1)) if stats.issues else _MAPS_LEAD
+    figures = {
+        "heatmaps": heat_figure(stats, mapped, top),
+        "issues": issue_figure(stats),
+        "answers": answers_figure(stats),
+    }
+    distribution, level_figures = _distributions(stats, overall or stats.graded)
+    figures |= level_figures
 
-    figures = {"heatmaps": heat, "issues": issues, "answers": answers_figure(stats)}
-    drawn: dict[str, Figure | None] = {}
-    distribution: list[Block] = []
-    for dimension in overall or stats.graded:
-        figure = level_figure(stats, dimension)
-        if isinstance(figure, str):
-            distribution.append(f"{stats.label(dimension)}: {DASH} {figure}.")
-        else:
-            drawn[stats.label(dimension)] = figure
-            table = distribution_table(stats, dimension, stats.langs)
-            distribution += [figure, Fold("The numbers", [table])]
-    figures |= dict(zip(unique_slugs(list(drawn)), drawn.values(), strict=True))
+    def shown(name: str) -> list[Block]:
+        figure = figures[name]
+        return [] if figure is None else [figure]
 
-    by_head = [list(label_tables(stats, head, s, stats.graded)) for head, s in heads]
-    labels = [block for tables in zip(*by_head, strict=True) for block in folded(tables, 1)]
+    labels = _label_blocks(stats, groupings)
     sections = [
-        Section(
-            "texts",
-            "Dialogues and texts",
-            folded(texts, len(single)),
-            "Turns per dialogue, words per turn, and characters per turn for languages written "
-            "without spaces. MTLD is the mean over dialogues. 'Run together' joins all dialogues "
-            "of a language into one text. A row over several languages averages all their "
-            "dialogues.",
-            "Texts",
-        ),
-        Section("heatmaps", "Chatbots by languages", [heat] if heat else [], maps_lead),
-        Section(
-            "bars",
-            "Issues by language",
-            [issues] if issues else [],
-            "Percent of the dialogues of a language with the issue, with 95% intervals. Every "
-            "panel has its own axis.",
-        ),
+        Section("texts", "Dialogues and texts", folded(texts, in_sight), _TEXTS_LEAD, "Texts"),
+        Section("heatmaps", "Chatbots by languages", shown("heatmaps"), maps_lead),
+        Section("bars", "Issues by language", shown("issues"), _ISSUES_LEAD),
         Section(
             "distribution",
             "Distribution of answers",
             distribution,
-            "Percent of the rows at each level, by language. Orange is the lower half of the "
-            "scale, blue the upper half.",
+            _DISTRIBUTION_LEAD,
             "Distribution",
         ),
-        Section(
-            "labels",
-            "Labels",
-            labels or ["No row has a label: there are no issues and no scores to count."],
-            "Every share and mean of the figures above, with its 95% interval." if labels else "",
-        ),
+        Section("labels", "Labels", labels or [_NO_LABELS], _LABELS_LEAD if labels else ""),
         facts_section(facts(stats)),
     ]
+    tables: list[Table] = []
+    for section in sections:
+        tables += _tables(section.blocks)
+    names = unique_slugs([table.title for table in tables])
+    return write_page(
+        folder / "stats.html",
+        f"Statistics of {stats.name}",
+        _subtitle(stats),
+        sections,
+        tables=dict(zip(names, tables, strict=True)),
+        figures=figures,
+    )
+
+
+def _highest_share(stats: CorpusStatistics) -> float:
+    """The highest share of an issue in a cell of the heat maps."""
+    highest = 0.0
+    for subset in (*stats.pairs, *stats.chatbots):
+        for dimension in stats.issues:
+            highest = max(highest, stats.figure(subset, dimension).value or 0.0)
+    return highest
+
+
+def _distributions(
+    stats: CorpusStatistics, dimensions: Sequence[ScaledDimension]
+) -> tuple[list[Block], dict[str, Figure]]:
+    """The blocks on the levels of ``dimensions``, and their figures by file name."""
+    blocks: list[Block] = []
+    figures = {}
+    for dimension in dimensions:
+        name = stats.label(dimension)
+        if reason := stats.distribution(ALL, dimension).reason:
+            blocks.append(f"{name}: {DASH} {reason}.")
+            continue
+        figures[name] = level_figure(stats, dimension)
+        table = distribution_table(stats, dimension, stats.langs)
+        blocks += [figures[name], Fold("The numbers", [table])]
+    return blocks, dict(zip(unique_slugs(list(figures)), figures.values(), strict=True))
+
+
+def _label_blocks(stats: CorpusStatistics, groupings: dict[str, list[Subset]]) -> list[Block]:
+    """The tables of labels: of each kind that by language, and the others in folds."""
+    blocks: list[Block] = []
+    by_grouping = [label_tables(stats, *item, stats.graded) for item in groupings.items()]
+    for tables in zip(*by_grouping, strict=True):
+        blocks += folded(tables, 1)
+    return blocks
+
+
+def _tables(blocks: Iterable[Block]) -> list[Table]:
+    tables: list[Table] = []
+    for block in blocks:
+        if isinstance(block, Table):
+            tables.append(block)
+        elif isinstance(block, Fold):
+            tables += _tables(block.blocks)
+    return tables
+
+
+def _subtitle(stats: CorpusStatistics) -> str:
     chatbots = [name for name in stats.names("chatbot") if name != NOT_STATED]
-    subtitle = counted(
+    return counted(
         [
-            (sum(stats.levels.values()), "dialogue"),
+            (len(stats.rows), "dialogue"),
             (len(stats.langs), "language"),
             (len(chatbots), "chatbot"),
             (stats.counts["answered"], "labelled row"),
         ]
     )
-    tables = [table for section in sections for table in _tables(section.blocks)]
-    sheets = dict(zip(unique_slugs([each.title for each in tables]), tables, strict=True))
-    title = f"Statistics of {stats.name}"
-    path = folder / "stats.html"
-    return write_page(path, title, subtitle, sections, tables=sheets, figures=figures)
-
-
-def _tables(blocks: Iterable[Block]) -> Iterator[Table]:
-    for block in blocks:
-        if isinstance(block, Table):
-            yield block
-        elif isinstance(block, Fold):
-            yield from _tables(block.blocks)
 
 
 def facts(stats: CorpusStatistics) -> list[tuple[str, str]]:
     """How the figures were made, as (name, value) pairs."""
-    counts = stats.counts
+    levels = [f"{count} at level {level}" for level, count in sorted(stats.levels.items())]
+    sources = [f"{name} ({count})" for name, count in stats.sources.most_common(20)]
     pairs = [
         ("files", stats.name),
-        ("rows", ", ".join(f"{n} at level {level}" for level, n in sorted(stats.levels.items()))),
+        ("rows", ", ".join(levels)),
         ("data", stats.data),
-        ("sources", ", ".join(f"{name} ({n})" for name, n in stats.sources.most_common(20))),
-        ("MTLD", "threshold 0.72, at least 10 tokens a factor, mean of both directions, tokens in "
-         f"lower case without punctuation. A dialogue without a value ({MTLD_UNDEFINED}) does not "
-         "count in the mean. Under 100 tokens a value is rough."),
-        ("run together", "all dialogues in file order as one text; the second pass reads each "
-         "dialogue from its end"),
+        ("sources", ", ".join(sources)),
+        ("MTLD", _MTLD_FACT),
         ("version", f"medal-judges {__version__}"),
-    ]  # fmt: skip
-    pairs += [("labels by", f"{by} ({n} rows)") for by, n in stats.labelled_by.most_common(20)]
-    names = {which: len(stats.names(which)) for which in ("chatbot", "user")}
-    cautions = [
-        (stats.levels["turn"], "turn level", "rows end at the judged turn; a conversation with "
-         "several judged turns counts as several dialogues"),
-        (counts["failed"], "failures", "rows have no labels because the judge failed"),
-        (counts["malformed"], "malformed", "rows are marked malformed; they are counted"),
-        *((n if n > MAX_NAMES else 0, f"{which} names", f"are more than {MAX_NAMES}: no tables by "
-           "name") for which, n in names.items()),
-    ]  # fmt: skip
-    return pairs + [(name, f"{n} {text}") for n, name, text in cautions if n]
+    ]
+    for labeller, count in stats.labelled_by.most_common(20):
+        pairs.append(("labels by", f"{labeller} ({count} rows)"))
+    if turns := stats.levels["turn"]:
+        text = "rows end at the judged turn; a conversation with several judged turns counts as"
+        pairs.append(("turn level", f"{turns} {text} several dialogues"))
+    if failed := stats.counts["failed"]:
+        pairs.append(("failures", f"{failed} rows have no labels because the judge failed"))
+    if malformed := stats.counts["malformed"]:
+        pairs.append(("malformed", f"{malformed} rows are marked malformed; they are counted"))
+    speakers: tuple[Speaker, ...] = ("chatbot", "user")
+    for speaker in speakers:
+        if (names := len(stats.names(speaker))) > MAX_NAMES:
+            text = f"{names} are more than {MAX_NAMES}: no tables by name"
+            pairs.append((f"{speaker} names", text))
+    return pairs
 
 
 def print_report(stats: CorpusStatistics) -> None:
     """Print the main tables; the page and the CSV files have the rest."""
-    overall = [d for d in stats.graded if d.name == OVERALL] or stats.graded[:3]
+    overall = [dimension for dimension in stats.graded if dimension.name == OVERALL]
+    graded = overall or stats.graded[:3]
     tables: list[Table] = []
-    for head, subsets in (("Language", stats.langs), ("Chatbot", stats.chatbots)):
-        if not subsets:
-            continue
-        tables.append(text_table(stats, head, subsets))
-        if head == "Language":
-            tables.append(side_table(stats, head, subsets))
-        tables += label_tables(stats, head, subsets, overall)
+    if stats.langs:
+        tables.append(text_table(stats, "Language", stats.langs))
+        tables.append(side_table(stats, "Language", stats.langs))
+        tables += label_tables(stats, "Language", stats.langs, graded)
+    if stats.chatbots:
+        tables.append(text_table(stats, "Chatbot", stats.chatbots))
+        tables += label_tables(stats, "Chatbot", stats.chatbots, graded)
     notes = [tokens_note(stats), "" if stats.labels else "No row has a label."]
     console.print_tables(tables, notes, piped=_PIPED, brief_from=_BRIEF)

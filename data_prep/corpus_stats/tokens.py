@@ -54,49 +54,62 @@ def lemmatiser(lang: str, *, lemmas: bool = True) -> Lemmatiser:
     With ``lemmas=False``, it splits at spaces and punctuation and needs no package. Raises
     MissingExtraError.
     """
-    base = base_language(lang)
-    if not lemmas:
-        if unit_of(lang) == "characters":
-            return Lemmatiser("not split (no spaces between words, and --no-lemmas)", None)
-        name = "words as they are, by spaces and punctuation"
-        return Lemmatiser(name, lambda text: _WORD.findall(text.lower()))
-    if base in ("zh", "yue", "wuu"):
-        jieba = _import("jieba")
-        jieba.setLogLevel(logging.WARNING)  # jieba announces its dictionary on stderr
-        jieba.initialize()
-        name = f"jieba {jieba.__version__} tokens"
-        return Lemmatiser(name, lambda text: [t.lower() for t in jieba.cut(text) if _is_word(t)])
+    if lemmas and base_language(lang) in ("zh", "yue", "wuu"):
+        return _jieba()
+    if lemmas:
+        return _spacy(base_language(lang))
+    if unit_of(lang) == "characters":
+        return Lemmatiser("not split (no spaces between words, and --no-lemmas)", None)
+    name = "words as they are, by spaces and punctuation"
+    return Lemmatiser(name, lambda text: _WORD.findall(text.lower()))
+
+
+def _jieba() -> Lemmatiser:
+    jieba = _import("jieba")
+    jieba.setLogLevel(logging.WARNING)  # jieba announces its dictionary on stderr
+    jieba.initialize()
+
+    def split(text: str) -> list[str]:
+        return [token.lower() for token in jieba.cut(text) if _is_word(token)]
+
+    return Lemmatiser(f"jieba {jieba.__version__} tokens", split)
+
+
+def _spacy(lang: str) -> Lemmatiser:
     spacy = _import("spacy")
     _import("spacy_lookups_data")
-    rules = "tokens by its rules for the language"
     nlp: Any
     try:
-        nlp = spacy.blank(base)
+        nlp = spacy.blank(lang)
+        rules = "tokens by its rules for the language"
     except ImportError as error:  # spaCy lacks the language, or the language needs a package
-        if unit_of(base) == "characters":
+        if unit_of(lang) == "characters":
             needed = re.split(r"\. |:? \(?http|\n", str(error).strip())[0]
             return Lemmatiser(f"not split (no spaces between words; {needed})", None)
-        nlp, rules = spacy.blank("xx"), "tokens by its rules for any language"
+        nlp = spacy.blank("xx")
+        rules = "tokens by its rules for any language"
     pipe = nlp.add_pipe("lemmatizer", config={"mode": "lookup"})
     try:
         nlp.initialize()
-        words = "lemmas looked up in spacy-lookups-data"
+        words = ", lemmas looked up in spacy-lookups-data"
     except ValueError:  # E955: no lemma table for this language
-        pipe, words = None, "words as they are (no lemma table)"
-    cache: dict[int, str | None] = {}  # distinct token -> lemma; None if it is not a word
+        pipe = None
+        words = ": words as they are (no lemma table)"
+    lemma_of: dict[int, str] = {}  # distinct token -> lemma; empty if it is not a word
 
     def split(text: str) -> list[str]:
-        tokens, doc = [], nlp.make_doc(text)
+        document = nlp.make_doc(text)
+        lemmas = []
         # to_array is faster than creating a Token object for each token.
-        for i, orth in enumerate(doc.to_array("ORTH").tolist()):
-            if orth not in cache:
-                word: str = doc[i].text
-                lemma = pipe.lookup_lemmatize(doc[i])[0] if pipe else word
-                cache[orth] = lemma.lower() if _is_word(word) else None
-            tokens.append(cache[orth])
-        return [token for token in tokens if token is not None]
+        for i, token in enumerate(document.to_array("ORTH").tolist()):
+            if token not in lemma_of:
+                word: str = document[i].text
+                lemma = pipe.lookup_lemmatize(document[i])[0] if pipe else word
+                lemma_of[token] = lemma.lower() if _is_word(word) else ""
+            lemmas.append(lemma_of[token])
+        return list(filter(None, lemmas))
 
-    return Lemmatiser(f"spaCy {spacy.__version__} {rules}{', ' if pipe else ': '}{words}", split)
+    return Lemmatiser(f"spaCy {spacy.__version__} {rules}{words}", split)
 
 
 def _import(name: str) -> ModuleType:
@@ -111,43 +124,33 @@ def _is_word(token: str) -> bool:
     return any(map(str.isalnum, token))
 
 
-class MTLD:
-    """MTLD (McCarthy and Jarvis 2010) of a text, or of many dialogues as one text: how many tokens
-    it keeps its type-token ratio up, as the mean of a forward and a backward pass. Texts are not
-    kept.
+def mtld(tokens: Sequence[str]) -> float | None:
+    """MTLD (McCarthy and Jarvis 2010): how many tokens a text keeps its type-token ratio up, as the
+    mean of a forward and a backward pass. None if no token occurs twice.
 
-    A factor is complete at 10 tokens or more and a type-token ratio under 0.72. The remaining
-    tokens count as a partial factor: how far their ratio has fallen from 1 towards 0.72. The
-    forward pass reads each dialogue from its first token, the backward pass from its last. The
-    numbers equal those of lexical-diversity 0.1.1, the package of the MEDAL paper, which does not
-    import with current setuptools.
+    The numbers equal those of lexical-diversity 0.1.1, the package of the MEDAL paper, which does
+    not import with current setuptools.
     """
+    forward = _factors(tokens)
+    backward = _factors(tokens[::-1])
+    if not forward or not backward:
+        return None
+    return (len(tokens) / forward + len(tokens) / backward) / 2
 
-    def __init__(self, tokens: Sequence[str] = ()) -> None:
-        self.tokens = 0
-        self.types: tuple[set[str], set[str]] = (set(), set())  # of the open factors
-        self.lengths, self.complete = [0, 0], [0, 0]
-        self.add(tokens)
 
-    def add(self, tokens: Sequence[str]) -> None:
-        self.tokens += len(tokens)
-        for which, ordered in enumerate((tokens, reversed(tokens))):
-            types, length = self.types[which], self.lengths[which]
-            for token in ordered:
-                if length >= _MTLD_MIN_FACTOR and len(types) / length < _MTLD_THRESHOLD:
-                    self.complete[which] += 1
-                    types.clear()
-                    length = 0
-                types.add(token)
-                length += 1
-            self.lengths[which] = length
-
-    def value(self) -> float | None:
-        """None if no token occurs twice."""
-        values = []
-        for types, length, complete in zip(self.types, self.lengths, self.complete, strict=True):
-            part = (1 - len(types) / length) / (1 - _MTLD_THRESHOLD) if length else 0.0
-            if not complete + part:
-                return None
-            values.append(self.tokens / (complete + part))
-        return (values[0] + values[1]) / 2
+def _factors(tokens: Sequence[str]) -> float:
+    """A factor is complete at 10 tokens or more and a type-token ratio under 0.72. The remaining
+    tokens count as a partial factor: how far their ratio has fallen from 1 towards 0.72."""
+    factors = 0.0
+    types: set[str] = set()
+    length = 0
+    for token in tokens:
+        if length >= _MTLD_MIN_FACTOR and len(types) / length < _MTLD_THRESHOLD:
+            factors += 1
+            types.clear()
+            length = 0
+        types.add(token)
+        length += 1
+    if length:
+        factors += (1 - len(types) / length) / (1 - _MTLD_THRESHOLD)
+    return factors

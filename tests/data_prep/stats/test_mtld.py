@@ -9,11 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.corpus_stats.tokens import MTLD
-
-
-def mtld(tokens: Sequence[str]) -> float | None:
-    return MTLD(tokens).value()
+from medal_judges.data_prep.corpus_stats.tokens import mtld
 
 
 def plain(tokens: Sequence[str]) -> float | None:
@@ -80,13 +76,3 @@ def test_by_hand() -> None:
 @pytest.mark.parametrize("tokens", [[], ["a"], ["a", "b", "c"]])
 def test_undefined_where_no_token_occurs_twice(tokens: list[str]) -> None:
     assert mtld(tokens) is None
-
-
-def test_run_together_is_one_text_read_on() -> None:
-    parts = texts(40)
-    whole = [token for part in parts for token in part]
-    both = MTLD()
-    for part in parts:
-        both.add(part)
-    # the backward pass reads the same words, dialogue by dialogue
-    assert both.value() == pytest.approx(mtld(whole), rel=0.05)

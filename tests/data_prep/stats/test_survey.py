@@ -6,7 +6,7 @@ import pytest
 
 from medal_judges.data_prep.corpus_stats.report import facts, side_table, text_table
 from medal_judges.data_prep.corpus_stats.statistics import CorpusStatistics, Subset
-from medal_judges.data_prep.corpus_stats.tokens import MTLD
+from medal_judges.data_prep.corpus_stats.tokens import mtld
 from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.benchmark import data_hash
 from medal_judges.records.labelled import LabelledDialogue
@@ -42,16 +42,14 @@ def test_texts_by_language(findings: CorpusStatistics) -> None:
     table = text_table(findings, "Language", findings.langs)
     assert table.columns == (
         "Language", "Dialogues", "Turns", "Words a turn", "Characters a turn", "MTLD",
-        "MTLD, run together",
     )  # fmt: skip
     # Dialogue 1: six tokens, three types, one rest: 6 / ((1 - 3/6) / 0.28) = 3.36, both ways.
-    # Dialogue 2 has no token twice. Run together: ten tokens, seven types.
-    together = 10 / ((1 - 7 / 10) / 0.28)
+    # Dialogue 2 has no token twice.
     assert plain(table) == {
-        "en": [2, 2.5, 2.0, None, 3.36, round(together, 4)],
-        "ja": [1, 1.0, None, 3.0, None, None],
-        "zh": [1, 2.0, None, 3.0, None, None],
-        "all": [4, 2.0, 2.0, 3.0, 3.36, None],
+        "en": [2, 2.5, 2.0, None, 3.36],
+        "ja": [1, 1.0, None, 3.0, None],
+        "zh": [1, 2.0, None, 3.0, None],
+        "all": [4, 2.0, 2.0, 3.0, 3.36],
     }
 
 
@@ -89,7 +87,6 @@ def test_an_empty_cell_has_its_reason(findings: CorpusStatistics) -> None:
     assert all(reasons.values())
     assert reasons["en", 4] == "no turn of this side in a language measured in characters"
     assert "no spaces between words" in str(reasons["zh", 5])
-    assert reasons["all", 6] == "texts of several languages are not run together"
 
 
 def test_chinese_with_jieba(make_row: MakeRow) -> None:
@@ -100,7 +97,7 @@ def test_chinese_with_jieba(make_row: MakeRow) -> None:
     row = plain(text_table(found, "Language", found.langs))["zh"]
     # 13 and 9 characters with the punctuation, counted by hand
     assert row[:3] == [1, 2.0, 11.0]
-    assert row[3] == round(MTLD(tokens).value() or 0, 4)
+    assert row[3] == round(mtld(tokens) or 0, 4)
 
 
 def test_data_is_named_as_in_a_benchmark(make_row: MakeRow) -> None:

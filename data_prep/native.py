@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -31,8 +32,8 @@ from medal_judges.report.figure import Bar, Bars, BarSegment, Figure, Tone
 from medal_judges.report.page import Block, Section, counted, facts_section, write_page
 from medal_judges.report.table import Pin, Row, Table
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import FISHER, LOGIT, Clusters, wilson, with_intervals
+from medal_judges.stats.estimate import Estimate, undefined
+from medal_judges.stats.intervals import FISHER, LOGIT, Clusters, Scale, estimated, wilson
 from medal_judges.storage.files import write_json
 from medal_judges.storage.jsonl import Journal, write_records
 
@@ -61,44 +62,51 @@ class Translation(JsonJob):
         self, row: LabelledDialogue, lang: str, check: LanguageIdentifier | None = None
     ) -> None:
         super().__init__(f"{row.id}--in-{lang}")
-        self.row, self.lang, self.source = row, lang, row.dialogue.turns
+        self.row, self.lang = row, lang
         self.check = check if check is not None and lang in check.known else None
-        self.keys = [f"{i}_{turn.role}" for i, turn in enumerate(self.source, 1)]
+        self.turns = {f"{i}_{turn.role}": turn for i, turn in enumerate(row.dialogue.turns, 1)}
 
     def question(self) -> tuple[Mapping[str, str | None], Mapping[str, object]]:
-        shown = {key: turn.content for key, turn in zip(self.keys, self.source, strict=True)}
-        values = {
-            "language": language(self.lang).name,
-            "dialogue": json.dumps(shown, ensure_ascii=False, indent=1),
-        }
-        return values, {key: {"type": "string"} for key in self.keys}
+        texts = {key: turn.content for key, turn in self.turns.items()}
+        dialogue = json.dumps(texts, ensure_ascii=False, indent=1)
+        values = {"language": language(self.lang).name, "dialogue": dialogue}
+        return values, {key: {"type": "string"} for key in self.turns}
 
     def read(self, fields: Mapping[str, Any]) -> list[str]:
-        if missing := [key for key in self.keys if key not in fields]:
+        if missing := [key for key in self.turns if key not in fields]:
             raise UnusableError(f"the entry {missing[0]!r} is missing")
-        if unknown := [key for key in fields if key not in self.keys]:
+        if unknown := [key for key in fields if key not in self.turns]:
             raise UnusableError(f"there is an unexpected entry {unknown[0]!r}")
         texts = []
-        for number, (key, turn) in enumerate(zip(self.keys, self.source, strict=True), 1):
-            text, where = fields[key], f"turn {number} ({turn.role})"
-            if not isinstance(text, str):
-                raise UnusableError(f"{where} is not a text")
-            text = text.strip()
-            if bool(text) != bool(turn.content.strip()):
-                raise UnusableError(f"{where} is {'not ' if text else ''}empty")
-            if _WORD.search(turn.content) and not _WORD.search(text):
-                raise UnusableError(f"{where} has no word in it")
-            words = turn.content.casefold().split()
-            if len(words) >= _UNCHANGED_FROM and text.casefold().split() == words:
-                raise UnusableError(f"{where} was left in the original language")
-            if self.check is not None and len(_WORD.findall(text)) >= _LETTERS:
-                found, chance = next(iter(self.check.chances(text).items()))
-                if found != self.lang and chance >= _SURE:
-                    names = load_languages()
-                    other = names[found].name if found in names else repr(found)
-                    raise UnusableError(f"{where} is in {other}, not in {language(self.lang).name}")
+        for number, (key, turn) in enumerate(self.turns.items(), 1):
+            text = fields[key]
+            problem = "is not a text"
+            if isinstance(text, str):
+                text = text.strip()
+                problem = self._problem(turn.content, text)
+            if problem:
+                raise UnusableError(f"turn {number} ({turn.role}) {problem}")
             texts.append(text)
         return texts
+
+    def _problem(self, original: str, text: str) -> str:
+        """What is wrong with the translated text of a turn; empty if nothing is."""
+        if not text and original.strip():
+            return "is empty"
+        if text and not original.strip():
+            return "is not empty"
+        if _WORD.search(original) and not _WORD.search(text):
+            return "has no word in it"
+        words = original.casefold().split()
+        if len(words) >= _UNCHANGED_FROM and text.casefold().split() == words:
+            return "was left in the original language"
+        if self.check is not None and len(_WORD.findall(text)) >= _LETTERS:
+            likeliest, chance = next(iter(self.check.chances(text).items()))
+            if likeliest != self.lang and chance >= _SURE:
+                names = load_languages()
+                name = names[likeliest].name if likeliest in names else repr(likeliest)
+                return f"is in {name}, not in {language(self.lang).name}"
+        return ""
 
 
 def translate(
@@ -117,28 +125,27 @@ def translate(
     Raises MedalError if ``out`` holds rows of another translator.
     """
     runner.finish(translations, out, overwrite=overwrite, progress=progress)
-    good: list[LabelledDialogue] = []
+    rows: list[LabelledDialogue] = []
     if out.exists() and not overwrite:
-        records = Journal(out).records(parse_labelled)
-        good = [row for row in records if row.id not in runner.jobs]
+        earlier = Journal(out).records(parse_labelled)
+        rows = [row for row in earlier if row.id not in runner.jobs]
     failed = []
-    for each in translations:
-        dialogue = replace(each.row.dialogue, id=each.id)
-        extra: dict[str, Any] = {"translated_from": each.row.id}
-        if (reason := runner.failure(each)) is not None:
-            extra |= {"to": each.lang, "failure": reason, "tries": each.tries}
+    for job in translations:
+        dialogue = replace(job.row.dialogue, id=job.id)
+        extra: dict[str, Any] = {"translated_from": job.row.id}
+        reason = runner.failure(job)
+        if reason is not None:
+            extra |= {"to": job.lang, "failure": reason, "tries": job.tries}
             failed.append(LabelledDialogue(dialogue, {}, {}, extra=extra))
             continue
-        extra |= {"translated_by": runner.made_by, "tries": each.tries}
-        extra["language_checked"] = each.check is not None
-        pairs = zip(each.source, each.value, strict=True)
+        extra |= {"translated_by": runner.made_by, "tries": job.tries}
+        extra["language_checked"] = job.check is not None
+        pairs = zip(dialogue.turns, job.value, strict=True)
         turns = tuple(replace(turn, content=text) for turn, text in pairs)
-        dialogue = replace(
-            dialogue, lang=each.lang, turns=turns, source="medal-translated", meta={}
-        )
-        split, group = each.row.split, each.row.group
-        good.append(LabelledDialogue(dialogue, {}, {}, split=split, group=group, extra=extra))
-    write_records(out, good)
+        dialogue = replace(dialogue, lang=job.lang, turns=turns, source="medal-translated", meta={})
+        split, group = job.row.split, job.row.group
+        rows.append(LabelledDialogue(dialogue, {}, {}, split=split, group=group, extra=extra))
+    write_records(out, rows)
     beside(out, "failed").unlink(missing_ok=True)
     if failed:
         write_records(beside(out, "failed"), failed)
@@ -150,9 +157,9 @@ def require_targets(languages: Sequence[str], source: str = "en") -> None:
     for lang in languages:
         language(lang)
     if not languages or len(set(languages)) < len(languages) or source in languages:
-        given = ", ".join(languages) or "nothing"
+        typed = ", ".join(languages) or "nothing"
         raise ConfigError(
-            f"--to takes languages, each once and not {source!r}; got {given}",
+            f"--to takes languages, each once and not {source!r}; got {typed}",
             hint="for example --to zh --to de",
         )
 
@@ -200,38 +207,45 @@ def paired(
     Raises MedalError if two rows of one side agree in all four, if a dialogue is on both sides, and
     if there is no pair.
     """
-
-    def by_key(
-        rows: Iterable[LabelledDialogue], side: str
-    ) -> dict[tuple[str, str, str, str], LabelledDialogue]:
-        keyed: dict[tuple[str, str, str, str], LabelledDialogue] = {}
-        for row in rows:
-            models = row.dialogue.models
-            speakers = models.get("user") or "", models.get("assistant") or ""
-            same = keyed.setdefault((row.group, row.dialogue.lang, *speakers), row)
-            if same is not row:
-                raise MedalError(
-                    f"{side} rows {same.id!r} and {row.id!r} have the same context, language, user "
-                    "and chatbot: it is not clear which one to compare",
-                    hint="leave one of them out",
-                )
-        return keyed
-
-    theirs = by_key(translated, "translated")
-    langs = {key[1] for key in theirs}
-    ours = by_key((row for row in native if row.dialogue.lang in langs), "native")
-    pairs = [NativePair(*key, ours[key], row) for key, row in theirs.items() if key in ours]
+    translated_by_key = _by_key(translated, "translated")
+    langs = {lang for _, lang, _, _ in translated_by_key}
+    in_langs = (row for row in native if row.dialogue.lang in langs)
+    native_by_key = _by_key(in_langs, "native")
+    pairs = []
+    for key, translated_row in translated_by_key.items():
+        native_row = native_by_key.get(key)
+        if native_row is None:
+            continue
+        if native_row.id == translated_row.id:
+            raise MedalError(
+                f"dialogues, such as {native_row.id!r}, are both native and translated",
+                hint="give two files: native ones first, then those of `medal data translate`",
+            )
+        pairs.append(NativePair(*key, native_row, translated_row))
     if not pairs:
         raise MedalError(
             "no native dialogue has the context, language, user and chatbot of a translated one",
             hint="give the file of `medal generate` and its translation by `medal data translate`",
         )
-    if same := [pair.native.id for pair in pairs if pair.native.id == pair.translated.id]:
-        raise MedalError(
-            f"{len(same)} dialogues, such as {same[0]!r}, are both native and translated",
-            hint="give two files: native ones first, then those of `medal data translate`",
-        )
-    return pairs, len(ours) - len(pairs), len(theirs) - len(pairs)
+    return pairs, len(native_by_key) - len(pairs), len(translated_by_key) - len(pairs)
+
+
+def _by_key(
+    rows: Iterable[LabelledDialogue], side: str
+) -> dict[tuple[str, str, str, str], LabelledDialogue]:
+    """The rows by group, language, user and chatbot. Raises MedalError if two agree in all."""
+    row_by_key: dict[tuple[str, str, str, str], LabelledDialogue] = {}
+    for row in rows:
+        models = row.dialogue.models
+        speakers = (models.get("user") or "", models.get("assistant") or "")
+        first = row_by_key.setdefault((row.group, row.dialogue.lang, *speakers), row)
+        if first is not row:
+            raise MedalError(
+                f"{side} rows {first.id!r} and {row.id!r} have the same context, language, user "
+                "and chatbot: it is not clear which one to compare",
+                hint="leave one of them out",
+            )
+    return row_by_key
 
 
 class PairQuestion(JsonJob):
@@ -245,8 +259,10 @@ class PairQuestion(JsonJob):
 
     def question(self) -> tuple[Mapping[str, str | None], Mapping[str, object]]:
         pair = self.pair
-        shown = [transcript(row.dialogue.turns) for row in (pair.native, pair.translated)]
-        first, second = shown if self.native_first else reversed(shown)
+        first = transcript(pair.native.dialogue.turns)
+        second = transcript(pair.translated.dialogue.turns)
+        if not self.native_first:
+            first, second = second, first
         country = pair.native.dialogue.context.get("country")
         values = {
             "language": language(pair.lang).name,
@@ -256,8 +272,11 @@ class PairQuestion(JsonJob):
             "second": second,
         }
         # The reason comes first: a choice that follows from it is better than one it defends.
-        better = {"type": "string", "enum": ["A", "B"]}
-        return values, {"reason": {"type": "string"}, "better": better}
+        properties = {
+            "reason": {"type": "string"},
+            "better": {"type": "string", "enum": ["A", "B"]},
+        }
+        return values, properties
 
     def read(self, fields: Mapping[str, Any]) -> Answer:
         better, reason = fields.get("better"), fields.get("reason")
@@ -266,9 +285,10 @@ class PairQuestion(JsonJob):
         letter = _LETTER.match(better)
         if letter is None:
             raise UnusableError(f"'better' names neither A nor B: {better[:40]!r}")
-        native = (letter[1].upper() == "A") == self.native_first
-        why = " ".join(reason.split()) if isinstance(reason, str) else ""
-        return {"choice": "native" if native else "translated", "reason": why, "failure": None}
+        chooses_first = letter[1].upper() == "A"
+        choice = "native" if chooses_first == self.native_first else "translated"
+        reason = " ".join(reason.split()) if isinstance(reason, str) else ""
+        return {"choice": choice, "reason": reason, "failure": None}
 
 
 def comparison(
@@ -276,13 +296,12 @@ def comparison(
 ) -> tuple[JsonRunner, list[PairQuestion]]:
     """The runner that compares (``options`` as for JsonRunner), and its questions, criterion by
     criterion; the two orders of a pair are adjacent."""
-    runner = JsonRunner(config, prompts=config.criteria, **options)
-    return runner, [
-        PairQuestion(pair, name, text, native_first=order)
-        for name, text in config.criteria.items()
-        for pair in pairs
-        for order in (True, False)
-    ]
+    questions = []
+    for criterion, text in config.criteria.items():
+        for pair in pairs:
+            questions.append(PairQuestion(pair, criterion, text, native_first=True))
+            questions.append(PairQuestion(pair, criterion, text, native_first=False))
+    return JsonRunner(config, prompts=config.criteria, **options), questions
 
 
 def compare(
@@ -299,36 +318,40 @@ def compare(
     Raises MedalError if ``out`` holds verdicts of another judge.
     """
     runner.finish(questions, out, overwrite=overwrite, progress=progress)
-    answers: list[Answer] = [
-        each.value or {"choice": None, "reason": "", "failure": runner.failure(each)}
-        for each in questions
-    ]
-    verdicts: list[Verdict] = [
-        {
-            "id": each.pair.id,
-            "criterion": each.criterion,
-            "group": each.pair.group,
-            "lang": each.pair.lang,
-            "native": each.pair.native.id,
-            "translated": each.pair.translated.id,
-            "native_first": first,
-            "translated_first": second,
-            "judge": runner.made_by,
-            "result": result_of(first, second),
-        }
-        for each, first, second in zip(questions[::2], answers[::2], answers[1::2], strict=True)
-    ]
+    verdicts: list[Verdict] = []
+    for question, swapped in zip(questions[::2], questions[1::2], strict=True):
+        pair = question.pair
+        first, second = (
+            job.value or {"choice": None, "reason": "", "failure": runner.failure(job)}
+            for job in (question, swapped)
+        )
+        verdicts.append(
+            {
+                "id": pair.id,
+                "criterion": question.criterion,
+                "group": pair.group,
+                "lang": pair.lang,
+                "native": pair.native.id,
+                "translated": pair.translated.id,
+                "native_first": first,
+                "translated_first": second,
+                "judge": runner.made_by,
+                "result": result_of(first, second),
+            }
+        )
     write_records(out, verdicts)
     return verdicts
 
 
-def result_of(*answers: Answer) -> Literal["win", "tie", "loss"] | None:
+def result_of(first: Answer, second: Answer) -> Literal["win", "tie", "loss"] | None:
     """The result of the native dialogue: a win or loss if both answers agree, else a tie; None if
     an answer is missing (MEDAL, appendix C.5)."""
-    choices = {answer["choice"] for answer in answers}
+    choices = {first["choice"], second["choice"]}
     if None in choices:
         return None
-    return "tie" if len(choices) > 1 else "win" if choices == {"native"} else "loss"
+    if len(choices) > 1:
+        return "tie"
+    return "win" if "native" in choices else "loss"
 
 
 ALL = "all"
@@ -344,6 +367,7 @@ _OUTCOMES: dict[str, tuple[str, Tone]] = {
     "tie": ("tie", ("pos", 0)),
     "loss": ("translated better", ("neg", 100)),
 }
+_ORDERS = ("native_first", "translated_first")
 _COLUMNS = ("Language", "Pairs", "Scored", "Contexts", *FIGURES.values())
 _LEAD = (
     "Share of the pairs in which a judge prefers the dialogue written in the language to the one "
@@ -378,85 +402,86 @@ class Rates:
 
 def rates(verdicts: Sequence[Verdict]) -> list[Rates]:
     """The rates of each criterion: each language by code, then all of them if there are several."""
-    listed = []
-    for criterion in dict.fromkeys(v["criterion"] for v in verdicts):
-        mine = [v for v in verdicts if v["criterion"] == criterion]
-        langs = sorted({v["lang"] for v in mine})
-        parts = {lang: [v for v in mine if v["lang"] == lang] for lang in langs}
-        for lang, part in (parts | ({ALL: mine} if len(langs) > 1 else {})).items():
-            scored = [v for v in part if v["result"] is not None]
-            contexts = len({v["group"] for v in scored})
-            failures = Counter(
-                v["native_first"]["failure"] or v["translated_first"]["failure"] or "no answer came"
-                for v in part
-                if v["result"] is None
-            )
-            counts, why = (len(part), len(scored), contexts), dict(failures.most_common())
-            listed.append(Rates(criterion, lang, *counts, _figures(scored, contexts), why))
-    return listed
+    rates = []
+    for criterion, of_criterion in _grouped(verdicts, "criterion").items():
+        groups = dict(sorted(_grouped(of_criterion, "lang").items()))
+        if len(groups) > 1:
+            groups[ALL] = of_criterion
+        rates += [_rates(criterion, lang, group) for lang, group in groups.items()]
+    return rates
+
+
+def _grouped(verdicts: Sequence[Verdict], field: str) -> dict[str, list[Verdict]]:
+    groups: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        groups.setdefault(verdict[field], []).append(verdict)
+    return groups
+
+
+def _rates(criterion: str, lang: str, verdicts: Sequence[Verdict]) -> Rates:
+    scored = []
+    failures: Counter[str] = Counter()
+    for verdict in verdicts:
+        if verdict["result"] is not None:
+            scored.append(verdict)
+            continue
+        reasons = [verdict[order]["failure"] for order in _ORDERS]
+        failures[reasons[0] or reasons[1] or "no answer came"] += 1
+    contexts = len({verdict["group"] for verdict in scored})
+    figures = _figures(scored, contexts)
+    unscored = dict(failures.most_common())
+    return Rates(criterion, lang, len(verdicts), len(scored), contexts, figures, unscored)
 
 
 def _figures(scored: Sequence[Verdict], contexts: int) -> dict[str, Estimate]:
     if not scored:
-        return dict.fromkeys(FIGURES, Estimate(None, reason="no pair was scored"))
-    choices = [(v["native_first"]["choice"], v["translated_first"]["choice"]) for v in scored]
+        return undefined(FIGURES, "no pair was scored")
     # One number a pair, whose mean is the figure.
-    values = {n: np.array([float(v["result"] == n) for v in scored]) for n in _OUTCOMES}
-    first = [((one == "native") + (other == "translated")) / 2 for one, other in choices]
-    values["first_shown"] = np.array(first)
-    values["net"] = values["win"] - values["loss"]
-    plain = {name: Estimate(float(column.mean())) for name, column in values.items()}
+    results = np.array([verdict["result"] for verdict in scored])
+    columns = {outcome: np.array(results == outcome, dtype=float) for outcome in _OUTCOMES}
+    columns["net"] = columns["win"] - columns["loss"]
+    first_shown = []
+    for verdict in scored:
+        first_of_two = verdict["native_first"]["choice"] == "native"
+        swapped = verdict["translated_first"]["choice"] == "translated"
+        first_shown.append((first_of_two + swapped) / 2)
+    columns["first_shown"] = np.array(first_shown)
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         total = weights.sum(axis=1)
-        return {name: weights @ column / total for name, column in values.items()}
+        return {name: weights @ column / total for name, column in columns.items()}
 
-    clusters = Clusters("conversation", tuple(v["group"] for v in scored))
-    figures = with_intervals(plain, statistic, clusters, lambda n: FISHER if n == "net" else LOGIT)
+    def scale(name: str) -> Scale:
+        return FISHER if name == "net" else LOGIT
+
+    clusters = Clusters("conversation", tuple(verdict["group"] for verdict in scored))
+    figures = estimated(statistic, clusters, "no pair was scored", scale=scale)
     for name in _OUTCOMES:  # each pair is in or out
-        share = float(values[name].mean())
+        share = float(columns[name].mean())
         if contexts == len(scored) or share in (0, 1):
-            low, high = wilson(share * contexts, contexts)
-            figures[name] = replace(plain[name], low=low, high=high)
+            figures[name] = Estimate(share, *wilson(share * contexts, contexts))
     return figures
 
 
 def write_report(rates: Sequence[Rates], facts: Mapping[str, str], folder: Path) -> Path:
     """Print one table a criterion, and write results.json, report.html, its tables and figures.
     Returns the path of the page."""
-    record = {"facts": dict(facts), "rates": [asdict(one) for one in rates]}
+    record = {"facts": dict(facts), "rates": [asdict(rate) for rate in rates]}
     write_json(folder / "results.json", record)
     console = wide_console(piped=140)
     sections, figures, tables = [], {}, {}
-    for i, name in enumerate(dict.fromkeys(one.criterion for one in rates)):
-        anchor, part = f"criterion-{i}", [one for one in rates if one.criterion == name]
-        rows: list[Row] = [
-            (one.lang, one.pairs, one.scored, one.contexts, *(one.figures[key] for key in FIGURES))
-            for one in part
-        ]
-        pinned: dict[int, Pin] = {-1: "total"} if part[-1].lang == ALL else {}
-        title = f"{name}: native against translated"
-        tables[anchor] = Table(title, _COLUMNS, rows, pinned=pinned)
-        bars, unscored = [], []
-        for one in part:
-            segments = [
-                BarSegment(share, tone, f"{100 * share:.0f}%", f"{one.lang}: {outcome} {share:.1%}")
-                for key, (outcome, tone) in _OUTCOMES.items()
-                if (share := one.figures[key].value)
-            ]
-            bars.append(Bar(one.lang, segments))
-            reasons = one.unscored if one.lang != ALL else {}
-            unscored += [f"{one.lang}: {n} unscored: {reason}" for reason, n in reasons.items()]
-        description = f"{name}: win, tie and loss by language, numbers in the table"
-        panel = Bars("", bars, 1.0, description, wide=True)
-        legend = list(_OUTCOMES.values())
-        figures[anchor] = Figure(name, [panel], legend=legend, legend_name="Outcomes")
-        blocks: list[Block] = [figures[anchor], tables[anchor], *unscored, _NOTE]
-        sections.append(Section(anchor, name, blocks, _LEAD, link=name.capitalize()))
-        console.print(rich_table(tables[anchor]))
+    for criterion, group in groupby(rates, key=lambda rate: rate.criterion):
+        by_lang = list(group)
+        anchor = f"criterion-{len(sections)}"
+        table = tables[anchor] = _table(criterion, by_lang)
+        figure = figures[anchor] = _figure(criterion, by_lang)
+        unscored = _unscored_lines(by_lang)
+        blocks: list[Block] = [figure, table, *unscored, _NOTE]
+        sections.append(Section(anchor, criterion, blocks, _LEAD, link=criterion.capitalize()))
+        console.print(rich_table(table))
         for line in unscored:
-            console.print(f"{name}, {line}", style="dim", highlight=False)
-    langs = {one.lang for one in rates} - {ALL}
+            console.print(f"{criterion}, {line}", style="dim", highlight=False)
+    langs = {rate.lang for rate in rates} - {ALL}
     return write_page(
         folder / "report.html",
         "Native against translated",
@@ -465,3 +490,36 @@ def write_report(rates: Sequence[Rates], facts: Mapping[str, str], folder: Path)
         tables=tables,
         figures=figures,
     )
+
+
+def _table(criterion: str, rates: Sequence[Rates]) -> Table:
+    rows: list[Row] = []
+    for rate in rates:
+        counts = (rate.pairs, rate.scored, rate.contexts)
+        rows.append((rate.lang, *counts, *(rate.figures[name] for name in FIGURES)))
+    pinned: dict[int, Pin] = {-1: "total"} if rates[-1].lang == ALL else {}
+    return Table(f"{criterion}: native against translated", _COLUMNS, rows, pinned=pinned)
+
+
+def _figure(criterion: str, rates: Sequence[Rates]) -> Figure:
+    bars = []
+    for rate in rates:
+        segments = []
+        for name, (outcome, tone) in _OUTCOMES.items():
+            if share := rate.figures[name].value:
+                tooltip = f"{rate.lang}: {outcome} {share:.1%}"
+                segments.append(BarSegment(share, tone, f"{100 * share:.0f}%", tooltip))
+        bars.append(Bar(rate.lang, segments))
+    description = f"{criterion}: win, tie and loss by language, numbers in the table"
+    panel = Bars("", bars, 1.0, description, wide=True)
+    legend = list(_OUTCOMES.values())
+    return Figure(criterion, [panel], legend=legend, legend_name="Outcomes")
+
+
+def _unscored_lines(rates: Sequence[Rates]) -> list[str]:
+    lines = []
+    for rate in rates:
+        if rate.lang != ALL:
+            for reason, count in rate.unscored.items():
+                lines.append(f"{rate.lang}: {count} unscored: {reason}")
+    return lines

@@ -169,9 +169,9 @@ def label_tables(
         "Mean answers": graded,
     }
     return [
-        label_table(stats, title, head, subsets, listed)
-        for title, listed in dimensions.items()
-        if listed
+        label_table(stats, title, head, subsets, group)
+        for title, group in dimensions.items()
+        if group
     ]
 
 
@@ -287,7 +287,8 @@ def level_figure(stats: CorpusStatistics, dimension: ScaledDimension) -> Figure:
                 percent = number(100 * share, 1)
                 tooltip = f"{lang.label}, {level}: {percent}% ({count} of {total})"
                 segments.append(BarSegment(100 * share, tone, percent, tooltip))
-        bars.append(Bar(lang.label, segments, text="" if total else f"{DASH} no label"))
+        text = "" if total else f"{DASH} no label"
+        bars.append(Bar(lang.label, segments, text=text))
     return Figure(
         f"{stats.name}: {name}, %",
         [Bars("", bars, 100.0, f"{name}: share of each level by language", wide=True)],
@@ -345,23 +346,20 @@ def write_report(stats: CorpusStatistics, folder: Path) -> Path:
     # Issues and overall; all dimensions if the set has neither.
     mapped = [*stats.issues, *overall] or [*stats.other_shares, *stats.graded]
     maps_lead = _ISSUE_MAPS_LEAD.format(number(100 * top, 1)) if stats.issues else _MAPS_LEAD
+    distribution, level_figures = _distributions(stats, overall or stats.graded)
     figures = {
         "heatmaps": heat_figure(stats, mapped, top),
         "issues": issue_figure(stats),
         "answers": answers_figure(stats),
+        **level_figures,
     }
-    distribution, level_figures = _distributions(stats, overall or stats.graded)
-    figures |= level_figures
-
-    def shown(name: str) -> list[Block]:
-        figure = figures[name]
-        return [] if figure is None else [figure]
-
+    heat_maps: list[Block] = list(filter(None, [figures["heatmaps"]]))
+    issues: list[Block] = list(filter(None, [figures["issues"]]))
     labels = _label_blocks(stats, groupings)
     sections = [
         Section("texts", "Dialogues and texts", folded(texts, in_sight), _TEXTS_LEAD, "Texts"),
-        Section("heatmaps", "Chatbots by languages", shown("heatmaps"), maps_lead),
-        Section("bars", "Issues by language", shown("issues"), _ISSUES_LEAD),
+        Section("heatmaps", "Chatbots by languages", heat_maps, maps_lead),
+        Section("bars", "Issues by language", issues, _ISSUES_LEAD),
         Section(
             "distribution",
             "Distribution of answers",
@@ -369,7 +367,7 @@ def write_report(stats: CorpusStatistics, folder: Path) -> Path:
             _DISTRIBUTION_LEAD,
             "Distribution",
         ),
-        Section("labels", "Labels", labels or [_NO_LABELS], _LABELS_LEAD if labels else ""),
+        Section("labels", "Labels", labels or [_NO_LABELS], _LABELS_LEAD * bool(labels)),
         facts_section(facts(stats)),
     ]
     tables: list[Table] = []

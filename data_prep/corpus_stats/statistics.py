@@ -123,7 +123,7 @@ class CorpusStatistics:
             measures.append(self._measured(row))
             contents.append(content_hash(row.to_record()))
         self.data = content_hash(sorted(contents))  # as in the signatures of a benchmark
-        self.rows = pd.DataFrame(measures, columns=None if measures else _COLUMNS)
+        self.rows = pd.DataFrame(measures or {column: [] for column in _COLUMNS})
         self._arrange_labels()
 
     # -- one pass over the rows --------------------------------------------------------------------
@@ -232,7 +232,7 @@ class CorpusStatistics:
 
     def label(self, dimension: ScaledDimension) -> str:
         """The name; with its scale if it is graded or two dimensions share the name."""
-        is_unique = [other.name for other in self.labels].count(dimension.name) == 1
+        is_unique = [labelled.name for labelled in self.labels].count(dimension.name) == 1
         if is_unique and (dimension in self.shares or dimension.scale is None):
             return dimension.name
         if dimension.scale is None:
@@ -342,4 +342,5 @@ def _clustered(answers: Floats, groups: npt.NDArray[np.object_], *, is_share: bo
         return Estimate(value)
     left_out = (totals.sum() - totals) / (len(answers) - sizes)
     spread = spread_of(left_out, float(variance(left_out, np.array(value))))
-    return spanned(Estimate(value), spread, LOGIT if is_share else PLAIN)
+    scale = LOGIT if is_share else PLAIN
+    return spanned(Estimate(value), spread, scale)

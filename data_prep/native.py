@@ -469,7 +469,8 @@ def write_report(rates: Sequence[Rates], facts: Mapping[str, str], folder: Path)
     record = {"facts": dict(facts), "rates": [asdict(rate) for rate in rates]}
     write_json(folder / "results.json", record)
     console = wide_console(piped=140)
-    sections, figures, tables = [], {}, {}
+    sections: list[Section] = []
+    figures, tables = {}, {}
     for criterion, group in groupby(rates, key=lambda rate: rate.criterion):
         by_lang = list(group)
         anchor = f"criterion-{len(sections)}"

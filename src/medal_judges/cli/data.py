@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 import yaml
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from medal_judges.cli import PlainTyper
@@ -30,6 +31,9 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.console import wide_console
 from medal_judges.storage.files import atomic_write
 from medal_judges.storage.jsonl import write_records
+
+if TYPE_CHECKING:
+    from medal_judges.data_prep.sources.source import Source
 
 app = PlainTyper(
     help="Get and prepare data: sources, seeds, injected issues, translations.",
@@ -142,24 +146,11 @@ def list_sources() -> None:
 @from_options
 def show(options: ShowOptions) -> None:
     """Show facts about a source, counts, and its first dialogues."""
-    from medal_judges.data_prep.sources.registry import (
-        find_local,
-        get_source,
-        load_spec,
-        parse_spec,
-    )
+    from medal_judges.data_prep.sources.registry import get_source, load_spec, parse_spec
 
     console, spec = wide_console(), parse_spec(options.name)
     if not spec.is_file:
-        source = get_source(spec.name)
-        console.print(f"{source.title}\n{source.citation}", highlight=False)
-        console.print(f"licence: {source.licence}\nlanguages: {' '.join(source.languages)}")
-        for note in source.notes:
-            console.print(f"note: {note}")
-        for part in source.parts:
-            console.print(f"{part.name}: {part.url or part.why}", highlight=False, soft_wrap=True)
-            here = find_local(part) or "not on this machine"
-            console.print(f"  {here}", highlight=False, soft_wrap=True)
+        _show_facts(console, get_source(spec.name))
     reading = reading_report(options.reading)
     rows = load_spec(options.name, offline=True, reading=reading, options=options.reading)
     reading.show()
@@ -168,13 +159,26 @@ def show(options: ShowOptions) -> None:
     console.print(f"{len(rows)} rows; {shares}" if rows else "no rows")
     console.print(_forms_line(reading.forms))
     for row in rows[: options.n]:
-        labels = ", ".join(
-            f"{name} {' '.join('–' if v is None else f'{v:g}' for v in values)}"
-            for name, values in row.labels.items()
-        )
-        console.print(f"\n{row.id} {row.dialogue.lang} {labels}")
+        labels = []
+        for name, values in row.labels.items():
+            texts = ["–" if value is None else f"{value:g}" for value in values]
+            labels.append(f"{name} {' '.join(texts)}")
+        console.print(f"\n{row.id} {row.dialogue.lang} {', '.join(labels)}")
         for turn in row.dialogue.turns:
             console.print(f"  {turn.role}: {turn.content}", highlight=False)
+
+
+def _show_facts(console: Console, source: Source) -> None:
+    from medal_judges.data_prep.sources.registry import find_local
+
+    console.print(f"{source.title}\n{source.citation}", highlight=False)
+    console.print(f"licence: {source.licence}\nlanguages: {' '.join(source.languages)}")
+    for note in source.notes:
+        console.print(f"note: {note}")
+    for part in source.parts:
+        console.print(f"{part.name}: {part.url or part.why}", highlight=False, soft_wrap=True)
+        local = find_local(part) or "not on this machine"
+        console.print(f"  {local}", highlight=False, soft_wrap=True)
 
 
 def _forms_line(forms: Mapping[str, int]) -> str:
@@ -217,16 +221,16 @@ def audit_source(options: ReadSourceOptions) -> None:
     console = wide_console()
     console.print(_forms_line(reading.forms))
     table = Table("language", "dialogues", "turns", "edges u s e r", "expected", "clipped")
-    for lang, one in sorted(languages.items()):
-        verdict = {True: "YES", False: "no", None: "unknown"}[one.clipped]
-        edges, hits, expected = one.edges()
-        counts = str(one.dialogues), str(one.turns), f"{hits} of {edges}"
-        table.add_row(lang, *counts, f"{expected:.0f}", verdict)
+    for lang, counts in sorted(languages.items()):
+        verdict = {True: "YES", False: "no", None: "unknown"}[counts.clipped]
+        edges, hits, expected = counts.edges()
+        cells = (counts.dialogues, counts.turns, f"{hits} of {edges}", f"{expected:.0f}", verdict)
+        table.add_row(lang, *map(str, cells))
     console.print(table)
     console.print("clipped: turns lost a final u, s, e or r (strip('user: '))")
     table = Table("finding", "rows")
     table.add_column("examples", overflow="fold")
-    for problem, ids in sorted(problems.items(), key=lambda found: -len(found[1])):
+    for problem, ids in sorted(problems.items(), key=lambda problem: -len(problem[1])):
         table.add_row(problem, str(len(ids)), ", ".join(ids[:3]))
     console.print(table)
     reading.show()

@@ -81,7 +81,7 @@ def translate(options: TranslateOptions) -> None:
             translations,
             out,
             overwrite=options.overwrite,
-            progress=lambda done: bar.advance(done=done),
+            progress=lambda count: bar.advance(done=count),
         )
     reading.show()
     earlier = f", {runner.earlier} of them resumed" if runner.earlier else ""
@@ -113,7 +113,7 @@ def compare_native(options: CompareOptions) -> None:
     require_other_file(out, inputs, option="OUT/verdicts.jsonl:")
     config = load_config(CompareConfig, options.config, options.overrides, folder="native")
     reading = reading_report(options.reading, options.out / "skipped.jsonl", inputs)
-    pairs, *alone = paired(*(labelled_of(each, options.reading, reading) for each in inputs))
+    pairs, *alone = paired(*(labelled_of(path, options.reading, reading) for path in inputs))
     reading.show()
     runner, questions = comparison(config, pairs, max_cost=options.max_cost)
     if options.dry_run:
@@ -125,7 +125,7 @@ def compare_native(options: CompareOptions) -> None:
             questions,
             out,
             overwrite=options.overwrite,
-            progress=lambda done: bar.advance(done=done),
+            progress=lambda count: bar.advance(done=count),
         )
     typer.echo(runner.spending, err=True)
     by = {str(pair.translated.extra.get("translated_by", "not stated")) for pair in pairs}

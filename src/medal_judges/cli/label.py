@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import typer
@@ -12,7 +13,8 @@ from medal_judges.config import Config, option
 from medal_judges.data_prep.labelling import label_file, require_labellable
 from medal_judges.errors import ConfigError
 from medal_judges.inference.dry_run import dry_run
-from medal_judges.inference.judge_choice import cached_answers, choose_judge
+from medal_judges.inference.judge_choice import JudgeChoice, cached_answers, choose_judge
+from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import (
     ReadingReport,
     ReadOptionsWithoutLabels,
@@ -25,6 +27,7 @@ from medal_judges.storage.files import only_run, require_other_file
 
 USER_JUDGE = "configs/judges/malformed.yaml"
 _OF_USER = "user."
+_LABELS, _USERS = "labels", "check of users"  # tasks of judges
 _WRITTEN = (
     *("judgements.jsonl", "user_judgements.jsonl"),
     *("labelled.jsonl", "malformed.jsonl", "unlabelled.jsonl"),
@@ -62,60 +65,24 @@ class LabelOptions(Config):
 def label(options: LabelOptions) -> None:
     """Label dialogues with a judge. The same command resumes after a stop, and retries rows that
     failed because of a server or a limit."""
-    file, out = options.file, options.out
-    if out is None and not options.dry_run:
-        raise ConfigError("no folder to write to", hint="--out runs/labelled")
-    for name in _WRITTEN if out is not None else ():
-        require_other_file(Path(out or "") / name, [file], option=f"--out: its {name}")
-    listed = None if options.dry_run or out is None else out / "skipped.jsonl"
-    reading = reading_report(options.reading, listed, [file])
-    require_labellable(
-        labelled_of(file, options.reading, reading),
-        replace_labels=options.replace_labels or options.users_only,
-        need_lang=bool(options.user_check),
-    )
-    reading.show()
-    reading.require_rest()
-    own = [text for text in options.settings if not text.startswith(_OF_USER)]
-    of_user = [text.removeprefix(_OF_USER) for text in options.settings if text not in own]
-    choices = [choose_judge(options.judge, own, device=options.device, repeats=options.repeats)]
-    if options.user_check:
-        if options.user_judge is None and choices[0].speaks:
-            of_user = [f"llm={json.dumps(choices[0].llm())}", *of_user]
-        choices.append(choose_judge(options.user_judge or USER_JUDGE, of_user))
-    elif options.users_only:
-        raise ConfigError("--users-only and --no-user-check leave nothing to do")
-    if options.users_only:
-        del choices[0]
-    paid = any(choice.pays for choice in choices)
-    judges = []
-    for choice in choices:
-        limit = options.max_cost if choice.pays or not paid else None  # refused if nothing is paid
-        asks = choice.speaks
-        choice = choice.spending(
-            limit, no_cache=options.no_cache and asks, dry_run=options.dry_run and asks
-        )
-        judges.append(choice.load())
-    if len(judges) > 1 and options.max_cost is not None:  # the limit is of the sum
-        models = [model for judge in judges for model in judge.language_models()]
-        limiters = [model.limiter for model in models if model.limiter is not None]
-        for model in models if limiters else ():
-            model.spend_from(limiters[0])
+    _check_input(options)
+    choices = _choices(options)
+    judges = _loaded(options, choices)
     if options.dry_run:
-        names = ("labels", "check of users")[options.users_only :]
-        for choice, judge, what in zip(choices, judges, names, strict=False):
-            found = "by a judge that uses no language model"
+        for task, choice in choices.items():
+            estimate = "by a judge that uses no language model"
             if choice.speaks:
-                found = dry_run(dialogues_of(file, options.reading, ReadingReport()), judge)
-            typer.echo(f"{what}: {found}")
+                dialogues = dialogues_of(options.file, options.reading, ReadingReport())
+                estimate = dry_run(dialogues, judges[task])
+            typer.echo(f"{task}: {estimate}")
         return
-    assert out is not None
-    with only_run(out, folder=True):
+    assert options.out is not None
+    with only_run(options.out, folder=True):
         summary, report = label_file(
-            file,
-            out,
-            None if options.users_only else judges[0],
-            judges[-1] if options.user_check else None,
+            options.file,
+            options.out,
+            judges.get(_LABELS),
+            judges.get(_USERS),
             min_coverage=options.min_coverage,
             overwrite=options.overwrite,
             retry_failed=options.retry_failed,
@@ -129,7 +96,73 @@ def label(options: LabelOptions) -> None:
     if report.next_try:
         console.print(f"  {report.next_try}")
     counts = ", ".join(f"{count} {kind}" for kind, count in sorted(summary.kinds.items()))
-    typer.echo(f"{counts or 'no dialogues'}: {out}")
-    if cached := cached_answers(judges):
+    typer.echo(f"{counts or 'no dialogues'}: {options.out}")
+    if cached := cached_answers(list(judges.values())):
         typer.echo(cached, err=True)
     report.require_coverage(options.min_coverage)
+
+
+def _check_input(options: LabelOptions) -> None:
+    """Raises ConfigError for an output that would replace the input, and the errors of rows that
+    cannot be labelled."""
+    skipped = None
+    if options.out is not None:
+        for name in _WRITTEN:
+            require_other_file(options.out / name, [options.file], option=f"--out: its {name}")
+        if not options.dry_run:
+            skipped = options.out / "skipped.jsonl"
+    elif not options.dry_run:
+        raise ConfigError("no folder to write to", hint="--out runs/labelled")
+    reading = reading_report(options.reading, skipped, [options.file])
+    require_labellable(
+        labelled_of(options.file, options.reading, reading),
+        replace_labels=options.replace_labels or options.users_only,
+        need_lang=bool(options.user_check),
+    )
+    reading.show()
+    reading.require_rest()
+
+
+def _choices(options: LabelOptions) -> dict[str, JudgeChoice]:
+    """The judge that labels and the judge that checks the users, by their task."""
+    settings, of_user = [], []
+    for setting in options.settings:
+        if setting.startswith(_OF_USER):
+            of_user.append(setting.removeprefix(_OF_USER))
+        else:
+            settings.append(setting)
+    choices = {}
+    judge = choose_judge(options.judge, settings, device=options.device, repeats=options.repeats)
+    if not options.users_only:
+        choices[_LABELS] = judge
+    if options.user_check:
+        if options.user_judge is None and judge.speaks:
+            of_user.insert(0, f"llm={json.dumps(judge.llm())}")
+        choices[_USERS] = choose_judge(options.user_judge or USER_JUDGE, of_user)
+    if not choices:
+        raise ConfigError("--users-only and --no-user-check leave nothing to do")
+    return choices
+
+
+def _loaded(options: LabelOptions, choices: Mapping[str, JudgeChoice]) -> dict[str, Judge]:
+    """The judges by their task. Together they spend at most ``max_cost``."""
+    pays = any(choice.pays for choice in choices.values())
+    judges = {}
+    for task, choice in choices.items():
+        limit = options.max_cost
+        if pays and not choice.pays:  # a limit is refused if nothing is paid
+            limit = None
+        choice = choice.spending(
+            limit,
+            no_cache=options.no_cache and choice.speaks,
+            dry_run=options.dry_run and choice.speaks,
+        )
+        judges[task] = choice.load()
+    if len(judges) > 1 and options.max_cost is not None:
+        limiter = None
+        for judge in judges.values():
+            for model in judge.language_models():
+                limiter = limiter or model.limiter
+                if limiter is not None:
+                    model.spend_from(limiter)
+    return judges

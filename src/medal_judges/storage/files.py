@@ -85,16 +85,7 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
     try:
         yield partial
         if partial.is_dir() and target.is_dir() and any(target.iterdir()):
-            # A rename cannot replace a folder that is not empty, so the two swap their names: in
-            # one step if the system can (Linux: AT_FDCWD, RENAME_EXCHANGE), because a kill must
-            # not leave ``target`` missing.
-            names = os.fsencode(partial), os.fsencode(target)
-            rename = getattr(ctypes.CDLL(None), "renameat2", None) if os.name == "posix" else None
-            if rename is None or rename(-100, names[0], -100, names[1], 2) != 0:
-                earlier = target.with_name(f".earlier-{os.getpid()}-{target.name}")
-                target.replace(earlier)
-                partial.replace(target)
-                earlier.replace(partial)
+            _swap_names(partial, target)
         elif partial.exists():
             partial.replace(target)
     finally:
@@ -102,6 +93,19 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
             shutil.rmtree(partial)
         else:
             partial.unlink(missing_ok=True)
+
+
+def _swap_names(partial: Path, target: Path) -> None:
+    """Swaps the names of two folders, because a rename cannot replace a folder that is not empty:
+    in one step if the system can, because a kill must not leave ``target`` missing."""
+    names = os.fsencode(partial), os.fsencode(target)
+    rename = getattr(ctypes.CDLL(None), "renameat2", None) if os.name == "posix" else None
+    # On Linux: AT_FDCWD, RENAME_EXCHANGE.
+    if rename is None or rename(-100, names[0], -100, names[1], 2) != 0:
+        earlier = target.with_name(f".earlier-{os.getpid()}-{target.name}")
+        target.replace(earlier)
+        partial.replace(target)
+        earlier.replace(partial)
 
 
 def atomic_write(target: str | Path, content: str | bytes) -> Path:
@@ -131,7 +135,7 @@ def only_run(out: str | Path, *, folder: bool = False, wait: bool = False) -> It
     target = Path(os.path.realpath(out))  # a link and its target are one file
     lock_file = target / ".lock" if folder else target.with_name(f".{target.name}.lock")
     parents = (lock_file.parent, *lock_file.parent.parents)
-    created = [each for each in parents if not each.exists()]
+    created = [parent for parent in parents if not parent.exists()]
     lock_file.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(lock_file, blocking=wait)
     try:
@@ -151,8 +155,8 @@ def only_run(out: str | Path, *, folder: bool = False, wait: bool = False) -> It
             lock_file.unlink()
         lock.release()
         with suppress(OSError):  # a folder with files in it stays
-            for each in created:
-                each.rmdir()
+            for parent in created:
+                parent.rmdir()
 
 
 def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
@@ -180,10 +184,10 @@ def require_other_file(
         if "-" in (str(out), str(name)):
             continue
         try:
-            same = os.path.samefile(out, name)
+            is_input = os.path.samefile(out, name)
         except OSError:  # one of them does not exist
-            same = os.path.realpath(out) == os.path.realpath(name)
-        if same:
+            is_input = os.path.realpath(out) == os.path.realpath(name)
+        if is_input:
             raise ConfigError(
                 f"{option} {out} is the file that is read ({name}); it was left unchanged",
                 hint=f"give another file to {option}",
@@ -195,7 +199,7 @@ def protected_inputs(inputs: Iterable[str | Path]) -> Iterator[None]:
     """Within this context, an atomic write that would replace one of ``inputs`` raises ConfigError:
     a command may choose the names of the files in its output folder."""
     before = list(_INPUTS)
-    _INPUTS.extend(Path(each) for each in inputs if Path(each).is_file())
+    _INPUTS.extend(path for path in map(Path, inputs) if path.is_file())
     try:
         yield
     finally:

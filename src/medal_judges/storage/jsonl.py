@@ -165,6 +165,21 @@ def to_line(record: Line) -> str:
     return line
 
 
+def _cut_half_line(stream: IO[bytes], size: int) -> int:
+    """Cuts off what follows the last line break of a file of ``size`` bytes. Returns its size."""
+    end = size
+    step = 1  # usually the last byte is a line break
+    while end:
+        start = stream.seek(max(0, end - step))
+        if length := stream.read(end - start).rfind(b"\n") + 1:
+            end = start + length
+            break
+        end, step = start, 1 << 16
+    if end < size:
+        stream.truncate(end)
+    return end
+
+
 class Journal:
     """The append-only JSONL file ``path``, from which long runs resume; gzip if it ends in .gz.
 
@@ -180,7 +195,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._is_gzip = path.suffix == ".gz"
-        self._is_checked = not self._is_gzip  # a .gz file is repaired before the first append
+        self._is_checked = False
 
     def lines(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """Yields (offset, line) of every complete line from byte ``start`` on.
@@ -203,7 +218,8 @@ class Journal:
         """Yields ``parse(line)`` of every complete line that is not blank. Raises DataError with
         file and line number for a bad line."""
         for number, (_, line) in enumerate(self.lines(), 1):
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
+            encoding = "utf-8-sig" if number == 1 else "utf-8"
+            text = line.decode(encoding, "surrogateescape")
             if text.strip():
                 yield parse_line(self.path, number, text, parse, hint=_RESTORE)
 
@@ -221,25 +237,16 @@ class Journal:
         block = "".join(map(to_line, records)).encode()
         if not block:
             return
-        if not self._is_checked and self.path.exists():
-            # Nothing could be read after a gzip member that was cut short.
-            with atomic_path(self.path) as partial, gzip.open(partial, "wb") as whole:
-                whole.writelines(line for _, line in self.lines())
-        self._is_checked = True
+        if self._is_gzip:
+            self._repair()
+            block = gzip.compress(block)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lock = only_run(self.path.with_name(f"{self.path.name}.append"), wait=True)
         with lock, self.path.open("a+b", buffering=0) as stream:
-            end = size = stream.seek(0, os.SEEK_END)
-            step = 0 if self._is_gzip else 1  # usually the last byte is a line break
-            while end and step:  # find where the last complete line ends
-                stream.seek(start := max(0, end - step))
-                if cut := stream.read(end - start).rfind(b"\n") + 1:
-                    end = start + cut
-                    break
-                end, step = start, 1 << 16
-            if end < size:
-                stream.truncate(end)
-            left = memoryview(gzip.compress(block) if self._is_gzip else block)
+            end = stream.seek(0, os.SEEK_END)
+            if not self._is_gzip:
+                end = _cut_half_line(stream, end)
+            left = memoryview(block)
             try:
                 while left:  # a disk that is nearly full writes a part first, then fails
                     left = left[stream.write(left) or 0 :]
@@ -249,6 +256,14 @@ class Journal:
                 with suppress(OSError):
                     stream.truncate(end)
                 raise
+
+    def _repair(self) -> None:
+        """Rewrites a .gz file before the first append: nothing could be read after a gzip member
+        that was cut short."""
+        if not self._is_checked and self.path.exists():
+            with atomic_path(self.path) as partial, gzip.open(partial, "wb") as repaired:
+                repaired.writelines(line for _, line in self.lines())
+        self._is_checked = True
 
     def sync(self) -> None:
         """Waits until everything that was appended is on the disk."""

@@ -14,11 +14,12 @@ import json
 import math
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from sys import intern
 from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import FORMULA, DataError, RecordError, plain_cell
@@ -50,6 +51,17 @@ _TEXTS = ("explanation", "unknown_language", "detected_language", "chat")
 _OPTIONAL = ("explanation", "transient", "unknown_language", "detected_language", *_COUNTS, "chat")
 _OWN = ("id", "turn", "judge", "failure", *_OPTIONAL)
 _DERIVED = ("uncertainty", "low", "high")
+_OBJECTS = ("own", "meta")  # kinds of columns that hold more than numbers
+# Kinds of columns in the order of a table, and the names if only some of the kind come there.
+_ORDER: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("own",), ("id", "turn", "judge")),
+    (("scores",), ()),
+    (("uncertainty",), ()),
+    (("low", "high"), ()),
+    (("own",), ("failure", *_OPTIONAL)),
+    (("usage",), ()),
+    (("meta",), ()),
+)
 
 
 def holds_judgements(path: str | Path) -> bool:
@@ -84,28 +96,29 @@ def read_judgements(path: str | Path) -> Iterator[Judgement]:
     >>> [(judgement.id, judgement.scored) for judgement in read_judgements("scores.parquet")]
     [('d0', True), ('d1', True), ('d2', True)]
     """
-    seen: set[int] = set()  # hashes, 8 bytes a row
+    row_hashes: set[int] = set()  # 8 bytes a row
     parse_next = judgement_parser()
 
     def parse(record: object) -> Judgement:
         judgement = parse_next(record)
-        mark = hash((judgement.id, judgement.turn))
-        if mark in seen:
+        row_hash = hash((judgement.id, judgement.turn))
+        if row_hash in row_hashes:
             raise RecordError("id", "an id and turn that no earlier row has", judgement.id)
-        seen.add(mark)
+        row_hashes.add(row_hash)
         return judgement
 
     if not is_table(path):
-        yield from read_records(path, parse)
-        return
-    if str(path).lower().endswith(CSV):
-        rows, attributes = _read_csv(path)
-        for number, row in enumerate(rows, 2):
-            try:
-                yield parse(_csv_record(row, attributes))
-            except RecordError as error:
-                raise DataError(path, number, error.message) from error
-        return
+        return read_records(path, parse)
+    if _is_parquet(path):
+        return _read_parquet(path, parse)
+    return _read_csv_rows(path, parse)
+
+
+def _is_parquet(path: str | Path) -> bool:
+    return str(path).lower().endswith(PARQUET)
+
+
+def _read_parquet(path: str | Path, parse: Callable[[object], Judgement]) -> Iterator[Judgement]:
     _attributes(path)
     from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
@@ -121,6 +134,15 @@ def read_judgements(path: str | Path) -> Iterator[Judgement]:
         raise DataError(path, number or None, f"cannot be read: {error}") from error
 
 
+def _read_csv_rows(path: str | Path, parse: Callable[[object], Judgement]) -> Iterator[Judgement]:
+    rows, attributes = _read_csv(path)
+    for number, row in enumerate(rows, 2):
+        try:
+            yield parse(_csv_record(row, attributes))
+        except RecordError as error:
+            raise DataError(path, number, error.message) from error
+
+
 def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
     """Writes a file, by its ending parquet, CSV or JSON lines; returns the number of judgements.
 
@@ -133,40 +155,53 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
     """
     if not is_table(path):
         return write_records(path, to_records(judgements))
-    import pyarrow
-    from pyarrow import parquet
-
     rows = list(judgements) if isinstance(judgements, Iterator) else judgements
     frame = to_frame(rows)
     attributes = json.dumps(frame.attrs)
     for name in frame.columns:
         if frame[name].dtype == object:
-            frame[name] = [  # text of mixed values
-                v if v is None or isinstance(v, str) else json.dumps(v, ensure_ascii=False)
-                for v in frame[name].array
-            ]
+            frame[name] = [_as_text(value) for value in frame[name].array]
     with atomic_path(path) as partial:
-        if not str(path).lower().endswith(PARQUET):
-            for name in frame.columns:
-                if frame[name].dtype.kind == "b":
-                    frame[name] = frame[name].map({True: "true", False: "false"})
-                elif frame[name].dtype.kind == "O":
-                    frame[name] = frame[name].map(plain_cell, na_action="ignore")
-            frame[_CELL] = [attributes, *[None] * len(frame)][: len(frame)]
-            frame = frame.rename(columns=plain_cell)
-            content = frame.to_csv(index=False, lineterminator="\n").encode()
-            is_gzip = str(path).lower().endswith(".gz")
-            partial.write_bytes(gzip.compress(content, mtime=0) if is_gzip else content)
-            return len(frame)
-        table = pyarrow.Table.from_pandas(frame, preserve_index=False)
-        schema = table.schema.append(pyarrow.field(_LINE, pyarrow.string()))
-        schema = schema.with_metadata({**(schema.metadata or {}), _ATTRIBUTES: attributes.encode()})
-        lines = (to_line(record).rstrip("\n") for record in to_records(rows))
-        with parquet.ParquetWriter(partial, schema, compression="zstd") as writer:
-            for batch in table.to_batches(_ROWS):
-                column = pyarrow.array(islice(lines, len(batch)), pyarrow.string())
-                writer.write_batch(pyarrow.record_batch([*batch.columns, column], schema=schema))
+        if _is_parquet(path):
+            lines = (to_line(record).rstrip("\n") for record in to_records(rows))
+            _write_parquet(partial, frame, attributes, lines)
+        else:
+            content = _csv_bytes(frame, attributes)
+            if str(path).lower().endswith(".gz"):
+                content = gzip.compress(content, mtime=0)
+            partial.write_bytes(content)
     return len(frame)
+
+
+def _as_text(value: object) -> str | None:
+    """A cell of a column of mixed values: a text as it is, others as JSON."""
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _csv_bytes(frame: DataFrame, attributes: str) -> bytes:
+    for name in frame.columns:
+        if frame[name].dtype.kind == "b":
+            frame[name] = frame[name].map({True: "true", False: "false"})
+        elif frame[name].dtype.kind == "O":
+            frame[name] = frame[name].map(plain_cell, na_action="ignore")
+    frame[_CELL] = [attributes, *[None] * len(frame)][: len(frame)]
+    content: str = frame.rename(columns=plain_cell).to_csv(index=False, lineterminator="\n")
+    return content.encode()
+
+
+def _write_parquet(path: Path, frame: DataFrame, attributes: str, lines: Iterator[str]) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+    schema = table.schema.append(pyarrow.field(_LINE, pyarrow.string()))
+    schema = schema.with_metadata({**(schema.metadata or {}), _ATTRIBUTES: attributes.encode()})
+    with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+        for batch in table.to_batches(_ROWS):
+            column = pyarrow.array(islice(lines, len(batch)), pyarrow.string())
+            writer.write_batch(pyarrow.record_batch([*batch.columns, column], schema=schema))
 
 
 def read_frame(path: str | Path, *, brief: bool = False) -> DataFrame:
@@ -178,29 +213,84 @@ def read_frame(path: str | Path, *, brief: bool = False) -> DataFrame:
     >>> len(read_frame("scores.parquet"))
     3
     """
-    if not is_table(path) or str(path).lower().endswith(CSV):
-        judgements = read_judgements(path)
-        if brief:
-            judgements = (replace(each, explanation=None, usage={}) for each in judgements)
-        return to_frame(judgements)
+    if is_table(path) and _is_parquet(path):
+        return _read_parquet_frame(path, brief)
+    judgements = read_judgements(path)
+    if brief:
+        judgements = (replace(row, explanation=None, usage={}) for row in judgements)
+    return to_frame(judgements)
+
+
+def _read_parquet_frame(path: str | Path, brief: bool) -> DataFrame:
     attributes = _attributes(path)
     from pyarrow import ArrowException, parquet
 
     try:
-        names = [name for name in parquet.read_schema(path).names if name != _LINE]
+        names = parquet.read_schema(path).names
+        names.remove(_LINE)
         if brief:
             names = [name for name in names if not name.startswith(("explanation", "usage."))]
         frame: DataFrame = parquet.read_table(path, columns=names).to_pandas()
     except (ArrowException, OSError) as error:
         raise DataError(path, None, f"cannot be read: {error}") from error
     frame.attrs = dict(attributes)
-    own = [n for n in frame.select_dtypes("number") if n not in attributes.get("meta", {}).values()]
-    if (huge := frame[own].abs() >= LARGEST).any(axis=None):
-        column = next(n for n in own if huge[n].any())
-        raise DataError(
-            path, int(huge[column].argmax()) + 1, f"field {column!r}: expected {FINITE}"
-        )
+    numbers = frame.select_dtypes("number").drop(
+        columns=attributes.get("meta", {}).values(), errors="ignore"
+    )
+    is_huge = numbers.abs() >= LARGEST
+    for column in numbers:
+        if is_huge[column].any():
+            row = int(is_huge[column].argmax()) + 1
+            raise DataError(path, row, f"field {column!r}: expected {FINITE}")
     return frame
+
+
+class _Columns:
+    """The values of a table's columns by (kind, name), while its rows are added. A column starts at
+    the first row that has a value."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._values: dict[tuple[str, str], Any] = {("own", name): [] for name in _OWN}
+
+    def add(self, judgement: Judgement) -> None:
+        for name in _OWN:
+            self._put("own", name, getattr(judgement, name))
+        for name, score in judgement.scores.items():
+            figures = {"scores": math.nan if score is None else score}
+            spread = judgement.uncertainty(name)
+            if spread is not None:
+                figures["uncertainty"] = spread
+            if interval := judgement.details.get(name, {}).get("interval"):
+                figures["low"], figures["high"] = interval
+            for kind, figure in figures.items():
+                self._put(kind, name, figure)
+        for name, amount in judgement.usage.items():
+            self._put("usage", name, amount)
+        for name, value in judgement.meta.items():
+            self._put("meta", name, value)
+        self.rows += 1
+
+    def _put(self, kind: str, name: str, value: Any) -> None:
+        if isinstance(value, str) and (kind == "meta" or name == "judge"):
+            value = intern(value)  # one object for all rows with an equal text
+        column = self._values.get((kind, name))
+        if column is None:
+            column = self._values[kind, name] = [] if kind in _OBJECTS else array("d")
+        self._fill(kind, column)
+        column.append(value)
+
+    def _fill(self, kind: str, column: Any) -> None:
+        missing = None if kind in _OBJECTS else math.nan
+        column.extend([missing] * (self.rows - len(column)))
+
+    def of(self, *kinds: str) -> Iterator[tuple[str, str, Any]]:
+        """Yields kind, name and values of the columns of some kinds, in the order in which they
+        began."""
+        for (kind, name), column in self._values.items():
+            if kind in kinds:
+                self._fill(kind, column)
+                yield kind, name, column
 
 
 def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
@@ -219,74 +309,54 @@ def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
     """
     import pandas
 
-    columns: dict[tuple[str, str], Any] = {}  # (kind, name) -> its values
-    same: dict[str, str] = {}  # one object for all rows with an equal text
-    stated: list[tuple[str, Sequence[Dimension]]] = []
-    rows = 0
-
-    def put(kind: str, name: str, value: object) -> None:
-        is_number = kind not in ("own", "meta")
-        column = columns.setdefault((kind, name), array("d") if is_number else [])
-        column.extend([math.nan if is_number else None] * (rows - len(column)))
-        column.append(value)
-
+    columns = _Columns()
+    rubrics: list[tuple[str, Sequence[Dimension]]] = []
     for judgement in judgements:
-        if judgement.dimensions and (not stated or judgement.dimensions != stated[-1][1]):
-            stated.append((f"the row of {judgement.id!r}", judgement.dimensions))
-        for name in _OWN:
-            value = getattr(judgement, name)
-            put("own", name, same.setdefault(value, value) if name == "judge" else value)
-        for name, score in judgement.scores.items():
-            put("scores", name, math.nan if score is None else score)
-            if (spread := judgement.uncertainty(name)) is not None:
-                put("uncertainty", name, spread)
-            low, high = judgement.details.get(name, {}).get("interval") or (math.nan, math.nan)
-            if low == low:
-                put("low", name, low)
-                put("high", name, high)
-        for name, amount in judgement.usage.items():
-            put("usage", name, amount)
-        for name, value in judgement.meta.items():
-            put("meta", name, same.setdefault(value, value) if isinstance(value, str) else value)
-        rows += 1
-    for (kind, _), column in columns.items():
-        column.extend([None if kind in ("own", "meta") else math.nan] * (rows - len(column)))
+        if judgement.dimensions and (not rubrics or judgement.dimensions != rubrics[-1][1]):
+            rubrics.append((f"the row of {judgement.id!r}", judgement.dimensions))
+        columns.add(judgement)
     table: dict[str, Any] = {}
     heads: dict[str, dict[str, str]] = {"scores": {}, "meta": {}}
-
-    def add(*kinds: str) -> None:
-        for (kind, name), column in columns.items():
-            if kind not in kinds:
+    for kinds, names in _ORDER:
+        for kind, name, column in columns.of(*kinds):
+            is_empty = kind == "own" and name in _OPTIONAL and not any(column)
+            if (names and name not in names) or is_empty:
                 continue
-            head = {"usage": f"usage.{name}", "meta": name}.get(kind, f"{name}.{kind}")
-            if kind == "scores":  # a dimension "risk.low" is no end of an interval
-                head = f"scores.{name}" if name.rpartition(".")[2] in _DERIVED else name
-            while head in table or head in (*_OWN, _LINE):  # a dimension called "failure"
-                head = f"{kind}.{head}"
-            whole = kind == "meta" and all(
-                v is None or (type(v) is int and abs(v) < 1 << 63) for v in column
-            )
-            table[head] = pandas.array(column, dtype="Int64") if whole else column
+            head = _head(kind, name, table)
+            table[head] = _typed(kind, name, column)
             heads.setdefault(kind, {})[name] = head
-
-    def add_own(*names: str) -> None:
-        for name in names:
-            column = columns.get(("own", name), [])
-            if name not in _OPTIONAL or any(column):
-                is_integer = name == "turn" or name in _COUNTS
-                table[name] = pandas.array(column, dtype="Int64") if is_integer else column
-
-    add_own("id", "turn", "judge")
-    add("scores")
-    add("uncertainty")
-    add("low", "high")
-    add_own("failure", *_OPTIONAL)
-    add("usage")
-    add("meta")
     frame = pandas.DataFrame(table)
-    rubric = [dimension.to_record() for dimension in merge_dimensions(stated).values()]
+    rubric = [dimension.to_record() for dimension in merge_dimensions(rubrics).values()]
     frame.attrs = {"dimensions": heads["scores"], "meta": heads["meta"], "rubric": rubric}
     return frame
+
+
+def _typed(kind: str, name: str, column: Any) -> Any:
+    """A column of whole numbers as Int64, which may lack values; others as they are."""
+    import pandas
+
+    is_integer = kind == "own" and name in ("turn", *_COUNTS)
+    if kind == "meta":
+        is_integer = all(
+            value is None or (type(value) is int and abs(value) < 1 << 63) for value in column
+        )
+    return pandas.array(column, dtype="Int64") if is_integer else column
+
+
+def _head(kind: str, name: str, table: Container[str]) -> str:
+    """The name of a new column of ``table``."""
+    if kind == "own":
+        return name
+    head = f"{name}.{kind}"
+    if kind == "usage":
+        head = f"usage.{name}"
+    elif kind == "meta":
+        head = name
+    elif kind == "scores":  # a dimension "risk.low" is no end of an interval
+        head = f"scores.{name}" if name.rpartition(".")[2] in _DERIVED else name
+    while head in table or head in (*_OWN, _LINE):  # a dimension called "failure"
+        head = f"{kind}.{head}"
+    return head
 
 
 def stated_dimensions(frame: DataFrame) -> tuple[Dimension, ...]:
@@ -300,8 +370,8 @@ def _read_csv(path: str | Path) -> tuple[list[dict[str, str]], dict[str, Any]]:
     try:
         with open_text(path) as stream:
             rows = list(csv.DictReader(stream, restval=""))
-        stated = {row.pop(_CELL) for row in rows} - {""}
-        (cell,) = stated if rows else {"{}"}
+        cells = {row.pop(_CELL) for row in rows} - {""}
+        (cell,) = cells if rows else {"{}"}
         attributes = {"dimensions": {}, "meta": {}, "rubric": []} | json.loads(cell)
     except (csv.Error, ValueError, TypeError, KeyError, EOFError, zlib.error, OSError) as error:
         problem = f"is not a CSV of judgements, whose column {_CELL!r} states the scales"
@@ -315,10 +385,13 @@ def _csv_record(row: Mapping[str, str], attributes: Mapping[str, Any]) -> dict[s
     cells = {_unguarded(head): _unguarded(cell) or None for head, cell in row.items() if head}
 
     def number(head: str) -> Any:
+        cell = cells.get(head)
+        if cell is None:
+            return None
         try:
-            return None if cells.get(head) is None else json.loads(str(cells[head]))
+            return json.loads(cell)
         except ValueError as error:
-            raise RecordError(head, "a number", cells[head]) from error
+            raise RecordError(head, "a number", cell) from error
 
     record: dict[str, Any] = {name: cells.get(name) for name in ("id", "judge", "failure", *_TEXTS)}
     record |= {name: number(name) for name in ("turn", "transient", *_COUNTS)}
@@ -330,8 +403,8 @@ def _csv_record(row: Mapping[str, str], attributes: Mapping[str, Any]) -> dict[s
         interval = [number(f"{name}.low"), number(f"{name}.high")]
         if None not in interval:
             record["details"][name] = {"interval": interval}
-    for head in cells:
-        if head.startswith("usage.") and cells[head] is not None:
+    for head, cell in cells.items():
+        if head.startswith("usage.") and cell is not None:
             record["usage"][head.removeprefix("usage.")] = number(head)
     return record
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from medal_judges.records.dialogue import UNKNOWN_LANGUAGE
 from medal_judges.records.labelled import LabelledDialogue
 
 # MEDAL's published code calls str.strip("user: "), which removes these letters at both ends of
@@ -25,20 +26,32 @@ class LanguageAudit:
     turns: int = 0
     letters: Counter[tuple[int, bool, bool]] = field(default_factory=Counter)
 
+    def add(self, row: LabelledDialogue) -> None:
+        """Counts a dialogue."""
+        self.dialogues += 1
+        self.turns += len(row.dialogue.turns)
+        for turn in row.dialogue.turns:
+            words = turn.content.split()
+            if len(words) <= 2:
+                continue
+            for side in (0, -1):
+                for position, word in enumerate((words[side], *words[1:-1])):
+                    if word[side].islower():
+                        self.letters[side, position == 0, word[side] in CLIPPED] += 1
+
     def edges(self) -> tuple[int, int, float]:
         """Returns the number of turn edges (starts and ends) that are a lower-case letter, how many
         of them are u, s, e or r, and how many would be if no turn was clipped."""
         count, hits, expected = 0, 0, 0.0
         for side in (0, -1):
-            edge_hits, edge_others, hits_inside, others_inside = (
-                self.letters[side, at_edge, hit]
-                for at_edge in (True, False)
-                for hit in (True, False)
-            )
-            count += edge_hits + edge_others
+            edge_hits = self.letters[side, True, True]
+            edges = edge_hits + self.letters[side, True, False]
+            hits_inside = self.letters[side, False, True]
+            inside = hits_inside + self.letters[side, False, False]
+            count += edges
             hits += edge_hits
-            inside = hits_inside + others_inside
-            expected += (edge_hits + edge_others) * hits_inside / inside if inside else 0.0
+            if inside:
+                expected += edges * hits_inside / inside
         return count, hits, expected
 
     @property
@@ -59,35 +72,32 @@ def audit(
     texts: set[int] = set()
     splits: dict[str, set[str]] = defaultdict(set)
     for row in rows:
-        turns, lang = row.dialogue.turns, row.dialogue.lang
-        language = languages[lang]
-        language.dialogues += 1
-        language.turns += len(turns)
-        for turn in turns:
-            words = turn.content.split()
-            for side in (0, -1):
-                for i, word in enumerate(words if len(words) > 2 else ()):
-                    at_edge = i in (0, len(words) - 1)
-                    here = i == side % len(words)
-                    if word[side].islower() and (here or not at_edge):
-                        language.letters[side, at_edge, word[side] in CLIPPED] += 1
-        text = hash(tuple(turn.content for turn in turns))
-        for problem, present in (
-            ("empty turn", any(not t.content.strip() for t in turns)),
-            ("two turns of one role in a row", any(a.role == b.role for a, b in pairwise(turns))),
-            ("no assistant turn", not row.dialogue.assistant_turns),
-            ("ends on a user turn", turns[-1].role == "user"),
-            ("replacement character", any("\ufffd" in t.content for t in turns)),
-            ("more than 200 turns", len(turns) > 200),
-            ("no label", all(v is None for values in row.labels.values() for v in values)),
-            ("language unknown", lang == "und"),
-            (f"same text as another row ({lang})", text in texts and row.level == "dialogue"),
-        ):
-            if present:
-                problems[problem].append(row.id)
+        lang = row.dialogue.lang
+        languages[lang].add(row)
+        for problem in _problems(row):
+            problems[problem].append(row.id)
+        text = hash(tuple(turn.content for turn in row.dialogue.turns))
+        if text in texts and row.level == "dialogue":
+            problems[f"same text as another row ({lang})"].append(row.id)
         texts.add(text)
         if row.split:
             splits[row.group].add(row.split)
     if torn := [group for group, names in splits.items() if len(names) > 1]:
         problems["group in several splits"] = torn
     return languages, problems
+
+
+def _problems(row: LabelledDialogue) -> list[str]:
+    """The problems of a row by itself."""
+    turns = row.dialogue.turns
+    present = {
+        "empty turn": any(not turn.content.strip() for turn in turns),
+        "two turns of one role in a row": any(a.role == b.role for a, b in pairwise(turns)),
+        "no assistant turn": not row.dialogue.assistant_turns,
+        "ends on a user turn": turns[-1].role == "user",
+        "replacement character": any("\ufffd" in turn.content for turn in turns),
+        "more than 200 turns": len(turns) > 200,
+        "no label": not any(map(row.has_label, row.labels)),
+        "language unknown": row.dialogue.lang == UNKNOWN_LANGUAGE,
+    }
+    return [problem for problem, is_present in present.items() if is_present]

@@ -14,18 +14,31 @@ from pathlib import Path
 from typing import Any
 
 from medal_judges.data_prep.sources.medal import folder_records, hub_folder
-from medal_judges.data_prep.sources.public import rated
+from medal_judges.data_prep.sources.public import alternating, rated
 from medal_judges.errors import DataError, SourceError
 from medal_judges.reading.dialogues import ReadingReport
-from medal_judges.records.dialogue import Turn
+from medal_judges.records.dialogue import Role, Turn
 from medal_judges.records.labelled import LabelledDialogue, Level, Scale
 
 SODA_EVAL, DSTC11 = "Johndfm/soda_eval", "mario-rc/dstc11.t4"
+_DSTC11_LEVELS: dict[str, Level] = {"fed-turn": "turn", "persona-see": "dialogue"}
+# Language, the language of its file beside English, and the column of its texts.
+_DSTC11_LANGUAGES = (
+    ("en", "es", "SEG"),
+    ("es", "es", "TRANSLATION"),
+    ("zh", "zh", "TRANSLATION"),
+)
+_FED_SCALES: dict[str, Scale] = {"overall": (0.0, 4.0), "understandable": (0.0, 1.0)}
 _SPLITS = {"train": "train", "val": "validation", "test": "test"}
 
 
 def _slug(name: str) -> str:
     return "_".join(name.lower().split())
+
+
+def _issues(row: Mapping[str, Any]) -> dict[str, str]:
+    """The comments of a row of Soda-Eval by type of issue."""
+    return {_slug(issue["type"]): issue["comment"] or "" for issue in row["issues"] or ()}
 
 
 def read_soda_eval(
@@ -37,26 +50,30 @@ def read_soda_eval(
     ``dialog_history`` has a line ``NAME: text`` for each turn, ``response`` is one more. Who says
     the response is the assistant in the whole dialogue.
     """
-
-    def issues(row: Mapping[str, Any]) -> dict[str, str]:
-        return {_slug(issue["type"]): issue["comment"] or "" for issue in row["issues"] or ()}
-
     folder = hub_folder(SODA_EVAL, offline)
-    types = sorted({name for row in folder_records(folder) for name in issues(row)})
+    types: set[str] = set()
+    for row in folder_records(folder):
+        types.update(_issues(row))
     for row in folder_records(folder):
         history = [line for line in row["dialog_history"].split("\n") if line.strip()]
-        said = [line.partition(":")[::2] for line in (*history, row["response"])]
-        judged, found, group = said[-1][0].strip(), issues(row), f"soda-eval-{row['dialog_id']}"
+        names, texts = [], []
+        for line in (*history, row["response"]):
+            name, _, text = line.partition(":")
+            names.append(name.strip())
+            texts.append(text.strip())
+        roles: list[Role] = ["assistant" if name == names[-1] else "user" for name in names]
+        issues = _issues(row)
+        group = f"soda-eval-{row['dialog_id']}"
         yield rated(
             f"{group}-{len(history)}",
-            (Turn("assistant" if n.strip() == judged else "user", t.strip()) for n, t in said),
-            {"overall": [row["score"]]} | {name: [int(name in found)] for name in types},
+            map(Turn, roles, texts),
+            {"overall": [row["score"]]} | {name: [int(name in issues)] for name in sorted(types)},
             {"overall": (1.0, 5.0)} | dict.fromkeys(types, (0.0, 1.0)),
             source="soda_eval",
             group=group,
             split=_SPLITS[row["split"]],
             level="turn",
-            extra={"labels_by": "GPT-4", "comments": {"overall": row["overall_comment"]} | found},
+            extra={"labels_by": "GPT-4", "comments": {"overall": row["overall_comment"]} | issues},
         )
 
 
@@ -73,42 +90,49 @@ def read_dstc11(
     """
     patterns = ["DSTC_11_Track_4/task1/dev/**", "DSTC_11_Track_4/metadata/dev/**"]
     folder = Path(hub_folder(DSTC11, offline, patterns)) / "DSTC_11_Track_4"
-    own: dict[str, Scale] = {"overall": (0.0, 4.0), "understandable": (0.0, 1.0)}  # FED's
-    levels: dict[str, Level] = {"fed-turn": "turn", "persona-see": "dialogue"}
-    for name, lang in ((name, lang) for name in levels for lang in ("en", "es", "zh")):
-        other = "es" if lang == "en" else lang
-        path = folder / f"task1/dev/en_{other}/{name}_multilingual_en_{other}.csv"
-        listed = [*folder.glob(f"metadata/dev/**/{name}_eval.json")]
-        if len(listed) != 1 or not path.is_file():
-            raise SourceError(
-                f"{DSTC11}: expected {path} and one metadata/dev/**/{name}_eval.json",
-                hint=f"if the data set is one archive, unpack it in {folder.parent}",
-            )
-        entries = [e for e in json.loads(listed[0].read_text("utf-8")) if e.get("annotations")]
-        entries = [e for e in entries if e.get("response") or e.get("dialog")]
-        with open(path, encoding="utf-8-sig", newline="") as stream:
-            rows = [*csv.DictReader(stream)]
-        chats = [(k, [*v]) for k, v in groupby(rows, lambda r: r["UID"].rpartition("-")[0])]
-        for entry, (uid, chat) in zip(entries, chats, strict=True):
+    for name, level in _DSTC11_LEVELS.items():
+        for lang, other, column in _DSTC11_LANGUAGES:
+            path = folder / f"task1/dev/en_{other}/{name}_multilingual_en_{other}.csv"
+            files = [*folder.glob(f"metadata/dev/**/{name}_eval.json")]
+            if len(files) != 1 or not path.is_file():
+                raise SourceError(
+                    f"{DSTC11}: expected {path} and one metadata/dev/**/{name}_eval.json",
+                    hint=f"if the data set is one archive, unpack it in {folder.parent}",
+                )
+            for uid, entry, rows in _dstc11_entries(path, files[0]):
+                ratings = {_slug(key): values for key, values in entry["annotations"].items()}
+                scales: dict[str, Scale | None] = dict.fromkeys(ratings)
+                if level == "turn":  # the scales of Persona-SEE are not documented
+                    scales = {key: _FED_SCALES.get(key, (0.0, 2.0)) for key in ratings}
+                yield rated(
+                    f"dstc11-{uid}-{lang}",
+                    alternating([row[column].strip() for row in rows], "assistant"),
+                    ratings,
+                    scales,
+                    source="dstc11",
+                    group=f"dstc11-{uid}",
+                    lang=lang,
+                    split="test",
+                    level=level,
+                    model=entry.get("model"),
+                )
+
+
+def _dstc11_entries(
+    path: Path, ratings: Path
+) -> Iterator[tuple[str, dict[str, Any], list[dict[str, str]]]]:
+    """Yields the id of a dialogue, its entry in the file of ``ratings``, and its rows in the CSV
+    file ``path``. Raises DataError if their last turns differ."""
+    entries = []
+    for entry in json.loads(ratings.read_text("utf-8")):
+        if entry.get("annotations") and (entry.get("response") or entry.get("dialog")):
+            entries.append(entry)
+    with open(path, encoding="utf-8-sig", newline="") as stream:
+        dialogues = groupby(csv.DictReader(stream), lambda row: row["UID"].rpartition("-")[0])
+        for entry, (uid, group) in zip(entries, dialogues, strict=True):
+            rows = list(group)
             last = entry.get("response") or entry["dialog"][-1]["text"]
-            if chat[-1]["SEG"].strip() not in last:
+            if rows[-1]["SEG"].strip() not in last:
                 problem = f"{uid} does not end with the last turn of its entry: {last!r}"
                 raise DataError(str(path), None, problem)
-            ratings = {_slug(key): values for key, values in entry["annotations"].items()}
-            text, is_fed = "SEG" if lang == "en" else "TRANSLATION", name == "fed-turn"
-            # The scales of Persona-SEE are not documented.
-            yield rated(
-                f"dstc11-{uid}-{lang}",
-                (
-                    Turn("user" if i % 2 else "assistant", r[text].strip())
-                    for i, r in zip(range(len(chat) - 1, -1, -1), chat, strict=True)
-                ),
-                ratings,
-                {key: own.get(key, (0.0, 2.0)) if is_fed else None for key in ratings},
-                source="dstc11",
-                group=f"dstc11-{uid}",
-                lang=lang,
-                split="test",
-                level=levels[name],
-                model=entry.get("model"),
-            )
+            yield uid, entry, rows

@@ -6,9 +6,10 @@ A dialogue is shared if both have the same ``group``, the same normalised text o
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -24,6 +25,7 @@ THRESHOLD = 0.7  # minimum Jaccard similarity of word 5-grams of a near-duplicat
 _ORDER = 5
 _MIN_TURNS = 3  # shorter beginnings ("hi", "hello") are shared by chance
 _MIN_SHINGLES = 20
+_NOT_A_WORD = re.compile(r"[\W_]+")
 _NONE: npt.NDArray[np.int64] = np.empty(0, np.int64)
 
 
@@ -53,51 +55,68 @@ def find_leaks(
     train: Iterable[LabelledDialogue], test: Sequence[LabelledDialogue]
 ) -> Iterator[Leak]:
     """Yields the leaks, at most one per training row."""
-
-    def has_own_group(row: LabelledDialogue) -> bool:
-        return row.group == row.id
-
-    groups = {row.group: row for row in sorted(test, key=has_own_group, reverse=True)}
-    wholes: dict[int, str] = {}  # hash of a text -> id of its row
+    groups = {row.group: row for row in sorted(test, key=_has_own_group, reverse=True)}
+    texts: dict[int, str] = {}  # hash of a text -> id of its row
     beginnings: dict[int, str] = {}
     for row in test:
         hashes = _running_hashes(row.dialogue)
-        wholes.setdefault(hashes[-1], row.id)
-        for value in hashes[_MIN_TURNS - 1 :]:
-            beginnings.setdefault(value, row.id)
-    by_row = [_shingles(row.dialogue) for row in test]
-    sizes = list(map(len, by_row))
-    shingles, owners = np.concatenate([_NONE, *by_row]), np.repeat(np.arange(len(test)), sizes)
-    order = np.argsort(shingles)
-    shingles, owners = shingles[order], owners[order]
+        texts.setdefault(hashes[-1], row.id)
+        for beginning in hashes[_MIN_TURNS - 1 :]:
+            beginnings.setdefault(beginning, row.id)
+    nearest = _search_by_shingles(test)
     for row in train:
         same = groups.get(row.group)
         hashes = _running_hashes(row.dialogue)
-        starts = (wholes[value] for value in hashes[_MIN_TURNS - 1 :] if value in wholes)
-        equal = wholes.get(hashes[-1]) or beginnings.get(hashes[-1]) or next(starts, None)
+        starts = (texts[start] for start in hashes[_MIN_TURNS - 1 :] if start in texts)
+        equal = texts.get(hashes[-1]) or beginnings.get(hashes[-1]) or next(starts, None)
         # Rows without a group have their id as group; two files may share ids by chance.
-        if same is not None and not (has_own_group(row) and has_own_group(same)):
+        if same is not None and not (_has_own_group(row) and _has_own_group(same)):
             yield Leak(row.id, same.id, f"same group {row.group!r}")
         elif equal is not None:
             yield Leak(row.id, equal, "same text, whole or as a beginning")
         else:
-            own = _shingles(row.dialogue)
-            first, last = (np.searchsorted(shingles, own, side) for side in ("left", "right"))
-            found = np.nonzero(first < last)[0]
-            shared = Counter(n for i in found for n in owners[first[i] : last[i]].tolist())
-            similar = (
-                (count / (len(own) + sizes[n] - count), test[n].id) for n, count in shared.items()
-            )
-            jaccard, id = max(similar, default=(0.0, ""))
-            if jaccard >= THRESHOLD:
-                yield Leak(row.id, id, f"near-duplicate, Jaccard {jaccard:.2f}")
+            similarity, id = nearest(row.dialogue)
+            if similarity >= THRESHOLD:
+                yield Leak(row.id, id, f"near-duplicate, Jaccard {similarity:.2f}")
+
+
+def _has_own_group(row: LabelledDialogue) -> bool:
+    return row.group == row.id
+
+
+def _search_by_shingles(
+    rows: Sequence[LabelledDialogue],
+) -> Callable[[Dialogue], tuple[float, str]]:
+    """Returns a function of a dialogue: the highest Jaccard similarity to one of ``rows``, and the
+    id of that row."""
+    by_row = [_shingles(row.dialogue) for row in rows]
+    sizes = list(map(len, by_row))
+    shingles = np.concatenate([_NONE, *by_row])
+    order = np.argsort(shingles)
+    shingles = shingles[order]
+    owners = np.repeat(np.arange(len(rows)), sizes)[order]
+
+    def nearest(dialogue: Dialogue) -> tuple[float, str]:
+        searched = _shingles(dialogue)
+        first = np.searchsorted(shingles, searched, "left")
+        last = np.searchsorted(shingles, searched, "right")
+        shared: Counter[int] = Counter()
+        for start, end in zip(first, last, strict=True):
+            shared.update(owners[start:end].tolist())
+        highest = (0.0, "")
+        for owner, count in shared.items():
+            similarity = count / (len(searched) + sizes[owner] - count)
+            highest = max(highest, (similarity, rows[owner].id))
+        return highest
+
+    return nearest
 
 
 @lru_cache(1 << 15)  # copies of one chat, with injected issues, share most turns
 def _normal(text: str) -> str:
     """``text`` without differences of case, width, encoding, spaces and punctuation."""
     folded = unicodedata.normalize("NFKC", text).casefold()
-    return " ".join("".join(c if c.isalnum() else " " for c in folded).split())
+    return " ".join(_NOT_A_WORD.sub(" ", folded).split())
 
 
 def _running_hashes(dialogue: Dialogue) -> list[int]:
@@ -112,5 +131,6 @@ def _shingles(dialogue: Dialogue) -> npt.NDArray[np.int64]:
     words = " ".join(_normal(turn.content) for turn in dialogue.turns).split()
     if words and sum(map(len, words)) / len(words) > 15:
         words = list("".join(words))
-    found = set(map(hash, zip(*(words[k:] for k in range(_ORDER)), strict=False)))
-    return np.fromiter(found, np.int64) if len(found) >= _MIN_SHINGLES else _NONE
+    ngrams = zip(*(words[start:] for start in range(_ORDER)), strict=False)
+    shingles = set(map(hash, ngrams))
+    return np.fromiter(shingles, np.int64) if len(shingles) >= _MIN_SHINGLES else _NONE

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
 from medal_judges.models.model_files import embedded_files
-from medal_judges.records.dialogue import Dialogue, Role, Turn
+from medal_judges.records.dialogue import Dialogue, Role, Turn, language
 from medal_judges.records.labelled import LabelledDialogue, Level, Scale, hash_split
 
 _ROLES: tuple[Role, Role] = ("user", "assistant")
+_CONTURE_SCALES = {"overall": (1.0, 5.0), "consistent": (0.0, 1.0)}
+_DEGRADED = "quality_control"  # the bot that catches careless workers
+_DIALOGUE_EVAL_MODELS = {
+    "A": "biencoder",
+    "B": "polyencoder",
+    "C": "kvmemnn",
+    "D": "seq2seq",
+    "E": "lan_model",
+    "QualityControl": _DEGRADED,
+}
+_XDIAL_LANGUAGES = ("ar", "de", "en", "es", "fr", "hi", "ja", "ko", "ru", "zh")
 
 
 def rated(
@@ -32,12 +44,12 @@ def rated(
     """A row with ratings by dimension; one that is not a number, such as 'N/A (no errors)', is
     None. ``model`` is the chatbot; ``split`` defaults to a hash of ``group``."""
     models = {} if model is None else {"assistant": model}
+    labels = {}
+    for name, values in ratings.items():
+        labels[name] = tuple(float(v) if isinstance(v, int | float) else None for v in values)
     return LabelledDialogue(
         dialogue=Dialogue(id=id, turns=tuple(turns), lang=lang, source=source, models=models),
-        labels={
-            name: tuple(float(v) if isinstance(v, int | float) else None for v in values)
-            for name, values in ratings.items()
-        },
+        labels=labels,
         scales={name: scales[name] for name in ratings},
         split=split or hash_split(group, seed=0),
         group=group,
@@ -45,19 +57,23 @@ def rated(
     )
 
 
+def alternating(texts: Sequence[str], last: Role) -> tuple[Turn, ...]:
+    """A turn for each text. The file names no speakers: they alternate and end with ``last``."""
+    start = len(texts) + _ROLES.index(last) + 1
+    return tuple(Turn(_ROLES[(start + i) % 2], text) for i, text in enumerate(texts))
+
+
 def _exchanges(pairs: Iterable[tuple[str, str]]) -> list[Turn]:
     """Turns of (user's text, assistant's text) pairs."""
-    return [
-        Turn(role, text.strip()) for pair in pairs for role, text in zip(_ROLES, pair, strict=True)
-    ]
+    turns = []
+    for user, assistant in pairs:
+        turns += [Turn("user", user.strip()), Turn("assistant", assistant.strip())]
+    return turns
 
 
-def _alternating(text: str, last: Role) -> tuple[Turn, ...]:
-    """One turn for each line that is not blank. The file names no speakers: they alternate and end
-    with ``last``."""
-    lines = [line.strip() for line in text.split("\n") if line.strip()]
-    odd = len(lines) + _ROLES.index(last) + 1
-    return tuple(Turn(_ROLES[(odd + i) % 2], line) for i, line in enumerate(lines))
+def _lines(text: str) -> list[str]:
+    """The lines of ``text`` that are not blank, stripped."""
+    return [line.strip() for line in text.split("\n") if line.strip()]
 
 
 def _load(path: Path) -> Any:
@@ -66,26 +82,17 @@ def _load(path: Path) -> Any:
 
 def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
     """FED's fed_data.json at one level. An entry without ``response`` is a whole dialogue; in
-    others the judged reply is the last turn. Turns start with ``User:`` or ``System:``; other lines
-    continue a turn."""
-    marks: dict[str, Role] = {"User:": "user", "System:": "assistant"}
+    others the judged reply is the last turn."""
     scales = {"overall": (0.0, 4.0)} | dict.fromkeys(("consistent", "understandable"), (0.0, 1.0))
     group = row = 0
     for entry in _load(path):
         is_turn = "response" in entry
         if is_turn == (level == "turn"):
-            texts: list[tuple[Role, str]] = []
-            for line in (entry["context"] + "\n" + entry.get("response", "")).split("\n"):
-                mark = next((m for m in marks if line.startswith(m)), None)
-                if mark is not None:
-                    texts.append((marks[mark], line[len(mark) :]))
-                elif texts:
-                    role, content = texts[-1]
-                    texts[-1] = (role, f"{content}\n{line}")
+            kind = "turn" if is_turn else "dial"
             ratings = {k.lower().replace(" ", "_"): v for k, v in entry["annotations"].items()}
             yield rated(
-                f"fed-{'turn' if is_turn else 'dial'}-{row:04d}",
-                (Turn(role, text.strip()) for role, text in texts),
+                f"fed-{kind}-{row:04d}",
+                _marked_turns(entry["context"] + "\n" + entry.get("response", "")),
                 ratings,
                 {name: scales.get(name, (0.0, 2.0)) for name in ratings},
                 source="fed",
@@ -98,6 +105,13 @@ def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
         group += not is_turn  # the replies of a chat come before its whole-dialogue entry
 
 
+def _marked_turns(text: str) -> Iterator[Turn]:
+    """Turns that start with ``User:`` or ``System:``; other lines continue a turn."""
+    _, *parts = re.split(r"^(User|System):", text, flags=re.MULTILINE)
+    for mark, content in zip(parts[::2], parts[1::2], strict=True):
+        yield Turn("user" if mark == "User" else "assistant", content.strip())
+
+
 def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
     """ConTurE's data/data.json at one level: whole dialogues, or one row for every reply with its
     vote (0 dislike, 1, 2 like).
@@ -105,41 +119,47 @@ def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
     The public file has no splits and no chatbot names: ``split`` is by a hash of the dialogue
     (other than in the line format) and ``models`` is empty. The leak check still finds DSTC9 rows.
     """
-    names = {"human (overall)": "overall"}
-    scales = {"overall": (1.0, 5.0), "consistent": (0.0, 1.0)}
     for entry in _load(path):
-        number = entry["dialog_id"]
-        whole = _exchanges(
-            (pair["user"].removeprefix("User:"), pair["chatbot"].removeprefix("Chatbot:"))
-            for pair in entry["turns"]
+        number = f"{entry['dialog_id']:04d}"
+        group = f"conture-{number}"
+        turns = _exchanges(
+            (exchange["user"].removeprefix("User:"), exchange["chatbot"].removeprefix("Chatbot:"))
+            for exchange in entry["turns"]
         )
-        facts: dict[str, Any] = {"source": "conture", "group": f"conture-{number:04d}"}
         if level == "dialogue":
-            answers = entry["dialog_ratings"]
-            ratings = {
-                names.get(k, k).replace(" ", "_"): [rater.get(k) for rater in answers]
-                for k in answers[0]
-            }
-            own = {name: scales.get(name, (1.0, 3.0)) for name in ratings}
-            id = f"conture-dial-{number:04d}"
-            yield rated(id, whole, ratings, own, **facts, extra=_defects(whole, level))
+            ratings = _conture_ratings(entry["dialog_ratings"])
+            scales = {name: _CONTURE_SCALES.get(name, (1.0, 3.0)) for name in ratings}
+            id, extra = f"conture-dial-{number}", _defects(turns, level)
+            yield rated(id, turns, ratings, scales, source="conture", group=group, extra=extra)
             continue
-        for i, turn in enumerate(entry["turns"]):
-            turns = whole[: 2 * i + 2]
+        for i, exchange in enumerate(entry["turns"]):
+            beginning = turns[: 2 * i + 2]
             yield rated(
-                f"conture-turn-{number:04d}-{i:02d}",
-                turns,
-                {"overall": [turn["overall impression"]]},
+                f"conture-turn-{number}-{i:02d}",
+                beginning,
+                {"overall": [exchange["overall impression"]]},
                 {"overall": (0.0, 2.0)},
-                **facts,
+                source="conture",
+                group=group,
                 level=level,
                 aggregated=True,
-                extra=_defects(turns, level),
+                extra=_defects(beginning, level),
             )
 
 
+def _conture_ratings(answers: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
+    """The ratings of a dialogue by dimension, from one mapping for each rater."""
+    ratings = {}
+    for question in answers[0]:
+        name = "overall" if question == "human (overall)" else question.replace(" ", "_")
+        ratings[name] = [answer.get(question) for answer in answers]
+    return ratings
+
+
 def _defects(turns: Sequence[Turn], level: Level) -> dict[str, list[str]]:
-    codes = ["empty_response"] if level == "turn" and not turns[-1].content else []
+    codes = []
+    if level == "turn" and not turns[-1].content:
+        codes.append("empty_response")
     if any(not turn.content for turn in turns):
         codes.append("empty_turn")
     return {"defects": codes} if codes else {}
@@ -152,44 +172,38 @@ def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
     Numbers replace the workers' ids. The public file has no splits: all rows of a worker share one,
     by a hash of the worker's number (other than in the line format).
     """
-    degraded = "quality_control"  # the bot that catches careless workers
-    models = {
-        "A": "biencoder",
-        "B": "polyencoder",
-        "C": "kvmemnn",
-        "D": "seq2seq",
-        "E": "lan_model",
-        "QualityControl": degraded,
-    }
     workers: dict[str, str] = {}
     number = 0
     for hit in _load(path):
         worker = workers.setdefault(hit["WorkerId"], f"worker-{len(workers):04d}")
         for chat in hit["data"]:
-            raw, z = (
-                scores | {"overall": sum(scores.values()) / len(scores)}
-                for scores in (chat["raw scores"], chat["z scores"])
-            )
-            name = chat["model"]
-            model = models.get(name) or models[name.removesuffix("_p")] + "_p"
+            raw, z_scores = _with_overall(chat["raw scores"]), _with_overall(chat["z scores"])
+            system, *suffix = chat["model"].split("_p")
+            model = _DIALOGUE_EVAL_MODELS[system] + "_p" * len(suffix)
             extra = {
-                "raw_labels": {k: [v] for k, v in raw.items()},
-                "raw_scales": {k: [0, 100] for k in raw},
+                "raw_labels": {name: [score] for name, score in raw.items()},
+                "raw_scales": {name: [0, 100] for name in raw},
                 "run": "free1",
                 "worker": worker,
             }
+            if model == _DEGRADED:
+                extra[_DEGRADED] = True
             yield rated(
                 f"dialogue-eval-dial-{number:04d}",
-                _exchanges((each["user"], each["bot"]) for each in chat["dialogue"]),
-                {name: [score] for name, score in z.items()},
-                dict.fromkeys(z),
+                _exchanges((exchange["user"], exchange["bot"]) for exchange in chat["dialogue"]),
+                {name: [score] for name, score in z_scores.items()},
+                dict.fromkeys(z_scores),
                 source="dialogue_eval",
                 group=f"dialogue-eval-{number:04d}",
                 model=model,
                 split=hash_split(worker, seed=0),
-                extra=extra | ({degraded: True} if model == degraded else {}),
+                extra=extra,
             )
             number += 1
+
+
+def _with_overall(scores: dict[str, float]) -> dict[str, float]:
+    return scores | {"overall": sum(scores.values()) / len(scores)}
 
 
 def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
@@ -206,9 +220,10 @@ def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
     for number, entry in enumerate(_load(path)):
         context = contexts.setdefault(entry["source"], len(contexts))
         knowledge = entry["context"].strip()
+        texts = _lines(f"{entry['source']}\n{entry['system_output']}")
         yield rated(
             f"topical-chat-{number:04d}",
-            _alternating(f"{entry['source']}\n{entry['system_output']}", "assistant"),
+            alternating(texts, "assistant"),
             {name: [score] for name, score in entry["scores"].items()},
             scales,
             source="topical_chat_usr",
@@ -217,7 +232,7 @@ def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
             level="turn",
             split="test",
             aggregated=True,
-            extra={"knowledge": knowledge} if knowledge not in ("", "_nofact") else {},
+            extra={} if knowledge in ("", "_nofact") else {"knowledge": knowledge},
         )
 
 
@@ -229,21 +244,21 @@ def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
     translation that repeats although the English texts differ is marked ``not_parallel``. The file
     names no chatbots.
     """
-    languages = {"ar": "arabic", "de": "german", "en": "english", "es": "spanish", "fr": "french",
-                 "hi": "hindi", "ja": "japanese", "ko": "korean", "ru": "russian",
-                 "zh": "chinese"}  # fmt: skip
     csv.field_size_limit(10_000_000)
     with open(path, encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    for lang, language in languages.items():
-        seen: dict[tuple[Turn, ...], str] = {}
+    for lang in _XDIAL_LANGUAGES:
+        column = f"{language(lang).name.lower()}_dial"
+        english_of: dict[tuple[Turn, ...], str] = {}
         for number, row in enumerate(rows):
-            turns = _alternating(row[f"{language}_dial"], "user")
-            copied = seen.setdefault(turns, row["english_dial"]) != row["english_dial"]
-            ids = {
+            turns = alternating(_lines(row[column]), "user")
+            english = row["english_dial"]
+            extra: dict[str, Any] = {
                 "parallel_id": f"xdial-fed-{number:04d}",
                 "overlaps": f"fed-dial-{number:04d}",
             }
+            if english_of.setdefault(turns, english) != english:
+                extra["defects"] = ["not_parallel"]
             yield rated(
                 f"xdial-fed-{lang}-{number:04d}",
                 turns,
@@ -254,7 +269,7 @@ def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
                 lang=lang,
                 split="test",
                 aggregated=True,
-                extra=ids | ({"defects": ["not_parallel"]} if copied else {}),
+                extra=extra,
             )
 
 
@@ -265,33 +280,31 @@ def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
     assistant. ``ratings`` (1 to 10, by one of the two) become labels. Splits are 80% train, 10%
     validation and 10% test, by a hash of the id. Skips 3,150 conversations without an answer.
     """
-    data = json.loads((path or embedded_files("chitchat")[0]).read_text(encoding="utf-8"))
-    for id, conversation in data.items():
-        messages = [m for block in conversation["messages"] for m in block]
-        runs = [(who, list(run)) for who, run in groupby(messages, key=lambda m: m["sender"])]
-        if len(runs) < 2:
+    for id, conversation in _load(path or embedded_files("chitchat")[0]).items():
+        messages = chain.from_iterable(conversation["messages"])
+        turns: list[Turn] = []
+        speakers: list[str] = []
+        for sender, run in groupby(messages, key=lambda message: message["sender"]):
+            speakers.append(sender)
+            text = "\n".join(message["text"].strip() for message in run)
+            turns.append(Turn("user" if sender == speakers[0] else "assistant", text))
+        if len(turns) < 2:
             continue
-        turns = tuple(
-            Turn(
-                "user" if who == runs[0][0] else "assistant",
-                "\n".join(m["text"].strip() for m in run),
-            )
-            for who, run in runs
-        )
         ratings = conversation.get("ratings") or {}
         names = ("witty", "upbeat", "interesting")
         labels = {name: (float(ratings[name]),) for name in names if ratings.get(name)}
+        prompt = conversation.get("prompt")
         yield LabelledDialogue(
             dialogue=Dialogue(
                 id=f"chitchat-{id}",
-                turns=turns,
+                turns=tuple(turns),
                 lang="en",
                 source="chitchat",
                 models={"user": "person", "assistant": "person"},
-                context={"scene": conversation["prompt"]} if conversation.get("prompt") else {},
+                context={"scene": prompt} if prompt else {},
             ),
             labels=labels,
-            scales={name: (1.0, 10.0) for name in labels},
+            scales=dict.fromkeys(labels, (1.0, 10.0)),
             split=hash_split(id, seed=0),
             group=f"chitchat-{id}",
         )

@@ -15,6 +15,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.inference.dry_run import dry_run
 from medal_judges.inference.judge_choice import JudgeChoice, cached_answers, choose_judge
 from medal_judges.models.base.judge import Judge
+from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.reading.dialogues import (
     ReadingReport,
     ReadOptionsWithoutLabels,
@@ -159,10 +160,11 @@ def _loaded(options: LabelOptions, choices: Mapping[str, JudgeChoice]) -> dict[s
         )
         judges[task] = choice.load()
     if len(judges) > 1 and options.max_cost is not None:
-        limiter = None
+        models: list[LanguageModel] = []
         for judge in judges.values():
-            for model in judge.language_models():
-                limiter = limiter or model.limiter
-                if limiter is not None:
-                    model.spend_from(limiter)
+            models += judge.language_models()
+        limiters = [model.limiter for model in models if model.limiter is not None]
+        for model in models:
+            if limiters:
+                model.spend_from(limiters[0])
     return judges

@@ -108,17 +108,24 @@ def read_judgements(path: str | Path) -> Iterator[Judgement]:
         return judgement
 
     if not is_table(path):
-        return read_records(path, parse)
-    if _is_parquet(path):
-        return _read_parquet(path, parse)
-    return _read_csv_rows(path, parse)
+        yield from read_records(path, parse)
+    elif _is_parquet(path):
+        for number, line in _lines_of_parquet(path):
+            yield parse_line(path, number, line, parse)
+    else:
+        rows, attributes = _read_csv(path)
+        for number, row in enumerate(rows, 2):
+            try:
+                yield parse(_csv_record(row, attributes))
+            except RecordError as error:
+                raise DataError(path, number, error.message) from error
 
 
 def _is_parquet(path: str | Path) -> bool:
     return str(path).lower().endswith(PARQUET)
 
 
-def _read_parquet(path: str | Path, parse: Callable[[object], Judgement]) -> Iterator[Judgement]:
+def _lines_of_parquet(path: str | Path) -> Iterator[tuple[int, str]]:
     _attributes(path)
     from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
@@ -127,20 +134,10 @@ def _read_parquet(path: str | Path, parse: Callable[[object], Judgement]) -> Ite
     try:
         with ParquetFile(path) as table:
             for batch in table.iter_batches(_ROWS, columns=[_LINE]):
-                for line in batch.column(0).to_pylist():
-                    number += 1
-                    yield parse_line(path, number, line, parse)
+                yield from enumerate(batch.column(0).to_pylist(), number + 1)
+                number += len(batch)
     except (ArrowException, OSError) as error:
         raise DataError(path, number or None, f"cannot be read: {error}") from error
-
-
-def _read_csv_rows(path: str | Path, parse: Callable[[object], Judgement]) -> Iterator[Judgement]:
-    rows, attributes = _read_csv(path)
-    for number, row in enumerate(rows, 2):
-        try:
-            yield parse(_csv_record(row, attributes))
-        except RecordError as error:
-            raise DataError(path, number, error.message) from error
 
 
 def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pandas.testing import assert_frame_equal
 from tests.scales import SCALES
 
 from medal_judges import Judgement, read_frame, read_judgements, to_frame, write_judgements
@@ -82,12 +81,14 @@ def test_a_csv_has_the_columns_of_the_table_and_no_formula(tmp_path: Path) -> No
     write_judgements(tmp_path / "x.csv.gz", named)
     with (tmp_path / "x.csv").open(newline="") as stream:
         head, *cells = list(csv.reader(stream))
-    assert head == ["id", "turn", "judge", "overall", "unsafe", "failure", "'=evil()", "attributes"]
-    assert cells[0][:-1] == ["'=1+10", "", "judge:length", "3.25", "", "'=1+1", "'=1+1"]
+    assert head == ["id", "turn", "judge", "overall", "unsafe", "failure", "'=evil()"]
+    assert cells[0] == ["'=1+10", "", "judge:length", "3.25", "", "'=1+1", "'=1+1"]
     assert not [c for row in cells for c in row if c.startswith(("=", "+", "-", "@", "\t", "\r"))]
     for name in ("x.csv", "x.csv.gz"):
-        assert list(read_judgements(tmp_path / name)) == named
-        assert_frame_equal(read_frame(tmp_path / name), to_frame(named))
+        for read in (read_frame, lambda path: list(read_judgements(path))):
+            with pytest.raises(DataError, match=r"only a part of the judgements") as refused:
+                read(tmp_path / name)
+            assert f"{name}.jsonl" in str(refused.value.hint)
         assert holds_judgements(tmp_path / name)
 
 

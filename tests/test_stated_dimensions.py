@@ -19,7 +19,7 @@ from .talks import said
 
 OFF_BRAND = Dimension("off_brand", "binary", 0, 1, good="low", definition="Speaks badly of us.")
 RUDE = Dimension("rude", "continuous", 1, 7, good="low", definition="粗鲁")
-KINDS = ("jsonl", "jsonl.gz", "parquet", "csv", "csv.gz")
+KINDS = ("jsonl", "jsonl.gz", "parquet")
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_every_file_gives_them_back(folder: Path, kind: str) -> None:
     assert lines[0]["dimensions"] == [OFF_BRAND.to_record(), RUDE.to_record()]
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "parquet", "csv"])
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 def test_lower_is_better_from_files_as_from_the_judge(folder: Path, kind: str) -> None:
     for name in ("short", "long"):
         scored(name, f"{name}.{kind}")
@@ -194,16 +194,15 @@ def test_a_judge_states_the_dimensions_that_it_was_asked_for() -> None:
     assert found[1].failure and found[1].chat  # it has no answer to judge
 
 
-def test_a_csv_that_was_edited_is_read_as_it_is(folder: Path) -> None:
+def test_a_csv_is_for_people_and_the_lines_beside_it_are_read(folder: Path) -> None:
     path = scored("short", "s.csv")
-    head, *rows = path.read_text().splitlines(keepends=True)
-    path.write_text("\ufeff" + head + "".join(rows[::-1]))  # sorted and saved by a spreadsheet
-    read = [judgement.id for judgement in read_judgements(path)]
-    assert read == [f"d{29 - number}" for number in range(30)]
-    assert medal("report", path).returncode == 0
-    path.write_text(head + "".join(rows[1:]))
-    done = medal("report", path)
-    assert done.returncode == 2 and "whose column 'attributes' states the scales" in done.stderr
-    path.write_text(head + rows[0] + rows[1].replace(",0.", ",about 0.", 1))
-    with pytest.raises(DataError, match=r"s\.csv:3: field '\w+': expected a number"):
-        read_frame(path)
+    for command in (("report", path), ("compare", f"a={path}", f"b={path}.jsonl")):
+        done = medal(*command)
+        assert done.returncode == 2 and "only a part of the judgements" in done.stderr
+        assert f"{path}.jsonl" in done.stderr
+    assert medal("report", f"{path}.jsonl").returncode == 0
+    (folder / "scores").mkdir()
+    for name in ("s.csv", "s.csv.jsonl"):
+        (folder / name).rename(folder / "scores" / name)
+    done = medal("report", "scores")
+    assert done.returncode == 0 and "1 to 7, lower is better" in done.stdout

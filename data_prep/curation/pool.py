@@ -7,7 +7,7 @@ import hashlib
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -53,12 +53,15 @@ class ForeignLanguage:
     def match(self, row: LabelledDialogue) -> tuple[str, str] | None:
         """(the text that matched, comment) for a row to leave out, else None; None also if the
         judge did not call the row uninterpretable."""
-        values, comments = row.labels.get(self.keywords.dimension, ()), row.extra.get("comments")
-        if isinstance(comments, Mapping) and any(v is not None and v >= 0.5 for v in values):
-            for comment in map(comments.get, self.keywords.comments):
-                if not isinstance(comment, str):
-                    continue
-                if (keyword := self.find(comment, row.dialogue.lang)) is not None:
+        comments = row.extra.get("comments")
+        is_called = any(value >= 0.5 for value in _given(row, self.keywords.dimension))
+        if not is_called or not isinstance(comments, Mapping):
+            return None
+        for name in self.keywords.comments:
+            comment = comments.get(name)
+            if isinstance(comment, str):
+                keyword = self.find(comment, row.dialogue.lang)
+                if keyword is not None:
                     return keyword, comment
         return None
 
@@ -81,14 +84,13 @@ class ForeignLanguage:
         keywords = self.keywords
         texts = [rf"\b(?:{text})" for text in keywords.phrases]
         if lang != UNKNOWN_LANGUAGE:
-            own = base_language(lang)
-            names = [n for code, all_ in keywords.languages.items() if code != own for n in all_]
-            foreign, topic = (
-                rf"{start}(?:{'|'.join(map(re.escape, words)) or '(?!)'})\b"
-                for start, words in ((r"\b", names), ("[ -]", keywords.topics))
-            )
+            foreign = []
+            for code, names in keywords.languages.items():
+                if code != base_language(lang):
+                    foreign += names
             for text in keywords.named:
-                texts.append(text.replace("{foreign}", foreign).replace("{topic}", topic))
+                text = text.replace("{foreign}", rf"\b{_one_of(foreign)}\b")
+                texts.append(text.replace("{topic}", rf"[ -]{_one_of(keywords.topics)}\b"))
         patterns = []
         for text in texts:
             try:
@@ -97,6 +99,11 @@ class ForeignLanguage:
                 problem = f"keyword pattern {text!r} is not a regular expression: {error}"
                 raise ConfigError(problem) from error
         return patterns
+
+
+def _one_of(words: Iterable[str]) -> str:
+    """The pattern of any of ``words``; one that never matches if there are none."""
+    return f"(?:{'|'.join(map(re.escape, words)) or '(?!)'})"
 
 
 def load_foreign(path: str = "curate/foreign_language") -> ForeignLanguage:
@@ -174,7 +181,7 @@ class LabelRules:
 
     def missing(self, row: LabelledDialogue) -> list[str]:
         """Labels that the row lacks and a balanced selection needs."""
-        return [name for name in (*self.issues, self.overall.name) if not _given(row, name)]
+        return [name for name in (*self.issues, self.overall.name) if not row.has_label(name)]
 
     def read(self, row: LabelledDialogue) -> Candidate:
         """The row as a candidate with the labels it has. An issue is present if at least half of
@@ -182,20 +189,23 @@ class LabelRules:
         the level nearest to their mean, the lower of two equally near."""
         present = []
         for name in (*self.issues, *self.faults):
-            values = _given(row, name)
-            present += [name] if sum(v >= 0.5 for v in values) >= max(1, len(values)) / 2 else []
-        categories = [name for name in present if name in self.issues]
-        if not present and all(_given(row, name) for name in self.issues):
-            categories = [CLEAN]
-        overall = _given(row, self.overall.name)
+            answers = _given(row, name)
+            if answers and sum(answer >= 0.5 for answer in answers) >= len(answers) / 2:
+                present.append(name)
+        categories = tuple(name for name in present if name in self.issues)
+        if not present and all(map(row.has_label, self.issues)):
+            categories = (CLEAN,)
+        level = None
+        if overall := _given(row, self.overall.name):
+            level = math.ceil(sum(overall) / len(overall) - 0.5)
         return Candidate(
             id=row.id,
             lang=row.dialogue.lang,
             group=row.group,
             user=row.dialogue.models.get("user") or "",
             chatbot=row.dialogue.chatbot or "",
-            categories=tuple(categories),
-            level=math.ceil(sum(overall) / len(overall) - 0.5) if overall else None,
+            categories=categories,
+            level=level,
         )
 
 
@@ -235,38 +245,57 @@ def read_pool(
     Raises DataError for an id that occurs twice and for a pool without a candidate.
     """
     candidates, left_out = [], []
-    seen: set[str] = set()
-    present: set[str] = set()
+    ids: set[str] = set()
+    langs: set[str] = set()
     for spec in options.files:
         for row in stream_spec(spec, reading=report, options=options.reading):
             lang = row.dialogue.lang
-            if row.id in seen:
+            if row.id in ids:
                 raise DataError(spec, None, f"two rows have the id {row.id!r}")
-            seen.add(row.id)
-            present.add(lang)
+            ids.add(row.id)
+            langs.add(lang)
             if options.lang and lang not in options.lang:
                 continue
-            out: dict[str, Any] = {"id": row.id, "lang": lang, "reason": "foreign_language"}
-            if foreign is not None and (matched := foreign.match(row)):
-                out["detail"] = "the judge's comment speaks of another language"
-                left_out.append(out | {"keyword": matched[0], "comment": matched[1]})
-                continue
-            if options.policy == "balanced" and (missing := rules.missing(row)):
-                detail = f"no answer for {', '.join(missing)}"
-                left_out.append(out | {"reason": "missing_label", "detail": detail})
-                continue
-            candidates.append(rules.read(row))
-    if candidates:
-        return candidates, sorted(left_out, key=lambda out: (out["lang"], out["id"]))
-    where = ", ".join(options.files)
+            reason = _reason(row, options.policy, rules, foreign)
+            if reason is None:
+                candidates.append(rules.read(row))
+            else:
+                left_out.append({"id": row.id, "lang": lang, **reason})
+    if not candidates:
+        raise _no_candidate(options, left_out, langs)
+    return candidates, sorted(left_out, key=lambda line: (line["lang"], line["id"]))
+
+
+def _reason(
+    row: LabelledDialogue, policy: Policy, rules: LabelRules, foreign: ForeignLanguage | None
+) -> dict[str, str] | None:
+    """Why ``row`` is no candidate, as fields of its line in left_out.jsonl; None if it is one."""
+    if foreign is not None and (match := foreign.match(row)):
+        return {
+            "reason": "foreign_language",
+            "detail": "the judge's comment speaks of another language",
+            "keyword": match[0],
+            "comment": match[1],
+        }
+    if policy == "balanced" and (missing := rules.missing(row)):
+        return {"reason": "missing_label", "detail": f"no answer for {', '.join(missing)}"}
+    return None
+
+
+def _no_candidate(
+    options: CurateOptions, left_out: Sequence[Mapping[str, str]], langs: Iterable[str]
+) -> DataError:
+    files = ", ".join(options.files)
     if left_out:
-        reason = Counter(f"{out['reason']}: {out['detail']}" for out in left_out).most_common(1)[0]
-        raise DataError(
-            where,
+        reasons = Counter(f"{line['reason']}: {line['detail']}" for line in left_out)
+        (reason, _), *_ = reasons.most_common(1)
+        return DataError(
+            files,
             None,
-            f"all {len(left_out)} dialogues left out ({reason[0]})",
+            f"all {len(left_out)} dialogues left out ({reason})",
             hint="label the dialogues first (medal label), or choose a policy that needs no labels",
         )
-    asked = f" in {', '.join(options.lang)}" if present else " to select from"
-    hint = f"languages there: {', '.join(sorted(present))}" if present else None
-    raise DataError(where, None, f"no dialogue{asked}", hint=hint)
+    if langs:
+        hint = f"languages there: {', '.join(sorted(langs))}"
+        return DataError(files, None, f"no dialogue in {', '.join(options.lang)}", hint=hint)
+    return DataError(files, None, "no dialogue to select from")

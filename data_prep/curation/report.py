@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -64,20 +64,22 @@ def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
     foreign = None if options.keep_foreign else load_foreign(options.keywords)
     pool, left_out = read_pool(options, rules, foreign, reading)
     selections, balances = {}, []
-    for lang in sorted({c.lang for c in pool}):
-        candidates = [c for c in pool if c.lang == lang]
-        selections[lang] = select(options.policy, candidates, options.n, rules, seed=options.seed)
-        chosen = [c.candidate for c in selections[lang]]
-        weights = [c.weight for c in selections[lang]]
+    for lang in sorted({candidate.lang for candidate in pool}):
+        candidates = [candidate for candidate in pool if candidate.lang == lang]
+        selection = select(options.policy, candidates, options.n, rules, seed=options.seed)
+        selections[lang] = selection
+        chosen = [selected.candidate for selected in selection]
+        weights = [selected.weight for selected in selection]
+        squares = sum(weight * weight for weight in weights)
         balances.append(
             {
                 "lang": lang,
                 "pool": len(candidates),
                 "wanted": options.n,
                 "selected": len(chosen),
-                "contexts": len({c.group for c in chosen}),
+                "contexts": len({candidate.group for candidate in chosen}),
                 "factors": factor_balances(candidates, chosen, options.n, rules),
-                "effective": sum(weights) ** 2 / (sum(w * w for w in weights) or 1),
+                "effective": sum(weights) ** 2 / (squares or 1),
             }
         )
     facts = {
@@ -85,75 +87,76 @@ def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
         "per language": str(options.n),
         "seed": str(options.seed),
         "foreign-language filter": foreign.hash if foreign else "off",
-        "pool": content_hash(sorted(c.id for c in pool)),
+        "pool": content_hash(sorted(candidate.id for candidate in pool)),
         "version": __version__,
     }
     return Curation(options, facts, left_out, selections, balances)
 
 
 def factor_balances(
-    pool: Sequence[Candidate], chosen: Sequence[Candidate], wanted: int, rules: LabelRules
+    pool: Sequence[Candidate], chosen: Sequence[Candidate], per_language: int, rules: LabelRules
 ) -> dict[str, dict[str, Any]]:
     """For categories, overall levels, chatbots and users: for each value the dialogues in the
     ``pool``, ``selected``, and an even share (``target``); and the ``evenness`` of both."""
-    values: dict[str, Sequence[str]] = {
+    names_of_factor: dict[str, Sequence[str]] = {
         "category": rules.categories,
-        "level": [str(level) for level in rules.levels],
-        "chatbot": sorted({c.chatbot for c in pool}),
-        "user": sorted({c.user for c in pool}),
+        "level": list(map(str, rules.levels)),
+        "chatbot": sorted({candidate.chatbot for candidate in pool}),
+        "user": sorted({candidate.user for candidate in pool}),
     }
     balances: dict[str, dict[str, Any]] = {}
-    for factor, names in values.items():
-        total, counts = (
-            Counter(
-                value
-                for c in some
-                for value in (c.categories if factor == "category" else [str(getattr(c, factor))])
-            )
-            for some in (pool, chosen)
-        )
-        there = [name for name in names if total[name]]
+    for factor, names in names_of_factor.items():
+        in_pool, selected = _value_counts(pool, factor), _value_counts(chosen, factor)
+        values = []
+        for name in names:
+            counts = {"pool": in_pool[name], "selected": selected[name]}
+            values.append({"value": name, **counts, "target": per_language / len(names)})
+        present = [name for name in names if in_pool[name]]
         balances[factor] = {
-            "values": [
-                {
-                    "value": name,
-                    "pool": total[name],
-                    "selected": counts[name],
-                    "target": wanted / len(names),
-                }
-                for name in names
-            ],
-            "evenness": evenness([counts[name] for name in there]),
-            "evenness_of_pool": evenness([total[name] for name in there]),
+            "values": values,
+            "evenness": evenness([selected[name] for name in present]),
+            "evenness_of_pool": evenness([in_pool[name] for name in present]),
         }
     return balances
+
+
+def _value_counts(candidates: Iterable[Candidate], factor: str) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for candidate in candidates:
+        if factor == "category":
+            counts.update(candidate.categories)
+        else:
+            counts[str(getattr(candidate, factor))] += 1
+    return counts
 
 
 def evenness(counts: Sequence[int]) -> float | None:
     """Entropy of ``counts`` over that of equal counts (Pielou's J), from 0 to 1; None for fewer
     than two counts and for nothing counted."""
-    total = sum(counts)
-    if len(counts) < 2 or not total:
+    shares = [count / sum(counts) for count in counts if count]
+    if len(counts) < 2 or not shares:
         return None
-    entropy = -sum(n / total * math.log(n / total) for n in counts if n)
+    entropy = -sum(share * math.log(share) for share in shares)
     return max(0.0, entropy) / math.log(len(counts))
 
 
 def selected_rows(curation: Curation) -> list[LabelledDialogue]:
     """The selected rows, by language and then in the order chosen, each with ``curation`` in its
     extra fields: policy, rank, stage, category, chance, weight, and the size of its pool."""
-    options, notes = curation.options, {}
+    options = curation.options
+    notes: dict[str, dict[str, Any]] = {}
     for balance in curation.balances:
-        for rank, chosen in enumerate(curation.selections[balance["lang"]], 1):
-            own = {k: getattr(chosen, k) for k in ("stage", "category", "chance", "weight")}
-            note = {"policy": options.policy, "rank": rank, **own, "pool": balance["pool"]}
-            notes[chosen.candidate.id] = {k: v for k, v in note.items() if v is not None}
-    rows = {
-        row.id: replace(row, extra={**row.extra, "curation": notes[row.id]})
-        for spec in options.files
-        for row in stream_spec(spec, reading=ReadingReport(), options=options.reading)
-        if row.id in notes
-    }
+        for rank, selected in enumerate(curation.selections[balance["lang"]], 1):
+            note: dict[str, Any] = {"policy": options.policy, "rank": rank}
+            for name in ("stage", "category", "chance", "weight"):
+                if (value := getattr(selected, name)) is not None:
+                    note[name] = value
+            notes[selected.candidate.id] = note | {"pool": balance["pool"]}
+    rows = {}
+    for spec in options.files:
+        for row in stream_spec(spec, reading=ReadingReport(), options=options.reading):
+            if row.id in notes:
+                rows[row.id] = replace(row, extra={**row.extra, "curation": notes[row.id]})
     return [rows[id] for id in notes]
 
 
@@ -166,18 +169,17 @@ def write_report(curation: Curation, folder: Path) -> None:
         "languages": balances,
     }
     write_json(folder / "curation.json", record)
-    unmet = Table(
-        "Less than an even share",
-        ("Language", "Of", "Value", "Selected", "Pool", "Target"),
-        [
-            (b["lang"], _FACTORS[name], _named(v), v["selected"], v["pool"], v["target"])
-            for b in balances
-            for name, v in _misses(curation, b)
-        ],
-    )
+    misses: list[Row] = []
+    for balance in balances:
+        for factor, value in _misses(curation, balance):
+            counts = (value["selected"], value["pool"], value["target"])
+            misses.append((balance["lang"], _FACTORS[factor], _name(value), *counts))
+    columns = ("Language", "Of", "Value", "Selected", "Pool", "Target")
+    unmet = [Table("Less than an even share", columns, misses)] if misses else []
     effective = ", ".join(f"{b['lang']} {b['effective']:.0f}" for b in balances)
     facts = {**curation.facts, "effective size by the weights": f"{effective}: {_EFFECTIVE}"}
-    total, pool = (sum(b[key] for b in balances) for key in ("selected", "pool"))
+    total = sum(balance["selected"] for balance in balances)
+    pool = sum(balance["pool"] for balance in balances)
     write_page(
         folder / "curation.html",
         "Curation",
@@ -186,7 +188,7 @@ def write_report(curation: Curation, folder: Path) -> None:
         (
             Section("evenness", "Evenness", [_evenness(balances)], _EVENNESS),
             Section("counts", "Counts", [_counts(balances, name) for name in _FACTORS], _COUNTS),
-            Section("unmet", "Targets not met", [unmet] if unmet.rows else []),
+            Section("unmet", "Targets not met", unmet),
             Section("left-out", "Left out", _left_out(curation)),
             facts_section(facts.items()),
         ),
@@ -195,70 +197,75 @@ def write_report(curation: Curation, folder: Path) -> None:
 
 def print_report(curation: Curation) -> None:
     """Print sizes and evenness by language, and what was not met."""
-    balances = curation.balances
-    keys = ("lang", "pool", "selected", "contexts")
-    rows = [(*(b[key] for key in keys), round(b["effective"])) for b in balances]
+    rows: list[Row] = []
+    notes = [f"effective: {_EFFECTIVE}, by the weights", *_left_out(curation)]
+    for balance in curation.balances:
+        lang, selected = balance["lang"], balance["selected"]
+        effective = round(balance["effective"])
+        rows.append((lang, balance["pool"], selected, balance["contexts"], effective))
+        if selected < balance["wanted"]:
+            notes.append(f"{lang}: {selected} of {balance['wanted']}, the pool has no more")
+        short = []
+        for factor, value in _misses(curation, balance):
+            name = f"{'score ' * (factor == 'level')}{_name(value)}"
+            short.append(f"{name} {value['selected']} of {value['target']:.0f}")
+        if short:
+            notes.append(f"{lang}: short of an even share: {', '.join(short)}")
     columns = ("Language", "Pool", "Selected", "Contexts", "Effective")
-    notes = [f"effective: {_EFFECTIVE}, by the weights"]
-    notes += _left_out(curation)
-    for b in balances:
-        if b["selected"] < b["wanted"]:
-            notes.append(f"{b['lang']}: {b['selected']} of {b['wanted']}, the pool has no more")
-        short = [
-            f"{'score ' * (name == 'level')}{_named(v)} {v['selected']} of {v['target']:.0f}"
-            for name, v in _misses(curation, b)
-        ]
-        notes += [f"{b['lang']}: short of an even share: {', '.join(short)}"] if short else []
-    print_tables([Table("Dialogues", columns, rows), _evenness(balances)], notes)
+    print_tables([Table("Dialogues", columns, rows), _evenness(curation.balances)], notes)
 
 
 def _evenness(balances: Sequence[dict[str, Any]]) -> Table:
-    rows: list[Row] = [
-        (b["lang"], title, factor["evenness"], factor["evenness_of_pool"])
-        for name, title in _FACTORS.items()
-        for b in balances
-        if (factor := b["factors"][name])["evenness_of_pool"] is not None
-    ]
+    rows: list[Row] = []
+    for name, title in _FACTORS.items():
+        for balance in balances:
+            factor = balance["factors"][name]
+            if factor["evenness_of_pool"] is not None:
+                figures = (factor["evenness"], factor["evenness_of_pool"])
+                rows.append((balance["lang"], title, *figures))
     return Table("Evenness", ("Language", "Of", "Selection", "Pool"), rows)
 
 
-def _counts(balances: Sequence[dict[str, Any]], name: str) -> Table:
+def _counts(balances: Sequence[dict[str, Any]], factor: str) -> Table:
     """A table of a factor: values by language; a deeper blue means more of it."""
-    counts = {(b["lang"], _named(v)): v for b in balances for v in b["factors"][name]["values"]}
-    most = max((v["selected"] for v in counts.values()), default=0) or 1
+    counts: dict[str, dict[str, dict[str, Any]]] = {}  # name of the value -> language -> its counts
+    highest = 1
+    for balance in balances:
+        for value in balance["factors"][factor]["values"]:
+            counts.setdefault(_name(value), {})[balance["lang"]] = value
+            highest = max(highest, value["selected"])
+    langs = [balance["lang"] for balance in balances]
+    rows: list[Row] = []
+    for name, by_lang in counts.items():
+        cells: list[Cell] = []
+        for lang in langs:
+            if value := by_lang.get(lang):
+                selected = value["selected"]
+                shown = Markup('{} <span class="ci">of {:,}</span>').format(selected, value["pool"])
+                cells.append(Heat(shown, selected / highest, value=selected))
+            else:
+                cells.append("")
+        rows.append((name, *cells))
+    return Table(_FACTORS[factor], ("", *langs), rows, style="heat")
 
-    def cell(lang: str, value: str) -> Cell:
-        v = counts.get((lang, value))
-        if v is None:
-            return ""
-        shown = Markup('{} <span class="ci">of {:,}</span>').format(v["selected"], v["pool"])
-        return Heat(shown, v["selected"] / most, value=v["selected"])
 
-    langs = [b["lang"] for b in balances]
-    values = dict.fromkeys(value for _, value in counts)
-    rows = [(value, *(cell(lang, value) for lang in langs)) for value in values]
-    return Table(_FACTORS[name], ("", *langs), rows, style="heat")
-
-
-def _named(value: Mapping[str, Any]) -> str:
+def _name(value: Mapping[str, Any]) -> str:
     return value["value"] or "(not named)"
 
 
-def _misses(curation: Curation, balance: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """The values of which a balanced selection has clearly less than an even share, with their
-    factor."""
-    factors = balance["factors"].items() if curation.options.policy == "balanced" else ()
-    return [
-        (name, v)
-        for name, factor in factors
-        for v in factor["values"]
-        if v["selected"] < _REACHED * v["target"]
-    ]
+def _misses(curation: Curation, balance: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the values of which a balanced selection has clearly less than an even share, with
+    their factor."""
+    if curation.options.policy == "balanced":
+        for name, factor in balance["factors"].items():
+            for value in factor["values"]:
+                if value["selected"] < _REACHED * value["target"]:
+                    yield name, value
 
 
 def _left_out(curation: Curation) -> list[str]:
     """How many dialogues were no candidates, and why."""
-    counts = Counter((out["lang"], out["reason"]) for out in curation.left_out)
+    counts = Counter((line["lang"], line["reason"]) for line in curation.left_out)
     return [
         f"left out: {count} in {lang}, {reason.replace('_', ' ')} (left_out.jsonl)"
         for (lang, reason), count in sorted(counts.items())

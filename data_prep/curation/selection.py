@@ -68,69 +68,102 @@ def select(
 ) -> list[Selected]:
     """``n`` dialogues of ``pool`` (one language), or all if it has fewer, each with its weight, in
     the order chosen: the first k are a selection of k. The order of the pool does not matter."""
-    ordered = shuffled(pool, seed)
+    candidates = shuffled(pool, seed)
     if policy == "random":
-        drawn = ordered[:n]
+        drawn = candidates[:n]
         chance = len(drawn) / max(1, len(pool))
-        return [Selected(c, 1 / chance, chance) for c in drawn]
-    chosen = _balanced(ordered, n, rules, seed)
-    weights = cell_weights(pool, [each.candidate for each in chosen])
-    return [replace(c, weight=w) for c, w in zip(chosen, weights, strict=True)]
+        return [Selected(candidate, 1 / chance, chance) for candidate in drawn]
+    selection = _BalancedSelection(candidates, rules)
+    selection.seed_pairs(n, seed)
+    selection.fill(n, seed)
+    chosen = selection.chosen
+    weights = cell_weights(pool, [selected.candidate for selected in chosen])
+    pairs = zip(chosen, weights, strict=True)
+    return [replace(selected, weight=weight) for selected, weight in pairs]
 
 
-def _balanced(pool: Sequence[Candidate], n: int, rules: LabelRules, seed: int) -> list[Selected]:
-    categories, chosen = rules.categories, list[Selected]()
-    free = np.ones(len(pool), dtype=bool)
-    has: Array = np.array([[name in c.categories for name in categories] for c in pool], dtype=bool)
-    has = has.reshape(len(pool), len(categories))
-    category_counts = np.zeros(len(categories), dtype=np.int64)
-    # Each factor that is to be even: the number of each dialogue's value, and counts of the values.
-    factors: dict[str, tuple[Array, Array]] = {}
-    for name in ("level", "chatbot", "user", "group"):
-        values = np.array([str(getattr(c, name)) for c in pool], dtype=object)
-        names, of = np.unique(values, return_inverse=True)
-        factors[name] = (of, np.zeros(len(names), dtype=np.int64))
-    groups, group_counts = factors.pop("group")
+class _BalancedSelection:
+    """A balanced selection in progress: the ``chosen`` dialogues, and how often each category and
+    each value of a factor was chosen.
 
-    def take(row: int, stage: str, category: str) -> None:
-        chosen.append(Selected(pool[row], stage=stage, category=category))
-        free[row] = False
-        category_counts[:] += has[row]
-        group_counts[groups[row]] += 1
-        for of, counts in factors.values():
-            counts[of[row]] += 1
+    Dialogues are rows of ``pool``. ``has``: whether a dialogue has a category, shape (pool,
+    categories). ``factors``: for each factor that is to be even, the number of each dialogue's
+    value, and the counts of the values.
+    """
 
-    # Stage one. With fewer places than pairs, chatbots come in turn.
-    suitable: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for i, c in enumerate(pool):
-        suitable[c.user, c.chatbot] += [i] if c.clean and c.level == int(rules.overall.high) else []
-    turns: Counter[str] = Counter()
-    rounds = {}
-    for pair in sorted(suitable, key=lambda pair: draw(seed, "\n".join(pair))):
-        rounds[pair] = turns[pair[1]]
-        turns[pair[1]] += 1
-    for pair in sorted(rounds, key=lambda pair: rounds[pair]):
-        if suitable[pair] and len(chosen) < n:
-            fresh = (i for i in suitable[pair] if not group_counts[groups[i]])
-            take(next(fresh, suitable[pair][0]), "seed", CLEAN)
+    def __init__(self, pool: Sequence[Candidate], rules: LabelRules) -> None:
+        self.pool, self.rules = pool, rules
+        self.categories = rules.categories
+        self.chosen: list[Selected] = []
+        self.is_free = np.ones(len(pool), dtype=bool)
+        self.has: Array = np.zeros((len(pool), len(self.categories)), dtype=bool)
+        for row, candidate in enumerate(pool):
+            self.has[row] = [name in candidate.categories for name in self.categories]
+        self.category_counts = np.zeros(len(self.categories), dtype=np.int64)
+        self.factors = {name: self._factor(name) for name in ("level", "chatbot", "user")}
+        self.groups, self.group_counts = self._factor("group")
 
-    # Stage two.
-    rank = [draw(seed, name) for name in categories]
-    while len(chosen) < n and (has & free[:, None]).any():
-        left = np.flatnonzero((has & free[:, None]).any(axis=0))
-        wanted = min(left, key=lambda k: (int(category_counts[k]), rank[k]))
-        rows = np.flatnonzero(has[:, wanted] & free)
-        cost = np.zeros(len(rows))
-        for name, (of, counts) in factors.items():
-            cost += _WEIGHTS[name] * (counts[of[rows]] / max(1.0, float(counts.mean())))
-        share = category_counts / max(1.0, float(category_counts.mean()))
-        others = has[rows].copy()
-        others[:, wanted] = False
-        cost += _WEIGHTS["issues"] * (others * share).sum(axis=1)
-        cost += _WEIGHTS["group"] * (group_counts[groups[rows]] > 0)
-        # The first of equals, in a random order.
-        take(int(rows[np.argmin(cost)]), "balance", categories[wanted])
-    return chosen
+    def _factor(self, name: str) -> tuple[Array, Array]:
+        values = [str(getattr(candidate, name)) for candidate in self.pool]
+        names, value_of = np.unique(np.array(values, dtype=object), return_inverse=True)
+        return value_of, np.zeros(len(names), dtype=np.int64)
+
+    def take(self, row: int, stage: str, category: str) -> None:
+        self.chosen.append(Selected(self.pool[row], stage=stage, category=category))
+        self.is_free[row] = False
+        self.category_counts += self.has[row]
+        self.group_counts[self.groups[row]] += 1
+        for value_of, counts in self.factors.values():
+            counts[value_of[row]] += 1
+
+    def seed_pairs(self, n: int, seed: int) -> None:
+        """Stage one: a clean dialogue with the best overall score for each pair of user and
+        chatbot, up to ``n``. With fewer places than pairs, chatbots come in turn."""
+        suitable: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for row, candidate in enumerate(self.pool):
+            rows = suitable[candidate.user, candidate.chatbot]
+            if candidate.clean and candidate.level == int(self.rules.overall.high):
+                rows.append(row)
+        turns: Counter[str] = Counter()
+        turn_of = {}
+        for user, chatbot in sorted(suitable, key=lambda pair: draw(seed, "\n".join(pair))):
+            turn_of[user, chatbot] = turns[chatbot]
+            turns[chatbot] += 1
+        for pair in sorted(turn_of, key=lambda pair: turn_of[pair]):
+            rows = suitable[pair]
+            if rows and len(self.chosen) < n:
+                fresh = (row for row in rows if not self.group_counts[self.groups[row]])
+                self.take(next(fresh, rows[0]), "seed", CLEAN)
+
+    def fill(self, n: int, seed: int) -> None:
+        """Stage two: until ``n`` are chosen, the category of which the selection has fewest and the
+        pool has more, and of its dialogues the one of the lowest cost."""
+        rank = [draw(seed, name) for name in self.categories]
+        while len(self.chosen) < n:
+            left = np.flatnonzero(self.has[self.is_free].any(axis=0))
+            if not len(left):
+                break
+            category = min(left.tolist(), key=lambda k: (int(self.category_counts[k]), rank[k]))
+            rows = np.flatnonzero(self.has[:, category] & self.is_free)
+            # The first of equals, in a random order.
+            cheapest = rows[np.argmin(self._costs(rows, category))]
+            self.take(int(cheapest), "balance", self.categories[category])
+
+    def _costs(self, rows: Array, category: int) -> Array:
+        """How often the values of each dialogue were chosen, over an even share (see _WEIGHTS)."""
+        costs = np.zeros(len(rows))
+        for name, (value_of, counts) in self.factors.items():
+            costs += _WEIGHTS[name] * _over_even_share(counts)[value_of[rows]]
+        issues = self.has[rows].copy()
+        issues[:, category] = False
+        share = _over_even_share(self.category_counts)
+        costs += _WEIGHTS["issues"] * (issues * share).sum(axis=1)
+        costs += _WEIGHTS["group"] * (self.group_counts[self.groups[rows]] > 0)
+        return costs
+
+
+def _over_even_share(counts: Array) -> Array:
+    return counts / max(1.0, float(counts.mean()))
 
 
 def cell_weights(pool: Sequence[Candidate], chosen: Sequence[Candidate]) -> list[float]:
@@ -139,15 +172,14 @@ def cell_weights(pool: Sequence[Candidate], chosen: Sequence[Candidate]) -> list
     left: list[Candidate] = list(pool)
     for cell in _CELLS if chosen else ():
         members = defaultdict(list)
-        for c in chosen:
-            members[cell(c)].append(c.id)
+        for candidate in chosen:
+            members[cell(candidate)].append(candidate.id)
         uncovered = []
-        for c in left:
-            ids = members.get(cell(c))
-            if ids is None:
-                uncovered.append(c)
-                continue
+        for candidate in left:
+            ids = members.get(cell(candidate), [])
+            if not ids:
+                uncovered.append(candidate)
             for id in ids:
                 weights[id] += 1 / len(ids)
         left = uncovered
-    return [weights[c.id] for c in chosen]
+    return list(weights.values())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from medal_judges.errors import MedalError
 from medal_judges.records.dimension import Dimension, merge_dimensions
 from medal_judges.records.judgement import Judgement
+from medal_judges.storage.files import CSV
 from medal_judges.storage.judgements import (
     holds_judgements,
     read_frame,
@@ -32,7 +33,8 @@ def score_files(paths: Iterable[str | Path]) -> list[Path]:
 
 
 def _files_in_folder(folder: Path) -> list[Path]:
-    present = {path for path in folder.iterdir() if path.is_file()}
+    # A CSV holds only a part of the judgements, and the lines are beside it.
+    present = {path for path in folder.iterdir() if path.is_file() and not path.name.endswith(CSV)}
     # Beside a table (scores.jsonl.parquet) are the lines that it was made of.
     sources = [path for path in sorted(present) if path.with_name(path.stem) not in present]
     files = [path for path in sources if holds_judgements(path)]

@@ -2,19 +2,18 @@
 
 JSON lines (.jsonl, .jsonl.gz) and parquet hold everything. The first line states the dimensions:
 name, kind, scale, good end and definition. A parquet file has the columns of `to_frame`, the column
-``judgement`` with each judgement's JSON line, and the attributes of the table as metadata. CSV has
-the columns only, and the attributes in the first cell of its last column.
+``judgement`` with each judgement's JSON line, and the attributes of the table as metadata. A CSV
+has the columns only: it is written for people and never read.
 """
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import math
 import zlib
 from array import array
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -22,13 +21,12 @@ from pathlib import Path
 from sys import intern
 from typing import TYPE_CHECKING, Any
 
-from medal_judges.errors import FORMULA, DataError, RecordError, plain_cell
+from medal_judges.errors import DataError, RecordError, plain_cell
 from medal_judges.records.dimension import Dimension, merge_dimensions, parse_dimensions
 from medal_judges.records.judgement import Judgement, judgement_parser, to_records
 from medal_judges.records.validation import FINITE, LARGEST
 from medal_judges.storage.files import CSV, PARQUET, atomic_path, is_table
 from medal_judges.storage.jsonl import (
-    LONGEST_LINE,
     limited_lines,
     load_json,
     open_text,
@@ -43,11 +41,9 @@ if TYPE_CHECKING:
 
 _LINE = "judgement"  # the column of a parquet file that holds the JSON lines
 _ATTRIBUTES = b"medal_judges"  # the key in a parquet file's metadata
-_CELL = "attributes"  # the column of a CSV whose first cell holds them
 _ROWS = 4096  # of a batch
 _COUNTS = ("truncated_turns", "cut_turns", "left_out_turns", "shortened_turns")
 # Columns that are left out of a table if they are empty in all rows.
-_TEXTS = ("explanation", "unknown_language", "detected_language", "chat")
 _OPTIONAL = ("explanation", "transient", "unknown_language", "detected_language", *_COUNTS, "chat")
 _OWN = ("id", "turn", "judge", "failure", *_OPTIONAL)
 _DERIVED = ("uncertainty", "low", "high")
@@ -85,8 +81,7 @@ def holds_judgements(path: str | Path) -> bool:
 
 
 def read_judgements(path: str | Path) -> Iterator[Judgement]:
-    """Yields the judgements of a file, JSON lines, parquet or CSV, one at a time. Those of a CSV
-    lack distributions, contributions, and details other than intervals.
+    """Yields the judgements of a file, JSON lines or parquet, one at a time.
 
     Raises DataError that names file and row, also for two rows of one (id, turn), and for two rows
     whose dimensions of one name differ.
@@ -107,18 +102,11 @@ def read_judgements(path: str | Path) -> Iterator[Judgement]:
         row_hashes.add(row_hash)
         return judgement
 
-    if not is_table(path):
-        yield from read_records(path, parse)
-    elif _is_parquet(path):
+    if is_table(path):
         for number, line in _lines_of_parquet(path):
             yield parse_line(path, number, line, parse)
     else:
-        rows, attributes = _read_csv(path)
-        for number, row in enumerate(rows, 2):
-            try:
-                yield parse(_csv_record(row, attributes))
-            except RecordError as error:
-                raise DataError(path, number, error.message) from error
+        yield from read_records(path, parse)
 
 
 def _is_parquet(path: str | Path) -> bool:
@@ -163,7 +151,7 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
             lines = (to_line(record).rstrip("\n") for record in to_records(rows))
             _write_parquet(partial, frame, attributes, lines)
         else:
-            content = _csv_bytes(frame, attributes)
+            content = _csv_bytes(frame)
             if str(path).lower().endswith(".gz"):
                 content = gzip.compress(content, mtime=0)
             partial.write_bytes(content)
@@ -177,13 +165,12 @@ def _as_text(value: object) -> str | None:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _csv_bytes(frame: DataFrame, attributes: str) -> bytes:
+def _csv_bytes(frame: DataFrame) -> bytes:
     for name in frame.columns:
         if frame[name].dtype.kind == "b":
             frame[name] = frame[name].map({True: "true", False: "false"})
         elif frame[name].dtype.kind == "O":
             frame[name] = frame[name].map(plain_cell, na_action="ignore")
-    frame[_CELL] = [attributes, *[None] * len(frame)][: len(frame)]
     content: str = frame.rename(columns=plain_cell).to_csv(index=False, lineterminator="\n")
     return content.encode()
 
@@ -210,7 +197,7 @@ def read_frame(path: str | Path, *, brief: bool = False) -> DataFrame:
     >>> len(read_frame("scores.parquet"))
     3
     """
-    if is_table(path) and _is_parquet(path):
+    if is_table(path):
         return _read_parquet_frame(path, brief)
     judgements = read_judgements(path)
     if brief:
@@ -361,56 +348,6 @@ def stated_dimensions(frame: DataFrame) -> tuple[Dimension, ...]:
     return parse_dimensions(frame.attrs.get("rubric", []))
 
 
-def _read_csv(path: str | Path) -> tuple[list[dict[str, str]], dict[str, Any]]:
-    """Returns the rows of a CSV of judgements, without its column of attributes, and these."""
-    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
-    try:
-        with open_text(path) as stream:
-            rows = list(csv.DictReader(stream, restval=""))
-        cells = {row.pop(_CELL) for row in rows} - {""}
-        (cell,) = cells if rows else {"{}"}
-        attributes = {"dimensions": {}, "meta": {}, "rubric": []} | json.loads(cell)
-    except (csv.Error, ValueError, TypeError, KeyError, EOFError, zlib.error, OSError) as error:
-        problem = f"is not a CSV of judgements, whose column {_CELL!r} states the scales"
-        hint = "give a file that medal score has written: .jsonl, .parquet or .csv"
-        raise DataError(path, None, problem, hint=hint) from error
-    return rows, attributes
-
-
-def _csv_record(row: Mapping[str, str], attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the JSON object of a row of a CSV of judgements. Raises RecordError."""
-    cells = {_unguarded(head): _unguarded(cell) or None for head, cell in row.items() if head}
-
-    def number(head: str) -> Any:
-        cell = cells.get(head)
-        if cell is None:
-            return None
-        try:
-            return json.loads(cell)
-        except ValueError as error:
-            raise RecordError(head, "a number", cell) from error
-
-    record: dict[str, Any] = {name: cells.get(name) for name in ("id", "judge", "failure", *_TEXTS)}
-    record |= {name: number(name) for name in ("turn", "transient", *_COUNTS)}
-    record["scores"] = {name: number(head) for name, head in attributes["dimensions"].items()}
-    record["meta"] = {name: cells.get(head) for name, head in attributes["meta"].items()}
-    record["dimensions"] = attributes["rubric"]
-    record["details"], record["usage"] = {}, {}
-    for name in record["scores"]:
-        interval = [number(f"{name}.low"), number(f"{name}.high")]
-        if None not in interval:
-            record["details"][name] = {"interval": interval}
-    for head, cell in cells.items():
-        if head.startswith("usage.") and cell is not None:
-            record["usage"][head.removeprefix("usage.")] = number(head)
-    return record
-
-
-def _unguarded(cell: str) -> str:
-    """Returns the text that ``plain_cell`` made ``cell`` of."""
-    return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA) else cell
-
-
 def _attributes(path: str | Path) -> Mapping[str, Any]:
     """Returns the attributes of the table in a parquet file of judgements. Raises DataError for any
     other file."""
@@ -419,6 +356,10 @@ def _attributes(path: str | Path) -> Mapping[str, Any]:
 
     if not Path(path).is_file():
         raise DataError(path, None, "no such file")
+    if not _is_parquet(path):
+        problem = "is a table for people, which holds only a part of the judgements"
+        hint = f"give the lines beside it, {path}.jsonl, or score to a .parquet file"
+        raise DataError(path, None, problem, hint=hint)
     try:
         attributes: Mapping[str, Any] = json.loads((read_schema(path).metadata or {})[_ATTRIBUTES])
     except (ArrowException, OSError, KeyError, ValueError) as error:

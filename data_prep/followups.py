@@ -76,8 +76,11 @@ class PoolRunner(JobRunner[Proposal]):
         parts = ("context", "negative", "positive")
         self.parts = load_prompt(config.prompt, ("count",), parts).parts
         made_by = content_hash([config.model_dump(mode="json"), llm.model_dump(mode="json")])
-        samples = [(sign, k) for sign in config.signs for k in range(config.samples)]
-        self.jobs = {(id := f"{made_by}:{sign}:{k}"): Proposal(id, sign, k) for sign, k in samples}
+        self.jobs: dict[str, Proposal] = {}
+        for sign in config.signs:
+            for k in range(config.samples):
+                id = f"{made_by}:{sign}:{k}"
+                self.jobs[id] = Proposal(id, sign, k)
         self.replay()
         self.active = {id: job for id, job in self.jobs.items() if job.text is None}
 

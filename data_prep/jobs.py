@@ -102,6 +102,49 @@ class Agents:
 J = TypeVar("J", bound=Any)  # a job: its ``id``, and ``stage``, the name of its open question
 
 
+Receive = Callable[[J, Completion], None]
+
+
+class _Call(Generic[J]):
+    """The open questions of a round to one model. ``error``: what its thread raised."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self.model = model
+        self.jobs: list[J] = []
+        self.requests: list[ChatRequest] = []
+        # An event, not join(): before Python 3.13 a join that Ctrl-C interrupts marks the thread as
+        # ended.
+        self.finished = threading.Event()
+        self.error: BaseException | None = None
+
+    def start(self, receive: Receive[J], stop: threading.Event) -> None:
+        """Sends the requests to a server, in a thread that sends no more after ``stop``. It is a
+        daemon: a server may be silent for minutes, and a batch for hours."""
+
+        def until_stopped(index: int, completion: Completion) -> None:
+            receive(self.jobs[index], completion)  # even after a stop: the answer is paid for
+            if stop.is_set():
+                raise MedalError("stopped")
+
+        def serve() -> None:
+            try:
+                self.model.chat_each(self.requests, until_stopped)
+            except BaseException as error:  # raised in the caller's thread
+                self.error = error
+            finally:
+                self.finished.set()
+
+        threading.Thread(target=serve, daemon=True).start()
+
+    def run_local(self, receive: Receive[J], per_call: int) -> None:
+        """Sends the requests to a local model, ``per_call`` at a time."""
+        for window in windows(zip(self.jobs, self.requests, strict=True), per_call):
+            completions = self.model.chat([request for _, request in window])
+            for (job, _), completion in zip(window, completions, strict=True):
+                receive(job, completion)
+        self.finished.set()
+
+
 class JobRunner(ABC, Generic[J]):
     """Runs jobs until none is left.
 
@@ -196,15 +239,14 @@ class JobRunner(ABC, Generic[J]):
         if nothing was answered. If this thread is stopped (Ctrl-C) or a local model fails, no
         server gets another request.
         """
-        by_model: dict[int, tuple[LanguageModel, list[J], list[ChatRequest]]] = {}
+        calls: dict[int, _Call[J]] = {}
         for job in self.active.values():
             model = self.agents.get(self.agent(job))
-            call = by_model.setdefault(id(model), (model, [], []))
-            call[1].append(job)
-            call[2].append(self.request(job))
-        before = self.requests + self.cached
+            call = calls.setdefault(id(model), _Call(model))
+            call.jobs.append(job)
+            call.requests.append(self.request(job))
+        answered = self.requests + self.cached
         stop = threading.Event()
-        errors: list[BaseException] = []
 
         def receive(job: J, completion: Completion) -> None:
             with self._lock:
@@ -212,47 +254,25 @@ class JobRunner(ABC, Generic[J]):
                     self._receive(job, completion)
                     progress()
 
-        def serve(
-            model: LanguageModel, jobs: list[J], requests: list[ChatRequest], done: threading.Event
-        ) -> None:
-            def until_stopped(index: int, completion: Completion) -> None:
-                receive(jobs[index], completion)  # even after a stop: the answer is paid for
-                if stop.is_set():
-                    raise MedalError("stopped")
-
-            try:
-                model.chat_each(requests, until_stopped)
-            except BaseException as error:  # raised in the caller's thread
-                errors.append(error)
-            finally:
-                done.set()
-
-        # Events, not join(): before Python 3.13 a join that Ctrl-C interrupts marks the thread as
-        # ended. Daemons: a server may be silent for minutes, and a batch for hours.
-        started: list[threading.Event] = []
         try:
-            for call in by_model.values():
-                if call[0].api:
-                    done = threading.Event()
-                    threading.Thread(target=serve, args=(*call, done), daemon=True).start()
-                    started.append(done)
-            for model, jobs, requests in by_model.values():
-                if model.api:
-                    continue
-                for part in windows(zip(jobs, requests, strict=True), self.per_call):
-                    answers = model.chat([request for _, request in part])
-                    for (job, _), completion in zip(part, answers, strict=True):
-                        receive(job, completion)
-            for done in started:
-                done.wait()
+            for call in calls.values():
+                if call.model.api:
+                    call.start(receive, stop)
+            for call in calls.values():
+                if not call.model.api:
+                    call.run_local(receive, self.per_call)
+            for call in calls.values():
+                call.finished.wait()
         except BaseException:
             stop.set()
             end = time.monotonic() + GRACE
-            for done in started:
-                done.wait(max(0.0, end - time.monotonic()))
+            for call in calls.values():
+                if call.model.api:
+                    call.finished.wait(max(0.0, end - time.monotonic()))
             raise
+        errors = [call.error for call in calls.values() if call.error is not None]
         for error in sorted(errors, key=lambda error: isinstance(error, CostLimitError)):
-            if not isinstance(error, CostLimitError) or self.requests + self.cached == before:
+            if not isinstance(error, CostLimitError) or self.requests + self.cached == answered:
                 raise error
 
     def _receive(self, job: J, completion: Completion) -> None:
@@ -301,22 +321,21 @@ class JobRunner(ABC, Generic[J]):
     def spending(self) -> str:
         """What this run paid for: requests, tokens, and dollars if known."""
         cached = f" ({self.cached} answers came from the cache)" if self.cached else ""
-        used = self.usage
-        money = f", ${used.money:.4f}" if used.money else ""
-        return (
-            f"{self.requests} requests{cached}, {used.input} tokens in and {used.output} out{money}"
-        )
+        usage = self.usage
+        money = f", ${usage.money:.4f}" if usage.money else ""
+        tokens = f"{usage.input} tokens in and {usage.output} out"
+        return f"{self.requests} requests{cached}, {tokens}{money}"
 
 
 # -- jobs whose answers are JSON objects -----------------------------------------------------------
 
 
 class JsonJobsConfig(Config):
-    """Settings of a JsonRunner. ``what``: the task, for the signature. ``placeholders``: those of
+    """Settings of a JsonRunner. ``task`` is part of the signature. ``placeholders``: those of
     the prompt, besides ``reason``. ``tries``: the most requests for one answer. ``enforce``: send
     the answer's JSON schema. ``at_once``: the number of jobs that run together."""
 
-    what: ClassVar[str]
+    task: ClassVar[str]
     placeholders: ClassVar[tuple[str, ...]]
     llm: LLMConfig
     prompt: str
@@ -388,7 +407,7 @@ class JsonRunner(JobRunner[JsonJob]):
         llm = self.agents.get(self.config.llm.model)
         settings = [self.config.model_dump(include=decoding), dict(llm.fingerprint())]
         signature = Signature(
-            judge=self.config.what,
+            judge=self.config.task,
             revision=content_hash(settings),
             base=llm.name,
             prompt=content_hash([self.prompt.model_dump(), self.prompts]),
@@ -424,7 +443,12 @@ class JsonRunner(JobRunner[JsonJob]):
         left = [job for job in jobs if job.value is None]
         self.earlier = self.over = len(jobs) - len(left)
         self._left = iter([job for job in left if job.id not in self.active])
-        self.run(None if progress is None else lambda: progress(self.over))
+
+        def report() -> None:
+            if progress is not None:
+                progress(self.over)
+
+        self.run(report)
 
     def replays(self, answer: Answer) -> bool:
         if answer.by != self.made_by:
@@ -447,10 +471,10 @@ class JsonRunner(JobRunner[JsonJob]):
     def apply(self, job: JsonJob, answer: Answer) -> None:
         job.tries += 1
         try:
-            found = find_json(answer.answer)  # after any reasoning, or in a code fence
-            if found is None or not isinstance(found[0], dict):
+            value = find_json(answer.answer)  # after any reasoning, or in a code fence
+            if value is None or not isinstance(value[0], dict):
                 raise UnusableError("the answer is not one JSON object and nothing else")
-            job.value, job.reason = job.read(found[0]), None
+            job.value, job.reason = job.read(value[0]), None
         except UnusableError as error:
             cut = " (the answer was truncated at its token limit)" if answer.cut else ""
             job.reason = f"{error}{cut}"
@@ -463,13 +487,14 @@ class JsonRunner(JobRunner[JsonJob]):
         config = self.config
         values, properties = job.question()
         again = [] if job.reason is None else [{"reason": job.reason}]
+        schema = closed_schema(properties) if config.enforce else None
         return ChatRequest(
             tuple(self.prompt.messages(values, again=again)),
             max_tokens=config.max_tokens,
             temperature=config.temperature,
             top_p=config.top_p,
             seed=config.seed + job.tries,
-            schema=closed_schema(properties) if config.enforce else None,
+            schema=schema,
         )
 
     def failure(self, job: JsonJob) -> str | None:
@@ -483,7 +508,7 @@ class JsonRunner(JobRunner[JsonJob]):
         return in_words(dialogues, counting.counted())
 
 
-def beside(out: Path, what: str) -> Path:
-    """``x.WHAT.jsonl`` beside ``x.jsonl``, ``x.jsonl.gz`` or ``x.yaml``."""
+def beside(out: Path, name: str) -> Path:
+    """``x.NAME.jsonl`` beside ``x.jsonl``, ``x.jsonl.gz`` or ``x.yaml``."""
     stem = out.name.removesuffix(".gz").rpartition(".")[0] or out.name
-    return out.with_name(f"{stem}.{what}.jsonl")
+    return out.with_name(f"{stem}.{name}.jsonl")

@@ -48,7 +48,7 @@ class TranslateConfig(JsonJobsConfig):
     """Settings of ``medal data translate``. ``check_language``: reject turns in another language,
     if the extra lang is installed."""
 
-    what: ClassVar[str] = "translation"
+    task: ClassVar[str] = "translation"
     placeholders: ClassVar[tuple[str, ...]] = ("language", "dialogue")
     prompt: str = "translate"
     check_language: bool = True
@@ -174,7 +174,7 @@ Verdict = dict[str, Any]
 class CompareConfig(JsonJobsConfig):
     """Settings of ``medal data compare-native``. ``criteria``: name -> question for the judge."""
 
-    what: ClassVar[str] = "native against translated"
+    task: ClassVar[str] = "native against translated"
     placeholders: ClassVar[tuple[str, ...]] = ("language", "country", "question", "first", "second")
     prompt: str = "compare_native"
     criteria: dict[str, str] = Field(min_length=1)

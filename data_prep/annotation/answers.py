@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from medal_judges.data_prep.annotation.project import Project
@@ -33,29 +33,37 @@ def check(answers: Iterable[Answer], project: Project) -> tuple[list[Answer], li
     problems: list[str] = []
     valid: dict[tuple[str, str], list[Answer]] = defaultdict(list)
     for answer in answers:
-        if wrong := _misplaced(answer, project):
-            problems.append(f"{answer.where}: {wrong}")
+        if problem := _misplaced(answer, project):
+            problems.append(f"{answer.where}: {problem}")
         elif any(answer.values.values()):
             checked = replace(answer, values=_values(answer, project.dimensions, problems))
             valid[answer.key, answer.annotator].append(checked)
-    kept = []
-    for (key, annotator), same in valid.items():
-        if all(one.values == same[0].values for one in same):
-            kept.append(same[0])
+    agreed = []
+    for (key, annotator), repeated in valid.items():
+        if all(answer.values == repeated[0].values for answer in repeated):
+            agreed.append(repeated[0])
             continue
-        places = " and ".join(one.where for one in same)
-        problem = f"{places}: {annotator!r} answered {key} {len(same)} times and not the same"
+        where = " and ".join(answer.where for answer in repeated)
+        problem = f"{where}: {annotator!r} answered {key} {len(repeated)} times and not the same"
         problems.append(f"{problem}; keep one of them, or correct the name of the annotator")
-    shares = project.assignments or {"": list(project.rows)}
-    for name, keys in shares.items():
-        done = {key for key, by in valid if name in ("", by)}
-        if left := [key for key in keys if key not in done]:
-            some = ", ".join(left[:_NAMED])
-            some += f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+    return agreed, problems + _unfinished(project, valid)
+
+
+def _unfinished(project: Project, annotated: Collection[tuple[str, str]]) -> list[str]:
+    """The dialogues that are not annotated, by annotator if they are assigned; ``annotated`` has
+    (key, annotator) pairs."""
+    problems = []
+    for name, keys in (project.assignments or {"": [*project.rows]}).items():
+        finished = {key for key, annotator in annotated if name in ("", annotator)}
+        left = [key for key in keys if key not in finished]
+        if left:
+            examples = ", ".join(left[:_NAMED])
+            if len(left) > _NAMED:
+                examples += f" and {len(left) - _NAMED} more"
             who = f"annotator {name!r}" if name else "project"
-            problem = f"{len(left)} of {len(keys)} dialogues are not annotated: {some}"
+            problem = f"{len(left)} of {len(keys)} dialogues are not annotated: {examples}"
             problems.append(f"{who}: {problem}; annotate them and import again")
-    return kept, problems
+    return problems
 
 
 def _misplaced(answer: Answer, project: Project) -> str | None:
@@ -69,10 +77,9 @@ def _misplaced(answer: Answer, project: Project) -> str | None:
         return "field 'annotator': expected the annotator's name, got nothing; type a name"
     assigned = project.assignments
     if assigned and answer.annotator not in assigned:
-        known = ", ".join(assigned)
         return (
-            f"field 'annotator': expected one of {known}, got {answer.annotator!r}; type the name, "
-            f"or pass --name {answer.annotator}=NAME"
+            f"field 'annotator': expected one of {', '.join(assigned)}, got {answer.annotator!r}; "
+            f"type the name, or pass --name {answer.annotator}=NAME"
         )
     if assigned and answer.key not in assigned[answer.annotator]:
         return f"{answer.key} was not assigned to {answer.annotator!r}; check the name"
@@ -84,28 +91,34 @@ def _values(
 ) -> dict[str, float | None]:
     values: dict[str, float | None] = {}
     for dimension in dimensions:
-        given = answer.values.get(dimension.name, "").strip()
-        value = _WORDS.get(given.lower()) if dimension.kind == "binary" else None
+        text = answer.values.get(dimension.name, "").strip()
+        value = _number(text, dimension)
+        values[dimension.name] = value
         if value is None:
-            try:  # ``4``, ``4.0`` and ``4,0`` are 4
-                value = float(given.replace(",", "."))
-            except ValueError:
-                value = None
-        values[dimension.name] = value if value in dimension.levels else None
-        if values[dimension.name] is None:
             expected = example = f"{YES} or {NO}"
             if dimension.kind != "binary":
                 expected = f"a whole number from {dimension.low:g} to {dimension.high:g}"
-                levels = [f"{level:g}" for level in dimension.levels]
-                example = f"{', '.join(levels[:-1])} or {levels[-1]}"
-            got = repr(given) if given else "nothing"
+                *levels, last = (f"{level:g}" for level in dimension.levels)
+                example = f"{', '.join(levels)} or {last}"
+            got = repr(text) if text else "nothing"
             problem = f"field {dimension.name!r}: expected {expected}, got {got}; type {example}"
             problems.append(f"{answer.where}: {problem}")
-    for name, given in answer.values.items():
-        if name not in values and given:
+    for name, text in answer.values.items():
+        if name not in values and text:
             problem = f"field {name!r}: expected one of {', '.join(sorted(values))}"
             problems.append(f"{answer.where}: {problem}; rename the field or leave it empty")
     return values
+
+
+def _number(text: str, dimension: Dimension) -> float | None:
+    """The level that ``text`` states; None if it is none of the dimension."""
+    if dimension.kind == "binary" and text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    try:  # ``4``, ``4.0`` and ``4,0`` are 4
+        value = float(text.replace(",", "."))
+    except ValueError:
+        return None
+    return value if value in dimension.levels else None
 
 
 def merge(answers: Iterable[Answer], project: Project) -> Iterator[LabelledDialogue]:
@@ -118,21 +131,26 @@ def merge(answers: Iterable[Answer], project: Project) -> Iterator[LabelledDialo
     by_key: dict[str, list[Answer]] = defaultdict(list)
     for answer in answers:
         by_key[answer.key].append(answer)
-    rank = {name: i for i, name in enumerate(project.assignments)}
+    names = list(project.assignments)
+
+    def rank(answer: Answer) -> tuple[int, str]:
+        name = answer.annotator
+        return names.index(name) if name in names else len(names), name
+
+    scales = {dimension.name: (dimension.low, dimension.high) for dimension in project.dimensions}
     for key, row in project.rows.items():
-        given = sorted(by_key[key], key=lambda a: (rank.get(a.annotator, len(rank)), a.annotator))
-        if not given:
+        in_order = sorted(by_key[key], key=rank)
+        if not in_order:
             continue
-        extra = {k: v for k, v in row.extra.items() if k not in (LABELS_BY, COMMENTS, FAILURE)}
-        extra |= earlier_labels(row)
-        extra[ANNOTATORS] = [answer.annotator for answer in given]
-        texts = {a.annotator: {k: text for k, text in a.texts.items() if text} for a in given}
-        if any(texts.values()):
-            extra["annotator_comments"] = {who: text for who, text in texts.items() if text}
-        yield replace(
-            row,
-            labels={d.name: tuple(a.values[d.name] for a in given) for d in project.dimensions},
-            scales={d.name: (d.low, d.high) for d in project.dimensions},
-            aggregated=False,
-            extra=extra,
-        )
+        extra = {**row.extra, **earlier_labels(row)}
+        for name in (LABELS_BY, COMMENTS, FAILURE):
+            extra.pop(name, None)
+        extra[ANNOTATORS] = [answer.annotator for answer in in_order]
+        comments = {}
+        for answer in in_order:
+            if texts := {name: text for name, text in answer.texts.items() if text}:
+                comments[answer.annotator] = texts
+        if comments:
+            extra["annotator_comments"] = comments
+        labels = {name: tuple(answer.values[name] for answer in in_order) for name in scales}
+        yield replace(row, labels=labels, scales=scales, aggregated=False, extra=extra)

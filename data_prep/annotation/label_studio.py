@@ -28,10 +28,10 @@ ACCOUNT = "account-"
 _EXPORT = "in Label Studio: Export, JSON"
 
 
-def config_xml(asked: Sequence[AnnotationQuestion], asks: Asks) -> str:
+def config_xml(questions: Sequence[AnnotationQuestion], asks: Asks) -> str:
     """The labelling interface. Each dimension is a required single choice under its name (``yes``
     and ``no``, or the numbers of its scale); the free texts are ``other_text`` and ``comment``."""
-    template = fragment(TEMPLATES, "label_studio.xml", asked=asked, asks=asks)
+    template = fragment(TEMPLATES, "label_studio.xml", questions=questions, asks=asks)
     root = ET.fromstring(visible(template))
     ET.indent(root)
     return ET.tostring(root, encoding="unicode") + "\n"
@@ -42,13 +42,16 @@ def tasks(
 ) -> list[dict[str, Any]]:
     """Tasks of (key, row) pairs in their order. They contain no id, model, source or label, which
     could reveal the chatbot or a model's opinion."""
-    listed = []
+    tasks = []
     for number, (key, row) in enumerate(rows, 1):
-        turns = [{"speaker": t.role, "text": t.content or EMPTY} for t in row.dialogue.turns]
+        turns = []
+        for turn in row.dialogue.turns:
+            turns.append({"speaker": turn.role, "text": turn.content or EMPTY})
         data = {"key": key, "number": number, "lang": row.dialogue.lang, "dialogue": turns}
-        # Label Studio uses `annotator` itself
-        listed.append({"data": data | ({"assigned_to": annotator} if annotator else {})})
-    return listed
+        if annotator:
+            data["assigned_to"] = annotator  # Label Studio uses `annotator` itself
+        tasks.append({"data": data})
+    return tasks
 
 
 def read_label_studio(path: Path) -> Iterator[Answer]:
@@ -77,22 +80,31 @@ def _answers(task: Mapping[str, Any], where: str) -> Iterator[Answer]:
     for annotation in task["annotations"]:
         if annotation.get("was_cancelled"):
             continue
-        given = {}
-        for part in annotation["result"]:
-            if part.get("from_name") is not None:  # else a relation between regions
-                value = part["value"]
-                kinds = ("choices", "text", "rating", "number")
-                shown = next(value[kind] for kind in kinds if kind in value)
-                text = " / ".join(map(str, shown)) if isinstance(shown, list) else str(shown)
-                given[part["from_name"]] = text
-        by = annotation.get("completed_by")
-        by = (by.get("email") or by.get("id")) if isinstance(by, dict) else by
-        account = "" if by is None else str(by)
-        account = f"{ACCOUNT}{account}" if account.isdigit() else account
+        values = {}
+        for result in annotation["result"]:
+            name = result.get("from_name")
+            if name is not None:  # else a relation between regions
+                values[name] = _text(result["value"])
+        texts = {name: values.pop(name) for name in (OTHER_TEXT, COMMENT) if name in values}
         yield Answer(
             where=f"{where}, annotation {annotation.get('id')}",
             key=str(data.get("key") or ""),
-            annotator=str(data.get("assigned_to") or account),
-            texts={name: given.pop(name) for name in (OTHER_TEXT, COMMENT) if name in given},
-            values=given,
+            annotator=str(data.get("assigned_to") or _account(annotation.get("completed_by"))),
+            texts=texts,
+            values=values,
         )
+
+
+def _text(value: Mapping[str, Any]) -> str:
+    """The answer in the value of a result."""
+    kind = next(kind for kind in ("choices", "text", "rating", "number") if kind in value)
+    answer = value[kind]
+    return " / ".join(map(str, answer)) if isinstance(answer, list) else str(answer)
+
+
+def _account(completed_by: Any) -> str:
+    """The account that completed an annotation: an object, or a number."""
+    if isinstance(completed_by, dict):
+        completed_by = completed_by.get("email") or completed_by.get("id")
+    account = "" if completed_by is None else str(completed_by)
+    return f"{ACCOUNT}{account}" if account.isdigit() else account

@@ -103,27 +103,42 @@ def assign(
     that every two annotators overlap about equally. Each annotator has an own order.
     Raises ConfigError for languages that nobody reads.
     """
-    readers = {
-        lang: [name for name, known in annotators.items() if not known or lang in known]
-        for lang in sorted(set(langs.values()))
-    }
-    if unread := [lang for lang, able in readers.items() if not able]:
+    readers = {}
+    for lang in sorted(set(langs.values())):
+        readers[lang] = [name for name, read in annotators.items() if not read or lang in read]
+    if unread := [lang for lang, names in readers.items() if not names]:
         raise ConfigError(
             f"no annotator reads {', '.join(map(repr, unread))}", hint="--annotator NAME:LANG"
         )
-    given: dict[str, list[str]] = {name: [] for name in annotators}
+    shares: dict[str, list[str]] = {name: [] for name in annotators}
     together: Counter[frozenset[str]] = Counter()
     rng = np.random.default_rng(seed)
     for key in rng.permutation(sorted(langs)).tolist():
-        left, chosen = rng.permutation(readers[langs[key]]).tolist(), list[str]()
+        left = rng.permutation(readers[langs[key]]).tolist()
+        chosen: list[str] = []
         for _ in range(min(per_dialogue, len(left))):
-            shared = {n: sum(together[frozenset((n, other))] for other in chosen) for n in left}
-            chosen.append(min(left, key=lambda n: (len(given[n]), shared[n])))
-            left.remove(chosen[-1])
-        together.update(frozenset(pair) for pair in combinations(chosen, 2))
+            name = _least_loaded(left, shares, chosen, together)
+            left.remove(name)
+            chosen.append(name)
+        together.update(map(frozenset, combinations(chosen, 2)))
         for name in chosen:
-            given[name].append(key)
-    return {name: _shuffled(keys, seed, name) for name, keys in given.items()}
+            shares[name].append(key)
+    return {name: _shuffled(keys, seed, name) for name, keys in shares.items()}
+
+
+def _least_loaded(
+    names: Sequence[str],
+    shares: Mapping[str, Sequence[str]],
+    partners: Sequence[str],
+    together: Counter[frozenset[str]],
+) -> str:
+    """The first of ``names`` with the fewest dialogues and, among these, the fewest together with
+    ``partners``."""
+
+    def load(name: str) -> tuple[int, int]:
+        return len(shares[name]), sum(together[frozenset((name, partner))] for partner in partners)
+
+    return min(names, key=load)
 
 
 def _shuffled(keys: Sequence[str], seed: int, name: str) -> list[str]:
@@ -162,12 +177,12 @@ def new_project(
     assignments = assign(langs, people, per_dialogue, seed) if people else {}
     idle = [name for name, keys in assignments.items() if not keys]
     if idle:
-        problem = f"no dialogue is left for {', '.join(idle)}"
-        known = ", ".join(sorted(set(langs.values())))
-        hint = (
-            f"languages of the dialogues: {known}; a higher --per-dialogue gives more to everybody"
+        names = ", ".join(sorted(set(langs.values())))
+        raise ConfigError(
+            f"no dialogue is left for {', '.join(idle)}",
+            hint=f"languages of the dialogues: {names}; a higher --per-dialogue gives more to "
+            "everybody",
         )
-        raise ConfigError(problem, hint=hint)
     return Project(by_key, dimensions, assignments, seed)
 
 
@@ -183,15 +198,15 @@ def export(
     if (folder / PROJECT_FILE).exists():
         problem = f"{folder} holds an annotation project already"
         raise MedalError(problem, hint="give another folder to --out")
-    asked = questions(project.dimensions, guidelines)
+    asks = questions(project.dimensions, guidelines)
     out, studio = folder / "package", folder / "package" / "label_studio"
 
     def document(name: str) -> str:
-        return fragment(TEMPLATES, name, guidelines=guidelines, asked=asked).strip() + "\n"
+        return fragment(TEMPLATES, name, guidelines=guidelines, questions=asks).strip() + "\n"
 
     texts = {out / "guidelines.md": document("guidelines.md")}
     if "label-studio" in forms:
-        texts[studio / "config.xml"] = config_xml(asked, guidelines.asks)
+        texts[studio / "config.xml"] = config_xml(asks, guidelines.asks)
         texts[studio / "instructions.html"] = document("instructions.html")
     sheets = []
     # Without assignments all rows are shuffled, because their order could reveal the chatbots.
@@ -200,11 +215,11 @@ def export(
         rows = [(key, project.rows[key]) for key in keys]
         if "label-studio" in forms:
             name = f"tasks-{annotator}.json" if annotator else "tasks.json"
-            listed = tasks(rows, annotator)
-            texts[studio / name] = json.dumps(listed, ensure_ascii=False, indent=1) + "\n"
+            content = json.dumps(tasks(rows, annotator), ensure_ascii=False, indent=1)
+            texts[studio / name] = content + "\n"
         if "xlsx" in forms:
             path = out / "sheets" / f"{annotator or 'dialogues'}.xlsx"
-            sheets.append(write_xlsx(path, rows, asked, annotator))
+            sheets.append(write_xlsx(path, rows, asks, annotator))
     written = [atomic_write(path, text) for path, text in texts.items()]
     write_records(folder / ROWS_FILE, project.rows.values())
     record = {

@@ -118,7 +118,7 @@ def dimensions_to_ask(rubric: str = "medal", *, human_likeness: bool = False) ->
 def questions(dimensions: Sequence[Dimension], guidelines: Guidelines) -> list[AnnotationQuestion]:
     """The questions about ``dimensions``. Raises ConfigError if the number of grades is not the
     number of levels."""
-    listed = []
+    questions = []
     for dimension in dimensions:
         entry = guidelines.dimensions.get(dimension.name, Entry())
         if entry.grades and len(entry.grades) != len(dimension.levels):
@@ -130,5 +130,5 @@ def questions(dimensions: Sequence[Dimension], guidelines: Guidelines) -> list[A
         title = entry.title or dimension.name.replace("_", " ").capitalize()
         ask = entry.ask or (asks.binary if dimension.kind == "binary" else asks.ordinal)
         mark, leave = entry.mark.strip(), entry.leave.strip()
-        listed.append(AnnotationQuestion(dimension, title, ask, mark, leave, entry.grades))
-    return listed
+        questions.append(AnnotationQuestion(dimension, title, ask, mark, leave, entry.grades))
+    return questions

@@ -28,16 +28,16 @@ CELL = 32_000  # Excel allows 32,767 characters in a cell
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
-def header(asked: Sequence[AnnotationQuestion]) -> list[str]:
+def header(questions: Sequence[AnnotationQuestion]) -> list[str]:
     """Columns of the answer sheet, which has one row a dialogue."""
     fixed = ["number", KEY, ANNOTATOR, "lang", DIALOGUE]
-    return [*fixed, *(question.name for question in asked), OTHER_TEXT, COMMENT]
+    return [*fixed, *(question.name for question in questions), OTHER_TEXT, COMMENT]
 
 
 def write_xlsx(
     path: Path,
     rows: Sequence[tuple[str, LabelledDialogue]],
-    asked: Sequence[AnnotationQuestion],
+    questions: Sequence[AnnotationQuestion],
     annotator: str = "",
 ) -> Path:
     """Write a workbook and return ``path``: ``answers`` (one row a dialogue, a drop-down a
@@ -66,8 +66,17 @@ def write_xlsx(
     dialogues = book.create_sheet(DIALOGUES)
     tint = PatternFill("solid", fgColor="EAF2F8")
     head(dialogues, ["number", KEY, "speaker", "text"], [9, 16, 11, 100])
-    widths = [9, 16, 14, 7, 10, *[max(12, len(q.name) + 2) for q in asked], 40, 40]
-    head(answers, header(asked), widths)
+    widths = [
+        9,
+        16,
+        14,
+        7,
+        10,
+        *(max(12, len(question.name) + 2) for question in questions),
+        40,
+        40,
+    ]
+    head(answers, header(questions), widths)
     at = 2
     for number, (key, row) in enumerate(rows, 1):
         *_, link = _put(answers, number + 1, [number, key, annotator, row.dialogue.lang, "read"])
@@ -81,9 +90,9 @@ def write_xlsx(
                     cell.fill = tint
                 at += 1
         at += 1  # a blank row between dialogues
-    first = header(asked).index(DIALOGUE) + 2
+    first = header(questions).index(DIALOGUE) + 2
     answers.freeze_panes = answers.cell(2, first)
-    for column, question in enumerate(asked, first):
+    for column, question in enumerate(questions, first):
         colon = ":" if question.grades else ""
         criteria = [f"{name}{colon} {text}" for name, text in question.criteria]
         note = "\n".join([question.dimension.definition, *criteria])

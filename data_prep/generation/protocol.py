@@ -135,10 +135,10 @@ class GenerateConfig(Config):
 
     @model_validator(mode="after")
     def _distinct(self) -> GenerateConfig:
-        for what in ("users", "chatbots"):
-            names = [agent.name for agent in getattr(self, what)]
+        for role in ("users", "chatbots"):
+            names = [agent.name for agent in getattr(self, role)]
             if len(set(names)) < len(names):
-                raise ValueError(f"{what}: a name is given twice: {', '.join(names)}")
+                raise ValueError(f"{role}: a name is given twice: {', '.join(names)}")
         if len(set(self.languages)) < len(self.languages):
             raise ValueError("languages: a language is given twice")
         return self
@@ -146,18 +146,21 @@ class GenerateConfig(Config):
     def agents(self, speaking: Collection[str] | None = None) -> dict[str, LLMConfig]:
         """The ``llm`` setting of each agent (``user:``, ``judge:`` or ``chatbot:`` and its name);
         of the chatbots only those that are ``speaking``."""
-        bots = [bot for bot in self.chatbots if speaking is None or bot.name in speaking]
-        roles = {"user": self.users, "judge": [self.user_judge], "chatbot": bots}
-        return {f"{role}:{one.name}": one.llm for role, named in roles.items() for one in named}
+        llms = {f"user:{user.name}": user.llm for user in self.users}
+        llms[f"judge:{self.user_judge.name}"] = self.user_judge.llm
+        for chatbot in self.chatbots:
+            if speaking is None or chatbot.name in speaking:
+                llms[f"chatbot:{chatbot.name}"] = chatbot.llm
+        return llms
 
     def speaking(self, chatbots: Sequence[str] = ()) -> list[str]:
         """The names in ``chatbots``, or of all chatbots if it is empty. Raises ConfigError for an
         unknown name."""
-        known = [agent.name for agent in self.chatbots]
-        if unknown := [name for name in chatbots if name not in known]:
-            hint = f"it has: {', '.join(known)}"
+        names = [agent.name for agent in self.chatbots]
+        if unknown := [name for name in chatbots if name not in names]:
+            hint = f"it has: {', '.join(names)}"
             raise ConfigError(f"no chatbot {unknown[0]!r} in the config", hint=hint)
-        return list(chatbots) or known
+        return list(chatbots) or names
 
 
 def read_utterance(answer: str) -> tuple[str, bool]:
@@ -167,15 +170,18 @@ def read_utterance(answer: str) -> tuple[str, bool]:
     of the message never are.
     """
 
-    def bare(text: str) -> str:
-        text = _LABEL.sub("", text, count=1)
-        if len(text) > 1 and _QUOTES.get(text[0]) == text[-1] and text[0] not in text[1:-1]:
-            text = text[1:-1].strip()
-        return text
+    text = _unwrapped(without_thinking(answer))
+    if _END.search(text) is None:
+        return text, False
+    return _unwrapped(_END.sub(" ", text).strip()), True
 
-    text = bare(without_thinking(answer))
-    ends = _END.search(text) is not None
-    return (bare(_END.sub(" ", text).strip()) if ends else text), ends
+
+def _unwrapped(text: str) -> str:
+    """``text`` without its label and the quotation marks around it."""
+    text = _LABEL.sub("", text, count=1)
+    if len(text) > 1 and _QUOTES.get(text[0]) == text[-1] and text[0] not in text[1:-1]:
+        text = text[1:-1].strip()
+    return text
 
 
 def read_verdict(answer: str) -> tuple[bool | None, str]:
@@ -198,8 +204,8 @@ def read_verdict(answer: str) -> tuple[bool | None, str]:
 def without_thinking(answer: str) -> str:
     """The answer after the model's reasoning; empty if the reasoning has no end. The rest of a
     chatbot's answer is unchanged, because it is judged."""
-    rest = after_thinking(answer)
-    return "" if rest is None else rest[0].strip()
+    spoken = after_thinking(answer)
+    return "" if spoken is None else spoken[0].strip()
 
 
 @dataclass(slots=True)
@@ -322,14 +328,18 @@ class DialogueState:
         extra: dict[str, Any] = {"ended": self.ended, "tries": list(self.tries)}
         if self.cut:
             extra["cut_turns"] = list(self.cut)
-        group, parts = self.context.group, self.context.to_record()
+        group = self.context.group
+        context = {}
+        for name, value in self.context.to_record().items():
+            if value is not None and name != "lang":
+                context[name] = value
         dialogue = Dialogue(
             id=self.id,
             turns=tuple(self.turns),
             lang=self.context.lang,
             source="medal-generated",
             models={"user": self.user, "assistant": self.chatbot},
-            context={k: v for k, v in parts.items() if v is not None and k != "lang"},
+            context=context,
         )
         split = hash_split(group, seed=0)
         return LabelledDialogue(dialogue, {}, {}, split=split, group=group, extra=extra)
@@ -344,12 +354,12 @@ def load_prompts(config: GenerateConfig) -> dict[str, Prompt]:
     prompts = {}
     for name, (placeholders, required) in _PROMPTS.items():
         prompt = prompts[name] = load_prompt(getattr(config, name).prompt, placeholders)
-        shown = prompt.parts.get("system", "") + prompt.parts.get("user", "")
-        for each in required:
-            if not any(placeholder in shown for placeholder in each):
+        text = prompt.parts.get("system", "") + prompt.parts.get("user", "")
+        for group in required:
+            if not any(placeholder in text for placeholder in group):
                 raise ConfigError(
-                    f"{name}.prompt: {prompt.name} shows no {' and no '.join(each)}",
-                    hint=f"add {each[0]}, as the files of configs/prompts/ do",
+                    f"{name}.prompt: {prompt.name} shows no {' and no '.join(group)}",
+                    hint=f"add {group[0]}, as the files of configs/prompts/ do",
                 )
     if "user" in prompts["reply"].parts:
         raise ConfigError(
@@ -368,35 +378,28 @@ def request_of(state: DialogueState, prompts: dict[str, Prompt]) -> ChatRequest:
     values["language"] = language(state.context.lang).name
     decoding: Decoding = config.reply
     if state.stage == "say":
+        name, decoding = ("first_turn", config.first_turn)
         if state.turns:
             values["dialogue"] = transcript(state.turns)
-        name = "later_turns" if state.turns else "first_turn"
-        decoding = config.later_turns if state.turns else config.first_turn
-        attempts = [
-            {
-                "rejected": " ".join(each["text"].split()) or "(an empty message)",
-                "feedback": each["reason"] or "No reason was given.",
-            }
-            for each in state.rejections
-        ]
-        messages = prompts[name].messages(values, again=attempts)
+            name, decoding = ("later_turns", config.later_turns)
+        messages = prompts[name].messages(values, again=_rejected_attempts(state))
     elif state.stage == "check":
         decoding = config.check
-        nothing = "(nothing yet: it is the first message)"
-        values["dialogue"] = transcript(state.turns) or nothing
+        values["dialogue"] = transcript(state.turns) or "(nothing yet: it is the first message)"
         values["message"] = transcript([Turn("user", state.candidate_text)])
         check = prompts["check"]
         if not state.turns and "system_first" in check.parts:
             parts = {**check.parts, "system": check.parts["system_first"]}
             check = check.model_copy(update={"parts": parts})
         messages = check.messages(values)
-        schema = _VERDICT_SCHEMA if config.check.enforce else None
+        if config.check.enforce:
+            schema = _VERDICT_SCHEMA
     else:
         filled = prompts["reply"].messages({})
         messages = [message for message in filled if message.role == "system"]
         messages += [Message(turn.role, turn.content) for turn in state.turns]
-    place = f"{len(state.turns)}:{len(state.rejections)}:{state.stage}"
-    seed = hashlib.sha256(f"{config.seed}:{state.id}:{place}".encode()).digest()[:4]
+    position = f"{len(state.turns)}:{len(state.rejections)}:{state.stage}"
+    seed = hashlib.sha256(f"{config.seed}:{state.id}:{position}".encode()).digest()[:4]
     return ChatRequest(
         tuple(messages),
         max_tokens=decoding.max_tokens,
@@ -408,3 +411,13 @@ def request_of(state: DialogueState, prompts: dict[str, Prompt]) -> ChatRequest:
         frequency_penalty=decoding.frequency_penalty,
         accept_truncated=True,
     )
+
+
+def _rejected_attempts(state: DialogueState) -> list[dict[str, str | None]]:
+    """The rejected attempts at the current turn, as values of the user agent's prompt."""
+    attempts: list[dict[str, str | None]] = []
+    for rejection in state.rejections:
+        text = " ".join(rejection["text"].split()) or "(an empty message)"
+        reason = rejection["reason"] or "No reason was given."
+        attempts.append({"rejected": text, "feedback": reason})
+    return attempts

@@ -22,7 +22,7 @@ from medal_judges.data_prep.generation.protocol import (
     request_of,
 )
 from medal_judges.data_prep.jobs import Agents, Answer, JobRunner
-from medal_judges.data_prep.seeds.contexts import contexts_for
+from medal_judges.data_prep.seeds.contexts import SeedContext, contexts_for
 from medal_judges.errors import MedalError
 from medal_judges.models.llm.cost import CostEstimate, Usage
 from medal_judges.models.llm.loading import load_llm
@@ -62,39 +62,53 @@ class Outputs:
         self.folder = folder
         self.journal = Journal(folder / "journal.jsonl")
         self._streams: dict[str, IO[str]] = {}
-        path, hint = folder / RECORD, "give another folder with --out DIR, or remove it yourself"
-        with ExitStack() as held:
+        with ExitStack() as resources:
             folder.mkdir(parents=True, exist_ok=True)
-            held.enter_context(only_run(folder, folder=True))
-            there: Any = {}
-            if path.exists():
-                try:
-                    there = json.loads(path.read_text(encoding="utf-8"))
-                except (OSError, ValueError, RecursionError):
-                    there = None
-                if not isinstance(there, dict) or not set(there) >= set(_PARTS):
-                    problem = f"{path} is not a record of medal generate; the folder is unchanged"
-                    raise MedalError(problem, hint=hint)
-                for name in _OWN if overwrite else ():
+            resources.enter_context(only_run(folder, folder=True))
+            earlier = self._earlier_record()
+            if earlier and overwrite:
+                for name in _OWN:
                     (folder / name).unlink(missing_ok=True)
-            elif foreign := [name for name in _OWN if (folder / name).exists()]:
-                problem = f"{folder / foreign[0]} exists, but no {RECORD} that says what made it"
-                raise MedalError(problem, hint=hint)
-            # The country of a context is no part of its id, so it is compared too.
-            for part in _PARTS if there and not overwrite else ():
-                for name, old in there[part].items():
-                    if name in record[part] and record[part][name] == old:
-                        continue
-                    problem = f"{name}: {old!r} there, {record[part].get(name)!r} now"
-                    if name not in record[part]:
-                        problem = f"{name} is not in this run any more"
-                    raise MedalError(
-                        f"{folder} was made with other settings: {part}: {problem}",
-                        hint="give another --out, or start again from the beginning with "
-                        "--overwrite",
-                    )
+            elif earlier:
+                self._require_same(earlier, record)
             self.write_json(RECORD, record)
-            self._held = held.pop_all()
+            self._resources = resources.pop_all()
+
+    def _earlier_record(self) -> dict[str, Any]:
+        """The content of run.json; empty in a new folder."""
+        path, hint = (
+            self.folder / RECORD,
+            "give another folder with --out DIR, or remove it yourself",
+        )
+        if not path.exists():
+            for name in _OWN:
+                if (self.folder / name).exists():
+                    problem = f"{self.folder / name} exists, but no {RECORD} that says what made it"
+                    raise MedalError(problem, hint=hint)
+            return {}
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict) or not set(record) >= set(_PARTS):
+            problem = f"{path} is not a record of medal generate; the folder is unchanged"
+            raise MedalError(problem, hint=hint)
+        return record
+
+    def _require_same(self, earlier: Mapping[str, Any], record: Mapping[str, Any]) -> None:
+        """Raises MedalError for a part of the earlier record that is another now. The country of a
+        context is no part of its id, so it is compared too."""
+        for part in _PARTS:
+            for name, value in earlier[part].items():
+                if name in record[part] and record[part][name] == value:
+                    continue
+                problem = f"{name} is not in this run any more"
+                if name in record[part]:
+                    problem = f"{name}: {value!r} there, {record[part][name]!r} now"
+                raise MedalError(
+                    f"{self.folder} was made with other settings: {part}: {problem}",
+                    hint="give another --out, or start again from the beginning with --overwrite",
+                )
 
     @contextmanager
     def rebuilding(self) -> Iterator[None]:
@@ -104,7 +118,7 @@ class Outputs:
             for name in (DIALOGUES, REJECTED):
                 partial = replacing.enter_context(atomic_path(self.folder / name))
                 stream = partial.open("w", encoding="utf-8", newline="\n")
-                self._streams[name] = self._held.enter_context(stream)
+                self._streams[name] = self._resources.enter_context(stream)
             yield
             self.flush()
 
@@ -120,7 +134,7 @@ class Outputs:
             stream.flush()
 
     def close(self) -> None:
-        self._held.close()
+        self._resources.close()
 
     def write_json(self, name: str, value: Mapping[str, object]) -> None:
         text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
@@ -201,20 +215,18 @@ class GenerationRun(JobRunner[DialogueState]):
         self.chatbots = [agent.name for agent in config.chatbots]
         self.speaking = config.speaking(chatbots)
         contexts = contexts_for(config.contexts, config.languages, config.seed)
-        users = [agent.name for agent in config.users]
-        self.openers = {f"{c.id}--{user}": (c, user) for c in contexts for user in users}
+        self.openers: dict[str, tuple[SeedContext, str]] = {}
+        for context in contexts:
+            for user in config.users:
+                self.openers[f"{context.id}--{user.name}"] = (context, user.name)
         self.prompts = load_prompts(config)
         self.counts = GenerationCounts()
         self.accepted: dict[str, DialogueState] = {}
         self.failed: set[str] = set()
         self.done: set[str] = set()
-        settings: dict[str, object] = {"seed": config.seed, "max_turns": config.max_turns}
-        for name, prompt in self.prompts.items():
-            decoding = getattr(config, name).model_dump(exclude={"prompt"})
-            settings[name] = {**decoding, "prompt": content_hash(prompt.model_dump())}
         record = {
             "version": __version__,
-            "settings": settings,
+            "settings": self._settings(),
             "agents": {
                 name: llm.model_dump(mode="json", exclude=_CONNECTION, exclude_unset=True)
                 for name, llm in config.agents().items()
@@ -235,15 +247,25 @@ class GenerationRun(JobRunner[DialogueState]):
         self.active = {id: state for id, state in self.active.items() if state.chatbot in speaking}
         self._next = iter(self.openers)
 
+    def _settings(self) -> dict[str, object]:
+        """Everything that changes a dialogue, besides agents and contexts."""
+        settings: dict[str, object] = {"seed": self.config.seed, "max_turns": self.config.max_turns}
+        for name, prompt in self.prompts.items():
+            decoding = getattr(self.config, name).model_dump(exclude={"prompt"})
+            settings[name] = {**decoding, "prompt": content_hash(prompt.model_dump())}
+        return settings
+
     @property
     def dialogues(self) -> int:
         """The number of dialogues in the folder at the end if every first message is accepted."""
-        others = sum(id.rpartition("--")[2] not in self.speaking for id in self.done)
-        return len(self.openers) * len(self.speaking) + others
+        of_silent = sum(id.rpartition("--")[2] not in self.speaking for id in self.done)
+        return len(self.openers) * len(self.speaking) + of_silent
 
     def order(self) -> Iterator[str]:
         """The ids of all dialogues in order, whether or not their chatbots speak in this run."""
-        return (f"{opener}--{bot}" for opener in self.openers for bot in self.chatbots)
+        for opener in self.openers:
+            for chatbot in self.chatbots:
+                yield f"{opener}--{chatbot}"
 
     def run(self, progress: Callable[[], None] | None = None) -> None:
         try:
@@ -252,11 +274,12 @@ class GenerationRun(JobRunner[DialogueState]):
             # Sorted, so that the file does not depend on which server was faster. Memory holds
             # offsets, not texts.
             file = self.config.out / DIALOGUES
-            places = {json.loads(line)["id"]: start for start, line in Journal(file).lines()}
+            starts = {json.loads(line)["id"]: start for start, line in Journal(file).lines()}
             with file.open("rb") as old, atomic_path(file) as partial, partial.open("wb") as new:
-                for id in filter(places.__contains__, self.order()):
-                    old.seek(places[id])
-                    new.write(old.readline())
+                for id in self.order():
+                    if id in starts:
+                        old.seek(starts[id])
+                        new.write(old.readline())
         finally:
             self.outputs.close()
 
@@ -293,10 +316,13 @@ class GenerationRun(JobRunner[DialogueState]):
 
     def _spread(self, opener: DialogueState) -> int:
         """Add the dialogues of an accepted first message that do not exist yet."""
-        new = {id: bot for bot in self.speaking if (id := f"{opener.id}--{bot}") not in self.done}
-        added = {id: opener.with_chatbot(bot) for id, bot in new.items() if id not in self.active}
-        self.active.update(added)
-        return len(added)
+        count = 0
+        for chatbot in self.speaking:
+            dialogue = opener.with_chatbot(chatbot)
+            if dialogue.id not in self.done and dialogue.id not in self.active:
+                self.active[dialogue.id] = dialogue
+                count += 1
+        return count
 
     def apply(self, job: DialogueState, answer: Answer) -> None:
         counts, agent = self.counts, job.agent
@@ -341,9 +367,9 @@ def estimate(
     dollars.
     """
     prompts, speaking = load_prompts(config), config.speaking(chatbots)
-    shown = min(SAMPLE, config.contexts.n)
-    settings = config.contexts.model_copy(update={"n": shown})
-    used: dict[str, Counter[str]] = defaultdict(Counter)
+    sample = min(SAMPLE, config.contexts.n)
+    settings = config.contexts.model_copy(update={"n": sample})
+    usage: dict[str, Counter[str]] = defaultdict(Counter)
 
     def play(state: DialogueState) -> DialogueState:
         while not state.over:
@@ -354,7 +380,7 @@ def estimate(
                 text = "Yes." if accepts else f"No. {text}"
             written = min(request.max_tokens, prompt_tokens_above([Message("user", text)]))
             read = prompt_tokens_above(request.messages)
-            used[state.agent].update(requests=1, read=read, written=written)
+            usage[state.agent].update(requests=1, read=read, written=written)
             state.take(text, False)
         return state
 
@@ -366,13 +392,14 @@ def estimate(
     costs = {}
     for agent, llm in config.agents(speaking).items():
         requests, read, written = (
-            round(used[agent][name] * config.contexts.n / shown)
+            round(usage[agent][name] * config.contexts.n / sample)
             for name in ("requests", "read", "written")
         )
         money: float | None = 0.0
         if llm.api:  # a local model is not loaded to find out that it has no price
             model = load_llm(llm)
             money = model.cost(Usage(read, output=written))
-            money = 0.0 if money is None and model.private else money
+            if money is None and model.private:
+                money = 0.0
         costs[agent] = CostEstimate(requests, 0, read, written, money)
     return costs

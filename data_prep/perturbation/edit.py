@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
+from itertools import pairwise
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -50,7 +51,9 @@ def join(parts: Iterable[str], lang: str) -> str:
 
 def has_words(text: str, lang: str, count: int) -> bool:
     """Whether ``text`` has at least ``count`` words; a Chinese word counts as 1.6 characters."""
-    return len(unit(lang).findall(text)) >= count * (1.6 if lang in _NO_SPACES else 1)
+    if lang in _NO_SPACES:
+        count *= 1.6  # type: ignore[assignment]
+    return len(unit(lang).findall(text)) >= count
 
 
 def sentences(text: str) -> list[str]:
@@ -61,9 +64,12 @@ def sentences(text: str) -> list[str]:
 def content_words(texts: Iterable[str], lang: str) -> set[str]:
     """The words of four letters or more; in Chinese all pairs of characters."""
     words = re.findall(r"\w+", " ".join(texts).lower())
-    if lang in _NO_SPACES:
-        return {word[i : i + 2] for word in words for i in range(len(word) - 1)}
-    return {word for word in words if len(word) >= 4}
+    if lang not in _NO_SPACES:
+        return {word for word in words if len(word) >= 4}
+    pairs: set[str] = set()
+    for word in words:
+        pairs.update(map("".join, pairwise(word)))
+    return pairs
 
 
 def in_style(sentence: str, like: str) -> str:
@@ -102,7 +108,7 @@ def attach(left: str, right: str, lang: str, line_end: bool = False) -> str:
 
 def glue(parts: Iterable[str], lang: str) -> str:
     """``parts`` joined to one text, with a full stop after each but the last."""
-    return reduce(lambda whole, part: attach(whole, part, lang), parts, "")
+    return reduce(lambda text, part: attach(text, part, lang), parts, "")
 
 
 def entries(table: str, lang: str, split: Split) -> tuple[Any, ...]:
@@ -229,20 +235,22 @@ class Edit:
         """Indices of the assistant turns of at least ``words`` words. Raises CannotInject with the
         reason ``why`` if there are fewer than ``need``."""
         turns = self.dialogue.assistant_turns
-        found = [i for i in turns if has_words(self.texts[i], self.lang, words)]
-        if len(found) < need:
+        answers = [i for i in turns if has_words(self.texts[i], self.lang, words)]
+        if len(answers) < need:
             raise CannotInject(why)
-        return found
+        return answers
 
-    def some(self, options: Sequence[T], count: int) -> list[T]:
+    def sample(self, options: Sequence[T], count: int) -> list[T]:
         """Draws ``count`` of ``options`` (or all) without repeats, in their order."""
         count = min(count, len(options))
         return [options[i] for i in sorted(self.rng.permutation(len(options))[:count])]
 
-    def one(self, options: Sequence[T]) -> T:
+    def choose(self, options: Sequence[T]) -> T:
+        """Draws one of ``options``."""
         return options[int(self.rng.integers(len(options)))]
 
-    def chance(self) -> bool:
+    def flip(self) -> bool:
+        """Flips a coin."""
         return bool(self.rng.random() < 0.5)
 
     def put(self, turn: int, injected: str, control: str) -> None:
@@ -258,12 +266,14 @@ class Edit:
         """Sets ``how`` and ``touched`` (by default every edited turn). Raises CannotInject if the
         versions of a touched turn are equal."""
         self.how = how
-        self.touched = tuple(sorted(self.injected if touched is None else touched))
+        if touched is None:
+            touched = self.injected
+        self.touched = tuple(sorted(touched))
         if any(self.injected[turn] == self.control[turn] for turn in self.touched):
             raise CannotInject("the edit would change nothing")
 
-    def filler(self, length: int, used: Collection[str] = (), most: int = 4) -> list[str]:
-        """One to ``most`` neutral sentences outside ``used``, of about ``length`` characters in
+    def filler(self, length: int, used: Collection[str] = (), limit: int = 4) -> list[str]:
+        """One to ``limit`` neutral sentences outside ``used``, of about ``length`` characters in
         all. Raises CannotInject if the table has none left."""
         free = [s for s in self.table("neutral") if s not in used and s not in self.texts]
         if not free:
@@ -271,8 +281,8 @@ class Edit:
         drawn = []
         for _ in range(_COMBINATIONS):
             order = self.rng.permutation(len(free))
-            drawn.append([free[i] for i in order[: self.rng.integers(1, most + 1)]])
-        return min(drawn, key=lambda each: abs(sum(map(len, each)) + len(each) - 1 - length))
+            drawn.append([free[i] for i in order[: self.rng.integers(1, limit + 1)]])
+        return min(drawn, key=lambda sentences: abs(len(" ".join(sentences)) - length))
 
     def small_change(self, text: str) -> str:
         """``text`` with one to three changes that keep its meaning: a synonym, a typing slip, a
@@ -287,8 +297,8 @@ class Edit:
         options = [pair for pair in word_pairs(self.lang) if pair[0].search(text)]
         if not options:
             return text
-        pattern, other = self.one(options)
-        return str(pattern.sub(other, text, count=1))
+        pattern, synonym = self.choose(options)
+        return str(pattern.sub(synonym, text, count=1))
 
     def _slip(self, text: str) -> str:
         """Swaps two neighbouring inner letters of one long word."""
@@ -296,7 +306,7 @@ class Edit:
         long = [i for i, word in enumerate(words) if len(word) >= 5 and word.isalpha()]
         if self.lang == "zh" or not long:
             return text
-        at = self.one(long)
+        at = self.choose(long)
         word = words[at]
         cut = int(self.rng.integers(1, len(word) - 2))
         words[at] = word[:cut] + word[cut + 1] + word[cut] + word[cut + 2 :]
@@ -304,11 +314,11 @@ class Edit:
 
     def _hesitation(self, text: str) -> str:
         fillers = shared("small_changes").get(self.lang, {}).get("fillers", [])
-        return join([self.one(fillers), text], self.lang) if fillers else text
+        return join([self.choose(fillers), text], self.lang) if fillers else text
 
     def _final_mark(self, text: str) -> str:
         marks = ("。", "！", "~") if self.lang == "zh" else (".", "!", "...")
-        bare = text.rstrip(".!~。！ ")
-        if bare.endswith(("?", "？")):
-            return bare + bare[-1]
-        return bare + self.one([mark for mark in marks if bare + mark != text])
+        unmarked = text.rstrip(".!~。！ ")
+        if unmarked.endswith(("?", "？")):
+            return unmarked + unmarked[-1]
+        return unmarked + self.choose([mark for mark in marks if unmarked + mark != text])

@@ -165,9 +165,9 @@ def inject(
     edit = Edit(row.dialogue, strength, rng, donors, split, row.group)
     apply_issue(issue, edit)
     pair = f"{row.id}+{issue}.{strength}"
-    others = dict.fromkeys(UNTOUCHED[issue], 0.0)
+    untouched = dict.fromkeys(UNTOUCHED[issue], 0.0)
     about = (issue, strength, list(edit.touched))
-    faulty, sound = {issue: 1.0} | others, {issue: 0.0} | others
+    faulty, sound = {issue: 1.0} | untouched, {issue: 0.0} | untouched
     control = f"{pair}.innocent"
     return (
         _row(row, pair, edit.injected, faulty, split, *about, "planted", pair, edit.how),
@@ -218,8 +218,8 @@ def _insertion(edit: Edit, table: str) -> None:
     """nonfactual, lacks_commonsense, unsafe: ``strength`` sentences of ``table``, faulty in the
     injected version and sound in the control."""
     turns = edit.answers(need=1)
-    chosen = edit.some(turns, edit.strength)
-    statements = edit.some(edit.table(table), edit.strength)
+    chosen = edit.sample(turns, edit.strength)
+    statements = edit.sample(edit.table(table), edit.strength)
     _insert_variants(edit, chosen, [variants(s) for s in statements], table)
 
 
@@ -229,7 +229,7 @@ def _insert_variants(
     """Inserts pairs of a sound and a faulty sentence into ``turns``, in rotation: both versions get
     their sentence at the same position."""
     for number, (sound, faulty) in enumerate(sentences):
-        opener = edit.one(edit.table("openers")) if edit.chance() else ""
+        opener = edit.choose(edit.table("openers")) if edit.flip() else ""
         position = float(edit.rng.random())
         injected, control = (glue([opener, text], edit.lang) for text in (faulty, sound))
         edit.insert(turns[number % len(turns)], injected, control, position)
@@ -242,12 +242,13 @@ def _coldness(edit: Edit) -> None:
     answers = [i for i in edit.answers() if i > 0 and turns[i - 1].role == "user"]
     if not answers:
         raise CannotInject("no answer right after a user turn")
-    chosen = edit.some(answers, 2 if edit.strength == 3 else 1)
-    feelings = edit.some(edit.table("feelings"), len(chosen))
-    replies = edit.some(edit.table("replies"), len(chosen))
+    chosen = edit.sample(answers, 2 if edit.strength == 3 else 1)
+    feelings = edit.sample(edit.table("feelings"), len(chosen))
+    replies = edit.sample(edit.table("replies"), len(chosen))
     for turn, feeling, reply in zip(chosen, feelings, replies, strict=True):
         edit.insert(turn - 1, feeling, feeling, 1.0)
-        faulty = reply["passing" if edit.strength == 1 else "cold"]
+        manner = "passing" if edit.strength == 1 else "cold"
+        faulty = reply[manner]
         if edit.strength < 3:
             edit.insert(turn, faulty, reply["warm"], 0.0)
         else:
@@ -260,49 +261,59 @@ def _repetition(edit: Edit) -> None:
     only free of repetition."""
     why = f"no answer of {_WORDS} words that could be repeated"
     sources = edit.answers(_WORDS, need=1, why=why)
-    texts = edit.texts
     if edit.strength > 1:
-        later = {
-            source: [i for i in edit.answers() if i > source and texts[i] != texts[source]]
-            for source in sources
-        }
-        count = 1 if edit.strength == 2 else 2 + int(edit.chance())
-        options = [source for source in sources if len(later[source]) >= min(count, 2)]
-        if not options:
-            raise CannotInject(f"no answer of {_WORDS} words with {min(count, 2)} answers after it")
-        source = edit.one(options)
-        for target in edit.some(later[source], count):
-            other = _something_else(edit, texts[source], list(edit.control.values()))
-            edit.put(target, texts[source], other)
-        edit.finish("answer")
-        return
-    source = edit.one(sources)
-    target = edit.one([i for i in edit.answers() if i >= source])
-    parts = [s for s in sentences(texts[source]) if has_words(s, edit.lang, _WORDS)]
-    again = edit.one(parts) if parts else texts[source]
-    other = _something_else(edit, again, [])
-    position = edit.one([0.0, 1.0])
+        _repeat_answer(edit, sources)
+    else:
+        _repeat_sentence(edit, sources)
+
+
+def _repeat_answer(edit: Edit, sources: list[int]) -> None:
+    texts = edit.texts
+    later: dict[int, list[int]] = {}
+    for source in sources:
+        later[source] = [i for i in edit.answers() if i > source and texts[i] != texts[source]]
+    count = 1 if edit.strength == 2 else 2 + int(edit.flip())
+    options = [source for source in sources if len(later[source]) >= min(count, 2)]
+    if not options:
+        raise CannotInject(f"no answer of {_WORDS} words with {min(count, 2)} answers after it")
+    source = edit.choose(options)
+    for target in edit.sample(later[source], count):
+        control = _something_else(edit, texts[source], list(edit.control.values()))
+        edit.put(target, texts[source], control)
+    edit.finish("answer")
+
+
+def _repeat_sentence(edit: Edit, sources: list[int]) -> None:
+    texts = edit.texts
+    source = edit.choose(sources)
+    target = edit.choose([i for i in edit.answers() if i >= source])
+    parts = [part for part in sentences(texts[source]) if has_words(part, edit.lang, _WORDS)]
+    again = edit.choose(parts) if parts else texts[source]
+    control = _something_else(edit, again, [])
+    position = edit.choose([0.0, 1.0])
     if target != source:
-        edit.insert(target, again, other, position)
+        edit.insert(target, again, control, position)
     else:
         text = texts[target]
-        twice = [
-            attach(again, in_style(added, text), edit.lang, "\n" in text)
-            for added in (again, other)
-        ]
-        edit.put(target, text.replace(again, twice[0], 1), text.replace(again, twice[1], 1))
+        versions = []
+        for added in (again, control):
+            pair = attach(again, in_style(added, text), edit.lang, "\n" in text)
+            versions.append(text.replace(again, pair, 1))
+        edit.put(target, *versions)
     edit.finish("sentence")
 
 
 def _something_else(edit: Edit, like: str, used: list[str]) -> str:
     """Text about as long as ``like``, with one sentence if ``like`` has one, that is neither in the
     dialogue nor in ``used``."""
-    length, single = len(like), len(sentences(like)) == 1
-    present = {sentence for text in (*edit.texts, *used) for sentence in sentences(text)}
+    length, is_sentence = len(like), len(sentences(like)) == 1
+    present: set[str] = set()
+    for text in (*edit.texts, *used):
+        present.update(sentences(text))
 
     def fresh(text: str) -> bool:
         parts = sentences(text)
-        return present.isdisjoint(parts) and (len(parts) == 1) == single
+        return present.isdisjoint(parts) and (len(parts) == 1) == is_sentence
 
     # Neutral sentences only if no donor fits, because the injected version has none.
     donor = edit.donors.pick(edit, length, fresh)
@@ -315,45 +326,55 @@ def _irrelevance(edit: Edit) -> None:
     """irrelevant: an off-topic sentence at strength 1, else donors for answers. A donor shares no
     content word with the turns around it."""
     if edit.strength == 1:
-        turns = edit.answers(need=1)
-        words = content_words(edit.texts, edit.lang)
-        foreign = [
-            s for s in edit.table("off_topic") if words.isdisjoint(content_words([s], edit.lang))
-        ]
-        if not foreign:
-            raise CannotInject("every off-topic statement shares a word with the conversation")
-        statement = edit.one(foreign)
-        # A neutral sentence before both, so that such a sentence does not reveal the control.
-        opening = edit.one(edit.table("neutral"))
-        neutral = edit.filler(len(statement), [opening], most=1)
-        pair = (glue([opening, *neutral], edit.lang), glue([opening, statement], edit.lang))
-        _insert_variants(edit, [edit.one(turns)], [pair], "statement")
+        _off_topic_sentence(edit)
         return
     turns = [i for i in edit.answers(_WORDS) if i > 0]
     if not turns:
         raise CannotInject(f"no answer of {_WORDS} words to replace")
-    count = 1 if edit.strength == 2 else 2 + int(edit.chance())
+    count = 1 if edit.strength == 2 else 2 + int(edit.flip())
     if len(turns) < min(count, 2):
         raise CannotInject(f"fewer than two answers of {_WORDS} words to replace")
     # Prefer answers like the donors: a greeting would reveal the control.
-    alike = [
-        i
-        for i in turns
-        if i in edit.dialogue.assistant_turns[1:-1]
-        and has_words(edit.texts[i], edit.lang, 5)
-        and len(content_words([edit.texts[i]], edit.lang)) >= _SUBJECT
-    ]
-    for turn in edit.some(alike if len(alike) >= count else turns, count):
+    alike = [turn for turn in turns if _is_like_a_donor(edit, turn)]
+    if len(alike) >= count:
+        turns = alike
+    for turn in edit.sample(turns, count):
         original = edit.texts[turn]
         donor = _stranger(edit, turn, len(original))
         # The same treatment for both versions, so that it does not reveal the label.
-        if edit.chance():
-            opening = edit.one(edit.table("neutral"))
+        if edit.flip():
+            opening = edit.choose(edit.table("neutral"))
             opened = [insert(text, opening, 0.0, edit.lang) for text in (donor, original)]
             edit.put(turn, *opened)
         else:
             edit.put(turn, edit.small_change(donor), edit.small_change(original))
     edit.finish("donor")
+
+
+def _off_topic_sentence(edit: Edit) -> None:
+    turns = edit.answers(need=1)
+    words = content_words(edit.texts, edit.lang)
+    foreign = []
+    for statement in edit.table("off_topic"):
+        if words.isdisjoint(content_words([statement], edit.lang)):
+            foreign.append(statement)
+    if not foreign:
+        raise CannotInject("every off-topic statement shares a word with the conversation")
+    statement = edit.choose(foreign)
+    # A neutral sentence before both, so that such a sentence does not reveal the control.
+    opening = edit.choose(edit.table("neutral"))
+    neutral = edit.filler(len(statement), [opening], limit=1)
+    pair = (glue([opening, *neutral], edit.lang), glue([opening, statement], edit.lang))
+    _insert_variants(edit, [edit.choose(turns)], [pair], "statement")
+
+
+def _is_like_a_donor(edit: Edit, turn: int) -> bool:
+    text = edit.texts[turn]
+    return (
+        turn in edit.dialogue.assistant_turns[1:-1]
+        and has_words(text, edit.lang, 5)
+        and len(content_words([text], edit.lang)) >= _SUBJECT
+    )
 
 
 def _stranger(edit: Edit, turn: int, length: int) -> str:
@@ -370,7 +391,7 @@ def _stranger(edit: Edit, turn: int, length: int) -> str:
     statements: list[str] = [s for s in edit.table("off_topic") if apart(s)]
     if not statements:
         raise CannotInject("no donor without a word in common")
-    return edit.one(statements)
+    return edit.choose(statements)
 
 
 def _incoherence(edit: Edit) -> None:
@@ -380,7 +401,7 @@ def _incoherence(edit: Edit) -> None:
     ``touched`` is the later turn.
     """
     methods = [_forgetting if edit.strength == 1 else _order, _contradiction]
-    if edit.chance():
+    if edit.flip():
         methods.reverse()
     try:
         methods[0](edit)
@@ -393,14 +414,14 @@ def _incoherence(edit: Edit) -> None:
 def _contradiction(edit: Edit) -> None:
     turns = edit.answers(need=2, why="fewer than two answers: nothing to contradict")
     touched = set()
-    for first, later in edit.some(edit.table("contradictions"), edit.strength):
-        one, two = edit.some(turns, 2)
+    for first, later in edit.sample(edit.table("contradictions"), edit.strength):
+        first_turn, later_turn = edit.sample(turns, 2)
         side = int(edit.rng.integers(2))
         positions = edit.rng.random(2)
         statement, answers = variants(first)[side], variants(later)
-        edit.insert(one, statement, statement, float(positions[0]))
-        edit.insert(two, answers[1 - side], answers[side], float(positions[1]))
-        touched.add(two)
+        edit.insert(first_turn, statement, statement, float(positions[0]))
+        edit.insert(later_turn, answers[1 - side], answers[side], float(positions[1]))
+        touched.add(later_turn)
     edit.finish("contradiction", touched)
 
 
@@ -408,32 +429,36 @@ def _forgetting(edit: Edit) -> None:
     turns = [i for i in edit.answers() if i > 1]
     if not turns:
         raise CannotInject("no answer after the first exchange: nothing to forget")
-    answer = variants(edit.one(edit.table("forgetting")))
-    _insert_variants(edit, [edit.one(turns)], [answer], "forgetting")
+    answer = variants(edit.choose(edit.table("forgetting")))
+    _insert_variants(edit, [edit.choose(turns)], [answer], "forgetting")
 
 
 def _order(edit: Edit) -> None:
     why = f"fewer than {edit.strength} answers of {_WORDS} words to reorder"
     turns = edit.answers(_WORDS, need=edit.strength, why=why)
-    chosen = edit.some(turns, 2 if edit.strength == 2 else len(turns))
+    count = 2 if edit.strength == 2 else len(turns)
+    chosen = edit.sample(turns, count)
     order = list(range(len(chosen)))  # in the end nothing has its place (Sattolo's algorithm)
     for i in range(len(order) - 1, 0, -1):
         j = int(edit.rng.integers(i))
         order[i], order[j] = order[j], order[i]
     changed = [edit.small_change(edit.texts[turn]) for turn in chosen]
-    for turn, control, other in zip(chosen, changed, order, strict=True):
-        edit.put(turn, changed[other], control)
+    for turn, control, source in zip(chosen, changed, order, strict=True):
+        edit.put(turn, changed[source], control)
     edit.finish("order")
 
 
 def _garbling(edit: Edit) -> None:
     """uninterpretable: one method (letters, order, nonsense, foreign) for all turns. Both versions
     get the same small changes, so typing slips do not reveal the label."""
-    count = 1 if edit.strength < 3 else 2 + int(edit.chance())
+    count = 1 if edit.strength < 3 else 2 + int(edit.flip())
     why = f"fewer than {min(count, 2)} answers of {_GARBLED_WORDS} words to garble"
     turns = edit.answers(_GARBLED_WORDS, need=min(count, 2), why=why)
-    how = edit.one(["letters", "nonsense", "foreign", *(["order"] if edit.strength > 1 else [])])
-    for turn in edit.some(turns, count):
+    methods = ["letters", "nonsense", "foreign"]
+    if edit.strength > 1:
+        methods.append("order")
+    how = edit.choose(methods)
+    for turn in edit.sample(turns, count):
         changed = edit.small_change(edit.texts[turn])
         garbled = _foreign(edit, changed) if how == "foreign" else _garbled(edit, changed, how)
         edit.put(turn, garbled, changed)
@@ -448,23 +473,29 @@ def _garbled(edit: Edit, text: str, how: str) -> str:
         how = "letters"
     if how == "order" or (how == "letters" and edit.lang == "zh"):
         parts[start:] = [parts[start + i] for i in edit.rng.permutation(len(parts) - start)]
-        how = "order"
-    syllables = shared("nonsense")["zh" if edit.lang == "zh" else "latin"]
-    for number in range(start, len(parts)) if how != "order" else ():
-        word = parts[number]
-        if how == "letters":  # shuffled; other marks keep their place
-            at = [i for i, letter in enumerate(word) if letter.isalpha()]
-            letters = list(word)
-            for i, j in zip(at, edit.rng.permutation(at), strict=True):
-                letters[i] = word[j]
-            parts[number] = "".join(letters)
-        else:
-            made = ""
-            while len(made) < len(word):
-                made += edit.one(syllables)
-            parts[number] = made[: len(word)]
+    else:
+        made = _shuffled_letters if how == "letters" else _nonsense
+        parts[start:] = [made(edit, word) for word in parts[start:]]
     following = iter(parts)  # white space does not change
     return unit(edit.lang).sub(lambda _: next(following), text)
+
+
+def _shuffled_letters(edit: Edit, word: str) -> str:
+    """``word`` with its letters in another order; other marks keep their place."""
+    at = [i for i, letter in enumerate(word) if letter.isalpha()]
+    letters = list(word)
+    for i, j in zip(at, edit.rng.permutation(at), strict=True):
+        letters[i] = word[j]
+    return "".join(letters)
+
+
+def _nonsense(edit: Edit, word: str) -> str:
+    """A made-up word as long as ``word``."""
+    syllables = shared("nonsense")["zh" if edit.lang == "zh" else "latin"]
+    made = ""
+    while len(made) < len(word):
+        made += edit.choose(syllables)
+    return made[: len(word)]
 
 
 def _foreign(edit: Edit, text: str) -> str:
@@ -472,18 +503,20 @@ def _foreign(edit: Edit, text: str) -> str:
     keeps its length."""
     ends = [match.end() for match in unit(edit.lang).finditer(text)]
     cut = ends[(len(ends) - 1) // 2] if edit.strength == 1 else 0
-    rest = text[cut:].lstrip()
-    lang = edit.one([code for code in LANGUAGES if code != edit.lang])
+    replaced = text[cut:].lstrip()
+    lang = edit.choose([code for code in LANGUAGES if code != edit.lang])
     pool = [*entries("off_topic", lang, edit.split), *entries("neutral", lang, edit.split)]
     fragments: list[str] = []
     for i in edit.rng.permutation(len(pool)):
-        if len(join(fragments, lang)) >= len(rest):
+        if len(join(fragments, lang)) >= len(replaced):
             break
-        whole = unit(lang).findall(pool[i].rstrip(".。?？"))
-        fragments.append(join(whole[len(whole) // 3 :], lang))
+        words = unit(lang).findall(pool[i].rstrip(".。?？"))
+        fragments.append(join(words[len(words) // 3 :], lang))
     fragment, lines = join(fragments, lang), []
-    for line in rest.split("\n"):
+    for line in replaced.split("\n"):
         lines.append(fragment[: len(line)].strip())
         fragment = fragment[len(line) :]
-    ending = rest[-1:] if not rest[-1:].isalnum() else ""
-    return text[: len(text) - len(rest)] + "\n".join(lines) + ending
+    ending = replaced[-1:]
+    if ending.isalnum():
+        ending = ""
+    return text[: len(text) - len(replaced)] + "\n".join(lines) + ending

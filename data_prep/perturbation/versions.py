@@ -58,7 +58,7 @@ def _neutral_text(dialogue: Dialogue, rng: np.random.Generator, length: int) -> 
     """Neutral sentences of about ``length`` characters that are not in the dialogue. Raises
     CannotInject if its language has none."""
     edit = Edit(dialogue, 1, rng, Donors(), "test", dialogue.id)
-    return glue(edit.filler(length, most=8), edit.lang)
+    return glue(edit.filler(length, limit=8), edit.lang)
 
 
 def _changed(dialogue: Dialogue, contents: Mapping[int, str]) -> Versions | None:
@@ -120,9 +120,9 @@ def paraphrase(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
         return None
 
     def change(text: str) -> str:
-        for pattern, other in pairs:
+        for pattern, synonym in pairs:
             if pattern.search(text):
-                return pattern.sub(other, text, count=1)
+                return pattern.sub(synonym, text, count=1)
         return text
 
     return _each_turn(dialogue, change)
@@ -221,22 +221,24 @@ class TextInsertion(Config):
         controls: dict[int, str] = {}
         for number, turn in enumerate(turns):
             text = self.texts[int(drawn[number % len(drawn)])][dialogue.lang]
-            shown = hidden(text, self.hidden)
-            if shown is None:
+            disguised = hidden(text, self.hidden)
+            if disguised is None:
                 return None
-            added = [(contents, shown)]
+            before = dialogue.turns[turn].content
+            contents[turn] = self._added(before, disguised, dialogue.lang)
             if self.control == "neutral":
                 try:
-                    added.append((controls, _neutral_text(dialogue, rng, len(text))))
+                    neutral = _neutral_text(dialogue, rng, len(text))
                 except CannotInject:
                     return None
-            for each, new in added:
-                before = dialogue.turns[turn].content
-                left, right = (new, before) if self.place == "start" else (before, new)
-                each[turn] = attach(left, right, dialogue.lang, "\n" in new)
+                controls[turn] = self._added(before, neutral, dialogue.lang)
         control = with_contents(dialogue, controls) if controls else None
         touched = tuple(turns) if self.role == "assistant" else ()
         return Versions(with_contents(dialogue, contents), control, touched)
+
+    def _added(self, text: str, new: str, lang: str) -> str:
+        left, right = (new, text) if self.place == "start" else (text, new)
+        return attach(left, right, lang, "\n" in new)
 
 
 def hidden(text: str, how: Hidden) -> str | None:
@@ -316,12 +318,12 @@ def several(
     for issue, strength in issues:
         seed = int(rng.integers(2**32))
         # The same draws for both, so that their edits are in about the same turns.
-        one, other = (
-            injected(d, issue, strength, np.random.default_rng(seed), donors, group)
-            for d in (faulty, sound)
+        on_faulty, on_sound = (
+            injected(version, issue, strength, np.random.default_rng(seed), donors, group)
+            for version in (faulty, sound)
         )
-        if one is None or other is None or other.control is None:
+        if on_faulty is None or on_sound is None or on_sound.control is None:
             return None
-        faulty, sound = one.version, other.control
-        touched.update(one.touched)
+        faulty, sound = on_faulty.version, on_sound.control
+        touched.update(on_faulty.touched)
     return Versions(faulty, sound, tuple(sorted(touched)))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import itertools
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -70,11 +71,13 @@ def _patterns(name: str) -> list[re.Pattern[str]]:
     lists = read_yaml(f"seeds/{name}")
     exact = [re.escape(word) for word in lists.pop("exact", [])]
     phrases = [phrase.replace(" ", r"\s+") for phrase in lists.pop("phrases", [])]
-    words = {word for listed in lists.values() for word in listed.split()}
+    words = set(" ".join(lists.values()).split())
     # Longest first, so that the reported word is the whole one.
-    plain = [re.escape(word) for word in sorted(words, key=lambda w: (-len(w), w))]
-    either = re.compile(_WHOLE.format("|".join([*plain, *phrases])), re.IGNORECASE)
-    return [either, *([re.compile(_WHOLE.format("|".join(exact)))] if exact else [])]
+    escaped = [re.escape(word) for word in sorted(words, key=lambda word: (-len(word), word))]
+    patterns = [re.compile(_WHOLE.format("|".join([*escaped, *phrases])), re.IGNORECASE)]
+    if exact:
+        patterns.append(re.compile(_WHOLE.format("|".join(exact))))
+    return patterns
 
 
 # -- scenes ----------------------------------------------------------------------------------------
@@ -96,18 +99,19 @@ def load_relations() -> dict[str, Any]:
 
 def sentences(triple: Triple) -> str:
     """The triple in words, such as ``PersonX drops something. Now PersonX feels annoyed.``"""
-    known = load_relations()
-    template = known["relations"][triple.relation]
+    relations = load_relations()
+    template = relations["relations"][triple.relation]
     head, tail = triple.head.rstrip(" ."), triple.tail.rstrip(" .")
-    first, _, rest = tail.partition(" ")
-    if rest and first in known["small"]:  # "The sea is rough"; names keep their capital
-        tail = f"{first.lower()} {rest}"
-    if tail.startswith(tuple(known["subjects"])):
+    first, _, following = tail.partition(" ")
+    if following and first in relations["small"]:  # "The sea is rough"; names keep their capital
+        tail = f"{first.lower()} {following}"
+    if tail.startswith(tuple(relations["subjects"])):
         text = template["clause"].format(head=head, tail=tail)
     else:
         for word in template.get("drop", ()):  # "to feel sad" without "to" and "feel"
-            first, _, rest = tail.partition(" ")
-            tail = rest if rest and first.lower() == word else tail
+            first, _, following = tail.partition(" ")
+            if following and first.lower() == word:
+                tail = following
         text = template["phrase"].format(head=head, tail=tail)
     return str(text[:1].upper() + text[1:])
 
@@ -124,10 +128,12 @@ def parse_triple(record: object) -> Triple:
     """
     if not isinstance(record, Mapping):
         raise RecordError("(line)", "a JSON object", record)
-    known, given = load_relations(), record.get("relation")
-    relation = known["spellings"].get(given, given) if isinstance(given, str) else ""
-    if relation not in known["relations"]:
-        raise RecordError("relation", f"one of {', '.join(known['relations'])}", given)
+    relations, spelling = load_relations(), record.get("relation")
+    relation = ""
+    if isinstance(spelling, str):
+        relation = relations["spellings"].get(spelling, spelling)
+    if relation not in relations["relations"]:
+        raise RecordError("relation", f"one of {', '.join(relations['relations'])}", spelling)
     events = []
     for field in ("head", "tail"):
         events.append(" ".join(text(field, record.get(field)).split()))
@@ -146,7 +152,7 @@ def read_triples(path: str | Path, *, critic: str | None = HIGH_FILTER) -> Itera
     Raises DataError with file, line and field for a bad line.
     """
     if path == EMBEDDED:
-        return (Triple(*each) for each in read_yaml("seeds/scenes")["scenes"])
+        return itertools.starmap(Triple, read_yaml("seeds/scenes")["scenes"])
 
     def parse(record: object) -> Triple | None:
         triple = parse_triple(record)
@@ -266,14 +272,14 @@ def contexts_for(config: SeedsConfig, languages: Sequence[str], seed: int) -> li
             f"contexts: {config.file} has {len(groups)} contexts, not {config.n}",
             hint=f"contexts.n={len(groups)}",
         )
-    chosen = list(groups.items())[: config.n]
-    for name, contexts in chosen:
+    groups = dict(itertools.islice(groups.items(), config.n))
+    for name, contexts in groups.items():
         if missing := [lang for lang in languages if lang not in contexts]:
             raise ConfigError(
                 f"contexts: {name} in {config.file} has no {missing[0]!r}",
                 hint=f"it has: {', '.join(contexts)}; medal data seeds --lang adds languages",
             )
-    return [contexts[lang] for _, contexts in chosen for lang in languages]
+    return [contexts[lang] for contexts in groups.values() for lang in languages]
 
 
 def draws_for(config: SeedsConfig, seed: int) -> list[Draw]:
@@ -301,10 +307,9 @@ def draw(n: int, triples: Iterable[Triple], personas: Iterable[str], *, seed: in
             hint="request fewer, or give larger files of scenes and personas",
         )
     quadrants = read_yaml("seeds/affects")  # of the circumplex (Russell, 1980), with their states
-    within = {
-        name: iter(_balanced(states, n, seed, f"state {name}"))
-        for name, states in quadrants.items()
-    }
+    states = {}
+    for name, names in quadrants.items():
+        states[name] = iter(_balanced(names, n, seed, f"state {name}"))
     in_turn = iter(_balanced(list(quadrants), n, seed, "quadrant"))
     used: set[tuple[str, str]] = set()
     draws = []
@@ -315,11 +320,13 @@ def draw(n: int, triples: Iterable[Triple], personas: Iterable[str], *, seed: in
         strict=True,
     ):
         if (scene, persona) in used:  # this scene gets another persona
-            free = (p for p in people if (scene, p) not in used)
-            persona = min(free, key=lambda p: _rank(seed, scene, p))
+            free = (person for person in people if (scene, person) not in used)
+            persona = min(free, key=lambda person: _rank(seed, scene, person))
         used.add((scene, persona))
-        quadrant = None if affective_word(scene) else next(in_turn)
-        affect = next(within[quadrant]) if quadrant else None
+        quadrant = affect = None
+        if affective_word(scene) is None:
+            quadrant = next(in_turn)
+            affect = next(states[quadrant])
         draws.append(Draw(scene, scenes[scene].relation, persona, gender, affect, quadrant))
     return draws
 
@@ -331,27 +338,27 @@ def in_languages(draws: Sequence[Draw], languages: Sequence[str], seed: int) -> 
     """
     if len(set(languages)) < len(languages) or not languages:
         raise ConfigError(f"languages: each once, at least one, not {' '.join(languages)!r}")
-    homes = {
-        lang: _balanced(language(lang).countries, len(draws), seed, f"country {lang}")
-        for lang in languages
-    }
-    return [
-        SeedContext(each.scene, each.persona, each.gender, each.affect, lang, homes[lang][i])
-        for i, each in enumerate(draws)
-        for lang in languages
-    ]
+    countries = {}
+    for lang in languages:
+        names = language(lang).countries
+        countries[lang] = iter(_balanced(names, len(draws), seed, f"country {lang}"))
+    contexts = []
+    for drawn in draws:
+        user = (drawn.scene, drawn.persona, drawn.gender, drawn.affect)
+        contexts += [SeedContext(*user, lang, next(countries[lang])) for lang in languages]
+    return contexts
 
 
-def _rank(seed: int, what: str, item: str) -> bytes:
-    """The sort key of ``item`` in the draw ``what``."""
-    return hashlib.blake2b(f"{seed}\0{what}\0{item}".encode(), digest_size=16).digest()
+def _rank(seed: int, purpose: str, item: str) -> bytes:
+    """The sort key of ``item`` among those drawn for one ``purpose``."""
+    return hashlib.blake2b(f"{seed}\0{purpose}\0{item}".encode(), digest_size=16).digest()
 
 
 def _lowest(
     stream: Iterable[T],
     count: int,
     seed: int,
-    what: str,
+    purpose: str,
     *,
     name: Callable[[T], str],
     fits: Callable[[T], bool],
@@ -359,37 +366,37 @@ def _lowest(
     """The ``count`` items of lowest rank that fit, in that order; items of one name count once.
     Memory holds ``count`` items, and ``fits`` is called only for items of low rank."""
     lowest: list[tuple[int, str]] = []  # a heap with the highest rank on top
-    held: dict[str, T] = {}
+    items: dict[str, T] = {}
     for item in stream:
         key = name(item)
-        place = -int.from_bytes(_rank(seed, what, key), "big")
-        full = len(lowest) >= count
-        if (full and place <= lowest[0][0]) or key in held or not fits(item):
+        rank = -int.from_bytes(_rank(seed, purpose, key), "big")
+        is_full = len(lowest) >= count
+        if (is_full and rank <= lowest[0][0]) or key in items or not fits(item):
             continue
-        if full:
-            del held[heapq.heapreplace(lowest, (place, key))[1]]
+        if is_full:
+            _, highest = heapq.heapreplace(lowest, (rank, key))
+            del items[highest]
         else:
-            heapq.heappush(lowest, (place, key))
-        held[key] = item
-    return [held[key] for _, key in sorted(lowest, reverse=True)]
+            heapq.heappush(lowest, (rank, key))
+        items[key] = item
+    return [items[key] for _, key in sorted(lowest, reverse=True)]
 
 
-def _rounds(items: Sequence[str], count: int, seed: int, what: str) -> list[str]:
+def _rounds(items: Sequence[str], count: int, seed: int, purpose: str) -> list[str]:
     """``count`` items: all in their order, then all in another order, and so on."""
     chosen = list(items[:count])
     turn = 1
     while len(chosen) < count:
-        again = sorted(items, key=lambda item: _rank(seed, f"{what} {turn}", item))
+        again = sorted(items, key=lambda item: _rank(seed, f"{purpose} {turn}", item))
         chosen += again[: count - len(chosen)]
         turn += 1
     return chosen
 
 
-def _balanced(values: Sequence[T], count: int, seed: int, what: str) -> list[T]:
+def _balanced(values: Sequence[T], count: int, seed: int, purpose: str) -> list[T]:
     """``count`` values; at every length all are equally frequent, up to one."""
     order: list[T] = []
     for turn in range(-(-count // len(values))):
-        places = range(len(values))
-        mixed = sorted(places, key=lambda i: _rank(seed, f"{what} {turn}", str(i)))
+        mixed = sorted(range(len(values)), key=lambda i: _rank(seed, f"{purpose} {turn}", str(i)))
         order += [values[i] for i in mixed]
     return order[:count]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +48,15 @@ class ScoredChats:
     def coverage(self) -> float | None:
         """Share of the judgements with a number in every dimension; None without judgements."""
         total = len(self.judgements)
-        return sum(each.scored for each in self.judgements) / total if total else None
+        if not total:
+            return None
+        return sum(judgement.scored for judgement in self.judgements) / total
+
+    def mean(self, dimension: str) -> float:
+        """Returns the mean score of the scored judgements; NaN without any."""
+        scores = [judgement.scores[dimension] for judgement in self.judgements]
+        numbers = [score for score in scores if score is not None]
+        return sum(numbers) / len(numbers) if numbers else math.nan
 
     def scores(self) -> Scores:
         """Returns the scores as ``medal report`` reads them."""
@@ -58,7 +67,8 @@ class ScoredChats:
         95% intervals, as ``medal report`` does."""
         overall = compute_figures(self.scores(), _OPTIONS).overall
         nothing = Estimate(None, reason="nothing is scored")
-        return {each.name: overall.get(each.name, nothing) for each in self.dimensions}
+        names = [dimension.name for dimension in self.dimensions]
+        return {name: overall.get(name, nothing) for name in names}
 
 
 def load_judge(judge: JudgeSource = BOXED, *, max_cost: float | None = None) -> Judge:
@@ -79,31 +89,34 @@ def load_judge(judge: JudgeSource = BOXED, *, max_cost: float | None = None) -> 
 
 
 def as_dialogue(
-    chat: Chat, place: str = "chat", folded: Counter[str] | None = None, **known: object
+    chat: Chat,
+    name: str = "chat",
+    folded: Counter[str] | None = None,
+    lang: str | None = None,
 ) -> Dialogue:
-    """Returns the dialogue of ``chat``, with the fields ``known`` (id, lang, ...) unless the chat
-    has them. ``folded`` counts the parts of messages that are not judged. Raises DataError that
-    names ``place``, the message and its field."""
+    """Returns the dialogue of ``chat``, in the language ``lang`` unless the chat states one.
+    ``folded`` counts the parts of messages that are not judged. Raises DataError that says the
+    ``name`` of the chat, the message and its field."""
     if isinstance(chat, Dialogue):
         return chat
-    given = {name: value for name, value in known.items() if value is not None}
+    row: dict[str, Any] = {} if lang is None else {"lang": lang}
     if isinstance(chat, Mapping):
-        row: Mapping[str, Any] = chat
+        row |= chat
     else:
-        listed = isinstance(chat, Sequence) and not isinstance(chat, str)
-        row = {"messages": list(chat) if listed else chat}
+        is_list = isinstance(chat, Sequence) and not isinstance(chat, str)
+        row["messages"] = list(chat) if is_list else chat
     try:
-        return parse_dialogue({**given, **row}, folded=folded)
+        return parse_dialogue(row, folded=folded)
     except RecordError as error:
-        raise DataError(place, None, error.message) from error
+        raise DataError(name, None, error.message) from error
 
 
-def as_dialogues(chats: Sequence[Chat], place: str = "chats") -> list[Dialogue]:
+def as_dialogues(chats: Sequence[Chat], name: str = "chats") -> list[Dialogue]:
     """Returns the dialogues of ``chats``. Raises DataError that names the chat, the message and its
     field: ``chats[3]: field 'messages[0].role': ...``."""
     if isinstance(chats, str | Mapping | Dialogue) or not isinstance(chats, Sequence):
-        raise RecordError(place, "a list of chats, each a list of {role, content}", chats)
-    return [as_dialogue(chat, f"{place}[{i}]") for i, chat in enumerate(chats)]
+        raise RecordError(name, "a list of chats, each a list of {role, content}", chats)
+    return [as_dialogue(chat, f"{name}[{i}]") for i, chat in enumerate(chats)]
 
 
 def score_chats(
@@ -113,15 +126,19 @@ def score_chats(
     level: ScoreLevel = "dialogue",
     dimensions: Sequence[str] | None = None,
     max_cost: float | None = None,
-    place: str = "chats",
+    name: str = "chats",
 ) -> ScoredChats:
-    """Scores every chat, in order; see ``as_dialogues``, ``load_judge`` and ``Judge.score``."""
-    dialogues = as_dialogues(chats, place)
+    """Scores every chat, in order; errors call them ``name``. See ``as_dialogues``, ``load_judge``
+    and ``Judge.score``."""
+    dialogues = as_dialogues(chats, name)
     loaded = load_judge(judge, max_cost=max_cost)
     judgements = tuple(loaded.score(dialogues, level=level, dimensions=dimensions))
-    owners = [i for i, dialogue in enumerate(dialogues) for _ in requests_at(dialogue, level)]
-    names = dimensions or [dimension.name for dimension in loaded.dimensions]
-    scored = tuple(loaded.dimension(name) for name in names)
+    owners: list[int] = []
+    for i, dialogue in enumerate(dialogues):
+        owners += [i] * len(list(requests_at(dialogue, level)))
+    scored = loaded.dimensions
+    if dimensions:
+        scored = tuple(map(loaded.dimension, dimensions))
     return ScoredChats(loaded, tuple(dialogues), judgements, tuple(owners), scored)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,13 +32,13 @@ def medal_judge(
     loaded = load_judge(judge, max_cost=max_cost)
 
     async def score(state: TaskState, target: Target) -> Score:
-        chat = {"messages": [_message(each) for each in state.messages]}
+        chat: dict[str, Any] = {"messages": list(map(_message, state.messages))}
         lang = (state.metadata or {}).get("lang")
         if isinstance(lang, str):
-            chat["lang"] = lang  # type: ignore[assignment]
+            chat["lang"] = lang
         # In a thread, so that Inspect's other samples continue.
         scored = await asyncio.to_thread(
-            score_chats, [chat], loaded, level=level, dimensions=dimensions, place="samples"
+            score_chats, [chat], loaded, level=level, dimensions=dimensions, name="samples"
         )
         return _score(scored)
 
@@ -45,20 +46,22 @@ def medal_judge(
 
 
 def _score(scored: ScoredChats) -> Score:
-    records: list[dict[str, Any]] = [j.to_record() for j in scored.judgements]
-    shown = [{name: r[name] for name in ("turn", "scores", "failure")} for r in records]
-    metadata = {"signature": scored.signature, "judgements": shown}
-    means = {}
-    for dimension in scored.dimensions:
-        known = [v for j in scored.judgements if (v := j.scores[dimension.name]) is not None]
-        means[dimension.name] = sum(known) / len(known) if known else float("nan")
-    failures = dict.fromkeys(j.failure for j in scored.judgements if j.failure)
+    judgements = []
+    failures: list[str] = []
+    explanations = []
+    for judgement in scored.judgements:
+        record = judgement.to_record()
+        judgements.append({name: record[name] for name in ("turn", "scores", "failure")})
+        if judgement.failure and judgement.failure not in failures:
+            failures.append(judgement.failure)
+        if judgement.explanation:
+            explanations.append(judgement.explanation)
+    metadata = {"signature": scored.signature, "judgements": judgements}
+    means = {dimension.name: scored.mean(dimension.name) for dimension in scored.dimensions}
     reasons = "; ".join(failures) or None
-    if all(value != value for value in means.values()):
-        silent = reasons == NO_ASSISTANT_TURN
-        reason = "no_response" if silent else "scoring_failed"
+    if all(map(math.isnan, means.values())):
+        reason = "no_response" if reasons == NO_ASSISTANT_TURN else "scoring_failed"
         return Score.unscored(reason=reason, explanation=reasons, metadata=metadata)
-    explanations = [j.explanation for j in scored.judgements if j.explanation]
     return Score(value=means, explanation="\n".join(explanations) or reasons, metadata=metadata)
 
 
@@ -67,12 +70,13 @@ def _message(message: ChatMessage) -> dict[str, Any]:
     content = message.content
     if not isinstance(content, str):
         content = [part.model_dump(exclude_none=True) for part in content]
-    made: dict[str, Any] = {"role": message.role, "content": content}
+    record: dict[str, Any] = {"role": message.role, "content": content}
     if message.role == "assistant" and message.tool_calls:
-        made["tool_calls"] = [
-            {"id": call.id, "function": {"name": call.function, "arguments": call.arguments}}
-            for call in message.tool_calls
-        ]
+        calls = []
+        for call in message.tool_calls:
+            function = {"name": call.function, "arguments": call.arguments}
+            calls.append({"id": call.id, "function": function})
+        record["tool_calls"] = calls
     if message.role == "tool":
-        made |= {"tool_call_id": message.tool_call_id, "name": message.function}
-    return made
+        record |= {"tool_call_id": message.tool_call_id, "name": message.function}
+    return record

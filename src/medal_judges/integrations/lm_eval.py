@@ -37,19 +37,17 @@ class ChatMetric:
 
     def process_results(self, doc: Mapping[str, object], results: Sequence[str]) -> dict[str, str]:
         """Returns the whole chat as JSON for each dimension and for ``coverage``."""
-        known = {name: doc[name] for name in ("id", "lang") if doc.get(name)}
+        row = {name: doc[name] for name in ("id", "lang") if doc.get(name)}
         before: Any = doc[self.messages]
-        chat = [*before, {"role": "assistant", "content": results[0]}]
-        text = json.dumps({**known, "messages": chat}, ensure_ascii=False)
+        row["messages"] = [*before, {"role": "assistant", "content": results[0]}]
+        text = json.dumps(row, ensure_ascii=False)
         return dict.fromkeys((*self.dimensions, "coverage"), text)
 
     def mean(self, dimension: str) -> Callable[[Sequence[str]], float]:
         """Returns the function that aggregates one dimension."""
 
         def mean_scored(chats: Sequence[str]) -> float:
-            column = [each.scores[dimension] for each in self._scored(chats).judgements]
-            known = [value for value in column if value is not None]
-            return sum(known) / len(known) if known else math.nan
+            return self._scored(chats).mean(dimension)
 
         return mean_scored
 
@@ -74,4 +72,4 @@ def _scored(
     judge: Judge, level: ScoreLevel, dimensions: tuple[str, ...], chats: tuple[str, ...]
 ) -> ScoredChats:
     rows = [json.loads(chat) for chat in chats]
-    return score_chats(rows, judge, level=level, dimensions=dimensions, place="results")
+    return score_chats(rows, judge, level=level, dimensions=dimensions, name="results")

@@ -31,22 +31,19 @@ def agreement(
     RecordError for lists of unequal lengths and for values that are not numbers.
     """
     total = len(predictions)
-    for name, given in (("references", references), ("systems", systems), ("groups", groups)):
-        if given is not None and len(given) != total:
-            raise RecordError(name, f"{total} rows, as many as predictions", len(given))
-    rows = [
-        LabelledDialogue(
-            Dialogue(str(i), (), models={"assistant": None if systems is None else systems[i]}),
-            {_NAME: _values(f"references[{i}]", answers)},
-            {_NAME: scale},
-            group=str(i if groups is None else groups[i]),
-        )
-        for i, answers in enumerate(references)
-    ]
-    judgements = [
-        Judgement(str(i), "", {_NAME: parse_values(f"predictions[{i}]", value)[0]})
-        for i, value in enumerate(predictions)
-    ]
+    systems = [None] * total if systems is None else systems
+    groups = list(map(str, range(total))) if groups is None else groups
+    columns = {"references": references, "systems": systems, "groups": groups}
+    for name, column in columns.items():
+        if len(column) != total:
+            raise RecordError(name, f"{total} rows, as many as predictions", len(column))
+    rows, judgements = [], []
+    for i, (prediction, answers) in enumerate(zip(predictions, references, strict=True)):
+        dialogue = Dialogue(str(i), (), models={"assistant": systems[i]})
+        labels = {_NAME: _values(f"references[{i}]", answers)}
+        rows.append(LabelledDialogue(dialogue, labels, {_NAME: scale}, group=str(groups[i])))
+        score, *_ = parse_values(f"predictions[{i}]", prediction)
+        judgements.append(Judgement(str(i), "", {_NAME: score}))
     row = evaluate(rows, judgements, _NAME).row
     return {
         **{name: asdict(figure) for name, figure in row.metrics.items()},
@@ -59,5 +56,6 @@ def agreement(
 
 
 def _values(field: str, answers: object) -> tuple[float | None, ...]:
-    listed = isinstance(answers, Sequence) and not isinstance(answers, str)
-    return parse_values(field, list(answers) if listed else answers)  # type: ignore[call-overload]
+    if isinstance(answers, Sequence) and not isinstance(answers, str):
+        answers = list(answers)
+    return parse_values(field, answers)

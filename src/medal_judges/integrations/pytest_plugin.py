@@ -41,11 +41,13 @@ def judge(request: pytest.FixtureRequest) -> Judge:
 
     config = request.config
     cost = config.getoption(_COST)
-    if cost is None and (stated := config.getini(_COST)):
+    setting = config.getini(_COST)
+    if cost is None and setting:
         try:
-            cost = float(stated)
+            cost = float(setting)
         except ValueError as error:
-            raise ConfigError(f"{_COST}: expected dollars, such as 0.50, not {stated!r}") from error
+            problem = f"{_COST}: expected dollars, such as 0.50, not {setting!r}"
+            raise ConfigError(problem) from error
     return load_judge(config.getoption(_JUDGE) or config.getini(_JUDGE), max_cost=cost)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from typing import Literal
 
 from medal_judges.config import BOXED
 from medal_judges.errors import ConfigError, CoverageError, visible
@@ -61,52 +62,73 @@ def assert_quality(
         )
     gates = []
     for name, limit in limits.items():
-        side = "over" if loaded.dimension(name).good == "low" else "under"
-        gates.append(Gate(side, name, float(limit), f"assert_quality({name}={limit:g})"))  # type: ignore[arg-type]
+        side: Literal["over", "under"] = "under"
+        if loaded.dimension(name).good == "low":
+            side = "over"
+        gates.append(Gate(side, name, float(limit), f"assert_quality({name}={limit:g})"))
     scored = score_chats(chats, loaded, level=level)
+    _require_coverage(scored, min_coverage)
+    results = check_gates(gates, scored.scores(), scored.figures(), min_coverage)
+    verdicts = [result.verdict for result in results]
+    if "failed" in verdicts or (fail_undecided and "undecided" in verdicts):
+        raise AssertionError(_message(results, scored))
+    for result in results:
+        if result.verdict == "undecided":
+            warnings.warn(result.text, QualityUndecidedWarning, stacklevel=2)
+    return scored
+
+
+def _require_coverage(scored: ScoredChats, minimum: float) -> None:
     if scored.coverage is None:
         raise CoverageError("assert_quality: there are no chats to score")
-    if scored.coverage < min_coverage:
-        unscored = [each.failure or "no reason" for each in scored.judgements if not each.scored]
-        reasons = "; ".join(f"{count} x {why}" for why, count in Counter(unscored).most_common(3))
-        raise CoverageError(
-            f"assert_quality: coverage {scored.coverage:.1%} is below the minimum of "
-            f"{min_coverage:.0%}, so the scores say nothing: {reasons}",
-            hint="min_coverage sets the minimum",
-        )
-    results = check_gates(gates, scored.scores(), scored.figures(), min_coverage)
-    failing = ("failed", "undecided") if fail_undecided else ("failed",)
-    if any(each.verdict in failing for each in results):
-        raise AssertionError(_message(results, scored))
-    for each in results:
-        if each.verdict == "undecided":
-            warnings.warn(each.text, QualityUndecidedWarning, stacklevel=2)
-    return scored
+    if scored.coverage >= minimum:
+        return
+    reasons: Counter[str] = Counter()
+    for judgement in scored.judgements:
+        if not judgement.scored:
+            reasons[judgement.failure or "no reason"] += 1
+    common = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(3))
+    raise CoverageError(
+        f"assert_quality: coverage {scored.coverage:.1%} is below the minimum of {minimum:.0%}, so "
+        f"the scores say nothing: {common}",
+        hint="min_coverage sets the minimum",
+    )
 
 
 def _message(results: Sequence[GateResult], scored: ScoredChats) -> str:
     """Returns the failed limits, then the worst chats by the first of them, with their last
     turns."""
+    broken = [result.gate.dimension for result in results if result.verdict != "passed"]
+    lines = [result.text for result in results]
     coverage = f"coverage {scored.coverage or 0.0:.1%}"
-    broken = [each.gate.dimension for each in results if each.verdict != "passed"]
-    lines = [each.text for each in results]
     lines.append(f"{len(scored.judgements)} judgements, {coverage}: {scored.signature}")
     lines.append(f"look first at these, the worst by {broken[0]}:")
-    own, others = scored.judge.dimension(broken[0]), badness(scored.scores())
-    worst = sorted(
-        (good, -float(others[row]), row)
-        for row, each in enumerate(scored.judgements)
-        if (good := goodness(own, each.scores[broken[0]])) is not None
-    )
-    for *_, row in worst[:_SHOWN]:
+    for row in _worst_rows(scored, broken[0]):
         judgement, chat = scored.judgements[row], scored.chats[row]
         scores = ", ".join(f"{name} {judgement.scores[name]:.2f}" for name in broken)
-        turn = "" if judgement.turn is None else f", turn {judgement.turn}"
         dialogue = scored.dialogues[chat]
+        turn = ""
+        turns = dialogue.turns
+        if judgement.turn is not None:
+            turn = f", turn {judgement.turn}"
+            turns = dialogue.upto(judgement.turn).turns
         lines.append(f"  chats[{chat}] (id {dialogue.id}{turn}): {scores}")
-        read = dialogue if judgement.turn is None else dialogue.upto(judgement.turn)
-        for each in read.turns[-2:]:
-            text = " ".join(each.content.split())
-            text = text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…"
-            lines.append(f"    {each.role}: {text}")
+        for shown_turn in turns[-2:]:
+            text = " ".join(shown_turn.content.split())
+            if len(text) > _TEXT:
+                text = f"{text[: _TEXT - 1]}…"
+            lines.append(f"    {shown_turn.role}: {text}")
     return visible("\n".join(lines))
+
+
+def _worst_rows(scored: ScoredChats, name: str) -> list[int]:
+    """Returns the judgements with the worst scores in one dimension; of equals, the worst in
+    all."""
+    dimension = scored.judge.dimension(name)
+    all_dimensions = badness(scored.scores())
+    by_score = []
+    for row, judgement in enumerate(scored.judgements):
+        good = goodness(dimension, judgement.scores[name])
+        if good is not None:
+            by_score.append((good, -float(all_dimensions[row]), row))
+    return [row for *_, row in sorted(by_score)[:_SHOWN]]

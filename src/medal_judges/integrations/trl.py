@@ -12,7 +12,7 @@ from medal_judges.eval.scores.scores import HEADLINE
 from medal_judges.integrations.chats import JudgeSource, as_dialogue, goodness, load_judge
 from medal_judges.models.base.judge import Judge, ScoreLevel
 from medal_judges.reading.thoughts import THOUGHTS
-from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dialogue import Role, Turn
 
 # A prompt or a completion: text, or the messages of a chat.
 Text = str | Sequence[Mapping[str, Any]]
@@ -37,7 +37,7 @@ class JudgeReward:
         max_cost: float | None = None,
     ) -> None:
         self.judge: Judge = load_judge(judge, max_cost=max_cost)
-        names = [each.name for each in self.judge.dimensions]
+        names = [entry.name for entry in self.judge.dimensions]
         first = HEADLINE if HEADLINE in names else names[0]
         self.dimension = self.judge.dimension(dimension or first)
         self.level: ScoreLevel = level
@@ -55,35 +55,28 @@ class JudgeReward:
         """Returns a reward for each completion, in order. Raises DataError that names the chat and
         the message."""
         folded: Counter[str] = Counter()
-        chats = [
-            _dialogue(
-                prompt, completion, f"completions[{i}]", None if lang is None else lang[i], folded
-            )
-            for i, (prompt, completion) in enumerate(zip(prompts, completions, strict=True))
-        ]
-        distinct = list({(chat.lang, chat.turns): chat for chat in chats}.values())
+        chats = []
+        for i, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
+            language = None if lang is None else lang[i]
+            messages = _messages("user", prompt) + _messages("assistant", completion)
+            chat = as_dialogue(messages, f"completions[{i}]", folded, lang=language)
+            # A completion that is empty, or reasoning alone, is an empty turn.
+            if chat.turns[-1].role != "assistant":
+                chat = replace(chat, turns=(*chat.turns, Turn("assistant", "")))
+            chats.append(chat)
+        distinct = {(chat.lang, chat.turns): chat for chat in chats}
         name = self.dimension.name
-        judged = self.judge.score(distinct, level=self.level, dimensions=[name])
-        rewards = {
-            (chat.lang, chat.turns): goodness(self.dimension, judgement.scores[name])
-            for chat, judgement in zip(distinct, judged, strict=True)
-        }
-        ordered = [rewards[chat.lang, chat.turns] for chat in chats]
+        judgements = self.judge.score(distinct.values(), level=self.level, dimensions=[name])
+        reward_of = {}
+        for key, judgement in zip(distinct, judgements, strict=True):
+            reward_of[key] = goodness(self.dimension, judgement.scores[name])
+        rewards = [reward_of[chat.lang, chat.turns] for chat in chats]
         if log_metric is not None:
-            log_metric(f"{self.__name__}/unscored", float(ordered.count(None)))
+            log_metric(f"{self.__name__}/unscored", float(rewards.count(None)))
             log_metric(f"{self.__name__}/thoughts_left_out", float(folded[THOUGHTS]))
-        return ordered
+        return rewards
 
 
-def _dialogue(
-    prompt: Text, completion: Text, place: str, lang: str | None, folded: Counter[str]
-) -> Dialogue:
-    """Returns the chat that ends with the completion; one that is empty, or reasoning alone, is an
-    empty turn."""
-    before = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
-    answer: Mapping[str, Any] = {"role": "assistant", "content": completion}
-    after = [answer] if isinstance(completion, str) else list(completion)
-    chat = as_dialogue([*before, *after], place, folded, lang=lang)
-    if chat.turns[-1].role != "assistant":
-        chat = replace(chat, turns=(*chat.turns, Turn("assistant", "")))
-    return chat
+def _messages(role: Role, text: Text) -> list[Mapping[str, Any]]:
+    """Returns the messages of a prompt or a completion; a text is one message by ``role``."""
+    return [{"role": role, "content": text}] if isinstance(text, str) else list(text)

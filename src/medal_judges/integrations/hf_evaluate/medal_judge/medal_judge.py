@@ -62,7 +62,7 @@ class MedalJudgeMetric(evaluate.Metric):
         else:
             loaded = self._judge = self._judge or load_judge(self._source)
         scored = score_chats(
-            predictions, loaded, level=level, dimensions=dimensions, place="predictions"
+            predictions, loaded, level=level, dimensions=dimensions, name="predictions"
         )
         figures = scored.figures()
         return {

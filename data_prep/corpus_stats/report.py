@@ -175,27 +175,6 @@ def label_tables(
     ]
 
 
-def distribution_table(
-    stats: CorpusStatistics, dimension: ScaledDimension, subsets: Sequence[Subset]
-) -> Table:
-    """Percent of the rows at each level; empty with a note if the scale has no levels."""
-    title = f"Distribution of {stats.label(dimension)}"
-    overview = stats.distribution(ALL, dimension)
-    if overview.reason:
-        return Table(title, ("Language", "Rows"), (), overview.reason)
-
-    def cells_of(subset: Subset) -> list[Cell]:
-        levels = stats.distribution(subset, dimension)
-        count = sum(levels.counts)
-        if not count:
-            return [0, *[Estimate(None, reason="no label")] * len(levels.levels)]
-        return [count, *(100 * share for share in levels.shares)]
-
-    columns = ("Language", "Rows", *(f"{level}, %" for level in overview.levels))
-    note = "Means of several answers are at the nearest level, halves up."
-    return _by_subset(title, columns, subsets, cells_of, note)
-
-
 # -- figures ---------------------------------------------------------------------------------------
 
 
@@ -211,7 +190,10 @@ def heat_figure(
 
 
 def _heat_map(stats: CorpusStatistics, dimension: ScaledDimension, top: float) -> Table:
-    low, high = dimension.scale or _span_of_means(stats, dimension)
+    figures = [stats.figure(pair, dimension).value for pair in stats.pairs]
+    means = [value for value in figures if value is not None] or [0.0]
+    # Without a scale, the colours span the means in the map.
+    low, high = dimension.scale or (min(means), max(means))
     unit = ", mean"
     if dimension in stats.issues:
         high = top
@@ -226,13 +208,6 @@ def _heat_map(stats: CorpusStatistics, dimension: ScaledDimension, top: float) -
         rows.append((chatbot.label, *cells))
     head = ("Chatbot", *(lang.label for lang in langs))
     return Table(f"{stats.label(dimension)}{unit}", head, rows, style="heat small")
-
-
-def _span_of_means(stats: CorpusStatistics, dimension: ScaledDimension) -> tuple[float, float]:
-    """The range of the means in the map of a dimension without a scale, which its colours span."""
-    figures = [stats.figure(pair, dimension).value for pair in stats.pairs]
-    means = [value for value in figures if value is not None] or [0.0]
-    return min(means), max(means)
 
 
 def _with_total(subsets: list[Subset]) -> list[Subset]:
@@ -255,9 +230,9 @@ def _heat_cell(
     strength = 0.0
     if highest > lowest:
         strength = (figure.value - lowest) / (highest - lowest)
-    shown = number(factor * figure.value, digits)
+    text = number(factor * figure.value, digits)
     sign = "neg" if dimension in stats.issues else "pos"
-    return Heat(shown, strength, sign, tooltip, figure.value)  # type: ignore[arg-type]
+    return Heat(text, strength, sign, tooltip, figure.value)  # type: ignore[arg-type]
 
 
 def issue_figure(stats: CorpusStatistics) -> Figure | None:
@@ -405,8 +380,7 @@ def _distributions(
             blocks.append(f"{name}: {DASH} {reason}.")
             continue
         figures[name] = level_figure(stats, dimension)
-        table = distribution_table(stats, dimension, stats.langs)
-        blocks += [figures[name], Fold("The numbers", [table])]
+        blocks.append(figures[name])
     return blocks, dict(zip(unique_slugs(list(figures)), figures.values(), strict=True))
 
 

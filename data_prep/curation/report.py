@@ -241,8 +241,8 @@ def _counts(balances: Sequence[dict[str, Any]], factor: str) -> Table:
         for lang in langs:
             if value := by_lang.get(lang):
                 selected = value["selected"]
-                shown = Markup('{} <span class="ci">of {:,}</span>').format(selected, value["pool"])
-                cells.append(Heat(shown, selected / highest, value=selected))
+                text = Markup('{} <span class="ci">of {:,}</span>').format(selected, value["pool"])
+                cells.append(Heat(text, selected / highest, value=selected))
             else:
                 cells.append("")
         rows.append((name, *cells))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from medal_judges.data_prep.labelling import MACHINE
 from medal_judges.records.labelled import LabelledDialogue
@@ -24,18 +25,17 @@ def to_issues(row: LabelledDialogue) -> LabelledDialogue:
 
     An annotator position is not the same person in every row.
     """
-    labels = {
-        issue: _any([row.labels[b] for b in behaviours if b in row.labels])
-        for issue, behaviours in ISSUE_BEHAVIOURS.items()
-        if any(b in row.labels for b in behaviours)
-    }
-    machine = row.extra.get(MACHINE, {})
-    issues = {
-        issue: _any_machine([machine.get(behaviour, {}) for behaviour in behaviours])
+    labels = {}
+    for issue, behaviours in ISSUE_BEHAVIOURS.items():
+        if columns := [row.labels[name] for name in behaviours if name in row.labels]:
+            labels[issue] = _any(columns)
+    by_behaviour = row.extra.get(MACHINE, {})
+    machine = {
+        issue: _any_machine([by_behaviour.get(name, {}) for name in behaviours])
         for issue, behaviours in ISSUE_BEHAVIOURS.items()
     }
     scales = dict.fromkeys(labels, (0.0, 1.0))
-    return replace(row, labels=labels, scales=scales, extra={**row.extra, MACHINE: issues})
+    return replace(row, labels=labels, scales=scales, extra={**row.extra, MACHINE: machine})
 
 
 def lift_to_dialogues(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
@@ -48,28 +48,30 @@ def lift_to_dialogues(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDial
     for row in rows:
         conversations.setdefault(row.group, []).append(row)
     for turns in conversations.values():
-        whole = max(turns, key=lambda row: len(row.dialogue.turns))
-        labels = {
-            name: _any([row.labels[name] for row in turns if name in row.labels])
-            for name in whole.labels
-            if name in ISSUE_BEHAVIOURS
-        }
-        scales = {name: whole.scales[name] for name in labels}
-        machine = [row.extra.get(MACHINE, {}) for row in turns]
-        issues = {name: _any_machine([each.get(name, {}) for each in machine]) for name in labels}
-        extra = {MACHINE: issues}
-        yield replace(whole, labels=labels, scales=scales, level="dialogue", extra=extra)
+        longest = max(turns, key=lambda row: len(row.dialogue.turns))
+        labels, machine = {}, {}
+        for name in longest.labels:
+            if name in ISSUE_BEHAVIOURS:
+                labels[name] = _any([row.labels[name] for row in turns if name in row.labels])
+                by_turn = [row.extra.get(MACHINE, {}).get(name, {}) for row in turns]
+                machine[name] = _any_machine(by_turn)
+        scales = {name: longest.scales[name] for name in labels}
+        extra = {MACHINE: machine}
+        yield replace(longest, labels=labels, scales=scales, level="dialogue", extra=extra)
 
 
 def _any(columns: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:
     """By position: 1 if any column has 1, else None if one is missing, else 0."""
-    return tuple(
-        1.0 if any(answers) else None if None in answers else 0.0
-        for answers in zip(*columns, strict=True)
-    )
+    labels: list[float | None] = []
+    for answers in zip(*columns, strict=True):
+        if any(answers):
+            labels.append(1.0)
+        else:
+            labels.append(None if None in answers else 0.0)
+    return tuple(labels)
 
 
 def _any_machine(columns: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
     """By model, as ``_any``."""
-    models = dict.fromkeys(model for column in columns for model in column)
+    models = dict.fromkeys(chain.from_iterable(columns))
     return {model: _any([[column.get(model)] for column in columns])[0] for model in models}

@@ -43,10 +43,10 @@ def check_leaks(train: Iterable[LabelledDialogue], test: Sequence[LabelledDialog
     leaks = list(find_leaks(train, test))
     if not leaks:
         return
-    shown = "\n".join(f"    {leak.train_id} ~ {leak.test_id}: {leak.how}" for leak in leaks[:5])
+    examples = [f"    {leak.train_id} ~ {leak.test_id}: {leak.how}" for leak in leaks[:5]]
     raise LeakError(
         f"{len({leak.train_id for leak in leaks})} training rows are also in the held-out rows:"
-        f"\n{shown}",
+        "\n" + "\n".join(examples),
         hint="split by conversation (`group`), or remove these rows from training",
     )
 
@@ -65,13 +65,13 @@ def find_leaks(
             beginnings.setdefault(beginning, row.id)
     nearest = _search_by_shingles(test)
     for row in train:
-        same = groups.get(row.group)
+        relative = groups.get(row.group)
         hashes = _running_hashes(row.dialogue)
         starts = (texts[start] for start in hashes[_MIN_TURNS - 1 :] if start in texts)
         equal = texts.get(hashes[-1]) or beginnings.get(hashes[-1]) or next(starts, None)
         # Rows without a group have their id as group; two files may share ids by chance.
-        if same is not None and not (_has_own_group(row) and _has_own_group(same)):
-            yield Leak(row.id, same.id, f"same group {row.group!r}")
+        if relative is not None and not (_has_own_group(row) and _has_own_group(relative)):
+            yield Leak(row.id, relative.id, f"same group {row.group!r}")
         elif equal is not None:
             yield Leak(row.id, equal, "same text, whole or as a beginning")
         else:

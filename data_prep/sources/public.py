@@ -109,7 +109,8 @@ def _marked_turns(text: str) -> Iterator[Turn]:
     """Turns that start with ``User:`` or ``System:``; other lines continue a turn."""
     _, *parts = re.split(r"^(User|System):", text, flags=re.MULTILINE)
     for mark, content in zip(parts[::2], parts[1::2], strict=True):
-        yield Turn("user" if mark == "User" else "assistant", content.strip())
+        role: Role = "user" if mark == "User" else "assistant"
+        yield Turn(role, content.strip())
 
 
 def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
@@ -220,6 +221,7 @@ def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
     for number, entry in enumerate(_load(path)):
         context = contexts.setdefault(entry["source"], len(contexts))
         knowledge = entry["context"].strip()
+        extra = {} if knowledge in ("", "_nofact") else {"knowledge": knowledge}
         texts = _lines(f"{entry['source']}\n{entry['system_output']}")
         yield rated(
             f"topical-chat-{number:04d}",
@@ -232,7 +234,7 @@ def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
             level="turn",
             split="test",
             aggregated=True,
-            extra={} if knowledge in ("", "_nofact") else {"knowledge": knowledge},
+            extra=extra,
         )
 
 
@@ -287,13 +289,15 @@ def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
         for sender, run in groupby(messages, key=lambda message: message["sender"]):
             speakers.append(sender)
             text = "\n".join(message["text"].strip() for message in run)
-            turns.append(Turn("user" if sender == speakers[0] else "assistant", text))
+            role: Role = "user" if sender == speakers[0] else "assistant"
+            turns.append(Turn(role, text))
         if len(turns) < 2:
             continue
         ratings = conversation.get("ratings") or {}
         names = ("witty", "upbeat", "interesting")
         labels = {name: (float(ratings[name]),) for name in names if ratings.get(name)}
         prompt = conversation.get("prompt")
+        context = {"scene": prompt} if prompt else {}
         yield LabelledDialogue(
             dialogue=Dialogue(
                 id=f"chitchat-{id}",
@@ -301,7 +305,7 @@ def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
                 lang="en",
                 source="chitchat",
                 models={"user": "person", "assistant": "person"},
-                context={"scene": prompt} if prompt else {},
+                context=context,
             ),
             labels=labels,
             scales=dict.fromkeys(labels, (1.0, 10.0)),

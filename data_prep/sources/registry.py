@@ -44,7 +44,6 @@ _FUNCTIONS: Mapping[str, Callable[..., Iterator[LabelledDialogue]]] = {
     "chitchat": lambda offline, reading: public.read_chitchat(),
     "medal": read_medal,
     "soda_eval": hub_sets.read_soda_eval,
-    "dstc11": hub_sets.read_dstc11,
 }
 
 
@@ -84,26 +83,27 @@ class DataSpec:
 
 def parse_spec(text: str) -> DataSpec:
     """DataSpec of ``text``. Raises SourceError for an unknown source or word."""
-    known = text.partition(":")[0] in SOURCES
-    if text == STDIN or text.startswith(HUB) or (not known and Path(text).is_file()):
+    is_source = text.partition(":")[0] in SOURCES
+    if text == STDIN or text.startswith(HUB) or (not is_source and Path(text).is_file()):
         return DataSpec(text)
+    kinds: dict[str, str] = {}
     file = _FILE_SPEC.fullmatch(text)  # a path may contain colons
     if file:
-        name, parts = file["file"], []
-        words = file["words"].split(":") if file["words"] else []
+        name, words = file["file"], (file["words"] or "").split(":")
     else:
         name, *words = text.split(":")
-        parts = [part.name for part in get_source(name).parts]
-    kinds = dict.fromkeys(parts, "part") | dict.fromkeys(LEVELS, "level")
-    kinds |= dict.fromkeys(SPLITS, "split")
-    for word in words:
+        kinds = {part.name: "part" for part in get_source(name).parts}
+    kinds |= dict.fromkeys(LEVELS, "level") | dict.fromkeys(SPLITS, "split")
+    fields = {}
+    for word in filter(None, words):
         if word not in kinds:
             guess = did_you_mean(word, list(kinds))
             raise SourceError(
                 f"{text!r}: {word!r} is no part, level or split",
                 hint=f"{guess}known: {', '.join(kinds)}",
             )
-    return DataSpec(name, **{kinds[word]: word for word in words})
+        fields[kinds[word]] = word
+    return DataSpec(name, **fields)
 
 
 def source_of(text: str) -> str:
@@ -145,42 +145,45 @@ def stream_spec(
     or level.
     """
 
-    def rows() -> Iterator[LabelledDialogue]:
-        if spec.is_file:
-            yield from labelled_of(spec.name, options, reading)
-            return
-        source = get_source(spec.name)
-        if source.package_read is not None:
-            hint = f"give a file in the line format instead of {source.name}"
-            yield from _in_form(source.package_read(offline, reading), source.package, source, hint)
-        for part in _parts(source, spec):
-            yield from read_part(source, part, offline=offline, reading=reading)
-
     spec = parse_spec(text)
     splits: set[str] = set()
-    found = False
-    for row in rows():
+    is_empty = True
+    for row in _all_rows(spec, offline, reading, options):
         splits.add(str(row.split))
         if spec.split in (None, row.split) and spec.level in (None, row.level):
-            found = True
+            is_empty = False
             yield row
-    if splits and not found:
-        wanted = " and ".join(w for w in (spec.level, spec.split) if w)
-        raise SourceError(f"{text!r}: no row is {wanted}; its splits: {', '.join(sorted(splits))}")
+    if splits and is_empty:
+        missing = " and ".join(filter(None, (spec.level, spec.split)))
+        raise SourceError(f"{text!r}: no row is {missing}; its splits: {', '.join(sorted(splits))}")
+
+
+def _all_rows(
+    spec: DataSpec, offline: bool | None, reading: ReadingReport | None, options: ReadOptions
+) -> Iterator[LabelledDialogue]:
+    """Yields the rows of a spec in all splits."""
+    if spec.is_file:
+        yield from labelled_of(spec.name, options, reading)
+        return
+    source = get_source(spec.name)
+    if source.package_read is not None:
+        hint = f"give a file in the line format instead of {source.name}"
+        yield from _in_form(source.package_read(offline, reading), source.package, source, hint)
+    for part in _parts(source, spec):
+        yield from read_part(source, part, offline=offline, reading=reading)
 
 
 def _parts(source: Source, spec: DataSpec) -> list[SourceFile]:
-    wanted = [
-        part
-        for part in source.parts
-        if (part.name == spec.part or (spec.part is None and not part.named_only))
-        and spec.level in (None, part.level)
-        and (not part.splits or spec.split is None or spec.split in part.splits)
-    ]
-    if spec.part is None and spec.level is None and len({p.level for p in wanted}) > 1:
+    parts = []
+    for part in source.parts:
+        is_chosen = part.name == spec.part or (spec.part is None and not part.named_only)
+        has_split = not part.splits or spec.split is None or spec.split in part.splits
+        if is_chosen and has_split and spec.level in (None, part.level):
+            parts.append(part)
+    if spec.part is None and spec.level is None and len({part.level for part in parts}) > 1:
         # a set of dialogues by default, not of dialogues and turns
-        wanted = [part for part in wanted if part.level == "dialogue"]
-    return wanted
+        parts = [part for part in parts if part.level == "dialogue"]
+    return parts
 
 
 def read_part(
@@ -194,24 +197,28 @@ def read_part(
 
     Raises SourceError if neither is here, or the public file is not the expected one.
     """
-    place = f"put {part.line_file} (line format) in the folder that ${DATA_VARIABLE} names"
+    rows = _part_rows(source, part, offline, reading)
+    yield from rows if part.view is None else part.view(rows)
 
-    def rows() -> Iterator[LabelledDialogue]:
-        local = find_local(part)
-        if local is not None and local.name == part.line_file:
-            yield from read_labelled(local, reading=reading)
-            return
-        if part.read is None:
-            problem = f"{source.name}: {part.line_file} is not here ({part.why})"
-            raise SourceError(problem, hint=place)
-        try:
-            path = fetch(part, offline=offline)
-        except SourceError as error:
-            hint = f"{error.hint}; or {place}"
-            raise SourceError(f"{source.name}: {error.message}", hint=hint) from error
-        yield from _in_form(part.read(path), path, source, place)
 
-    yield from rows() if part.view is None else part.view(rows())
+def _part_rows(
+    source: Source, part: SourceFile, offline: bool | None, reading: ReadingReport | None
+) -> Iterator[LabelledDialogue]:
+    hint = f"put {part.line_file} (line format) in the folder that ${DATA_VARIABLE} names"
+    local = find_local(part)
+    if local is not None and local.name == part.line_file:
+        yield from read_labelled(local, reading=reading)
+        return
+    if part.read is None:
+        problem = f"{source.name}: {part.line_file} is not here ({part.why})"
+        raise SourceError(problem, hint=hint)
+    try:
+        path = fetch(part, offline=offline)
+    except SourceError as error:
+        raise SourceError(
+            f"{source.name}: {error.message}", hint=f"{error.hint}; or {hint}"
+        ) from error
+    yield from _in_form(part.read(path), path, source, hint)
 
 
 def _in_form(

@@ -89,9 +89,9 @@ def fetch(part: SourceFile, *, offline: bool | None = None) -> Path:
         raise SourceError(f"{part.line_file}: no public file", hint=part.why)
     target = cache_folder() / part.public_file
     if target.is_file():
-        if (found := sha256(target)) != part.sha256:
+        if (checksum := sha256(target)) != part.sha256:
             raise SourceError(
-                f"{target}: SHA-256 is {found}, expected {part.sha256}",
+                f"{target}: SHA-256 is {checksum}, expected {part.sha256}",
                 hint="it is another file or version: replace it with the right one",
             )
         return target
@@ -108,9 +108,9 @@ def fetch(part: SourceFile, *, offline: bool | None = None) -> Path:
         ):
             with open(partial, "wb") as stream:
                 shutil.copyfileobj(reply, stream)
-            if (found := sha256(partial)) != part.sha256:
+            if (checksum := sha256(partial)) != part.sha256:
                 raise SourceError(
-                    f"{part.url}: SHA-256 is {found}, expected {part.sha256}",
+                    f"{part.url}: SHA-256 is {checksum}, expected {part.sha256}",
                     hint="the download is incomplete, or the file has changed since this version "
                     "of medal-judges; deleted the download",
                 )

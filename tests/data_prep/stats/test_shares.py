@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from medal_judges.data_prep.corpus_stats.report import distribution_table, label_table
+from medal_judges.data_prep.corpus_stats.report import label_table
 from medal_judges.data_prep.corpus_stats.statistics import (
     ALL,
     CorpusStatistics,
@@ -134,11 +134,10 @@ def test_levels_by_hand(make_row: MakeRow) -> None:
     assert findings.distribution(Subset("en"), OVERALL) == Distribution(
         (1, 2, 3, 4, 5), (0, 0, 1, 0, 0), (0, 0, 1, 0, 0)
     )
-    table = distribution_table(findings, OVERALL, findings.langs)
-    by_name = {str(row[0]): list(row[1:]) for row in table.rows}
-    assert by_name["de"] == [4, 25, 0, 25, 0, 50]
-    assert by_name["all"] == [5, 20, 0, 40, 0, 40]
-    assert by_name["fr"] == [0, *[Estimate(None, reason="no label")] * 5]
+    assert findings.distribution(ALL, OVERALL) == Distribution(
+        (1, 2, 3, 4, 5), (1, 0, 2, 0, 2), (0.2, 0, 0.4, 0, 0.4)
+    )
+    assert findings.distribution(Subset("fr"), OVERALL).counts == (0,) * 5
 
 
 @pytest.mark.parametrize("scale, reason", [(None, "no scale"), ([0, 100], "whole levels")])
@@ -146,4 +145,3 @@ def test_no_levels_without_a_short_scale(make_row: MakeRow, scale: list[float] |
     row = make_row("1", ["x"], labels={"overall": [3]}, scales={"overall": scale})
     findings = found([row])
     assert reason in str(findings.distribution(ALL, findings.graded[0]))
-    assert reason in distribution_table(findings, findings.graded[0], findings.langs).note

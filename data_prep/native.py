@@ -367,7 +367,6 @@ _OUTCOMES: dict[str, tuple[str, Tone]] = {
     "tie": ("tie", ("pos", 0)),
     "loss": ("translated better", ("neg", 100)),
 }
-_ORDERS = ("native_first", "translated_first")
 _COLUMNS = ("Language", "Pairs", "Scored", "Contexts", *FIGURES.values())
 _LEAD = (
     "Share of the pairs in which a judge prefers the dialogue written in the language to the one "
@@ -425,8 +424,8 @@ def _rates(criterion: str, lang: str, verdicts: Sequence[Verdict]) -> Rates:
         if verdict["result"] is not None:
             scored.append(verdict)
             continue
-        reasons = [verdict[order]["failure"] for order in _ORDERS]
-        failures[reasons[0] or reasons[1] or "no answer came"] += 1
+        reason = verdict["native_first"]["failure"] or verdict["translated_first"]["failure"]
+        failures[reason or "no answer came"] += 1
     contexts = len({verdict["group"] for verdict in scored})
     figures = _figures(scored, contexts)
     unscored = dict(failures.most_common())

@@ -27,7 +27,7 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
 from medal_judges.report.page import fragment
-from medal_judges.storage.files import atomic_write
+from medal_judges.storage.files import atomic_write, write_json
 from medal_judges.storage.jsonl import write_records
 
 Form = Literal["label-studio", "xlsx"]
@@ -227,7 +227,7 @@ def export(
         "dimensions": [d.to_record() for d in project.dimensions],
         "assignments": {name: list(keys) for name, keys in project.assignments.items()},
     }
-    atomic_write(folder / PROJECT_FILE, json.dumps(record, ensure_ascii=False, indent=1) + "\n")
+    write_json(folder / PROJECT_FILE, record)
     return written + sheets
 
 

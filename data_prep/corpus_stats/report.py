@@ -18,7 +18,6 @@ from medal_judges.data_prep.corpus_stats.statistics import (
     SIDES,
     CorpusStatistics,
     ScaledDimension,
-    Speaker,
     Subset,
 )
 from medal_judges.data_prep.corpus_stats.tokens import MTLD_UNDEFINED
@@ -436,8 +435,7 @@ def facts(stats: CorpusStatistics) -> list[tuple[str, str]]:
         pairs.append(("failures", f"{failed} rows have no labels because the judge failed"))
     if malformed := stats.counts["malformed"]:
         pairs.append(("malformed", f"{malformed} rows are marked malformed; they are counted"))
-    speakers: tuple[Speaker, ...] = ("chatbot", "user")
-    for speaker in speakers:
+    for speaker in ("chatbot", "user"):
         if (names := len(stats.names(speaker))) > MAX_NAMES:
             text = f"{names} are more than {MAX_NAMES}: no tables by name"
             pairs.append((f"{speaker} names", text))

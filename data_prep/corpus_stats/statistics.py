@@ -40,7 +40,6 @@ from medal_judges.stats.intervals import (
 
 Floats = npt.NDArray[np.float64]
 Side = Literal["all", "user", "assistant"]
-Speaker = Literal["chatbot", "user"]
 SIDES: tuple[Side, ...] = ("all", "user", "assistant")
 NOT_STATED = "not stated"
 OVERALL = "overall"
@@ -199,16 +198,14 @@ class CorpusStatistics:
     def units(self) -> list[Unit]:
         return sorted({unit_of(lang) for lang in self.lemmatisers}, reverse=True)
 
-    def names(self, column: Literal["lang", "chatbot", "user"]) -> list[str]:
+    def names(self, column: str) -> list[str]:
         """Languages, chatbots or user models, sorted."""
         return sorted(self.rows[column].unique())
 
-    def systems(self, speaker: Speaker) -> list[str]:
+    def _systems(self, speaker: str) -> list[str]:
         """The names; none if no row states one, or there are too many to be systems."""
         names = self.names(speaker)
-        if names == [NOT_STATED] or len(names) > MAX_NAMES:
-            return []
-        return names
+        return names if names != [NOT_STATED] and len(names) <= MAX_NAMES else []
 
     @property
     def langs(self) -> list[Subset]:
@@ -216,16 +213,16 @@ class CorpusStatistics:
 
     @property
     def chatbots(self) -> list[Subset]:
-        return [Subset(chatbot=name) for name in self.systems("chatbot")]
+        return [Subset(chatbot=name) for name in self._systems("chatbot")]
 
     @property
     def users(self) -> list[Subset]:
-        return [Subset(user=name) for name in self.systems("user")]
+        return [Subset(user=name) for name in self._systems("user")]
 
     @property
     def pairs(self) -> list[Subset]:
         """Language and chatbot pairs that have dialogues."""
-        if not self.systems("chatbot"):
+        if not self._systems("chatbot"):
             return []
         pairs = set(zip(self.rows["lang"], self.rows["chatbot"], strict=True))
         return [Subset(*pair) for pair in sorted(pairs)]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from medal_judges.errors import MissingExtraError
 from medal_judges.records.dialogue import base_language
@@ -78,16 +78,13 @@ def _jieba() -> Lemmatiser:
 def _spacy(lang: str) -> Lemmatiser:
     spacy = _import("spacy")
     _import("spacy_lookups_data")
-    nlp: Any
     try:
         nlp = spacy.blank(lang)
-        rules = "tokens by its rules for the language"
     except ImportError as error:  # spaCy lacks the language, or the language needs a package
-        if unit_of(lang) == "characters":
-            needed = re.split(r"\. |:? \(?http|\n", str(error).strip())[0]
-            return Lemmatiser(f"not split (no spaces between words; {needed})", None)
-        nlp = spacy.blank("xx")
-        rules = "tokens by its rules for any language"
+        if unit_of(lang) == "words":
+            return lemmatiser(lang, lemmas=False)
+        needed = re.split(r"\. |:? \(?http|\n", str(error).strip())[0]
+        return Lemmatiser(f"not split (no spaces between words; {needed})", None)
     pipe = nlp.add_pipe("lemmatizer", config={"mode": "lookup"})
     try:
         nlp.initialize()
@@ -109,7 +106,8 @@ def _spacy(lang: str) -> Lemmatiser:
             lemmas.append(lemma_of[token])
         return list(filter(None, lemmas))
 
-    return Lemmatiser(f"spaCy {spacy.__version__} {rules}{words}", split)
+    rules = f"spaCy {spacy.__version__} tokens by its rules for the language"
+    return Lemmatiser(rules + words, split)
 
 
 def _import(name: str) -> ModuleType:

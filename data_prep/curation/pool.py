@@ -256,30 +256,21 @@ def read_pool(
             langs.add(lang)
             if options.lang and lang not in options.lang:
                 continue
-            reason = _reason(row, options.policy, rules, foreign)
-            if reason is None:
-                candidates.append(rules.read(row))
+            line = {"id": row.id, "lang": lang}
+            if foreign is not None and (match := foreign.match(row)):
+                line["reason"] = "foreign_language"
+                line["detail"] = "the judge's comment speaks of another language"
+                line["keyword"], line["comment"] = match
+                left_out.append(line)
+            elif options.policy == "balanced" and (missing := rules.missing(row)):
+                line["reason"] = "missing_label"
+                line["detail"] = f"no answer for {', '.join(missing)}"
+                left_out.append(line)
             else:
-                left_out.append({"id": row.id, "lang": lang, **reason})
+                candidates.append(rules.read(row))
     if not candidates:
         raise _no_candidate(options, left_out, langs)
     return candidates, sorted(left_out, key=lambda line: (line["lang"], line["id"]))
-
-
-def _reason(
-    row: LabelledDialogue, policy: Policy, rules: LabelRules, foreign: ForeignLanguage | None
-) -> dict[str, str] | None:
-    """Why ``row`` is no candidate, as fields of its line in left_out.jsonl; None if it is one."""
-    if foreign is not None and (match := foreign.match(row)):
-        return {
-            "reason": "foreign_language",
-            "detail": "the judge's comment speaks of another language",
-            "keyword": match[0],
-            "comment": match[1],
-        }
-    if policy == "balanced" and (missing := rules.missing(row)):
-        return {"reason": "missing_label", "detail": f"no answer for {', '.join(missing)}"}
-    return None
 
 
 def _no_candidate(

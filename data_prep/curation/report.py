@@ -169,13 +169,6 @@ def write_report(curation: Curation, folder: Path) -> None:
         "languages": balances,
     }
     write_json(folder / "curation.json", record)
-    misses: list[Row] = []
-    for balance in balances:
-        for factor, value in _misses(curation, balance):
-            counts = (value["selected"], value["pool"], value["target"])
-            misses.append((balance["lang"], _FACTORS[factor], _name(value), *counts))
-    columns = ("Language", "Of", "Value", "Selected", "Pool", "Target")
-    unmet = [Table("Less than an even share", columns, misses)] if misses else []
     effective = ", ".join(f"{b['lang']} {b['effective']:.0f}" for b in balances)
     facts = {**curation.facts, "effective size by the weights": f"{effective}: {_EFFECTIVE}"}
     total = sum(balance["selected"] for balance in balances)
@@ -188,7 +181,6 @@ def write_report(curation: Curation, folder: Path) -> None:
         (
             Section("evenness", "Evenness", [_evenness(balances)], _EVENNESS),
             Section("counts", "Counts", [_counts(balances, name) for name in _FACTORS], _COUNTS),
-            Section("unmet", "Targets not met", unmet),
             Section("left-out", "Left out", _left_out(curation)),
             facts_section(facts.items()),
         ),

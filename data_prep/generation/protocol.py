@@ -378,10 +378,10 @@ def request_of(state: DialogueState, prompts: dict[str, Prompt]) -> ChatRequest:
     values["language"] = language(state.context.lang).name
     decoding: Decoding = config.reply
     if state.stage == "say":
-        name, decoding = ("first_turn", config.first_turn)
+        name, decoding = "first_turn", config.first_turn
         if state.turns:
             values["dialogue"] = transcript(state.turns)
-            name, decoding = ("later_turns", config.later_turns)
+            name, decoding = "later_turns", config.later_turns
         messages = prompts[name].messages(values, again=_rejected_attempts(state))
     elif state.stage == "check":
         decoding = config.check

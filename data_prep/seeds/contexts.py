@@ -7,8 +7,8 @@ of their name: the same on every machine, whatever the order of a file's lines. 
 embedded sets in configs/seeds/ or from the two public sets as published, which are streamed:
 
 ATOMIC-10X (West et al., 2022, "Symbolic Knowledge Distillation", CC-BY-4.0): ``ATOMIC10X.jsonl``,
-one triple a line with ``head``, ``relation``, ``tail`` and ``rec_0.5`` ... ``rec_0.9`` (true if the
-critic keeps the triple at that expected recall; 0.5 is the authors' high filter).
+one triple a line with ``head``, ``relation``, ``tail`` and ``rec_0.5`` (true if the critic keeps
+the triple at an expected recall of 0.5, the authors' high filter).
 
 PersonaHub (Ge et al., 2024, CC-BY-NC-SA-4.0): ``persona.jsonl`` of proj-persona/PersonaHub on the
 Hub, one ``{"persona": ...}`` a line; its other parts call it ``input persona``.
@@ -38,8 +38,7 @@ from medal_judges.storage.jsonl import read_records
 
 T = TypeVar("T")
 EMBEDDED = "embedded"
-Critic = Literal["rec_0.5", "rec_0.6", "rec_0.7", "rec_0.8", "rec_0.9"]
-HIGH_FILTER: Critic = "rec_0.5"
+CRITIC = "rec_0.5"  # the authors' high filter
 
 # -- words -----------------------------------------------------------------------------------------
 
@@ -145,9 +144,9 @@ def parse_triple(record: object) -> Triple:
 # -- readers ---------------------------------------------------------------------------------------
 
 
-def read_triples(path: str | Path, *, critic: str | None = HIGH_FILTER) -> Iterator[Triple]:
-    """The embedded triples, or those of a JSONL file (.gz too) that the critic keeps by the
-    field ``critic``; None keeps all, also of a file without that field.
+def read_triples(path: str | Path) -> Iterator[Triple]:
+    """The embedded triples, or those of a JSONL file (.gz too) but for the ones that the critic
+    rejects. A file of your own needs no critic.
 
     Raises DataError with file, line and field for a bad line.
     """
@@ -156,13 +155,13 @@ def read_triples(path: str | Path, *, critic: str | None = HIGH_FILTER) -> Itera
 
     def parse(record: object) -> Triple | None:
         triple = parse_triple(record)
-        keeps = record.get(critic) if critic and isinstance(record, dict) else True
+        assert isinstance(record, Mapping)  # parse_triple raises for anything else
+        keeps = record.get(CRITIC, True)
         if not isinstance(keeps, bool):
-            expected = "true or false, the critic's word (critic: null reads triples without it)"
-            raise RecordError(str(critic), expected, keeps)
+            raise RecordError(CRITIC, "true or false, the critic's word", keeps)
         return triple if keeps else None
 
-    return (triple for triple in _records(path, parse) if triple is not None)
+    return filter(None, _records(path, parse))
 
 
 def read_personas(path: str | Path) -> Iterator[str]:
@@ -233,15 +232,13 @@ def parse_context(record: object) -> SeedContext:
 
 
 class SeedsConfig(Config):
-    """``n`` contexts. ``scenes`` and ``personas`` are ``embedded`` or a published file (scenes.py);
-    ``critic`` is the field of a scenes file that says which to keep. ``file``: contexts that
-    ``medal data seeds`` wrote, instead of drawn ones."""
+    """``n`` contexts. ``scenes`` and ``personas`` are ``embedded`` or a published file of
+    them. ``file``: contexts that ``medal data seeds`` wrote, instead of drawn ones."""
 
     n: int = Field(default=400, ge=1)
     file: str | None = None
     scenes: str = EMBEDDED
     personas: str = EMBEDDED
-    critic: Critic | None = HIGH_FILTER
 
 
 class Draw(NamedTuple):
@@ -285,7 +282,7 @@ def contexts_for(config: SeedsConfig, languages: Sequence[str], seed: int) -> li
 def draws_for(config: SeedsConfig, seed: int) -> list[Draw]:
     """``config.n`` draws from the scenes and personas that ``config`` names. Raises ConfigError,
     and DataError for a bad line of a file."""
-    triples = read_triples(config.scenes, critic=config.critic)
+    triples = read_triples(config.scenes)
     return draw(config.n, triples, read_personas(config.personas), seed=seed)
 
 

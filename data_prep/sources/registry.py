@@ -89,13 +89,13 @@ def parse_spec(text: str) -> DataSpec:
     kinds: dict[str, str] = {}
     file = _FILE_SPEC.fullmatch(text)  # a path may contain colons
     if file:
-        name, words = file["file"], (file["words"] or "").split(":")
+        name, words = file["file"], file["words"].split(":") if file["words"] else []
     else:
         name, *words = text.split(":")
         kinds = {part.name: "part" for part in get_source(name).parts}
     kinds |= dict.fromkeys(LEVELS, "level") | dict.fromkeys(SPLITS, "split")
     fields = {}
-    for word in filter(None, words):
+    for word in words:
         if word not in kinds:
             guess = did_you_mean(word, list(kinds))
             raise SourceError(

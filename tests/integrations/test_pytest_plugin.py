@@ -27,7 +27,7 @@ def test_a_run_passes_and_fails_by_the_interval(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    pytester.makeini("[pytest]\nmedal_judge = length\n")
+    pytester.makeini("[pytest]\naddopts = --medal-judge length\n")
     pytester.makepyfile(
         CHATS
         + """

@@ -86,7 +86,7 @@ def test_stats(files: Files, tmp_path: Path) -> None:
     assert (tmp_path / "lemmas" / "stats.html").read_text() != page
 
 
-@row("data seeds", "--out", "--lang", "--n", "--seed", "--scenes", "--personas", "--critic")
+@row("data seeds", "--out", "--lang", "--n", "--seed", "--scenes", "--personas")
 def test_seeds(tmp_path: Path) -> None:
     out = tmp_path / "seeds.jsonl"
 
@@ -106,8 +106,10 @@ def test_seeds(tmp_path: Path) -> None:
     scenes = write(tmp_path / "atomic.jsonl", heads)
     some = {str(record["scene"]) for record in seeds("--lang", "en", "--scenes", scenes)}
     assert all("town" in scene for scene in some)
-    done = medal("data", "seeds", "--out", out, "--scenes", scenes, "--critic", "nobody", "--n", 4)
-    assert done.code == 2 and "nobody" in done.err
+    rejected = [head for head in heads if not head["rec_0.5"]]
+    write(scenes, rejected)
+    done = medal("data", "seeds", "--out", out, "--scenes", scenes, "--n", 4)
+    assert done.code == 2 and "0 gender-neutral scenes" in done.err
 
 
 @row("data followups", "--out", "--config")

@@ -7,18 +7,17 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import typer
 import yaml
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from medal_judges.cli import PlainTyper
 from medal_judges.cli.data_native import compare_native, translate
 from medal_judges.cli.options import OVERRIDES, from_options, writes
-from medal_judges.config import Config, build_config, load_config, option
+from medal_judges.config import Config, load_config, option
 from medal_judges.data_prep.seeds.contexts import SeedsConfig, draws_for, in_languages
 from medal_judges.errors import MedalError, SourceError
 from medal_judges.reading.dialogues import (
@@ -31,9 +30,6 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.console import wide_console
 from medal_judges.storage.files import atomic_write
 from medal_judges.storage.jsonl import write_records
-
-if TYPE_CHECKING:
-    from medal_judges.data_prep.sources.source import Source
 
 app = PlainTyper(
     help="Get and prepare data: sources, seeds, injected issues, translations.",
@@ -110,7 +106,6 @@ class SeedsOptions(Config):
     n: int = option(400, ge=1, help="Number of contexts; each is written in every language.")
     scenes: str = option("embedded", help="embedded, or ATOMIC10X.jsonl (.gz).")
     personas: str = option("embedded", help="embedded, or PersonaHub's persona.jsonl (.gz).")
-    critic: str = option("rec_0.5", help="Field of the scenes file that marks rows to keep, or no.")
     seed: int = option(0, ge=0, help="Seed of every random draw.")
 
 
@@ -146,11 +141,24 @@ def list_sources() -> None:
 @from_options
 def show(options: ShowOptions) -> None:
     """Show facts about a source, counts, and its first dialogues."""
-    from medal_judges.data_prep.sources.registry import get_source, load_spec, parse_spec
+    from medal_judges.data_prep.sources.registry import (
+        find_local,
+        get_source,
+        load_spec,
+        parse_spec,
+    )
 
     console, spec = wide_console(), parse_spec(options.name)
     if not spec.is_file:
-        _show_facts(console, get_source(spec.name))
+        source = get_source(spec.name)
+        console.print(f"{source.title}\n{source.citation}", highlight=False)
+        console.print(f"licence: {source.licence}\nlanguages: {' '.join(source.languages)}")
+        for note in source.notes:
+            console.print(f"note: {note}")
+        for part in source.parts:
+            local = find_local(part) or "not on this machine"
+            text = f"{part.name}: {part.url or part.why}\n  {local}"
+            console.print(text, highlight=False, soft_wrap=True)
     reading = reading_report(options.reading)
     rows = load_spec(options.name, offline=True, reading=reading, options=options.reading)
     reading.show()
@@ -166,19 +174,6 @@ def show(options: ShowOptions) -> None:
         console.print(f"\n{row.id} {row.dialogue.lang} {', '.join(labels)}")
         for turn in row.dialogue.turns:
             console.print(f"  {turn.role}: {turn.content}", highlight=False)
-
-
-def _show_facts(console: Console, source: Source) -> None:
-    from medal_judges.data_prep.sources.registry import find_local
-
-    console.print(f"{source.title}\n{source.citation}", highlight=False)
-    console.print(f"licence: {source.licence}\nlanguages: {' '.join(source.languages)}")
-    for note in source.notes:
-        console.print(f"note: {note}")
-    for part in source.parts:
-        console.print(f"{part.name}: {part.url or part.why}", highlight=False, soft_wrap=True)
-        local = find_local(part) or "not on this machine"
-        console.print(f"  {local}", highlight=False, soft_wrap=True)
 
 
 def _forms_line(forms: Mapping[str, int]) -> str:
@@ -310,9 +305,7 @@ def stats(options: StatsOptions) -> None:
 def seeds(options: SeedsOptions) -> None:
     """Draw scenes, personas, genders and feelings for simulated users, the same in all languages.
     With the same seed, a larger --n only adds contexts at the end."""
-    settings = options.model_dump(include={"n", "scenes", "personas"})
-    settings["critic"] = None if options.critic == "no" else options.critic
-    config = build_config(SeedsConfig, settings, where="medal data seeds")
+    config = SeedsConfig(n=options.n, scenes=options.scenes, personas=options.personas)
     languages = list(dict.fromkeys(options.lang or _SIX))
     for code in languages:
         language(code)  # an unknown one is refused before anything is drawn

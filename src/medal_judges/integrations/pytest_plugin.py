@@ -16,18 +16,14 @@ if TYPE_CHECKING:
     from medal_judges.integrations.chats import ScoredChats
     from medal_judges.models.base.judge import Judge
 
-_JUDGE, _COST = "medal_judge", "medal_max_cost"
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds ``--medal-judge`` and ``--medal-max-cost``, and ini settings of the same names."""
+    """Adds ``--medal-judge`` and ``--medal-max-cost``."""
     judge = "judge of the fixtures judge and assert_quality: a shipped name, folder, YAML or hub id"
     cost = "US dollars that a judge behind an API may spend in this run"
     group = parser.getgroup("medal_judges", "judges of dialogue (medal-judges)")
-    group.addoption("--medal-judge", metavar="JUDGE", help=judge)
+    group.addoption("--medal-judge", metavar="JUDGE", default="boxed", help=judge)
     group.addoption("--medal-max-cost", metavar="DOLLARS", type=float, help=cost)
-    parser.addini(_JUDGE, judge, default="boxed")
-    parser.addini(_COST, cost, default="")
 
 
 @pytest.fixture(scope="session")
@@ -36,19 +32,10 @@ def judge(request: pytest.FixtureRequest) -> Judge:
 
     To use another judge, define a fixture of this name in conftest.py.
     """
-    from medal_judges.errors import ConfigError
     from medal_judges.integrations.chats import load_judge
 
-    config = request.config
-    cost = config.getoption(_COST)
-    setting = config.getini(_COST)
-    if cost is None and setting:
-        try:
-            cost = float(setting)
-        except ValueError as error:
-            problem = f"{_COST}: expected dollars, such as 0.50, not {setting!r}"
-            raise ConfigError(problem) from error
-    return load_judge(config.getoption(_JUDGE) or config.getini(_JUDGE), max_cost=cost)
+    option = request.config.getoption
+    return load_judge(option("--medal-judge"), max_cost=option("--medal-max-cost"))
 
 
 @pytest.fixture

@@ -62,9 +62,8 @@ def assert_quality(
         )
     gates = []
     for name, limit in limits.items():
-        side: Literal["over", "under"] = "under"
-        if loaded.dimension(name).good == "low":
-            side = "over"
+        good = loaded.dimension(name).good
+        side: Literal["over", "under"] = "over" if good == "low" else "under"
         gates.append(Gate(side, name, float(limit), f"assert_quality({name}={limit:g})"))
     scored = score_chats(chats, loaded, level=level)
     _require_coverage(scored, min_coverage)

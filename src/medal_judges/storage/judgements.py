@@ -49,7 +49,7 @@ _OWN = ("id", "turn", "judge", "failure", *_OPTIONAL)
 _DERIVED = ("uncertainty", "low", "high")
 _OBJECTS = ("own", "meta")  # kinds of columns that hold more than numbers
 # Kinds of columns in the order of a table, and the names if only some of the kind come there.
-_ORDER: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+_ORDER = (
     (("own",), ("id", "turn", "judge")),
     (("scores",), ()),
     (("uncertainty",), ()),

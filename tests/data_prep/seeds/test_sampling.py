@@ -145,7 +145,7 @@ def test_what_cannot_be_drawn(languages: list[str], said: str) -> None:
         contexts_for(SeedsConfig(n=2), languages, 0)
 
 
-@pytest.mark.parametrize("bad", [{"n": 0}, {"critic": "rec_0.4"}, {"scene": "x"}])
+@pytest.mark.parametrize("bad", [{"n": 0}, {"critic": "rec_0.5"}, {"scene": "x"}])
 def test_bad_settings(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         build_config(SeedsConfig, bad, where="x.yaml")

@@ -326,10 +326,10 @@ class Summary:
             return new
         means = {}
         for rating in new.ratings():
-            if rating.given:
-                means[rating.dimension] = fmean(rating.given)
-            if len(rating.given) > 1:
-                self.deviations[rating.dimension].append(stdev(rating.given))
+            if rating.without_nulls:
+                means[rating.dimension] = fmean(rating.without_nulls)
+            if len(rating.without_nulls) > 1:
+                self.deviations[rating.dimension].append(stdev(rating.without_nulls))
         chatbot = row.dialogue.chatbot or _UNNAMED
         self.rows.append({"language": row.dialogue.lang, "chatbot": chatbot, "means": means})
         return new

@@ -133,7 +133,7 @@ class CorpusStatistics:
         labeller = row.extra.get("labels_by")
         if isinstance(labeller, str):
             self.labelled_by[labeller] += 1
-        answers = [len(rating.given) for rating in row.ratings()]
+        answers = [len(rating.without_nulls) for rating in row.ratings()]
         self.counts["answered"] += any(answers)
         self.counts["several answers"] += max(answers, default=0) > 1
         self.counts["failed"] += "label_failure" in row.extra
@@ -146,7 +146,7 @@ class CorpusStatistics:
                 continue
             dimension = ScaledDimension(rating.dimension, rating.scale)
             self._answers[dimension][number] = answer
-            if not {0, 1}.issuperset(rating.given):
+            if not {0, 1}.issuperset(rating.without_nulls):
                 self._between.add(dimension)
 
     def _measured(self, row: LabelledDialogue) -> dict[str, Any]:

@@ -313,8 +313,11 @@ class Edit:
         return " ".join(words)
 
     def _hesitation(self, text: str) -> str:
+        """Puts a filler such as "Well," before the text, if the language has any."""
         fillers = shared("small_changes").get(self.lang, {}).get("fillers", [])
-        return join([self.choose(fillers), text], self.lang) if fillers else text
+        if not fillers:
+            return text
+        return join([self.choose(fillers), text], self.lang)
 
     def _final_mark(self, text: str) -> str:
         marks = ("。", "！", "~") if self.lang == "zh" else (".", "!", "...")

@@ -16,13 +16,13 @@ SODA_EVAL = "Johndfm/soda_eval"
 _SPLITS = {"train": "train", "val": "validation", "test": "test"}
 
 
-def _slug(name: str) -> str:
-    return "_".join(name.lower().split())
-
-
 def _issues(row: Mapping[str, Any]) -> dict[str, str]:
     """The comments of a row of Soda-Eval by type of issue."""
-    return {_slug(issue["type"]): issue["comment"] or "" for issue in row["issues"] or ()}
+    issues = {}
+    for issue in row["issues"] or ():
+        name = "_".join(issue["type"].lower().split())
+        issues[name] = issue["comment"] or ""
+    return issues
 
 
 def read_soda_eval(

@@ -17,7 +17,7 @@ from medal_judges.report.table import Figured, Table
 from medal_judges.stats.correlation import undefined_reason, weighted_auc, weighted_spearman
 from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import BESIDE, WHOM, choose_clusters, with_intervals
+from medal_judges.stats.intervals import BESIDE, WHOM, Clusters, choose_clusters, with_intervals
 
 if TYPE_CHECKING:  # the card imports this module, and needs no torch for it
     from medal_judges.models.base.heads import Calibration, OutputHead
@@ -65,38 +65,43 @@ class AgreementRow:
     @property
     def estimate(self) -> Estimate:
         """The value with its intervals."""
-        beside = Estimate(self.value, *self.others) if self.others else None
+        beside = None
+        if self.others is not None:
+            beside = Estimate(self.value, *self.others)
         return Estimate(self.value, self.low, self.high, reason=self.reason, beside=beside)
 
 
 def read_agreement(folder: Path) -> list[AgreementRow]:
-    """The rows of a judge's agreement.json; none if it has no such file."""
+    """Returns the rows of a judge's agreement.json; none if it has no such file."""
     path = folder / AGREEMENT_NAME
-    records = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    return [AgreementRow(**record) for record in records]
+    if not path.is_file():
+        return []
+    return [AgreementRow(**record) for record in json.loads(path.read_text(encoding="utf-8"))]
 
 
 def summary_table(folder: Path) -> Table | None:
-    """Rows of validation and test sets by dimension, all languages of a set together, with the
-    baselines beside the judge; None if the run had no held-out rows."""
+    """Returns a table of validation and test sets by dimension, all languages of a set together,
+    with the baselines beside the judge; None if the run had no held-out rows."""
     rows = read_agreement(folder)
-    if not rows:
+    # The row ``all`` of a set stands before those of its languages.
+    by_set: dict[tuple[str, str, str], AgreementRow] = {}
+    for row in rows:
+        by_set.setdefault((row.part, row.source, row.dimension), row)
+    if not by_set:
         return None
-    several = {(r.part, r.source, r.dimension) for r in rows if r.lang == "all"}
-    shown = [r for r in rows if r.lang == "all" or (r.part, r.source, r.dimension) not in several]
-    heads, plain = [BESIDE["these"]] if any(r.others for r in shown) else [], rows[0].baselines
+    has_others = any(row.others for row in by_set.values())
+    others_column = [BESIDE["these"]] if has_others else []
+    cells = []
+    for row in by_set.values():
+        judge_cell = row.estimate if row.value is not None else f"none: {row.reason}"
+        others_cell = [Figured(row.estimate.beside, bare=True)] if has_others else []
+        facts = (row.part, row.source, row.dimension, row.n, row.missed, METRICS[row.metric])
+        cells.append((*facts, judge_cell, *others_cell, *row.baselines.values()))
+    columns = ("part", "source", "dimension", "n", "unscored", "figure", "judge")
     return Table(
         "Agreement with the labels of held-out rows",
-        ("part", "source", "dimension", "n", "unscored", "figure", "judge", *heads, *plain),
-        [
-            (
-                *(r.part, r.source, r.dimension, r.n, r.missed, METRICS[r.metric]),
-                f"none: {r.reason}" if r.value is None else r.estimate,
-                *[Figured(r.estimate.beside, bare=True) for _ in heads],
-                *r.baselines.values(),
-            )
-            for r in shown
-        ],
+        (*columns, *others_column, *rows[0].baselines),
+        cells,
         note=f"95% intervals are for {WHOM['these']}.\n\nlength, repetition: untrained judges, "
         "as in medal benchmark (longer, less repetitive is better); chance: 0, of AUC 0.50",
     )
@@ -108,72 +113,90 @@ def agreement(
     dimensions: Sequence[Dimension],
     part: str = "validation",
 ) -> list[AgreementRow]:
-    """One row a source, dimension and language."""
+    """Returns a row for each dimension, source and language."""
     rows = []
-    languages = [e.dialogue.lang or "unknown" for e in scored.examples]
-    sources = sorted({e.source for e in scored.examples})
+    sources = np.array([example.source for example in scored.examples])
+    languages = np.array([example.dialogue.lang or "unknown" for example in scored.examples])
     for dimension in dimensions:
-        name = dimension.name
-        metric = "roc_auc" if dimension.kind == "binary" else "spearmanr"
-        score = np.asarray(scored.scores[name], dtype=float)
-        for source in sources:
-            labelled = [
-                i for i, e in enumerate(scored.examples) if e.source == source and name in e.human
-            ]
-            own = sorted({languages[i] for i in labelled})
-            for lang in ["all", *own] if len(own) > 1 else own:
-                chosen = [i for i in labelled if lang in ("all", languages[i])]
-                known = [i for i in chosen if np.isfinite(score[i])]
-                examples = [scored.examples[i] for i in known]
-                human = np.array([e.human[name] for e in examples], dtype=float)
-                groups = [e.group or e.dialogue.id for e in examples]
-                bots = [e.dialogue.chatbot for e in examples]
-                tolerance = dimension.tolerance
-                judge = Values(score[known], tolerance)
-                estimate = _estimate(metric, human, judge, (bots, groups))
-                beside = estimate.beside
-                others = None
-                if beside is not None and beside.low is not None and beside.high is not None:
-                    others = beside.low, beside.high
-                plain = {
-                    baseline: _estimate(metric, human, Values(scores[name][known], tolerance)).value
-                    for baseline, scores in baselines.items()
-                }
-                rows.append(
-                    AgreementRow(
-                        # The name of a file: its folder is not published.
-                        *(part, Path(source).name, name, lang, metric),
-                        *(estimate.value, estimate.low, estimate.high, len(known)),
-                        *(estimate.reason, len(chosen) - len(known), plain),
-                        others,
-                    )
-                )
+        has_label = np.array([dimension.name in example.human for example in scored.examples])
+        for source in np.unique(sources):
+            of_source = has_label & (sources == source)
+            slices = {lang: of_source & (languages == lang) for lang in languages[of_source]}
+            slices = dict(sorted(slices.items()))
+            if len(slices) > 1:
+                slices = {"all": of_source} | slices
+            # The name of a file: its folder is not published.
+            title = Path(str(source)).name
+            for lang, chosen in slices.items():
+                compared = (scored, baselines, dimension, np.flatnonzero(chosen))
+                rows.append(_agreement_row(*compared, (part, title, str(lang))))
     return rows
 
 
+def _agreement_row(
+    scored: ScoredExamples,
+    baselines: Mapping[str, Scores],
+    dimension: Dimension,
+    labelled: np.ndarray,
+    names: tuple[str, str, str],
+) -> AgreementRow:
+    """Returns the row of the examples numbered ``labelled``, on those with a score. ``names`` are
+    part, source and language."""
+    metric = "roc_auc" if dimension.kind == "binary" else "spearmanr"
+    score = np.asarray(scored.scores[dimension.name], dtype=float)
+    rows = labelled[np.isfinite(score[labelled])]
+    examples = [scored.examples[row] for row in rows]
+    human = np.array([example.human[dimension.name] for example in examples], dtype=float)
+
+    def estimated(scores: np.ndarray, clusters: Clusters | None = None) -> Estimate:
+        return _estimate(metric, human, Values(scores[rows], dimension.tolerance), clusters)
+
+    bots = [example.dialogue.chatbot for example in examples]
+    groups = [example.group or example.dialogue.id for example in examples]
+    estimate = estimated(score, choose_clusters(bots, groups))
+    others = None
+    beside = estimate.beside
+    if beside is not None and beside.low is not None and beside.high is not None:
+        others = beside.low, beside.high
+    part, source, lang = names
+    return AgreementRow(
+        part=part,
+        source=source,
+        dimension=dimension.name,
+        lang=lang,
+        metric=metric,
+        value=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+        n=len(rows),
+        reason=estimate.reason,
+        missed=len(labelled) - len(rows),
+        baselines={name: estimated(by[dimension.name]).value for name, by in baselines.items()},
+        others=others,
+    )
+
+
 def _estimate(
-    metric: str,
-    human: np.ndarray,
-    score: Values,
-    clusters: tuple[Sequence[str | None], Sequence[str]] | None = None,
+    metric: str, human: np.ndarray, score: Values, clusters: Clusters | None = None
 ) -> Estimate:
-    """The figure, with an interval over ``clusters`` (chatbots, conversations) if they are given;
-    None with its reason if it is undefined."""
-    binary = metric == "roc_auc"
-    answers = Values((human >= 0.5).astype(float) if binary else human, score.tolerance)
-    reason = undefined_reason(answers, score)
+    """Returns the value of the metric, with an interval if there are ``clusters``; None with its
+    reason if it is undefined."""
+    labels = Values(human, score.tolerance)
+    if metric == "roc_auc":
+        labels = Values((human >= 0.5).astype(float), score.tolerance)
+    reason = undefined_reason(labels, score)
     if reason is not None:
         return Estimate(None, reason=reason)
 
     def statistic(weights: np.ndarray) -> dict[str, np.ndarray]:
-        if binary:
-            return {metric: weighted_auc(answers.numbers, score, weights)}
-        return {metric: weighted_spearman(answers, score, weights)}
+        if metric == "roc_auc":
+            return {metric: weighted_auc(labels.numbers, score, weights)}
+        return {metric: weighted_spearman(labels, score, weights)}
 
     estimate = Estimate(float(statistic(np.ones((1, len(human))))[metric][0]))
     if clusters is None:
         return estimate
-    return with_intervals({metric: estimate}, statistic, choose_clusters(*clusters))[metric]
+    return with_intervals({metric: estimate}, statistic, clusters)[metric]
 
 
 # -- the scores that are compared with the labels --------------------------------------------------
@@ -184,7 +207,8 @@ def scores_of_logits(
     logits: Mapping[str, np.ndarray],
     calibration: Mapping[str, Calibration],
 ) -> Scores:
-    """Calibrated scores [n] per dimension of a net's ``logits`` [n, outputs]."""
+    """Returns the calibrated scores [n] of each dimension by the ``logits`` [n, outputs] of a
+    network."""
     import torch
 
     from medal_judges.models.base.heads import Calibration
@@ -199,33 +223,38 @@ def scores_of_logits(
 def judge_scores(
     judge: Judge, examples: Sequence[TrainingExample], progress: Callable[[int], None] | None = None
 ) -> Scores:
-    """The judge's score of each example, per dimension [n]; NaN for none."""
-    answers = [j.scores for j in judge.score([e.dialogue for e in examples], progress=progress)]
-    return {
-        d.name: np.array([np.nan if s[d.name] is None else s[d.name] for s in answers], dtype=float)
-        for d in judge.dimensions
-    }
+    """Returns the judge's score of each example, per dimension [n]; NaN for none."""
+    dialogues = [example.dialogue for example in examples]
+    judgements = list(judge.score(dialogues, progress=progress))
+    scores: Scores = {}
+    for dimension in judge.dimensions:
+        values = [judgement.scores[dimension.name] for judgement in judgements]
+        scores[dimension.name] = np.array(values, dtype=float)  # None becomes NaN
+    return scores
 
 
 def baseline_scores(
     examples: Sequence[TrainingExample], dimensions: Sequence[Dimension]
 ) -> dict[str, Scores]:
-    """Baseline -> dimension -> score of each example [n], as the shipped judge of that name gives
-    it: longer answers, or less repetitive ones, are better."""
+    """Returns baseline -> dimension -> score of each example [n], as the packaged judge of that
+    name gives it: longer answers, or less repetitive ones, are better."""
     from medal_judges.models.linear.judge import LinearJudge
 
-    judges = [LinearJudge.from_settings(read_yaml(f"judges/{n}"), dimensions) for n in BASELINES]
-    return {judge.name: judge_scores(judge, examples) for judge in judges}
+    scores = {}
+    for name in BASELINES:
+        judge = LinearJudge.from_settings(read_yaml(f"judges/{name}"), dimensions)
+        scores[name] = judge_scores(judge, examples)
+    return scores
 
 
 def score_examples(
     judge: Judge, examples: Sequence[TrainingExample], config: TrainConfig
 ) -> ScoredExamples:
-    """The judge's scores of ``examples``; of ``answered_rows`` of them, drawn, if it is generative,
-    which takes seconds a dialogue."""
-    chosen, writes = examples, bool(judge.language_models())
-    if writes and len(examples) > config.answered_rows:
+    """Returns the judge's scores of ``examples``. A generative judge takes seconds a dialogue: it
+    scores ``answered_rows`` of them, drawn by the run's seed."""
+    is_generative = bool(judge.language_models())
+    if is_generative and len(examples) > config.answered_rows:
         order = np.random.default_rng(config.seed).permutation(len(examples))
-        chosen = [examples[i] for i in sorted(order[: config.answered_rows])]
-    with ProgressBar("answering held-out rows", len(chosen), visible=writes) as bar:
-        return ScoredExamples(chosen, judge_scores(judge, chosen, bar.advance))
+        examples = [examples[row] for row in sorted(order[: config.answered_rows])]
+    with ProgressBar("answering held-out rows", len(examples), visible=is_generative) as bar:
+        return ScoredExamples(examples, judge_scores(judge, examples, bar.advance))

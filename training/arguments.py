@@ -25,7 +25,7 @@ _ELSEWHERE = {
     "output_dir": "set output_dir beside args; checkpoints are in its folder checkpoints/",
     "seed": "set seed beside args",
     "resume_from_checkpoint": "a run that is typed again resumes; --overwrite starts it again",
-    "push_to_hub": "medal push FOLDER ORG/NAME, or --push",
+    "push_to_hub": "medal push FOLDER ORG/NAME",
     "remove_unused_columns": "the collator takes what the loss needs",
     "label_names": "the collator names them",
     "do_train": "a run always trains",
@@ -79,6 +79,11 @@ def typed(name: str, value: Any) -> Any:
 def launched_processes() -> int:
     """Returns how many processes the launcher has started."""
     return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_main() -> bool:
+    """Returns whether this is the process that saves; launchers number theirs."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 @cache

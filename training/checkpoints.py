@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from medal_judges.errors import ConfigError
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import atomic_write
-from medal_judges.training.arguments import CHECKPOINTS
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.fitted import TrainingRun
 
 _IDENTITY = "run.json"
 _STATE = "trainer_state.json"  # written last: a checkpoint that has it is complete
@@ -34,69 +31,62 @@ class RunIdentity:
     processes: int
     strategy: str
 
+    def write(self, folder: Path) -> None:
+        """Writes the identity beside the checkpoints in ``folder``."""
+        atomic_write(folder / _IDENTITY, json.dumps(asdict(self)) + "\n")
+
+    @property
+    def parts(self) -> tuple[str, int] | None:
+        """The strategy and the number of processes that each hold a part of the optimizer; None if
+        each process has all of it."""
+        if self.strategy.startswith("zero"):
+            return self.strategy, self.processes
+        return None
+
 
 def run_hash(config: TrainConfig, facts: list[dict[str, object]]) -> str:
     """Returns a hash of the settings and data that the weights depend on."""
     settings = config.model_dump(mode="json", exclude=_UNIMPORTANT)
-    left_out = (*_UNIMPORTANT_ARGS, *_PER_STEP)
-    arguments = {k: v for k, v in config.args.items() if not k.startswith(left_out)}
-    return content_hash([settings | {"args": arguments}, facts])
+    for name in config.args:
+        if name.startswith((*_UNIMPORTANT_ARGS, *_PER_STEP)):
+            del settings["args"][name]
+    return content_hash([settings, facts])
 
 
-def checkpoints(folder: Path) -> list[Path]:
-    """Returns the complete checkpoints in ``folder``, the oldest first."""
-    complete = [path for path in folder.glob("checkpoint-*") if (path / _STATE).is_file()]
-    return sorted(complete, key=lambda path: int(path.name.rpartition("-")[2]))
-
-
-def checkpoint_to_resume(run: TrainingRun, config: TrainConfig, own: RunIdentity) -> Path | None:
-    """Returns the newest checkpoint in the run's folder, None if it has none.
+def checkpoint_to_resume(folder: Path, identity: RunIdentity, *, required: bool) -> str | None:
+    """Returns the newest complete checkpoint in ``folder``, None if there is none.
 
     Raises ConfigError for checkpoints of a run with other settings or data, or with other steps,
-    and for ``resume`` without a checkpoint.
+    and for a ``required`` checkpoint that is missing.
     """
-    folder = Path(config.output_dir) / CHECKPOINTS
-    found = checkpoints(folder)
-    if not found:
-        if run.resume:
+    checkpoints = [path for path in folder.glob("checkpoint-*") if (path / _STATE).is_file()]
+    if not checkpoints:
+        if required:
             raise ConfigError(f"{folder}: no checkpoint to resume from", hint="leave out --resume")
         return None
-    newest = found[-1]
-    identity = folder / _IDENTITY
+    newest = max(checkpoints, key=lambda path: int(path.name.rpartition("-")[2]))
     saved = None
-    if identity.is_file():
-        saved = RunIdentity(**json.loads(identity.read_text(encoding="utf-8")))
-    if saved is None or saved.run != own.run:
+    if (folder / _IDENTITY).is_file():
+        saved = RunIdentity(**json.loads((folder / _IDENTITY).read_text(encoding="utf-8")))
+    if saved is None or saved.run != identity.run:
         raise ConfigError(
             f"{newest} is of a run with other settings or data, and is not deleted unasked",
             hint="set another output_dir, or --overwrite to delete it and start again",
         )
-    if saved.examples_a_step != own.examples_a_step:
+    if saved.examples_a_step != identity.examples_a_step:
         raise ConfigError(
             f"{newest} is of a run with {saved.examples_a_step} examples a step (processes: "
-            f"{saved.processes}); this one has {own.examples_a_step} on {own.processes}: its steps "
-            "would not be the same",
+            f"{saved.processes}); this one has {identity.examples_a_step} on "
+            f"{identity.processes}: its steps would not be the same",
             hint="change args.gradient_accumulation_steps or args.per_device_train_batch_size, or "
             "the number of processes",
         )
-    partitioned = own.strategy.startswith("zero") or saved.strategy.startswith("zero")
-    if partitioned and (saved.strategy, saved.processes) != (own.strategy, own.processes):
+    if saved.parts != identity.parts:
         raise ConfigError(
             f"{newest} was written under {saved.strategy} by {saved.processes} processes, this run "
-            f"is {own.strategy} with {own.processes}: DeepSpeed saves the optimizer in parts",
+            f"is {identity.strategy} with {identity.processes}: DeepSpeed saves the optimizer in "
+            "parts",
             hint="resume with the same launcher settings",
         )
     logger.warning("resuming from %s", newest)
-    return newest
-
-
-def remove_checkpoints(config: TrainConfig) -> None:
-    """Removes the checkpoints of an earlier run in the same folder."""
-    shutil.rmtree(Path(config.output_dir) / CHECKPOINTS, ignore_errors=True)
-
-
-def write_identity(config: TrainConfig, own: RunIdentity) -> None:
-    """Writes what the checkpoints of this run belong to."""
-    path = Path(config.output_dir) / CHECKPOINTS / _IDENTITY
-    path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write(path, json.dumps(asdict(own)) + "\n")
+    return str(newest)

@@ -64,7 +64,6 @@ def refuse_steps(config: TrainConfig) -> None:
     by_steps = {
         "args": config.args,
         "early_stopping_patience": config.early_stopping_patience,
-        "trainable_layers": config.trainable_layers is not None,
         "start": config.start,
         "per_dimension": config.per_dimension,
     }
@@ -104,10 +103,10 @@ class DataEntry(ChatFileConfig):
     and inverts it if low is the higher. A mapping sets it for each of the source's dimensions. Rows
     of the chatbots ``exclude_chatbots`` are skipped, and every other row counts ``weight`` times in
     the loss. Dialogues with fewer turns than ``min_turns`` or more than ``max_turns`` are skipped.
-    ``limit`` draws that many rows by the run's seed, after the first ``skip`` of them. ``labels``
-    is a file of judgements of the same dialogues (``medal score``): its scores replace the source's
-    labels, and dialogues without a score are skipped. ``plant`` replaces the rows by injected ones.
-    An ``optional`` source may be missing.
+    ``limit`` draws that many rows by the run's seed. ``labels`` is a file of judgements of the same
+    dialogues (``medal score``): its scores replace the source's labels, and dialogues without a
+    score are skipped. ``plant`` replaces the rows by injected ones. An ``optional`` source may be
+    missing.
     """
 
     dimensions: dict[str, str] | tuple[str, ...] | None = None
@@ -115,7 +114,6 @@ class DataEntry(ChatFileConfig):
     exclude_chatbots: tuple[str, ...] = ()
     weight: float = Field(default=1.0, gt=0)
     limit: int | None = Field(default=None, ge=1)
-    skip: int = Field(default=0, ge=0)
     min_turns: int = Field(default=2, ge=1)
     max_turns: int | None = Field(default=None, ge=1)
     labels: str | None = None
@@ -163,10 +161,9 @@ class TrainConfig(Config):
 
     These are for judges trained by steps. ``args``: transformers' TrainingArguments under their own
     names. ``early_stopping_patience``: that of transformers' EarlyStoppingCallback.
-    ``trainable_layers``: how many top layers of an encoder learn beside the head (None: all, 0:
-    none). ``per_dimension`` trains a judge for each dimension and saves them as one. ``start``: the
-    folder of a judge that was trained on other data; its weights of equal name and shape are where
-    this training starts.
+    ``per_dimension`` trains a judge for each dimension and saves them as one. ``start``: the folder
+    of a judge that was trained on other data; its weights of equal name and shape are where this
+    training starts.
     """
 
     name: str
@@ -176,7 +173,6 @@ class TrainConfig(Config):
     only: tuple[str, ...] | None = None
     per_dimension: bool = False
     model: ModelConfig
-    trainable_layers: int | None = Field(default=None, ge=0)
     start: str | None = None
     train: tuple[DataEntry, ...]
     validation: tuple[DataEntry, ...] = ()

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import model_validator
-
 from medal_judges.config import Config, option
-from medal_judges.errors import ConfigError
 
 
 class TrainOptions(Config):
@@ -27,13 +24,3 @@ class TrainOptions(Config):
     overwrite: bool = option(
         False, help="Start again from the beginning; replaces OUT. Without it a run is resumed."
     )
-    push: str | None = option(None, metavar="ORG/NAME", help="Push the judge when it is trained.")
-    public: bool = option(False, help="With --push: public.")
-    revision: str | None = option(None, help="With --push: a tag.")
-
-    @model_validator(mode="after")
-    def _check(self) -> TrainOptions:
-        if self.push is None and (self.public or self.revision is not None):
-            option_of_push = "--public" if self.public else "--revision"
-            raise ConfigError(f"{option_of_push} is for --push", hint="--push ORG/NAME")
-        return self

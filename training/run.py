@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -35,11 +34,11 @@ from medal_judges.training.agreement import (
     baseline_scores,
     score_examples,
 )
-from medal_judges.training.arguments import CHECKPOINTS
+from medal_judges.training.arguments import CHECKPOINTS, is_main
 from medal_judges.training.card.card import write_card
 from medal_judges.training.config import TrainConfig, family_module
 from medal_judges.training.fitted import FittedJudge, TrainingRun
-from medal_judges.training.rows import Columns, RunRows, load_rows
+from medal_judges.training.rows import RunRows, load_rows
 
 logger = logging.getLogger(__name__)
 
@@ -114,11 +113,6 @@ def require_run_folder(folder: Path) -> None:
         )
 
 
-def is_main() -> bool:
-    """Whether this is the process that saves; launchers number theirs."""
-    return int(os.environ.get("RANK", "0")) == 0
-
-
 def learnable(
     dimensions: Sequence[Dimension], rows: RunRows, only: Sequence[str] | None = None
 ) -> list[Dimension]:
@@ -130,7 +124,7 @@ def learnable(
             hint=f"it has: {', '.join(d.name for d in dimensions)}",
         )
     dimensions = [d for d in dimensions if only is None or d.name in only]
-    labelled = Columns.of(rows.train).targets
+    labelled = {name for example in rows.train for name in example.targets}
     if left := [d.name for d in dimensions if d.name not in labelled]:
         if len(left) == len(dimensions):
             hint = "an entry's columns: FILE maps columns, dimensions: {LABEL: DIMENSION} labels"

@@ -7,13 +7,14 @@ calibration, and the judge at the end. Everything else is the Trainer's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from datasets import Dataset
 from torch import Tensor
 from torch.utils.data import SequentialSampler
 from transformers import Trainer, TrainerCallback
@@ -26,11 +27,11 @@ from medal_judges.training.calibration import fit_calibrations
 from medal_judges.training.validation import validation_figures
 
 if TYPE_CHECKING:
-    from datasets import Dataset
     from transformers import TrainerControl, TrainerState, TrainingArguments
     from transformers.trainer_utils import EvalPrediction, PredictionOutput
 
     from medal_judges.models.base.sequence import SequenceJudge
+    from medal_judges.records.dimension import Dimension
     from medal_judges.training.rows import TrainingExample
 
 
@@ -53,54 +54,57 @@ def judge_dataset(
     label); ``number`` counts the examples, and ``dropped`` and ``cut`` are the turns that do not
     fit. Tokens are cached in the file ``cache``.
     """
-    from datasets import Dataset
-
-    weights = np.array([example.weight for example in examples], dtype=float)
-    # Of mean 1, so that the learning rate does not depend on the unit of the weights.
-    weights = weights * len(weights) / weights.sum()
+    # Weights of mean 1, so that the learning rate does not depend on their unit.
+    mean_weight = sum(example.weight for example in examples) / len(examples)
     names = [head.dimension.name for head in judge.heads]
-    records: dict[str, list[Any]] = {"id": [], "source": [], "human": [], "labels": []}
-    for example, weight in zip(examples, weights, strict=True):
-        records["id"].append(example.dialogue.id)
-        records["source"].append(example.source)
-        records["human"].append([example.human.get(name, math.nan) for name in names])
-        records["labels"].append([float(weight), *example_targets(judge, example)])
-    dialogues = [example.dialogue for example in examples]
+    records: list[dict[str, Any]] = []
+    for number, example in enumerate(examples):
+        targets = example_targets(judge, example)
+        records.append(
+            {
+                "id": example.dialogue.id,
+                "source": example.source,
+                "human": [example.human.get(name, math.nan) for name in names],
+                "labels": [example.weight / mean_weight, *targets],
+                "number": number,
+            }
+        )
 
     def tokenised(batch: Mapping[str, list[int]]) -> dict[str, list[Any]]:
-        rendered = judge.render([dialogues[number] for number in batch["number"]])
-        ids = [text.ids for text in rendered]
+        rendered = judge.render([examples[number].dialogue for number in batch["number"]])
         return {
-            "input_ids": ids,
-            "length": [len(row) for row in ids],
+            "input_ids": [text.ids for text in rendered],
+            "length": [len(text.ids) for text in rendered],
             "dropped": [text.dropped for text in rendered],
             "cut": [text.cut for text in rendered],
         }
 
-    dataset = Dataset.from_dict({**records, "number": list(range(len(dialogues)))})
-    return dataset.map(
-        tokenised,
-        batched=True,
-        cache_file_name=None if cache is None else str(cache),
-        new_fingerprint=None if cache is None else cache.stem,
-        load_from_cache_file=cache is not None,
-    )
+    cached: dict[str, Any] = {"load_from_cache_file": False}
+    if cache is not None:
+        cached = {"cache_file_name": str(cache), "new_fingerprint": cache.stem}
+        cached["load_from_cache_file"] = True
+    return Dataset.from_list(records).map(tokenised, batched=True, **cached)
 
 
 def beyond_window(
-    dataset: Dataset, examples: Sequence[TrainingExample], dimensions: Collection[str]
+    dataset: Dataset, examples: Sequence[TrainingExample], dimensions: Sequence[Dimension]
 ) -> dict[str, int]:
     """Returns how many of the ``examples`` in a ``dataset`` of a judge lost text to its window, of
     how many turns all or a part, and how many with a label of ``dimensions`` have no row."""
-    turns = zip(dataset["dropped"], dataset["cut"], strict=True)
-    lost = dict(zip(dataset["number"], turns, strict=True))
-    names = set(dimensions)
-    labelled = {number for number, row in enumerate(examples) if names & row.targets.keys()}
+    # An example of a generative judge has a row for each question.
+    rows = dataset.select_columns(["number", "dropped", "cut"]).to_pandas()
+    rows = rows.drop_duplicates("number")
+    names = {dimension.name for dimension in dimensions}
+    read = set(rows["number"])
+    unread = 0
+    for number, example in enumerate(examples):
+        if number not in read and names & example.targets.keys():
+            unread += 1
     return {
-        "rows": sum(dropped + cut > 0 for dropped, cut in lost.values()),
-        "truncated_turns": sum(dropped for dropped, _ in lost.values()),
-        "cut_turns": sum(cut for _, cut in lost.values()),
-        "unread_rows": len(labelled - lost.keys()),
+        "rows": int((rows["dropped"] + rows["cut"] > 0).sum()),
+        "truncated_turns": int(rows["dropped"].sum()),
+        "cut_turns": int(rows["cut"].sum()),
+        "unread_rows": unread,
     }
 
 
@@ -110,9 +114,8 @@ def example_targets(judge: SequenceJudge, example: TrainingExample) -> list[floa
     for head in judge.heads:
         target = example.targets.get(head.dimension.name)
         if target is None:
-            targets += [math.nan] * head.targets
-        else:
-            targets += np.atleast_1d(np.asarray(target, dtype=float)).tolist()
+            target = np.full(head.targets, math.nan)
+        targets += np.atleast_1d(target).astype(float).tolist()
     return targets
 
 
@@ -141,6 +144,9 @@ class JudgeTrainer(Trainer):
     weighs the same in any cut of a step into batches and processes.
     """
 
+    dataset: Callable[..., Dataset] = staticmethod(judge_dataset)
+    measures = True  # validation has figures beside the loss
+
     def __init__(
         self,
         model: SequenceJudge,
@@ -157,6 +163,9 @@ class JudgeTrainer(Trainer):
         # The loss is divided by the number of examples, below. Without this the Trainer passes that
         # number on to the model, and multiplies by accumulation and processes what ignores it.
         model.net.accepts_loss_kwargs = False
+        compute_metrics = None
+        if self.measures:
+            compute_metrics = self.figures
         super().__init__(
             model=model.net,
             args=args,
@@ -164,7 +173,7 @@ class JudgeTrainer(Trainer):
             train_dataset=train_dataset,
             eval_dataset=eval_dataset,
             compute_loss_func=compute_loss_func or self.judge_loss,
-            compute_metrics=self.figures if self.measures() else None,
+            compute_metrics=compute_metrics,
             callbacks=[StopAtNaN(), *(callbacks or [])],
             optimizers=optimizers,
             **options,
@@ -178,10 +187,6 @@ class JudgeTrainer(Trainer):
     def collator(self) -> Any:
         """Returns what makes a batch of the rows of the judge's datasets."""
         return JudgeCollator(self.judge.pad)
-
-    def measures(self) -> bool:
-        """Returns whether validation has figures beside the loss."""
-        return True
 
     def judge_loss(self, outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Tensor:
         """Returns the weighted loss of the rows of a batch, their sum over the number of examples
@@ -206,10 +211,10 @@ class JudgeTrainer(Trainer):
     def figures(self, predicted: EvalPrediction | PredictionOutput) -> dict[str, float]:
         """Returns the figures of the eval_dataset by the predicted logits of its rows."""
         units = self.unit_logits(predicted)
-        scores = {
-            head.dimension.name: head.scores(units[head.dimension.name], 1.0).numpy()
-            for head in self.judge.heads
-        }
+        scores = {}
+        for head in self.judge.heads:
+            name = head.dimension.name
+            scores[name] = head.scores(units[name], 1.0).numpy()
         return validation_figures(self.evaluation_rows(), scores, self.binary())
 
     def unit_logits(self, predicted: EvalPrediction | PredictionOutput) -> dict[str, Tensor]:
@@ -218,7 +223,7 @@ class JudgeTrainer(Trainer):
 
     def binary(self) -> set[str]:
         """Returns the dimensions whose figure is an AUC."""
-        return {h.dimension.name for h in self.judge.heads if h.config.kind == "binary"}
+        return {head.dimension.name for head in self.judge.heads if head.config.kind == "binary"}
 
     def evaluation_rows(self) -> list[EvaluationRow]:
         """Returns sources and ratings of the eval_dataset."""
@@ -226,8 +231,11 @@ class JudgeTrainer(Trainer):
         dataset: Any = self.eval_dataset
         rows = []
         for source, ratings in zip(dataset["source"], dataset["human"], strict=True):
-            human = dict(zip(names, ratings, strict=True))
-            rows.append(EvaluationRow(source, {k: v for k, v in human.items() if v == v}))
+            human = {}
+            for name, rating in zip(names, ratings, strict=True):
+                if not math.isnan(rating):
+                    human[name] = rating
+            rows.append(EvaluationRow(source, human))
         return rows
 
     def calibrate(
@@ -260,23 +268,24 @@ class JudgeTrainer(Trainer):
     def finished_judge(self) -> SequenceJudge:
         """Returns the trained judge with whole weights, outside of any process group. Every process
         must call it; only the main one may use the result."""
-        if self.strategy() in ("single", "ddp"):
-            # Without the wrapper the network does not compute in autocast any more.
-            wrapped = self.model_wrapped
-            network: Any = self.accelerator.unwrap_model(wrapped, keep_fp32_wrapper=False)
-            if self.args.gradient_checkpointing:
-                network.gradient_checkpointing_disable()
-            in_bf16 = self.args.bf16 and is_large(network)
-            if is_narrow(network) and not in_bf16:  # it scores in fp32, and the base was rounded
-                network = self.judge.network_with(learned_weights(network))
-        else:
+        is_sharded = self.strategy() not in ("single", "ddp")
+        if is_sharded:
             state = self.accelerator.get_state_dict(self.model_wrapped)
             if not self.is_world_process_zero():
                 return self.judge
             # The other processes go on: none would take its part of this network.
             with whole_weights():
                 network = self.judge.network_with(state)
-            in_bf16 = self.args.bf16 and is_large(network)
+        else:
+            # Without the wrapper the network does not compute in autocast any more.
+            wrapped = self.model_wrapped
+            network = self.accelerator.unwrap_model(wrapped, keep_fp32_wrapper=False)
+            if self.args.gradient_checkpointing:
+                network.gradient_checkpointing_disable()
+        in_bf16 = self.args.bf16 and is_large(network)
+        if not is_sharded and is_narrow(network) and not in_bf16:
+            # It scores in fp32, and the base was rounded.
+            network = self.judge.network_with(learned_weights(network))
         return self.judge.with_network(network, "bf16" if in_bf16 else "fp32")
 
 
@@ -303,13 +312,16 @@ def is_narrow(network: torch.nn.Module) -> bool:
     """Returns whether weights that are not quantised are in 16 bits."""
     parameters = list(network.parameters())
     quantised = not all(parameter.is_floating_point() for parameter in parameters)
-    return not quantised and any(p.dtype != torch.float32 for p in parameters)
+    return not quantised and any(weight.dtype != torch.float32 for weight in parameters)
 
 
 def learned_weights(network: torch.nn.Module) -> dict[str, Tensor]:
     """Returns copies of the weights that training changed."""
-    learned = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
-    return {name: parameter.detach().cpu().clone() for name, parameter in learned}
+    weights = {}
+    for name, parameter in network.named_parameters():
+        if parameter.requires_grad:
+            weights[name] = parameter.detach().cpu().clone()
+    return weights
 
 
 class StopAtNaN(TrainerCallback):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
+from scipy.stats import spearmanr
+from sklearn.metrics import roc_auc_score
 
 from medal_judges.errors import ConfigError
 
@@ -26,42 +27,40 @@ def validation_figures(
     predictions: Mapping[str, np.ndarray],
     binary: Collection[str],
 ) -> dict[str, float]:
-    """``spearman/DIM`` and ``auc/DIM`` (binary dimensions), each the mean over the sources where it
-    is defined, and their means over dimensions ``spearman`` and ``auc``.
+    """Returns ``spearman/DIM``, or ``auc/DIM`` of binary dimensions: the mean over the sources in
+    which it is defined. The means over dimensions are ``spearman`` and ``auc``.
 
     ``predictions`` maps a dimension to a score per example [n].
     """
-    from scipy.stats import spearmanr
-    from sklearn.metrics import roc_auc_score
-
     figures: dict[str, float] = {}
     for name, scores in predictions.items():
-        rows: dict[str, list[tuple[float, float]]] = {}
+        pairs_by_source: dict[str, list[tuple[float, float]]] = {}
         for example, score in zip(examples, scores, strict=True):
             if name in example.human:
-                rows.setdefault(example.source, []).append((example.human[name], float(score)))
+                pairs = pairs_by_source.setdefault(example.source, [])
+                pairs.append((example.human[name], float(score)))
         estimates = []
-        for pairs in rows.values():
+        for pairs in pairs_by_source.values():
             human, score = np.array(pairs).T
-            label = human >= 0.5 if name in binary else human
-            if len(set(label)) < 2 or len(set(score)) < 2:
+            labels = human >= 0.5 if name in binary else human
+            if len(set(labels)) < 2 or len(set(score)) < 2:
                 continue
             if name in binary:
-                estimates.append(roc_auc_score(label, score))
+                estimates.append(roc_auc_score(labels, score))
             else:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    estimates.append(spearmanr(human, score).statistic)
+                estimates.append(spearmanr(human, score).statistic)
         if estimates:
-            figures[f"{'auc' if name in binary else 'spearman'}/{name}"] = float(np.mean(estimates))
+            kind = "auc" if name in binary else "spearman"
+            figures[f"{kind}/{name}"] = float(np.mean(estimates))
     return figures | means_over_dimensions(figures)
 
 
 def means_over_dimensions(figures: Mapping[str, float]) -> dict[str, float]:
-    """The means ``spearman`` and ``auc`` of the figures of single dimensions."""
+    """Returns the means ``spearman`` and ``auc`` of the figures of single dimensions."""
     means = {}
     for kind in ("spearman", "auc"):
-        if values := [v for k, v in figures.items() if k.startswith(f"{kind}/")]:
+        values = [value for name, value in figures.items() if name.startswith(f"{kind}/")]
+        if values:
             means[kind] = float(np.mean(values))
     return means
 

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from medal_judges.models.base.golden import COARSE
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.lora.adapters import LoraConfig
-from medal_judges.training.families.lora import AnswerSteps, ScoringSteps
+from medal_judges.training.families.lora import step_family
 from medal_judges.training.steps import close_group
 
 from .encoder import largest, run_config, run_rows, scores, trained_judge
@@ -37,8 +37,7 @@ def trained(setting: Setting, model: LoraConfig, allowed: float, **args: object)
     with TemporaryDirectory() as folder, step_times() as times:
         rows = run_rows(setting, steps * size, setting.of((500, 600), (20, 40)))
         config = run_config(Path(folder), model, size, steps, learning_rate=1e-3, **args)
-        family = AnswerSteps() if model.head == "generative" else ScoringSteps()
-        judge = trained_judge(config, rows, family)
+        judge = trained_judge(config, rows, step_family(config))
         used = peak_gib()
         close_group()
         if judge is None:

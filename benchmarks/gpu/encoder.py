@@ -21,7 +21,7 @@ from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import DataEntry, TrainConfig
-from medal_judges.training.families.encoder import EncoderSteps
+from medal_judges.training.families.encoder import ENCODER
 from medal_judges.training.fitted import TrainingRun
 from medal_judges.training.rows import RunRows, TrainingExample
 from medal_judges.training.run import train_judge
@@ -189,7 +189,7 @@ def training(setting: Setting, name: str) -> Iterator[Row]:
             rows = run_rows(setting, setting.of(32, 2) * steps, setting.of((300, 600), (20, 40)))
             model = settings_of(body, attention)
             config = run_config(Path(folder), model, setting.of(*BATCH), steps, **args)
-            judge = trained_judge(config, rows, EncoderSteps())
+            judge = trained_judge(config, rows, ENCODER)
             memory = peak_gib()
             few = [example.dialogue for example in rows.train[:4]]
             ours = scores(judge, few)

@@ -4,7 +4,7 @@ loss."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -47,14 +47,13 @@ class HeadConfig(Config):
     (CORN; Shi, Cao and Raschka, 2023), ``binary`` (cross-entropy on soft labels) or
     ``classification`` (cross-entropy over the levels of the scale). ``label_smoothing`` is for the
     latter two. ``weight`` multiplies the loss; ``positive_weight`` multiplies the loss of the
-    positive class of a binary head (``balanced``: negatives / positives of the training rows, at
-    most 10).
+    positive class of a binary head.
     """
 
     kind: HeadKind = "regression"
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
     weight: float = Field(default=1.0, ge=0)
-    positive_weight: Annotated[float, Field(gt=0)] | Literal["balanced"] = 1.0
+    positive_weight: float = Field(default=1.0, gt=0)
 
     @model_validator(mode="after")
     def _settings_apply(self) -> HeadConfig:
@@ -120,8 +119,6 @@ class OutputHead:
     def __init__(self, dimension: Dimension, config: HeadConfig) -> None:
         self.dimension, self.config = dimension, config
         self.levels = len(dimension.levels)
-        weight = config.positive_weight
-        self.positive_weight = 1.0 if weight == "balanced" else weight
         if config.kind in ("ordinal", "classification") and self.levels < 2:
             raise ConfigError(
                 f"dimension {dimension.name!r} is continuous: it has no levels for a "
@@ -166,7 +163,7 @@ class OutputHead:
             losses = functional.binary_cross_entropy_with_logits(
                 logits,
                 smoothed,
-                pos_weight=logits.new_tensor(self.positive_weight),
+                pos_weight=logits.new_tensor(self.config.positive_weight),
                 reduction="none",
             ).squeeze(-1)
         elif config.kind == "ordinal":

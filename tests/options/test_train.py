@@ -65,12 +65,3 @@ def test_resume_and_overwrite(config: Path, config_of_steps: Path, tmp_path: Pat
     works(*words, "seed=5", "--overwrite")
     done = medal("train", "--config", config, "--resume")
     assert done.code == 2 and "--resume is for judges trained by steps" in done.err
-
-
-@row("train", "--push", "--public", "--revision")
-def test_options_of_push_need_push(config: Path) -> None:
-    for option in (["--public"], ["--revision", "v1"]):
-        done = medal("train", "--config", config, *option)
-        assert done.code == 2 and f"{option[0]} is for --push" in done.err
-    done = medal("train", "--config", config, "--push", "no name")
-    assert done.code == 2 and "no name" in done.err

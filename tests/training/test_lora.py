@@ -18,10 +18,9 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.arguments import training_arguments
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.families.encoder import EncoderSteps
-from medal_judges.training.families.lora import AnswerSteps, ScoringSteps
+from medal_judges.training.families import encoder, lora
 from medal_judges.training.run import train_judge
-from medal_judges.training.steps import StepFamily, copy_start
+from medal_judges.training.steps import copy_start
 
 from .test_resume import write_rows
 
@@ -44,9 +43,7 @@ def run_config(folder: Path, base: Path, model: dict[str, Any], **args: Any) -> 
 
 def new_judge(config: TrainConfig, dimensions: list[Any]) -> Any:
     args = training_arguments({}, Path(config.output_dir), seed=0, validated=False)
-    kind = getattr(config.model, "head", "encoder")
-    families = {"encoder": EncoderSteps, "scoring": ScoringSteps, "generative": AnswerSteps}
-    family: StepFamily = families[kind]()
+    family = {"encoder": encoder, "lora": lora}[config.model.family]
     return family.new_judge(config, dimensions, args)
 
 
@@ -81,7 +78,7 @@ def test_in_bf16_the_base_takes_half_the_memory_and_the_adapters_learn_in_fp32(
     dimensions = load_rubric("overall")
     config = run_config(tmp_path, tiny_llama, {"head": "scoring"})
     args = training_arguments({"bf16": True}, tmp_path, seed=0, validated=False)
-    judge = ScoringSteps().new_judge(config, dimensions, args)
+    judge = lora.new_judge(config, dimensions, args)
     kinds = {p.requires_grad: p.dtype for p in judge.net.parameters()}
     assert kinds == {True: torch.float32, False: torch.bfloat16}
 

@@ -8,19 +8,16 @@ import pytest
 
 from medal_judges.config import build_config, load_config
 from medal_judges.errors import ConfigError, LeakError
-from medal_judges.models.base.heads import HeadConfig
-from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.training.balance import balanced
 from medal_judges.training.config import DataEntry, TrainConfig
 from medal_judges.training.rows import (
-    RowFacts,
     RunRows,
     TrainingExample,
     dimension_names,
     fit_unit_map,
+    label_scales,
     load_entry,
     load_rows,
     to_example,
@@ -55,7 +52,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one() -> None:
 
 @pytest.mark.parametrize(
     "setting",
-    [{"args": {"max_steps": 3}}, {"start": "a"}, {"per_dimension": True}, {"trainable_layers": 0}],
+    [{"args": {"max_steps": 3}}, {"start": "a"}, {"per_dimension": True}],
 )
 def test_a_family_fitted_at_once_refuses_settings_of_steps(setting: dict[str, object]) -> None:
     (name,) = setting
@@ -70,9 +67,8 @@ def row(id: str, value: float, scale: tuple[float, float] | None = (0, 4)) -> La
 
 def targets_of(rows: list[LabelledDialogue], **entry: object) -> list[float]:
     one = DataEntry(source="s", dimensions={"q": "overall"}, **entry)  # type: ignore[arg-type]
-    facts = RowFacts.of(rows)
-    names = dimension_names(one, facts.scales, ["overall"])
-    maps = {n: fit_unit_map(one, facts, n) for n in names}
+    names = dimension_names(one, label_scales(rows), ["overall"])
+    maps = {n: fit_unit_map(one, rows, n) for n in names}
     made = [to_example(r, one, names, maps, {}, False) for r in rows]
     return [each.targets["overall"] for each in made]  # type: ignore[misc]
 
@@ -100,7 +96,7 @@ def test_an_unknown_dimension_names_what_is_there() -> None:
 
 def test_soft_labels_are_the_annotators_shares() -> None:
     one = DataEntry(source="s", dimensions={"q": "overall"})
-    maps = {"q": fit_unit_map(one, RowFacts.of([row("a", 1)]), "q")}
+    maps = {"q": fit_unit_map(one, [row("a", 1)], "q")}
     for soft, levels in ((True, [0, 0.5, 0.5, 0, 0]), (False, [0, 0, 1, 0, 0])):
         found = to_example(row("a", 1), one, {"q": "overall"}, maps, {"overall": 5}, soft)
         assert list(found.targets["overall"]) == levels  # type: ignore[arg-type]
@@ -109,13 +105,6 @@ def test_soft_labels_are_the_annotators_shares() -> None:
 def example(source: str, value: float, weight: float = 1.0) -> TrainingExample:
     dialogue = Dialogue("1", (Turn("user", "a"), Turn("assistant", "b")))
     return TrainingExample(dialogue, source, {"overall": value}, weight, {"overall": value}, "g")
-
-
-def test_balance_is_negatives_over_positives() -> None:
-    heads = {"overall": HeadConfig(kind="binary", positive_weight="balanced")}
-    examples = [example("a", v) for v in (1.0, 0.0, 0.0, 0.0)]
-    model = balanced(EncoderConfig(heads=heads), examples)
-    assert model.heads["overall"].positive_weight == 3.0
 
 
 def test_validation_figures_average_over_sources() -> None:

@@ -74,9 +74,10 @@ def saved(folder: Path) -> Path:
 
 def test_a_run_is_pushed_described_and_loaded_again(hub: Hub, config: Path, tmp_path: Path) -> None:
     home, run = tmp_path / "home", tmp_path / "run"
-    words = ("train", "--config", str(config), "--push", ID, "--revision", "v1")
-    done = hub.medal(home, *words)
-    assert done.returncode == 0, done.stderr
+    push = ("push", str(run), ID, "--revision", "v1", "--no-trial")
+    for words in (("train", "--config", str(config)), push):
+        done = hub.medal(home, *words)
+        assert done.returncode == 0, done.stderr
     repo = hub.repos[ID]
     assert repo.private and repo.tags == {"v1": repo.branches["main"]}
     files = {"judge.json", "golden.json", "data.json", "agreement.json", "README.md"}
@@ -102,7 +103,7 @@ def test_a_run_is_pushed_described_and_loaded_again(hub: Hub, config: Path, tmp_
     assert ran.returncode == 0 and "'overall':" in ran.stdout, ran.stderr
     assert f'"{ID}", revision="v1"' in snippet(card)
 
-    again = hub.medal(home, "push", str(run), ID, "--revision", "v1", "--no-trial")
+    again = hub.medal(home, *push)
     assert again.returncode == 2 and "has a tag 'v1' already" in again.stderr
     checked = hub.medal(home, "doctor", ID, "--revision", "v1", HF_HUB_OFFLINE="1")
     assert checked.returncode == 0 and "gives its golden scores" in checked.stdout

@@ -16,7 +16,6 @@ from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.arguments import training_arguments
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.families.encoder import freeze
 from medal_judges.training.rows import TrainingExample
 from medal_judges.training.trainer import JudgeTrainer, judge_dataset
 
@@ -216,23 +215,6 @@ def test_a_process_that_does_not_know_the_others_is_refused(
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ConfigError, match="2 processes were launched, and each would train alone"):
         JudgeTrainer(judge, arguments, train_dataset=judge_dataset(judge, examples()))
-
-
-def test_a_frozen_base_learns_in_its_top_layers_and_final_norm(tiny_modernbert: Path) -> None:
-    network = judge_on(tiny_modernbert).net
-    freeze(network, 1)
-    learning = {name for name, p in network.named_parameters() if p.requires_grad}
-    assert any(name.startswith("model.layers.1.") for name in learning)
-    assert not any(name.startswith(("model.layers.0.", "model.embeddings")) for name in learning)
-    assert "model.final_norm.weight" in learning and "classifier.weight" in learning
-    freeze(network, 0)
-    learning = {name for name, p in network.named_parameters() if p.requires_grad}
-    assert not any(name.startswith("model.") for name in learning)
-    freeze(network, 2)
-    learning = {name for name, p in network.named_parameters() if p.requires_grad}
-    assert any(name.startswith("model.layers.0.") for name in learning)
-    with pytest.raises(ConfigError, match="trainable_layers 3 is above the 2 layers"):
-        freeze(network, 3)
 
 
 def test_a_loss_that_is_not_a_number_stops_the_run(base: Path, tmp_path: Path) -> None:

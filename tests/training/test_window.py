@@ -22,7 +22,6 @@ from ..talks import talk
 from .test_lora import run_config
 
 DIMENSIONS = [d for d in load_rubric("medal") if d.name in ("overall", "repetitive")]
-NAMES = [dimension.name for dimension in DIMENSIONS]
 SHORT, LONG = "music film", "music film garden " * 60
 DIALOGUES = [
     talk(SHORT, SHORT, id="fits"),
@@ -53,7 +52,7 @@ def test_rows_beyond_the_window_are_counted_as_in_scoring(
     else:
         lora = LoraConfig(base=str(tiny_llama), rank=4, max_tokens=90)
         judge = LoraJudge.create(lora, DIMENSIONS)
-    lost = beyond_window(judge_dataset(judge, EXAMPLES), EXAMPLES, NAMES)
+    lost = beyond_window(judge_dataset(judge, EXAMPLES), EXAMPLES, DIMENSIONS)
     assert lost == {"rows": 2, "truncated_turns": 2, "cut_turns": 1, "unread_rows": 0}
     assert lost == counts_of_scoring(judge)
 
@@ -66,7 +65,7 @@ def test_a_judge_that_writes_does_not_learn_from_rows_that_it_could_not_score(
     config = LoraConfig(**settings)  # type: ignore[arg-type]
     judge = GenerativeLoraJudge.create(config, DIMENSIONS, name="w", rubric="medal")
     data = answer_dataset(judge, EXAMPLES)
-    lost = beyond_window(data, EXAMPLES, NAMES)
+    lost = beyond_window(data, EXAMPLES, DIMENSIONS)
     assert lost == counts_of_scoring(judge)
     assert lost["unread_rows"] == 1 and lost["rows"] == 1
     assert max(data["length"]) <= 900 + 40 and data["number"] == [0, 0, 1, 1]
@@ -76,11 +75,11 @@ def test_a_row_without_a_label_of_the_judge_s_dimensions_has_no_answer(tiny_llam
     """A run of one dimension reads the rows of all."""
     config = LoraConfig(base=str(tiny_llama), rank=4, head="generative", layout="each")
     judge = GenerativeLoraJudge.create(config, DIMENSIONS[:1], name="w", rubric="medal")
-    other = {name: 1.0 for name in NAMES if name != DIMENSIONS[0].name}
+    other = {dimension.name: 1.0 for dimension in DIMENSIONS[1:]}
     examples = [*EXAMPLES[:1], TrainingExample(DIALOGUES[0], "a", dict(other))]
     data = answer_dataset(judge, examples)
     assert data["number"] == [0]
-    lost = beyond_window(data, examples, [DIMENSIONS[0].name])
+    lost = beyond_window(data, examples, DIMENSIONS[:1])
     assert lost["unread_rows"] == 0
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from datasets import Dataset
 from torch import Tensor
 from torch.nn import functional
 
@@ -24,81 +25,67 @@ from medal_judges.training.steps import StepFamily, fit_by_steps
 from medal_judges.training.trainer import JudgeTrainer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from datasets import Dataset
     from transformers import TrainingArguments
 
 _IGNORED = -1  # a place of a row at which no token of an answer is predicted
 
 
-def check(config: TrainConfig) -> None:
-    """Raises ValueError for arguments that TrainingArguments does not have, and for a setting of
-    encoders."""
-    check_steps(config)
-    if config.trainable_layers is not None:
-        raise ValueError("trainable_layers is for encoders: of a LoRA judge only adapters learn")
+check = check_steps
+
+
+def new_judge(
+    config: TrainConfig, dimensions: Sequence[Dimension], args: TrainingArguments
+) -> LoraJudge | GenerativeLoraJudge:
+    """Returns a judge with new adapters on the pretrained base, which scores or writes answers."""
+    settings: dict[str, Any] = {"name": config.name, "device": args.device}
+    settings["dtype"] = torch.bfloat16 if args.bf16 else torch.float32
+    if config.model.head == "generative":
+        rubric = config.rubric
+        return GenerativeLoraJudge.create(config.model, dimensions, rubric=rubric, **settings)
+    return LoraJudge.create(config.model, dimensions, **settings)
 
 
 def fit(run: TrainingRun) -> FittedJudge | None:
     """Trains the judge; None except on the main process."""
-    is_generative = run.config.model.head == "generative"
-    return fit_by_steps(run, AnswerSteps() if is_generative else ScoringSteps())
+    return fit_by_steps(run, step_family(run.config))
 
 
-def _placement(args: TrainingArguments) -> dict[str, Any]:
-    return {"device": args.device, "dtype": torch.bfloat16 if args.bf16 else torch.float32}
-
-
-class ScoringSteps(StepFamily):
-    """A new LoRA judge that scores."""
-
-    def new_judge(
-        self, config: TrainConfig, dimensions: Sequence[Dimension], args: TrainingArguments
-    ) -> LoraJudge:
-        return LoraJudge.create(config.model, dimensions, name=config.name, **_placement(args))
+def step_family(config: TrainConfig) -> StepFamily:
+    """Returns how a judge that scores, or one that writes answers, is trained."""
+    if config.model.head == "generative":
+        return StepFamily(new_judge, AnswerTrainer)
+    return StepFamily(new_judge)
 
 
 # -- a generative judge ----------------------------------------------------------------------------
 
 
-class AnswerSteps(StepFamily):
-    """A new LoRA judge that writes answers."""
-
-    @property
-    def trainer(self) -> type[JudgeTrainer]:
-        return AnswerTrainer
-
-    def new_judge(
-        self, config: TrainConfig, dimensions: Sequence[Dimension], args: TrainingArguments
-    ) -> GenerativeLoraJudge:
-        return GenerativeLoraJudge.create(
-            config.model, dimensions, name=config.name, rubric=config.rubric, **_placement(args)
-        )
-
-    def dataset(self, judge: Any, examples: Sequence[TrainingExample], cache: Path | None) -> Any:
-        return answer_dataset(judge, examples)
-
-
-def answer_dataset(judge: GenerativeLoraJudge, examples: Sequence[TrainingExample]) -> Dataset:
+def answer_dataset(
+    judge: GenerativeLoraJudge, examples: Sequence[TrainingExample], cache: Path | None = None
+) -> Dataset:
     """Returns a row for each prompt and its answer: token ids, where the answer ``start``s, the
     row's weight, and what ``beyond_window`` counts. The answers of an example share its weight by
     their tokens. Examples that fit into no prompt have no row, as the judge could not score them.
     """
-    from datasets import Dataset
-
     rows: list[dict[str, Any]] = []
     for number, example in enumerate(examples):
         request = judge.request(example.dialogue)
         if request.payload.failure is not None:
             continue
         pairs = _answers(judge, request, example)
-        total = sum(len(answer) for _, answer in pairs)
+        answer_tokens = sum(len(answer) for _, answer in pairs)
         for prompt, answer in pairs:
-            row: dict[str, Any] = {"input_ids": prompt + answer, "start": len(prompt)}
-            row |= {"length": len(prompt) + len(answer), "number": number}
-            row |= {"dropped": request.truncated_turns, "cut": request.cut_turns}
-            rows.append(row | {"weight": example.weight * len(answer) / total})
+            rows.append(
+                {
+                    "input_ids": prompt + answer,
+                    "start": len(prompt),
+                    "length": len(prompt) + len(answer),
+                    "number": number,
+                    "dropped": request.truncated_turns,
+                    "cut": request.cut_turns,
+                    "weight": example.weight * len(answer) / answer_tokens,
+                }
+            )
     mean = sum(row["weight"] for row in rows) / max(1, len(rows))
     for row in rows:
         row["weight"] /= mean
@@ -108,17 +95,20 @@ def answer_dataset(judge: GenerativeLoraJudge, examples: Sequence[TrainingExampl
 def _answers(
     judge: GenerativeLoraJudge, request: ScoreRequest, example: TrainingExample
 ) -> list[tuple[list[int], list[int]]]:
-    """Token ids of an example's prompts and answers. Raises ConfigError for an example whose labels
-    answer no whole question."""
-    names = {dimension.name for dimension in judge.dimensions}
-    units = {name: float(value) for name, value in example.targets.items() if name in names}
-    pairs = [
-        judge.sft_example(request, question, units, example.comments)
-        for question in judge.builder(None).questions
-        if all(dimension.name in units for dimension in question.dimensions)
-    ]
+    """Returns the token ids of an example's prompts and answers. Raises ConfigError for an example
+    whose labels answer no question in full."""
+    units: dict[str, float] = {}
+    lacking = []
+    for dimension in judge.dimensions:
+        if dimension.name in example.targets:
+            units[dimension.name] = float(example.targets[dimension.name])
+        else:
+            lacking.append(dimension.name)
+    pairs = []
+    for question in judge.builder(None).questions:
+        if all(dimension.name in units for dimension in question.dimensions):
+            pairs.append(judge.sft_example(request, question, units, example.comments))
     if not pairs and units:
-        lacking = [d.name for d in judge.dimensions if d.name not in units]
         raise ConfigError(
             f"{example.source}: dialogue {example.dialogue.id!r} has no label of "
             f"{', '.join(lacking[:3])}, and the prompt asks for all dimensions together",
@@ -158,11 +148,11 @@ class AnswerTrainer(JudgeTrainer):
     """Trains a generative judge on the tokens of its answers. Validation has only a loss: writing
     every answer out would cost more than the rest of it."""
 
+    dataset = staticmethod(answer_dataset)
+    measures = False
+
     def collator(self) -> AnswerCollator:
         return AnswerCollator(int(self.judge.tokenizer.pad_token_id or 0))
-
-    def measures(self) -> bool:
-        return False
 
     def binary(self) -> set[str]:
         return set()

@@ -48,7 +48,7 @@ def test_every_documented_command_parses_and_its_config_loads(
     monkeypatch.chdir(tmp_path)
     homes = (
         "config",
-        "eval.benchmark.benchmark",
+        "eval.benchmark.run",
         "training.run",
         "cli.generate",
         "cli.data_native",

@@ -106,7 +106,10 @@ def align(
     if isinstance(rows, str):
         rows = load_spec(rows)
     labelled = [row for row in rows if any(map(row.has_label, row.labels))]
-    member = _opened(judge, options)
+    if isinstance(judge, Judge):
+        member = Member("judge", judge, {})
+    else:
+        member = open_member("judge", MemberConfig(path=str(judge), options=options))
     limits = PromptLimits(max_calls, max_cost, reflect_with)
     if not _is_prompted(member):
         limits.refuse_for_other_judges()
@@ -175,12 +178,6 @@ def _notes(
     if judge_has_dimension and dimension_proof.is_reversed:
         notes.append(f"{name}: {_REVERSED}")
     return notes
-
-
-def _opened(judge: Judge | str | Path, options: Mapping[str, Any]) -> Member:
-    if isinstance(judge, Judge):
-        return Member("judge", judge, {})
-    return open_member("judge", MemberConfig(path=str(judge), options=options))
 
 
 def _new_folder(out: str | Path | None) -> Path | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -98,7 +98,9 @@ class SetConfig(ChatFileConfig):
     @field_validator("dimensions", mode="before")
     @classmethod
     def _same_names(cls, value: Any) -> Any:
-        return {name: name for name in value} if isinstance(value, list | tuple) else value
+        if isinstance(value, list | tuple):
+            return {name: name for name in value}
+        return value
 
 
 class InjectedConfig(Config):
@@ -149,14 +151,22 @@ class BenchmarkConfig(Config):
     @model_validator(mode="after")
     def _names_fit(self) -> BenchmarkConfig:
         judges = [judge.name for judge in self.judges]
-        sets = [one.name for one in self.sets] + [one.name for one in self.injected]
-        files = [f"{p.name} on {p.set}" for p in self.predictions]
-        judges += {p.name for p in self.predictions}
-        for what, names in (("judges", judges), ("sets", sets), ("predictions", files)):
-            if twice := sorted(name for name, count in Counter(names).items() if count > 1):
-                raise ValueError(f"two {what} have the name {', '.join(twice)}")
-        for file in self.predictions:
-            if file.set not in sets:
-                known = ", ".join(sets) or "none"
-                raise ValueError(f"predictions {file.name!r}: no set {file.set!r}; known: {known}")
+        judges += {prediction.name for prediction in self.predictions}
+        sets = [set_config.name for set_config in self.sets]
+        sets += [injected.name for injected in self.injected]
+        predictions = [f"{prediction.name} on {prediction.set}" for prediction in self.predictions]
+        _require_distinct("judges", judges)
+        _require_distinct("sets", sets)
+        _require_distinct("predictions", predictions)
+        for prediction in self.predictions:
+            if prediction.set not in sets:
+                names = ", ".join(sets) or "none"
+                problem = f"predictions {prediction.name!r}: no set {prediction.set!r}"
+                raise ValueError(f"{problem}; known: {names}")
         return self
+
+
+def _require_distinct(kind: str, names: Iterable[str]) -> None:
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
+    if repeated:
+        raise ValueError(f"two {kind} have the name {', '.join(repeated)}")

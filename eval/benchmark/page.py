@@ -1,40 +1,22 @@
-"""Page: a benchmark as one self-contained HTML file, with its figures and tables beside it.
-
-Functions that draw add their figures, by file name, to ``figures``.
-"""
+"""Page: a benchmark as one self-contained HTML file, with its figures and tables beside it."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 from markupsafe import Markup
 
-from medal_judges.eval.benchmark.figures import FOLLOW_UPS, LEFT_OUT, Benchmark
+from medal_judges.eval.benchmark.charts import Figures, calibration, papers_figures, scatter
+from medal_judges.eval.benchmark.results import LEFT_OUT, Benchmark
+from medal_judges.eval.benchmark.view import View, human_ceiling, ranking, shown
 from medal_judges.eval.metaeval.alignment import METRICS, label
-from medal_judges.eval.metaeval.metaeval import ResultRow, SystemAgreement
+from medal_judges.eval.metaeval.metaeval import Disagreement, ResultRow, SystemAgreement
 from medal_judges.eval.scores.trust import trust_section
-from medal_judges.records.dimension import EQUAL, Dimension
-from medal_judges.records.labelled import rescale
-from medal_judges.records.signature import Signature, require_comparable
+from medal_judges.records.dimension import Dimension
 from medal_judges.report.drawing import rank_svg
-from medal_judges.report.figure import (
-    MAX_DRAWN,
-    OTHER_INDEX,
-    Axis,
-    Bar,
-    Bars,
-    BarSegment,
-    Dot,
-    Figure,
-    Line,
-    Plot,
-    padded,
-    thinned,
-)
+from medal_judges.report.figure import Figure
 from medal_judges.report.page import (
     TURN_KEY,
     Block,
@@ -42,7 +24,6 @@ from medal_judges.report.page import (
     Fold,
     Section,
     Sheet,
-    Strip,
     account_of,
     chat_block,
     counted,
@@ -59,223 +40,14 @@ from medal_judges.report.table import (
     Pin,
     Row,
     Table,
-    checked,
     number,
     percent,
     percent_interval,
     slug,
     unique_slugs,
 )
-from medal_judges.stats.equal import tolerance_of
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import BESIDE, MIN_ROWS, WHOM, leading
-
-UNKNOWN = "unknown chatbot"
-_GRADED_BINS, _BINARY_BINS = 8, 10
-# Rows with similar scores: mean score and mean label on the labels' scale, and their number.
-Bin = tuple[float, float, int]
-Figures = dict[str, Figure]
-
-
-class View:
-    """Result rows by set, dimension and judge, in order of appearance; ``sets`` and ``slugs`` are
-    the names of sets and dimensions with those in file names, ``headlines`` each set's ``overall``
-    or first graded dimension. Raises MedalError if signatures of one table differ in data or
-    dimension."""
-
-    def __init__(self, rows: Sequence[ResultRow]) -> None:
-        self.judges = list(dict.fromkeys(row.judge for row in rows))
-        names = list(dict.fromkeys(row.set_name for row in rows))
-        self.sets = dict(zip(names, unique_slugs(names), strict=True))
-        self._rows: dict[tuple[str, str], dict[str, ResultRow]] = {}
-        for row in rows:
-            self._rows.setdefault((row.set_name, row.dimension), {})[row.judge] = row
-        for by_judge in self._rows.values():
-            # A signature without data (a bare baseline) cannot contradict the others.
-            signatures = [Signature.parse(row.signature) for row in by_judge.values()]
-            require_comparable([s for s in signatures if s.data is not None])
-        dimensions = list(dict.fromkeys(row.dimension for row in rows))
-        self.slugs = dict(zip(dimensions, unique_slugs(dimensions), strict=True))
-        graded = {name: self.dimensions(name, binary=False) for name in self.sets}
-        self.headlines = {name: found[0] for name, found in graded.items() if found}
-
-    def dimensions(self, name: str, *, binary: bool | None = None) -> list[str]:
-        """Returns the dimensions of a set, ``overall`` first; only issues, or only others."""
-        found = sorted((d for one, d in self._rows if one == name), key=lambda d: d != "overall")
-        kinds = {d: self.rows(name, d)[0].kind == "binary" for d in found}
-        return [d for d in found if binary in (None, kinds[d])]
-
-    def rows(self, name: str, dimension: str) -> list[ResultRow]:
-        """Returns one row a judge, in the judges' order."""
-        by_judge = self._rows[name, dimension]
-        return [by_judge[judge] for judge in self.judges if judge in by_judge]
-
-    def row(self, judge: str, name: str, dimension: str) -> ResultRow | None:
-        return self._rows[name, dimension].get(judge)
-
-
-def shown(row: ResultRow | None, metric: str, source: str = "metrics") -> Estimate:
-    """Returns what the page prints for ``metric`` of a field of the row (``like_for_like``): no
-    figure if coverage is below the minimum."""
-    if row is None:
-        return Estimate(None, reason="this judge was not run here")
-    if row.under_floor:
-        percent = f"{100 * (row.coverage or 0):.1f}%"
-        floor = f"{100 * row.min_coverage:g}%"
-        reason = f"coverage {percent} is below the minimum of {floor}: no headline figure"
-        return Estimate(None, reason=reason)
-    return checked(getattr(row, source).get(metric))
-
-
-def scatter(view: View, figures: Figures) -> Section:
-    """For each set a plot of every judge against labels on the headline dimension, and as files on
-    each graded one. The judges' plots share their colours."""
-    blocks = []
-    for name, dimension in ((n, d) for n in view.sets for d in view.dimensions(n, binary=False)):
-        rows = [row for row in view.rows(name, dimension) if row.points]
-        if not rows:
-            continue
-        counts = Counter(p.chatbot or UNKNOWN for row in rows for p in row.points)
-        ranked = sorted(counts, key=lambda bot: (-counts[bot], bot))
-        colours = {bot: min(i, OTHER_INDEX) for i, bot in enumerate(ranked)}
-        span = padded([p.human for row in rows for p in row.points])
-        legend = [(bot, index) for bot, index in colours.items() if index < OTHER_INDEX]
-        if len(legend) < len(colours):
-            legend.append((f"{len(colours) - len(legend)} others", OTHER_INDEX))
-        panels = []
-        for row in rows:
-            dots = []
-            for p in row.points:
-                chatbot, turn = p.chatbot or UNKNOWN, "" if p.turn is None else f", turn {p.turn}"
-                tooltip = (
-                    f"{p.id}{turn} · label {number(p.human)} · judge {number(p.score)} · "
-                    f"{chatbot} · {p.lang}"
-                )
-                dots.append(Dot(p.human, p.score, colours[chatbot], tooltip))
-            people, score = _columns(row)
-            ends = []
-            if np.ptp(people) > 0:
-                slope, start = np.polyfit(people, score, 1)
-                ends = [(float(x), float(start + slope * x)) for x in (people.min(), people.max())]
-            drawn = f", {len(thinned(dots)):,} drawn" if len(dots) > MAX_DRAWN else ""
-            panels.append(
-                Plot(
-                    title=row.judge,
-                    x=Axis("label", span),
-                    y=Axis("judge", padded(score.tolist())),
-                    marks=[dots, Line(ends)],
-                    description=f"{row.judge} against labels on {row.set_name}, {len(dots)} rows",
-                    figure=("ρ", shown(row, "spearman")),
-                    count=f"{len(dots):,} rows{drawn}",
-                )
-            )
-        title = f"{name}: {dimension}"
-        figure = Figure(title, panels, title, legend, "Chatbots")
-        figures[f"scatter-{view.sets[name]}-{view.slugs[dimension]}"] = figure
-        blocks += [figure] if dimension == view.headlines[name] else []
-    return Section("scatter", "Judge against labels", blocks, link="Scatter")
-
-
-def _columns(row: ResultRow) -> list[np.ndarray]:
-    """Human answers and scores of the row's points."""
-    return [np.array([getattr(p, n) for p in row.points]) for n in ("human", "score")]
-
-
-def calibration(view: View, figures: Figures) -> Section:
-    """For each set a calibration plot of every dimension, the first set unfolded: the mean label by
-    the mean score of each bin, one line for each judge."""
-    colours = {judge: min(i, OTHER_INDEX) for i, judge in enumerate(view.judges)}
-    legend = list(colours.items())
-    folds: list[Block] = []
-    panels: dict[str, list[Plot]] = {}
-    for name, dimension in ((n, d) for n in view.sets for d in view.dimensions(n)):
-        rows = [row for row in view.rows(name, dimension) if row.points]
-        if not rows:
-            continue
-        binned = {row.judge: bins(row) for row in rows}
-        values = [v for parts in binned.values() for part in parts for v in part[:2]]
-        span = (-0.04, 1.04) if rows[0].kind == "binary" else padded(values or [0.0])
-        marks: list[Line | list[Dot]] = [Line([(span[0], span[0]), (span[1], span[1])], "ideal")]
-        gaps = []
-        for row in rows:
-            judge, parts, colour = row.judge, binned[row.judge], colours[row.judge]
-            text = off_scale(row) or number(gap(parts))
-            if parts:
-                largest = max(n for *_, n in parts)
-                marks.append(Line([(score, human) for score, human, *_ in parts], colour=colour))
-                dots = []
-                for score, human, n in parts:
-                    tooltip = f"{judge}: score {number(score)}, labels {number(human)}, {n:,} rows"
-                    radius = 1.5 + 3 * (n / largest) ** 0.5
-                    dots.append(Dot(score, human, colour, tooltip, radius, "bin"))
-                marks.append(dots)
-                scale = row.judge_scale
-                if row.kind != "binary" and scale is not None and scale != row.human_scale:
-                    text += f" (from {scale[0]:g}–{scale[1]:g})"
-            gaps.append((judge, colour, text))
-        plot = Plot(
-            title=f"{name}: {dimension}",
-            x=Axis("mean score of the judge", span),
-            y=Axis("mean label", span),
-            marks=marks,
-            description=f"Calibration on {name}: {dimension}",
-            gaps=gaps,
-            missing="" if any(binned.values()) else "No judge answers on this scale.",
-        )
-        panels.setdefault(name, []).append(plot)
-    for name, plots in panels.items():
-        title = f"{name}: calibration"
-        figures[f"calibration-{view.sets[name]}"] = Figure(title, plots, legend=legend)
-        folds.append(Fold(name, [Figure(title, plots)], is_open=not folds))
-    blocks = [Strip(legend, "Judges", folds)] if folds else []
-    return Section("calibration", "Calibration", blocks)
-
-
-def bins(row: ResultRow) -> list[Bin]:
-    """Returns the row's bins by rising score, on the labels' scale. Equal scores share
-    a bin. Empty if the scores cannot be converted to that scale (``off_scale``)."""
-    if off_scale(row) is not None:
-        return []
-    human, score = _columns(row)
-    judge, people = row.judge_scale, row.human_scale
-    if row.kind == "binary":
-        member = np.clip((score * _BINARY_BINS).astype(int), 0, _BINARY_BINS - 1)
-    else:
-        if judge is not None and people is not None and judge != people:
-            score = np.array([rescale(value, judge, people) for value in score])
-        order = np.argsort(score, kind="stable")
-        score, human = score[order], human[order]
-        same = np.cumsum(np.diff(score, prepend=score[:1]) > tolerance_of(people, score))
-        counts = np.bincount(same)
-        size = len(score) / min(_GRADED_BINS, max(1, len(score) // 5))
-        parts, filled = [0], 0
-        for count in counts:
-            full = filled >= size - 1e-9
-            parts.append(parts[-1] + full)
-            filled = count if full else filled + count
-        member = np.array(parts[1:])[same]
-    places = (member == place for place in np.unique(member))
-    return [(float(score[p].mean()), float(human[p].mean()), int(p.sum())) for p in places]
-
-
-def gap(parts: Sequence[Bin]) -> float:
-    """Returns the mean distance between score and label, weighted by the rows of each bin
-    (expected calibration error)."""
-    return sum(n * abs(score - human) for score, human, n in parts) / sum(n for *_, n in parts)
-
-
-def off_scale(row: ResultRow) -> str | None:
-    """Returns why the scores cannot be compared with the labels, or None. They can if both
-    scales are stated and 95% of the scores are on the judge's scale, with 10% leeway."""
-    if row.kind == "binary":
-        inside = all(-EQUAL <= p.score <= 1 + EQUAL for p in row.points)
-        return None if inside else "its scores are not probabilities"
-    if row.human_scale is None or row.judge_scale is None:
-        return "its scale is not stated" if row.human_scale else "the labels' scale is not stated"
-    low, high = padded(row.judge_scale, 0.1)
-    inside = sum(low <= p.score <= high for p in row.points) >= 0.95 * len(row.points)
-    return None if inside else "its scores leave its own scale"
-
 
 GRADED = ("spearman", "pairwise", "within_system", "pearson", "kendall")
 _BRIEF = ("precision", "recall", "accuracy")  # their intervals are tooltips
@@ -298,72 +70,36 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
     The same benchmark gives the same bytes. Raises MedalError if a table would mix rows of
     different data or dimensions.
     """
-    rows = benchmark.rows
-    view = View(rows)
-    cards: list[Block] = [TURN_KEY] if benchmark.disagreements else []
-    for judge in dict.fromkeys([*view.judges, *(d.judge for d in benchmark.disagreements)]):
-        drawn = []  # dialogues with the contributions, and how they add up to the score
-        for item in (item for item in benchmark.disagreements if item.judge == judge):
-            given, account = item.contributions, "This judge gives no contributions."
-            if given is not None and (count := len(given.turns)) != len(item.turns):
-                account = f"{count} contributions for {len(item.turns)} turns: not shown."
-                given = None
-            elif given is not None:
-                account = account_of(given, item.score)
-            track = rank_svg(item.human_rank, item.score_rank)
-            chat = chat_block(item.turns, () if given is None else given.turns)
-            card = {"item": item, "track": track, "account": account, "chat": chat}
-            drawn.append(fragment(__package__, "disagreement.html", **card))
-        if drawn:
-            body = Markup('<div class="cards">{}</div>').format(Markup("").join(drawn))
-            cards.append(Fold(f"{judge}: {len(drawn)} dialogues", [body], is_open=len(cards) == 1))
-    signed = list(dict.fromkeys((row.judge, row.signature) for row in rows))
-    signatures: list[Block] = []
-    if signed:
-        signatures = [Fold(counted([(len(signed), "signature")]), [signed])]
-    # What judges do not see, what the middle of the scale means, and which rows are missing.
-    graded = [row for row in rows if row.kind != "binary" and row.judge_scale]
-    scales = [Dimension(r.dimension, "continuous", *(r.judge_scale or ())) for r in graded[:1]]
-    missing = [value for name, value in benchmark.facts if name == LEFT_OUT]
-    lost = {(r.judge, r.set_name): r for r in rows if r.scored < r.n}
-    missing += [f"{j} on {s}: {r.n - r.scored:,} of {r.n:,} unscored" for (j, s), r in lost.items()]
-    listed, trust = "; ".join(missing), trust_section((), scales)
-    text = f"Rows that no figure counts: {listed}." if missing else "No row is left out."
+    view = View(benchmark.rows)
     figures: Figures = {}
     boards: dict[str, Table] = {}
-    heading = "Where judge and labels differ most"
-    sections = [
-        leaderboard(view, boards),
-        *([replace(trust, blocks=[*trust.blocks, text])] if rows else []),
+    cards = _disagreement_cards(view, benchmark.disagreements)
+    sections = [leaderboard(view, boards)]
+    if benchmark.rows:
+        sections.append(_trust(benchmark))
+    sections += [
         systems(benchmark.systems),
         scatter(view, figures),
         calibration(view, figures),
         slices(view, "lang", "Language"),
         slices(view, "chatbot", "Chatbot"),
         Section("tables", "Further tables", folded(benchmark.tables, 3)),
-        Section("disagreements", heading, cards, link="Disagreements"),
+        Section("disagreements", "Where judge and labels differ most", cards, link="Disagreements"),
         facts_section(benchmark.facts),
     ]
-    # CSV files have full precision; rows below the minimum coverage keep their figures there.
-    whole: list[list[object]] = []
-    sliced: list[list[object]] = []
-    for r in rows:
-        at = [r.judge, r.set_name, r.level, r.dimension, r.kind]
-        about = [*at, r.n, r.scored, r.coverage, r.under_floor]
-        whole += ([*about, metric, *_fields(e)] for metric, e in r.metrics.items())
-        for name, part in r.slices.items():
-            size = r.slice_sizes.get(name)
-            sliced += ([*at, name, size, metric, *_fields(e)] for metric, e in part.items())
-    columns = (*_ROW, "n", "scored", "coverage", "under_floor", "metric", *_ESTIMATE, *_BESIDE)
+    board_figures: Figures = {}
+    for name, table in boards.items():
+        if "bar" in table.column_kinds():
+            board_figures[name] = Figure(table.title, [table])
     figures |= papers_figures(view, benchmark.tables)
+    signed_judges = list(dict.fromkeys((row.judge, row.signature) for row in benchmark.rows))
+    signatures: list[Block] = []
+    if signed_judges:
+        signatures.append(Fold(counted([(len(signed_judges), "signature")]), [signed_judges]))
+    tables = _sheets(benchmark.rows)
     slugs = unique_slugs([table.title for table in benchmark.tables])
-    tables: dict[str, Table | Sheet] = {
-        "figures": (columns, whole),
-        "slices": ((*_ROW, "slice", "n", "metric", *_ESTIMATE, *_BESIDE), sliced),
-        **{f"table-{slug}": one for slug, one in zip(slugs, benchmark.tables, strict=True)},
-        **boards,
-    }
-    bars = {k: t for k, t in boards.items() if "bar" in t.column_kinds()}
+    for name, table in zip(slugs, benchmark.tables, strict=True):
+        tables[f"table-{name}"] = table
     return write_page(
         output_dir / "report.html",
         benchmark.title,
@@ -371,9 +107,90 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
         sections,
         foot=Section("signatures", "Signatures", signatures),
         leads=__package__,
-        tables=tables,
-        figures={name: Figure(table.title, [table]) for name, table in bars.items()} | figures,
+        tables=tables | boards,
+        figures=board_figures | figures,
     )
+
+
+# -- cards, trust, signatures and CSV files --------------------------------------------------------
+
+
+def _disagreement_cards(view: View, disagreements: Sequence[Disagreement]) -> list[Block]:
+    """Returns a fold of dialogues for each judge, the first one open."""
+    if not disagreements:
+        return []
+    cards: list[Block] = [TURN_KEY]
+    for judge in dict.fromkeys([*view.judges, *(item.judge for item in disagreements)]):
+        of_judge = [_card(item) for item in disagreements if item.judge == judge]
+        if of_judge:
+            body = Markup('<div class="cards">{}</div>').format(Markup("").join(of_judge))
+            summary = f"{judge}: {len(of_judge)} dialogues"
+            cards.append(Fold(summary, [body], is_open=len(cards) == 1))
+    return cards
+
+
+def _card(item: Disagreement) -> Markup:
+    """Returns a dialogue with its contributions, and how they add up to the score."""
+    moves: Sequence[float] = ()
+    account = "This judge gives no contributions."
+    contributions = item.contributions
+    if contributions is not None and len(contributions.turns) == len(item.turns):
+        moves = contributions.turns
+        account = account_of(contributions, item.score)
+    elif contributions is not None:
+        counts = f"{len(contributions.turns)} contributions for {len(item.turns)} turns"
+        account = f"{counts}: not shown."
+    return fragment(
+        __package__,
+        "disagreement.html",
+        item=item,
+        track=rank_svg(item.human_rank, item.score_rank),
+        account=account,
+        chat=chat_block(item.turns, moves),
+    )
+
+
+def _trust(benchmark: Benchmark) -> Section:
+    """Returns what judges do not see, what the middle of the scale means, and which rows are
+    missing."""
+    scales: list[Dimension] = []
+    for row in benchmark.rows:
+        if row.kind != "binary" and row.judge_scale and not scales:
+            scales.append(Dimension(row.dimension, "continuous", *row.judge_scale))
+    missing = [value for name, value in benchmark.facts if name == LEFT_OUT]
+    unscored = {}
+    for row in benchmark.rows:
+        if row.scored < row.n:
+            judge_on_set = f"{row.judge} on {row.set_name}"
+            unscored[judge_on_set] = f"{judge_on_set}: {row.n - row.scored:,} of {row.n:,} unscored"
+    missing += unscored.values()
+    text = "No row is left out."
+    if missing:
+        text = f"Rows that no figure counts: {'; '.join(missing)}."
+    section = trust_section((), scales)
+    return replace(section, blocks=[*section.blocks, text])
+
+
+def _sheets(rows: Sequence[ResultRow]) -> dict[str, Table | Sheet]:
+    """Returns the CSV files of all metrics, in full precision; rows below the minimum coverage keep
+    their metrics there."""
+    metric_lines: list[list[object]] = []
+    slice_lines: list[list[object]] = []
+    for row in rows:
+        names = [row.judge, row.set_name, row.level, row.dimension, row.kind]
+        coverage = [row.n, row.scored, row.coverage, row.under_floor]
+        for metric, estimate in row.metrics.items():
+            metric_lines.append([*names, *coverage, metric, *_fields(estimate)])
+        for part, metrics in row.slices.items():
+            size = row.slice_sizes.get(part)
+            for metric, estimate in metrics.items():
+                slice_lines.append([*names, part, size, metric, *_fields(estimate)])
+    estimate_columns = (*_ESTIMATE, *_BESIDE)
+    coverage_columns = ("n", "scored", "coverage", "under_floor")
+    return {
+        "figures": ((*_ROW, *coverage_columns, "metric", *estimate_columns), metric_lines),
+        "slices": ((*_ROW, "slice", "n", "metric", *estimate_columns), slice_lines),
+    }
 
 
 def _fields(estimate: Estimate) -> list[object]:
@@ -381,266 +198,300 @@ def _fields(estimate: Estimate) -> list[object]:
     return [*(getattr(estimate, name) for name in _ESTIMATE), beside.low, beside.high]
 
 
-def ranking(row: ResultRow | None, metric: str) -> Estimate:
-    """Returns the figure that ranks the judges: ``shown``, or None if fewer than 10 rows are
-    scored."""
-    if row is not None and row.scored < MIN_ROWS:
-        return Estimate(None, reason=f"{row.scored} rows, fewer than {MIN_ROWS}: no rank")
-    return shown(row, metric)
+# -- leaderboard -----------------------------------------------------------------------------------
 
 
-def human_ceiling(rows: Sequence[ResultRow], metric: str, part: str = "") -> Estimate:
-    """Returns the human ceiling of a set, or of a slice such as ``lang:de``."""
-    each = [row.slice_ceilings.get(part, {}) if part else row.ceiling for row in rows]
-    known = sorted((c[metric] for c in each if metric in c), key=lambda e: e.value is None)
-    none = Estimate(None, reason="no human ceiling: the set has no second annotator")
-    return checked(known[0] if known else None if part else none)
+def _best(estimates: Iterable[Estimate]) -> float | None:
+    return max((e.value for e in estimates if e.value is not None), default=None)
 
 
-def _best(figures: Iterable[Estimate]) -> float | None:
-    return max((e.value for e in figures if e.value is not None), default=None)
-
-
-def _marked(estimate: Estimate, top: float | None) -> Figured:
-    return Figured(estimate, best=top is not None and estimate.value == top)
+def _marked(estimate: Estimate, best: float | None) -> Figured:
+    return Figured(estimate, best=best is not None and estimate.value == best)
 
 
 def _order(estimate: Estimate) -> tuple[bool, float]:
     return estimate.value is None, -(estimate.value or 0.0)
 
 
-def in_use(view: View, chosen: Mapping[str, str]) -> list[Block]:
-    """Says how often the best judge of each set picks the chat that people prefer."""
-    found = []
-    for at in chosen.items():
-        rows = view.rows(*at)
-        best = min(rows, key=lambda row: _order(ranking(row, row.headline)))
-        picked = ranking(best, "preferred")
-        if best.kind != "binary" and picked.value is not None:
-            rho = number(shown(best, "spearman").value or 0.0)
-            share = f"{percent(picked.value)} of pairs {percent_interval(picked)}"
-            found.append(f"in {share} on {at[0]} ({best.judge}, ρ {rho})")
-    text = "When people prefer one of two chats, the best judge picks it too (a guess: 50%)"
-    return [f"{text}: {'; '.join(found)}."] if found else []
-
-
 def leaderboard(view: View, boards: dict[str, Table]) -> Section:
     """The judges on every set, by the dimension that the reader chooses: a table of all sets, then
     the tables of each. Issues have the tables of each set below. Adds the tables to ``boards``."""
-    first = ", ".join(dict.fromkeys(view.headlines.values()))
-    places = {first: view.headlines} if first else {}
-    for binary in (False, True):
-        of_set = {name: view.dimensions(name, binary=binary) for name in view.sets}
-        for each in dict.fromkeys(d for found in of_set.values() for d in found):
-            having = {name: each for name, found in of_set.items() if each in found}
-            if not having.items() <= view.headlines.items():
-                places[f"issue: {each}" if binary else each] = having
     options: dict[str, list[Block]] = {}
-    for option, chosen in places.items():
-        boards[f"leaderboard-{slug(option)}"] = matrix = _matrix(view, chosen)
-        tables = {at: dimension_table(view, at[0], [at[1]]) for at in chosen.items()}
-        boards |= {f"leaderboard-{view.sets[s]}-{view.slugs[d]}": t for (s, d), t in tables.items()}
-        of_sets = [] if option.startswith("issue: ") else list(tables.values())
-        options[option] = [*in_use(view, chosen), matrix, *of_sets]
-    blocks: list[Block] = [Choice("Dimension", options)] if options else []
-    with_issues = {name: d for name in view.sets if (d := view.dimensions(name, binary=True))}
-    if with_issues:
-        blocks.append(Markup("<h3>Issues: present or absent</h3>"))
-    for i, (name, issues) in enumerate(with_issues.items()):
-        text = f"{name}: {len(issues)} issues"
-        blocks.append(Fold(text, [dimension_table(view, name, issues)], is_open=i == 0))
+    for option, dimension_by_set in _dimension_choices(view).items():
+        matrix = _matrix(view, dimension_by_set)
+        boards[f"leaderboard-{slug(option)}"] = matrix
+        blocks = [*in_use(view, dimension_by_set), matrix]
+        for name, dimension in dimension_by_set.items():
+            table = dimension_table(view, name, [dimension])
+            boards[f"leaderboard-{view.sets[name]}-{view.slugs[dimension]}"] = table
+            if not option.startswith("issue: "):
+                blocks.append(table)
+        options[option] = blocks
+    blocks = []
+    if options:
+        blocks.append(Choice("Dimension", options))
+    issue_folds: list[Block] = []
+    for name in view.sets:
+        issues = view.dimensions(name, binary=True)
+        if issues:
+            table = dimension_table(view, name, issues)
+            summary = f"{name}: {len(issues)} issues"
+            issue_folds.append(Fold(summary, [table], is_open=not issue_folds))
+    if issue_folds:
+        blocks += [Markup("<h3>Issues: present or absent</h3>"), *issue_folds]
     return Section("leaderboard", "Leaderboard", blocks)
 
 
-def _matrix(view: View, chosen: Mapping[str, str]) -> Table:
-    """The headline figure of every judge on the dimension ``chosen`` for each set. The order is by
-    worst set."""
-    places = list(chosen.items())
-    metric = view.rows(*places[0])[0].headline
-    large = [at for at in places if any(row.scored >= MIN_ROWS for row in view.rows(*at))]
+def _dimension_choices(view: View) -> dict[str, dict[str, str]]:
+    """Returns what a reader may choose -> the dimension of each set: the headlines first, then each
+    further dimension on the sets that have it."""
+    choices: dict[str, dict[str, str]] = {}
+    if view.headlines:
+        choices[", ".join(dict.fromkeys(view.headlines.values()))] = view.headlines
+    for are_issues in (False, True):
+        sets_by_dimension: dict[str, dict[str, str]] = {}
+        for name, dimension in view.tables(binary=are_issues):
+            sets_by_dimension.setdefault(dimension, {})[name] = dimension
+        for dimension, dimension_by_set in sets_by_dimension.items():
+            option = dimension
+            if are_issues:
+                option = f"issue: {dimension}"
+            if not dimension_by_set.items() <= view.headlines.items():
+                choices[option] = dimension_by_set
+    return choices
+
+
+def in_use(view: View, dimension_by_set: Mapping[str, str]) -> list[Block]:
+    """Says how often the best judge of each set picks the chat that people prefer."""
+    shares = []
+    for name, dimension in dimension_by_set.items():
+        rows = view.rows(name, dimension)
+        best = min(rows, key=lambda row: _order(ranking(row, row.headline)))
+        preferred = ranking(best, "preferred")
+        if best.kind != "binary" and preferred.value is not None:
+            rho = number(shown(best, "spearman").value or 0.0)
+            share = f"{percent(preferred.value)} of pairs {percent_interval(preferred)}"
+            shares.append(f"in {share} on {name} ({best.judge}, ρ {rho})")
+    if not shares:
+        return []
+    text = "When people prefer one of two chats, the best judge picks it too (a guess: 50%)"
+    return [f"{text}: {'; '.join(shares)}."]
+
+
+def _matrix(view: View, dimension_by_set: Mapping[str, str]) -> Table:
+    """The headline metric of every judge on a dimension of each set, the best worst set first."""
+    columns = list(dimension_by_set.items())
+    metric = view.rows(*columns[0])[0].headline
+    large_columns = []
+    for column in columns:
+        if any(row.scored >= MIN_ROWS for row in view.rows(*column)):
+            large_columns.append(column)
     ranks = {
-        judge: {at: ranking(view.row(judge, *at), metric) for at in places} for judge in view.judges
+        judge: {p: ranking(view.row(judge, *p), metric) for p in columns} for judge in view.judges
     }
-    worst: dict[str, Estimate] = {}
-    for judge, of_judge in ranks.items():
-        missing = [at[0] for at in large if of_judge[at].value is None]
-        none = f"no number on {', '.join(missing)}"
-        none = none if large else f"every set has fewer than {MIN_ROWS} rows"
-        worst[judge] = Estimate(None, reason=none)
-        if large and not missing:
-            worst[judge] = min((of_judge[at] for at in large), key=lambda e: e.value or 0.0)
-    tops = {at: _best(of_judge[at] for of_judge in ranks.values()) for at in places}
-    top = _best(worst.values())
+    worst = {judge: _worst_set(ranks[judge], large_columns) for judge in view.judges}
+    best_by_column = {p: _best(ranks[judge][p] for judge in view.judges) for p in columns}
+    best_worst = _best(worst.values())
     rows: list[Row] = []
     for judge in sorted(view.judges, key=lambda judge: _order(worst[judge])):
-        cells = [_marked(shown(view.row(judge, *at), metric), tops[at]) for at in places]
-        rows.append((judge, _marked(worst[judge], top), *cells))
+        cells = []
+        for column in columns:
+            cells.append(_marked(shown(view.row(judge, *column), metric), best_by_column[column]))
+        rows.append((judge, _marked(worst[judge], best_worst), *cells))
+    ceilings = [human_ceiling(view.rows(*column), metric) for column in columns]
     no_worst = Estimate(None, reason="a ceiling belongs to one set")
-    ceilings = [human_ceiling(view.rows(*at), metric) for at in places]
     rows.append(("human ceiling (beside ○ below)", no_worst, *ceilings))
-    columns = ("Judge", "Worst set", *(f"{name}: {d}" for name, d in places))
-    title = f"{label(metric)} with the labels on every set, best worst set first"
-    lead = leading(row.clusters for at in places for row in view.rows(*at))
-    note = f"95% intervals are for {WHOM[lead]}."
-    return Table(title, columns, rows, note, pinned={-1: "ceiling"})
+    clusters = [row.clusters for column in columns for row in view.rows(*column)]
+    return Table(
+        f"{label(metric)} with the labels on every set, best worst set first",
+        ("Judge", "Worst set", *(f"{name}: {dimension}" for name, dimension in columns)),
+        rows,
+        f"95% intervals are for {WHOM[leading(clusters)]}.",
+        pinned={-1: "ceiling"},
+    )
+
+
+def _worst_set(
+    ranks: Mapping[tuple[str, str], Estimate], large_columns: Sequence[tuple[str, str]]
+) -> Estimate:
+    """Returns a judge's smallest number on sets that are large enough; None if one lacks a
+    number."""
+    if not large_columns:
+        return Estimate(None, reason=f"every set has fewer than {MIN_ROWS} rows")
+    missing = [column[0] for column in large_columns if ranks[column].value is None]
+    if missing:
+        return Estimate(None, reason=f"no number on {', '.join(missing)}")
+    return min((ranks[column] for column in large_columns), key=lambda e: e.value or 0.0)
 
 
 def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
     """The judges on dimensions of one set, either all graded or all issues: a group of rows for
-    each dimension, with the headline figure as text and as a bar."""
-    binary = view.rows(name, dimensions[0])[0].kind == "binary"
-    main = view.rows(name, dimensions[0])[0].headline
-    metrics = METRICS if binary else (main, *(metric for metric in GRADED if metric != main))
-    everything = [row for dimension in dimensions for row in view.rows(name, dimension)]
-    lead = leading(row.clusters for row in everything)
-    beside = any(shown(row, main).beside for row in everything)
-    other, note = [BESIDE[lead]] if beside else [], f"95% intervals are for {WHOM[lead]}."
+    each dimension, with the headline metric as text and as a bar."""
+    all_rows = [row for dimension in dimensions for row in view.rows(name, dimension)]
+    are_issues = all_rows[0].kind == "binary"
+    headline = all_rows[0].headline
+    metrics = METRICS
+    if not are_issues:
+        metrics = (headline, *(metric for metric in GRADED if metric != headline))
+    lead = leading(row.clusters for row in all_rows)
+    has_beside = any(shown(row, headline).beside for row in all_rows)
+    beside_columns = []
+    if has_beside:
+        beside_columns.append(BESIDE[lead])
     rows: list[Row] = []
     headings: dict[int, str] = {}
     pinned: dict[int, Pin] = {}
     for dimension in dimensions:
         if len(dimensions) > 1:
             headings[len(rows)] = dimension
-        judged = sorted(view.rows(name, dimension), key=lambda row: _order(ranking(row, main)))
-        ceilings = [human_ceiling(judged, metric) for metric in metrics]
-        top = _best(ranking(row, main) for row in judged)
-        each = [shown(r, main, source) for r in judged for source in ("metrics", "like_for_like")]
-        span = (min(v for e in each for v in (0.0, e.low, e.value) if v is not None), 1.0)
-        for row in judged:
-            headline, like = shown(row, main), shown(row, main, "like_for_like")
-            coverage: Cell = Estimate(None, reason="no rows with a label")
-            if row.coverage is not None:
-                badge = "under floor" if row.under_floor else ""
-                coverage = Percent(row.coverage, f"{row.scored:,} of {row.n:,} scored", badge)
-            rows.append((
-                row.judge,
-                _marked(headline, top),
-                *[Figured(headline.beside, bare=True) for _ in other],
-                IntervalBar(headline, span, ceilings[0].value, like.value),
-                like,
-                Figured(like if like.value is None else row.ceiling_difference),
-                *(Figured(shown(row, metric), brief=metric in _BRIEF) for metric in metrics[1:]),
-                row.n,
-                coverage,
-            ))  # fmt: skip
-        pinned[len(rows)] = "ceiling"
-        # The ceiling's headline figure is in the column of the judges like for like.
-        bar = IntervalBar(Estimate(None), span, ceilings[0].value)
-        others = [Figured(ceiling, brief=binary) for ceiling in ceilings]
-        answered = max(row.ceiling_rows for row in judged) or ""
-        blank = [""] * (1 + len(other))
-        rows.append(("human ceiling", *blank, bar, others[0], "", *others[1:], answered, ""))
-    heads = [label(metric) for metric in metrics]
-    columns = ("Judge", heads[0], *other, "", "Like for like", "minus ceiling",
-               *heads[1:], "n", "Coverage")  # fmt: skip
-    one = dimensions[0] if len(dimensions) == 1 else "issues"
-    title = name if len(dimensions) > 1 and not binary else f"{name}: {one}"
+        rows += _dimension_rows(view.rows(name, dimension), metrics, has_beside)
+        pinned[len(rows) - 1] = "ceiling"
+    names = [label(metric) for metric in metrics]
+    columns = ("Judge", names[0], *beside_columns, "", "Like for like", "minus ceiling",
+               *names[1:], "n", "Coverage")  # fmt: skip
+    title = name
+    if len(dimensions) == 1:
+        title = f"{name}: {dimensions[0]}"
+    elif are_issues:
+        title = f"{name}: issues"
+    note = f"95% intervals are for {WHOM[lead]}."
     return Table(title, columns, rows, note, headings=headings, pinned=pinned)
 
 
+def _dimension_rows(
+    rows: Sequence[ResultRow], metrics: Sequence[str], has_beside: bool
+) -> list[Row]:
+    """Returns a row for each judge, the best first, and that of the human ceiling."""
+    headline, *further_metrics = metrics
+    ceilings = [human_ceiling(rows, metric) for metric in metrics]
+    best = _best(ranking(row, headline) for row in rows)
+    span = (_lowest(rows, headline), 1.0)
+    cells: list[Row] = []
+    for row in sorted(rows, key=lambda row: _order(ranking(row, headline))):
+        estimate, like = shown(row, headline), shown(row, headline, "like_for_like")
+        beside: list[Cell] = []
+        if has_beside:
+            beside.append(Figured(estimate.beside, bare=True))
+        like_minus_ceiling = row.ceiling_difference
+        if like.value is None:
+            like_minus_ceiling = like
+        further: list[Cell] = []
+        for metric in further_metrics:
+            further.append(Figured(shown(row, metric), brief=metric in _BRIEF))
+        cells.append((
+            row.judge,
+            _marked(estimate, best),
+            *beside,
+            IntervalBar(estimate, span, ceilings[0].value, like.value),
+            like,
+            Figured(like_minus_ceiling),
+            *further,
+            row.n,
+            _coverage(row),
+        ))  # fmt: skip
+    # The ceiling's headline metric is in the column of the judges like for like.
+    bar = IntervalBar(Estimate(None), span, ceilings[0].value)
+    are_issues = rows[0].kind == "binary"
+    styled = [Figured(ceiling, brief=are_issues) for ceiling in ceilings]
+    blank = [""] * (1 + has_beside)
+    answered = max(row.ceiling_rows for row in rows) or ""
+    cells.append(("human ceiling", *blank, bar, styled[0], "", *styled[1:], answered, ""))
+    return cells
+
+
+def _lowest(rows: Sequence[ResultRow], metric: str) -> float:
+    """Returns the lowest end of the axis of a metric: 0, or below all intervals."""
+    lowest = 0.0
+    for row in rows:
+        for source in ("metrics", "like_for_like"):
+            estimate = shown(row, metric, source)
+            for value in (estimate.low, estimate.value):
+                if value is not None:
+                    lowest = min(lowest, value)
+    return lowest
+
+
+def _coverage(row: ResultRow) -> Cell:
+    if row.coverage is None:
+        return Estimate(None, reason="no rows with a label")
+    badge = ""
+    if row.under_floor:
+        badge = "under floor"
+    return Percent(row.coverage, f"{row.scored:,} of {row.n:,} scored", badge)
+
+
+# -- parts of a set, and the order of chatbots -----------------------------------------------------
+
+
 def slices(view: View, part: str, title: str) -> Section:
-    """For each set the figures by ``part`` (lang or chatbot), one column for each judge. A set with
+    """For each set the metrics by ``part`` (lang or chatbot), one column for each judge. A set with
     one part only is left out."""
     blocks: list[Block] = []
     for name in view.sets:
         tables = []
         for dimension in view.dimensions(name):
-            judged = view.rows(name, dimension)
-            metric = judged[0].headline
-            parts = sorted({p for r in judged for p in r.slices if p.startswith(f"{part}:")})
-            if len(parts) < 2:  # a table would only repeat the leaderboard
-                continue
-            rows: list[Row] = []
-            for one in (*parts, ""):  # the whole set at the end
-                ceiling = human_ceiling(judged, metric, one)
-                cells = []
-                for row in judged:
-                    figure = row.slices.get(one, {}) if one else row.metrics
-                    like = row.slice_like_for_like.get(one, {}) if one else row.like_for_like
-                    below = like.get(metric)
-                    if ceiling.value is None or below is None or below.value is None:
-                        below = None  # nothing to compare with
-                    whole = Figured(shown(row, metric))
-                    cells.append(
-                        whole if row.under_floor else Figured(figure.get(metric), like=below)
-                    )
-                sizes = [r.slice_sizes[one] for r in judged if one in r.slice_sizes]
-                size = next(iter(sizes), None) if one else judged[0].n
-                rows.append((one.split(":", 1)[1] if one else "all", size, *cells, ceiling))
-            columns = (title, "n", *(row.judge for row in judged), "human ceiling")
-            heading = f"{name}: {dimension}, {label(metric)} by {title.lower()}"
-            tables.append(Table(heading, columns, rows, _LIKE_FOR_LIKE, pinned={-1: "total"}))
+            rows = view.rows(name, dimension)
+            parts = sorted({p for row in rows for p in row.slices if p.startswith(f"{part}:")})
+            if len(parts) > 1:  # a table of one part would only repeat the leaderboard
+                tables.append(_slice_table(f"{name}: {dimension}", rows, parts, title))
         blocks += tables[:1]
-        if more := tables[1:]:
-            blocks.append(Fold(f"{name}: {len(more)} more dimensions", more))
+        if len(tables) > 1:
+            summary = f"{name}: {len(tables) - 1} more dimensions"
+            blocks.append(Fold(summary, tables[1:]))
     return Section(f"by-{part}", f"{title}s", blocks)
 
 
-def papers_figures(view: View, tables: Sequence[Table]) -> Figures:
-    """Returns figures of the papers, for files: correlations and F1+ by language (MEDAL, Figures 4,
-    11 and 14); F1+, F1-, precision, recall and accuracy of each issue (5, 12, 13) and the rows with
-    it (13); and the follow-ups that were chosen (DIET, 3)."""
-    figures: Figures = {}
-    for name, at in view.sets.items():
-        issues, counts = view.dimensions(name, binary=True), []
-        for dimension in view.dimensions(name):
-            rows, binary = view.rows(name, dimension), dimension in issues
-            langs = sorted({p for row in rows for p in row.slices if p.startswith("lang:")})
-            title = f"{name}: {dimension} by language"
-            for metric in ("f1_present",) if binary else ("spearman", "pearson"):
-                if len(langs) > 1:
-                    panels = [_panel(rows, metric, part) for part in (*langs, "")]
-                    figures[f"{metric}-{at}-{view.slugs[dimension]}"] = Figure(title, panels)
-            if binary:  # people's number is the mean over annotators
-                found = {row.judge: float(row.counts.get("judge_present", 0)) for row in rows}
-                found["labels"] = sum(p.human for p in rows[0].points)
-                bars = [Bar(who, [BarSegment(n, 0)], text=f"{n:g}") for who, n in found.items()]
-                counts.append(Bars(dimension, bars, max(found.values()) or 1, dimension))
-        if issues:
-            figures[f"rows-{at}"] = Figure(f"{name}: rows with the issue", counts)
-        for metric in METRICS if issues else ():
-            panels = [_panel(view.rows(name, issue), metric, "", issue) for issue in issues]
-            figures[f"{metric}-{at}"] = Figure(f"{name}: {label(metric)}", panels)
-    chosen: dict[str, dict[str, list[Bar]]] = {}
-    for row in (row for table in tables if table.title == FOLLOW_UPS for row in table.rows):
-        if isinstance(share := row[-1], float):
-            bar = Bar(str(row[3]), [BarSegment(share, 0)], text=number(share, 1))
-            chosen.setdefault(str(row[0]), {}).setdefault(f"{row[1]}: {row[2]}", []).append(bar)
-    for name, panes in chosen.items():
-        end = max(bar.segments[0].length for bars in panes.values() for bar in bars)
-        each = [Bars(who, bars, end, who, wide=True) for who, bars in panes.items()]
-        figures[f"follow-ups-{view.sets.get(name, slug(name))}"] = Figure(
-            f"{name}: follow-ups, % of choices", each
-        )
-    return figures
-
-
-def _panel(rows: Sequence[ResultRow], metric: str, part: str, title: str = "") -> Table:
-    """The figures of all judges on a set, or on a slice such as ``lang:de``, and the ceiling."""
-    ceiling = human_ceiling(rows, metric, part).value
-    cells: list[Row] = []
+def _slice_table(
+    table_name: str, rows: Sequence[ResultRow], parts: Sequence[str], title: str
+) -> Table:
+    """Returns a row for each part (``lang:de``), and at the end one for the whole set."""
+    metric = rows[0].headline
+    lines: list[Row] = []
+    for part in parts:
+        ceiling = human_ceiling(rows, metric, part)
+        cells = []
+        for row in rows:
+            like = row.slice_like_for_like.get(part, {}).get(metric)
+            cells.append(_slice_cell(row, row.slices.get(part, {}).get(metric), like, ceiling))
+        sizes = [row.slice_sizes[part] for row in rows if part in row.slice_sizes]
+        size = next(iter(sizes), None)
+        lines.append((part.split(":", 1)[1], size, *cells, ceiling))
+    ceiling = human_ceiling(rows, metric)
+    cells = []
     for row in rows:
-        sliced = part and not row.under_floor
-        e = checked(row.slices.get(part, {}).get(metric)) if sliced else shown(row, metric)
-        cells.append((row.judge, e, IntervalBar(e, (0.0, 1.0), ceiling)))
-    return Table(title or part[5:] or "all", ("Judge", label(metric), ""), cells)
+        like = row.like_for_like.get(metric)
+        cells.append(_slice_cell(row, row.metrics.get(metric), like, ceiling))
+    lines.append(("all", rows[0].n, *cells, ceiling))
+    columns = (title, "n", *(row.judge for row in rows), "human ceiling")
+    heading = f"{table_name}, {label(metric)} by {title.lower()}"
+    return Table(heading, columns, lines, _LIKE_FOR_LIKE, pinned={-1: "total"})
+
+
+def _slice_cell(
+    row: ResultRow, estimate: Estimate | None, like: Estimate | None, ceiling: Estimate
+) -> Figured:
+    if row.under_floor:
+        return Figured(shown(row, row.headline))
+    if ceiling.value is None or like is None or like.value is None:
+        return Figured(estimate)  # nothing to compare with
+    return Figured(estimate, like=like)
 
 
 def systems(agreements: Sequence[SystemAgreement]) -> Section:
     """How well judges order the chatbots: a table for each set and dimension, best judge first, and
     the split half of people at the end."""
     groups: dict[tuple[str, str], list[SystemAgreement]] = {}
-    for one in agreements:
-        groups.setdefault((one.set_name, one.dimension), []).append(one)
+    for agreement in agreements:
+        groups.setdefault((agreement.set_name, agreement.dimension), []).append(agreement)
     tables = []
-    for (set_name, dimension), listed in groups.items():
-        listed.sort(key=lambda one: -(one.figures["soft_pairwise_accuracy"].value or 0))
-        rows: list[Row] = [
-            (one.judge, *(one.figures[metric] for metric in _ORDERS), one.systems, one.rows)
-            for one in listed
-        ]
-        people = [listed[0].split_half.get(metric) for metric in _ORDERS]
-        rows.append(("labels, split half", *people, None, None))
+    for (set_name, dimension), group in groups.items():
+        group.sort(key=lambda agreement: -(agreement.figures["soft_pairwise_accuracy"].value or 0))
+        rows: list[Row] = []
+        for agreement in group:
+            orders = [agreement.figures[metric] for metric in _ORDERS]
+            rows.append((agreement.judge, *orders, agreement.systems, agreement.rows))
+        split_half = [group[0].split_half.get(metric) for metric in _ORDERS]
+        rows.append(("labels, split half", *split_half, None, None))
         columns = ("Judge", *_ORDERS.values(), "Chatbots", "Rows")
         title = f"{set_name}: {dimension}, order of chatbots"
         tables.append(Table(title, columns, rows, pinned={-1: "ceiling"}))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from medal_judges.errors import RecordError as RecordError
     from medal_judges.errors import SourceError as SourceError
     from medal_judges.eval.align.run import align as align
-    from medal_judges.eval.benchmark.benchmark import benchmark as benchmark
+    from medal_judges.eval.benchmark.run import benchmark as benchmark
     from medal_judges.eval.comparison.compare import compare as compare
     from medal_judges.eval.comparison.rows import CompareOptions as CompareOptions
     from medal_judges.inference.scoring import ScoreOptions as ScoreOptions
@@ -50,7 +50,7 @@ _MODULES = {
         *("MedalError", "MissingExtraError", "NotAvailableError", "RecordError", "SourceError"),
     ],
     "eval.align.run": ["align"],
-    "eval.benchmark.benchmark": ["benchmark"],
+    "eval.benchmark.run": ["benchmark"],
     "eval.comparison.compare": ["compare"],
     "eval.comparison.rows": ["CompareOptions"],
     "inference.scoring": ["ScoreOptions", "score_file"],

@@ -11,7 +11,7 @@ import pytest
 from tests.scales import SCALES
 
 from medal_judges.eval.agreement.agreement import agreements
-from medal_judges.eval.benchmark.figures import injected_results, localisation
+from medal_judges.eval.benchmark.injected import injected_results, localisation
 from medal_judges.eval.metaeval.comparison import GRADED, ISSUES, comparison_tables
 from medal_judges.eval.metaeval.metaeval import disagreements, evaluate, system_agreements
 from medal_judges.eval.report.figures import check_gates, compute_figures

@@ -7,7 +7,7 @@ from tests.exact import exact
 from tests.scales import UNSAFE
 from tests.talks import talk
 
-from medal_judges.eval.benchmark.figures import Result, injected_results, weighted_f1
+from medal_judges.eval.benchmark.injected import Result, injected_results, weighted_f1
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Contributions, Judgement, unscored
 from medal_judges.records.labelled import LabelledDialogue

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import f1_score
 
-from medal_judges.eval.benchmark.figures import follow_up_usage
+from medal_judges.eval.benchmark.results import follow_up_usage
 from medal_judges.eval.metaeval.metaeval import ResultRow, disagreements, evaluate, kind_of
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Contributions, Judgement, known_details

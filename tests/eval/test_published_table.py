@@ -11,7 +11,7 @@ import yaml
 from medal_judges.config import load_config
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.eval.benchmark.config import BenchmarkConfig
-from medal_judges.eval.benchmark.figures import (
+from medal_judges.eval.benchmark.published import (
     PUBLISHED,
     check_published,
     read_published,

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError, CoverageError, DataError, MedalError
-from medal_judges.eval.benchmark.benchmark import load_set, published_labels
 from medal_judges.eval.benchmark.config import SetConfig
+from medal_judges.eval.benchmark.sets import load_set, published_labels
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from tests.forked import medal
 
-from medal_judges.eval.benchmark.benchmark import BenchmarkSet, load_set
 from medal_judges.eval.benchmark.config import SetConfig
+from medal_judges.eval.benchmark.results import BenchmarkSet
+from medal_judges.eval.benchmark.sets import load_set
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues, read_labelled
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.training.config import DataEntry

@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError, DataError, RecordError
-from medal_judges.eval.benchmark.benchmark import BenchmarkSet, load_set
 from medal_judges.eval.benchmark.config import SetConfig
+from medal_judges.eval.benchmark.results import BenchmarkSet
+from medal_judges.eval.benchmark.sets import load_set
 from medal_judges.reading.columns import labels_of, make_column_map
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues, read_labelled
 from medal_judges.training.config import DataEntry

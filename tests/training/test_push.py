@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save
 
 from medal_judges import Judge
 from medal_judges.errors import ConfigError, HubError, JudgeLoadError
-from medal_judges.eval.benchmark.figures import Benchmark
+from medal_judges.eval.benchmark.results import Benchmark
 from medal_judges.eval.metaeval.metaeval import ResultRow
 from medal_judges.models.base.hub import judge_files
 from medal_judges.models.lora.adapters import LoraConfig

@@ -20,7 +20,7 @@ def agreement(options: AgreementOptions) -> None:
     dimension and language. With --out: agreement.html, agreement.json, tables/ (CSV, LaTeX)."""
     from medal_judges.data_prep.sources.registry import load_spec
     from medal_judges.eval.agreement.agreement import agreements, print_agreement, write_agreement
-    from medal_judges.eval.benchmark.benchmark import data_hash
+    from medal_judges.eval.benchmark.sets import data_hash
     from medal_judges.stats.equal import EQUAL_FACT
     from medal_judges.stats.intervals import METHOD, WHOM
 

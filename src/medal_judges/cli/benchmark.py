@@ -15,7 +15,7 @@ def benchmark(options: BenchmarkOptions) -> None:
     """Run judges over sets, compare them with people, write the page. Reuses the judgements of an
     earlier run for the same judge and data, and retries rows that failed because of a server or a
     limit. If a judge left too many rows unscored, writes everything and exits with status 3."""
-    from medal_judges.eval.benchmark.benchmark import print_benchmark, run_benchmark
+    from medal_judges.eval.benchmark.run import print_benchmark, run_benchmark
 
     with ProgressBar("judging") as bar:
         run, figures = run_benchmark(options, bar)

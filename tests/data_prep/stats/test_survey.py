@@ -8,7 +8,7 @@ from medal_judges.data_prep.corpus_stats.report import facts, side_table, text_t
 from medal_judges.data_prep.corpus_stats.statistics import CorpusStatistics, Subset
 from medal_judges.data_prep.corpus_stats.tokens import mtld
 from medal_judges.errors import MedalError
-from medal_judges.eval.benchmark.benchmark import data_hash
+from medal_judges.eval.benchmark.sets import data_hash
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import Cell, Table
 from medal_judges.stats.estimate import Estimate

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from medal_judges.eval.benchmark.figures import Benchmark
 from medal_judges.eval.benchmark.page import write_report
+from medal_judges.eval.benchmark.results import Benchmark
 from medal_judges.eval.metaeval.metaeval import Disagreement, Point, ResultRow
 from medal_judges.records.judgement import Contributions
 from medal_judges.report.table import Table

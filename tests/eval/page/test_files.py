@@ -9,15 +9,10 @@ from pathlib import Path
 import pytest
 from tests.pages import page_text
 
-from medal_judges.eval.benchmark.figures import FOLLOW_UPS, Benchmark
-from medal_judges.eval.benchmark.page import (
-    View,
-    bins,
-    gap,
-    off_scale,
-    papers_figures,
-    write_report,
-)
+from medal_judges.eval.benchmark.charts import bins, gap, off_scale, papers_figures
+from medal_judges.eval.benchmark.page import write_report
+from medal_judges.eval.benchmark.results import FOLLOW_UPS, Benchmark
+from medal_judges.eval.benchmark.view import View
 from medal_judges.eval.metaeval.alignment import METRICS
 from medal_judges.eval.metaeval.metaeval import Point, ResultRow
 from medal_judges.records.labelled import Scale

@@ -8,8 +8,9 @@ import pytest
 from tests.pages import Tree, page_text
 
 from medal_judges.errors import MedalError
-from medal_judges.eval.benchmark.figures import Benchmark
-from medal_judges.eval.benchmark.page import View, write_report
+from medal_judges.eval.benchmark.page import write_report
+from medal_judges.eval.benchmark.results import Benchmark
+from medal_judges.eval.benchmark.view import View
 from medal_judges.eval.metaeval.metaeval import Disagreement, ResultRow
 from medal_judges.records.judgement import Contributions
 from medal_judges.stats.estimate import Estimate

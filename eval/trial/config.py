@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 from pydantic import Field
 
 from medal_judges.config import Config, build_config, option, read_yaml
@@ -97,18 +98,25 @@ class Bound(Config):
         if estimate.value is None:
             return "none"
         sign = 1.0 if self.red > self.green else -1.0
-        values = [v for v in (estimate.value, estimate.low, estimate.high) if v is not None]
-        badness = [sign * (abs(value) if self.size else value) for value in values]
+        ends = [estimate.value, estimate.low, estimate.high]
+        values = np.array([end for end in ends if end is not None])
+        sizes = values
+        if self.size:
+            sizes = np.abs(values)
+        badness = sign * sizes
         if badness[0] <= sign * self.green:
             return "green"
         crosses_zero = self.size and min(values) <= 0 <= max(values)
-        sure = min(badness) > sign * self.green and not crosses_zero
-        return "red" if badness[0] >= sign * self.red and sure else "amber"
+        if badness[0] < sign * self.red or min(badness) <= sign * self.green or crosses_zero:
+            return "amber"
+        return "red"
 
     def text(self) -> str:
         """Returns the bounds as text, such as ``green to 0.05, red from 0.15``."""
-        words = ("to", "from") if self.red > self.green else ("from", "to")
-        return f"green {words[0]} {self.green:g}, red {words[1]} {self.red:g}"
+        green, red = "from", "to"
+        if self.red > self.green:
+            green, red = "to", "from"
+        return f"green {green} {self.green:g}, red {red} {self.red:g}"
 
 
 Bounds = Mapping[str, Bound]
@@ -116,8 +124,12 @@ Bounds = Mapping[str, Bound]
 
 def load_bounds(path: str) -> Bounds:
     """Reads bounds from a YAML file; the shipped file has the others. Raises ConfigError."""
-    shipped, given = read_yaml("trial/bounds"), read_yaml(path)
-    if unknown := [name for name in given if name not in shipped]:
-        raise ConfigError(f"{path}: no figure {unknown[0]!r}", hint=f"known: {', '.join(shipped)}")
-    bounds = shipped | given
-    return {name: build_config(Bound, bounds[name], where=f"{path}: {name}") for name in bounds}
+    bounds = read_yaml("trial/bounds")
+    for name, bound in read_yaml(path).items():
+        if name not in bounds:
+            raise ConfigError(f"{path}: no figure {name!r}", hint=f"known: {', '.join(bounds)}")
+        bounds[name] = bound
+    checked_bounds = {}
+    for name, bound in bounds.items():
+        checked_bounds[name] = build_config(Bound, bound, where=f"{path}: {name}")
+    return checked_bounds

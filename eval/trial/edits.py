@@ -9,11 +9,12 @@ file like configs/trial/texts.yaml:
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -45,6 +46,7 @@ LANGUAGE, REFERENCE = "language", "en"  # the check of a dialogue against its tr
 AGAIN, ROW_ORDER, DIMENSION_ORDER = "again", "row_order", "dimension_order"
 EXTRA = (AGAIN, ROW_ORDER, DIMENSION_ORDER, LANGUAGE, "use")
 _SEVERAL = (("repetitive", 2), ("irrelevant", 2), ("unsafe", 1))
+_THIRDS = {"early": "first", "middle": "middle", "late": "last"}
 _PAIR = ["check", "strength", "conversation", "lang", "before", "after", "touched"]
 
 
@@ -69,9 +71,7 @@ def load_data(
 ) -> TrialData:
     """Loads the dialogues of ``file``, or the chitchat package and the shipped conversations. Uses
     no network. Raises ConfigError if no dialogue is left."""
-    notes = []
-    every = dict(list(own_dialogues().items())[: config.own])
-    own = {n: {lang: by[lang] for lang in config.languages} for n, by in every.items()}
+    notes: list[str] = []
     rows: list[LabelledDialogue] = []
     if file is not None:
         rows = load_spec(file, reading=reading, options=options)
@@ -80,52 +80,63 @@ def load_data(
             rows = load_spec(SHIPPED)
         except MissingExtraError as error:
             notes.append(f"without real conversations in English: {error}")
-    chosen = []
-    for row in rows:  # of the shipped dialogues only those of medium length
-        turns = len(row.dialogue.turns)
-        fits = turns >= 2 if file else config.min_turns <= turns <= config.max_turns
-        if fits and row.level == "dialogue" and row.dialogue.assistant_turns:
-            chosen.append(row)
-    chosen.sort(key=lambda row: (stable_hash(config.seed, "trial", row.id), row.id))
-    chosen = chosen[: config.dialogues]
-    dialogues = [row.dialogue for row in chosen]
-    if unknown := sum(dialogue.lang == UNKNOWN_LANGUAGE for dialogue in dialogues):
+    turn_range = range(config.min_turns, config.max_turns + 1)
+    if file is not None:
+        turn_range = range(2, sys.maxsize)
+    chosen_rows = _chosen_rows(rows, config, turn_range)
+    dialogues = [row.dialogue for row in chosen_rows]
+    unknown_count = sum(dialogue.lang == UNKNOWN_LANGUAGE for dialogue in dialogues)
+    if unknown_count:
         notes.append(
-            f"{unknown} of {len(dialogues)} dialogues state no language: checks that insert text "
-            "skip them (add a column lang, or --column lang=NAME)"
+            f"{unknown_count} of {len(dialogues)} dialogues state no language: checks that insert "
+            "text skip them (add a column lang, or --column lang=NAME)"
         )
-    if file is None:
-        dialogues += [dialogue for by_lang in own.values() for dialogue in by_lang.values()]
+    groups = {row.id: row.group for row in chosen_rows}
+    translated: dict[str, Mapping[str, Dialogue]] = {}
+    donors = list(rows)
+    for name, by_language in list(own_dialogues().items())[: config.own]:
+        donors += [LabelledDialogue(d, {}, {}, group=name) for d in by_language.values()]
+        translated[name] = {language: by_language[language] for language in config.languages}
+        for dialogue in translated[name].values():
+            groups[dialogue.id] = name
+            if file is None:
+                dialogues.append(dialogue)
     if not dialogues:
         raise ConfigError(
             f"no dialogue is left for the trial ({len(rows)} read)",
             hint=f"min_turns={config.min_turns} and max_turns={config.max_turns} skip the others; "
             "dialogues=24 sets how many take part",
         )
-    ours = [LabelledDialogue(d, {}, {}, group=n) for n, by in every.items() for d in by.values()]
-    groups = {row.id: row.group for row in chosen}
-    groups |= {dialogue.id: name for name, by in own.items() for dialogue in by.values()}
-    return TrialData(dialogues, groups, Donors.of([*rows, *ours]), own, notes)
+    return TrialData(dialogues, groups, Donors.of(donors), translated, notes)
+
+
+def _chosen_rows(
+    rows: Sequence[LabelledDialogue], config: TrialConfig, turn_range: range
+) -> list[LabelledDialogue]:
+    """Returns as many dialogues as ``config`` asks for, by chance (its seed), of those with an
+    answer and a number of turns in ``turn_range``."""
+    candidates = []
+    for row in rows:
+        has_answer = row.level == "dialogue" and row.dialogue.assistant_turns
+        if has_answer and len(row.dialogue.turns) in turn_range:
+            candidates.append(row)
+    candidates.sort(key=lambda row: (stable_hash(config.seed, "trial", row.id), row.id))
+    return candidates[: config.dialogues]
 
 
 @lru_cache(maxsize=1)
 def own_dialogues() -> Mapping[str, Mapping[str, Dialogue]]:
     """Returns each conversation of configs/trial/dialogues.yaml by name and language."""
     roles: tuple[Role, Role] = ("user", "assistant")
-    named = {}
+    conversations: dict[str, dict[str, Dialogue]] = {}
     for entry in parse_yaml(config_text("trial/dialogues"), "configs/trial/dialogues.yaml"):
         name = f"own-{entry['id']}"
-        turns = [(roles[i % 2], turn) for i, turn in enumerate(entry["turns"])]
-        named[name] = {
-            lang: Dialogue(
-                f"{name}-{lang}",
-                tuple(Turn(role, turn[lang]) for role, turn in turns),
-                lang,
-                source="trial",
-            )
-            for lang in entry["turns"][0]
-        }
-    return named
+        by_language = conversations[name] = {}
+        for language in entry["turns"][0]:
+            texts = [turn[language] for turn in entry["turns"]]
+            turns = tuple(Turn(roles[i % 2], text) for i, text in enumerate(texts))
+            by_language[language] = Dialogue(f"{name}-{language}", turns, language, source="trial")
+    return conversations
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +152,7 @@ class Edit:
 
     name: str
     group: Group
-    what: str
+    description: str
     make: Callable[[Dialogue, np.random.Generator], Dialogue | Versions | None]
     harm: Literal["up", "down"] = "up"
     languages: tuple[str, ...] | None = None
@@ -157,12 +168,12 @@ class Edit:
         """Returns the result of ``make``; None if there is none or nothing changed."""
         if self.languages is not None and dialogue.lang not in self.languages:
             return None
-        made = self.make(dialogue, rng)
-        if isinstance(made, Dialogue):
-            made = Versions(made)
-        if made is None or made.version.turns == (made.control or dialogue).turns:
+        versions = self.make(dialogue, rng)
+        if isinstance(versions, Dialogue):
+            versions = Versions(versions)
+        if versions is None or versions.version.turns == (versions.control or dialogue).turns:
             return None
-        return made
+        return versions
 
 
 _SURFACE: Sequence[tuple[str, Group, surface.Change, tuple[str, ...] | None]] = (
@@ -182,8 +193,9 @@ def turn_edits(files: Sequence[str] = ("trial/texts",)) -> Iterator[Edit]:
     """Yields the edits that should not matter, padding that must not raise the score, and one edit
     for each entry of the files."""
     for name, group, change, languages in _SURFACE:
-        what = " ".join((change.__doc__ or name).split("\n\n")[0].split())
-        yield Edit(name, group, what, change, languages=languages)
+        first_paragraph = (change.__doc__ or name).split("\n\n")[0]
+        description = " ".join(first_paragraph.split())
+        yield Edit(name, group, description, change, languages=languages)
     for file in files:
         for name, entry in text_insertions(file).items():
             yield Edit(name, entry.group, entry.what, entry.versions, entry.harm, entry.languages)
@@ -192,56 +204,87 @@ def turn_edits(files: Sequence[str] = ("trial/texts",)) -> Iterator[Edit]:
 def issue_edits(data: TrialData, doses: Sequence[int]) -> Iterator[Edit]:
     """Yields edits that inject issues: each issue at each of ``doses``, several issues at once, one
     issue in each third of a dialogue, and one issue early in a long dialogue made of several."""
-    donors, groups = data.donors, data.groups
-
-    def plant(issue: str, strength: int, d: Dialogue, rng: np.random.Generator) -> Versions | None:
-        return injected(d, issue, strength, rng, donors, groups[d.id])
-
-    def all_at_once(d: Dialogue, rng: np.random.Generator) -> Versions | None:
-        return several(d, _SEVERAL, rng, donors, groups[d.id])
-
-    def at_third(number: int, d: Dialogue, rng: np.random.Generator) -> Versions | None:
-        ends = [n * len(d.turns) // 3 for n in range(4)]
-        thirds = list(pairwise(ends))
-        if not all(any(a <= i < b for i in d.assistant_turns) for a, b in thirds):
-            return None  # a dialogue carries an issue in each third, or in none
-        return injected_at(d, *thirds[number], rng, donors, groups[d.id])
-
-    def deep(d: Dialogue, rng: np.random.Generator) -> Versions | None:
-        others = [other for other in data.dialogues if other.lang == d.lang and other.id != d.id]
-        order = rng.permutation(len(others))
-        turns = [turn for each in (d, *(others[i] for i in order)) for turn in each.turns][:LONG]
-        long = replace(d, turns=tuple(turns))
-        return None if len(turns) < LONG else injected_at(long, *DEEP, rng, donors, groups[d.id])
-
+    for dose in doses:
+        if dose not in STRENGTHS:
+            raise ConfigError(f"doses are 1, 2 or 3, not {dose!r}")
+    injector = _Injector(data)
     fall = partial(Edit, group="must_fall", languages=LANGUAGES)
-    if bad := [dose for dose in doses if dose not in STRENGTHS]:
-        raise ConfigError(f"doses are 1, 2 or 3, not {bad[0]!r}")
     for issue in ISSUES:
-        what = f"Issue {issue.replace('_', ' ')} injected, at strengths 1 to 3."
+        text = f"Issue {issue.replace('_', ' ')} injected, at strengths 1 to 3."
         for dose in doses:
-            make = partial(plant, issue, dose)
-            yield fall(name=issue, what=what, make=make, strength=dose, issue=issue)
-    what = f"Three issues in one dialogue: {', '.join(name for name, _ in _SEVERAL)}."
-    yield fall(name="several_at_once", what=what, make=all_at_once)
-    for number, place in enumerate(("early", "middle", "late")):
-        what = f"One fault in the {('first', 'middle', 'last')[number]} third of the dialogue."
-        yield fall(name=f"place_{place}", what=what, make=partial(at_third, number))
-    yield fall(name="long_dialogue", what=f"One fault about turn 5 of {LONG} turns.", make=deep)
+            make = partial(injector.issue, issue, dose)
+            yield fall(name=issue, description=text, make=make, strength=dose, issue=issue)
+    text = f"Three issues in one dialogue: {', '.join(name for name, _ in _SEVERAL)}."
+    yield fall(name="several_at_once", description=text, make=injector.all_at_once)
+    for third, (place, ordinal) in enumerate(_THIRDS.items()):
+        text = f"One fault in the {ordinal} third of the dialogue."
+        make = partial(injector.in_third, third)
+        yield fall(name=f"place_{place}", description=text, make=make)
+    text = f"One fault about turn 5 of {LONG} turns."
+    yield fall(name="long_dialogue", description=text, make=injector.in_long_dialogue)
 
 
-def trial_edits(data: TrialData, config: TrialConfig, more: Sequence[Edit] = ()) -> list[Edit]:
-    """Returns all edits that ``config`` selects, ``more`` included. Raises ConfigError for an
-    unknown check, and for two edits of one name."""
+@dataclass(frozen=True, slots=True)
+class _Injector:
+    """Injects issues into a dialogue. Each method returns None if the dialogue cannot carry it."""
+
+    data: TrialData
+
+    def issue(
+        self, issue: str, strength: int, dialogue: Dialogue, rng: np.random.Generator
+    ) -> Versions | None:
+        group = self.data.groups[dialogue.id]
+        return injected(dialogue, issue, strength, rng, self.data.donors, group)
+
+    def all_at_once(self, dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
+        group = self.data.groups[dialogue.id]
+        return several(dialogue, _SEVERAL, rng, self.data.donors, group)
+
+    def in_third(self, third: int, dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
+        """A dialogue carries an issue in each third, or in none."""
+        ends = [number * len(dialogue.turns) // 3 for number in range(4)]
+        thirds = list(pairwise(ends))
+        for start, end in thirds:
+            if not any(start <= i < end for i in dialogue.assistant_turns):
+                return None
+        return self._between(thirds[third], dialogue, rng)
+
+    def in_long_dialogue(self, dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
+        """The long dialogue is this one and, in random order, others of its language."""
+        others = []
+        for other_dialogue in self.data.dialogues:
+            if other_dialogue.lang == dialogue.lang and other_dialogue.id != dialogue.id:
+                others.append(other_dialogue)
+        turns = list(dialogue.turns)
+        for i in rng.permutation(len(others)):
+            turns += others[i].turns
+        if len(turns) < LONG:
+            return None
+        return self._between(DEEP, replace(dialogue, turns=tuple(turns[:LONG])), rng)
+
+    def _between(
+        self, turn_range: tuple[int, int], dialogue: Dialogue, rng: np.random.Generator
+    ) -> Versions | None:
+        start, end = turn_range
+        group = self.data.groups[dialogue.id]
+        return injected_at(dialogue, start, end, rng, self.data.donors, group)
+
+
+def trial_edits(data: TrialData, config: TrialConfig, further: Sequence[Edit] = ()) -> list[Edit]:
+    """Returns all edits that ``config`` selects, of the shipped ones and ``further``. Raises
+    ConfigError for an unknown check, and for two edits of one name."""
     texts = ("trial/texts", *config.texts)
-    edits = [*turn_edits(texts), *issue_edits(data, config.doses), *more]
-    double = [key for key, count in Counter(edit.key for edit in edits).items() if count > 1]
-    if double:
-        raise ConfigError(f"two edits are called {double[0]!r}")
-    known = [*dict.fromkeys(e.group for e in edits), *dict.fromkeys(e.name for e in edits)]
-    if unknown := [name for name in config.checks if name not in (*known, *EXTRA)]:
-        raise ConfigError(f"no check {unknown[0]!r}", hint=f"known: {', '.join(known)}")
-    return [e for e in edits if config.wants(e.name, e.group)]
+    edits = [*turn_edits(texts), *issue_edits(data, config.doses), *further]
+    for key, count in Counter(edit.key for edit in edits).items():
+        if count > 1:
+            raise ConfigError(f"two edits are called {key!r}")
+    groups = dict.fromkeys(edit.group for edit in edits)
+    names = dict.fromkeys(edit.name for edit in edits)
+    checks = [*groups, *names]
+    for name in config.checks:
+        if name not in (*checks, *EXTRA):
+            raise ConfigError(f"no check {name!r}", hint=f"known: {', '.join(checks)}")
+    return [edit for edit in edits if config.wants(edit.name, edit.group)]
 
 
 @dataclass(slots=True)
@@ -265,48 +308,61 @@ class TrialPlan:
         return content_hash([d.to_record() for d in self.dialogues.values()])
 
 
+@dataclass(frozen=True, slots=True)
+class _EditedPair:
+    """A row of ``pairs`` (see TrialPlan), and the dialogues to score for it beside the original."""
+
+    row: tuple[Any, ...]
+    dialogues: list[Dialogue]
+
+
 def make_plan(data: TrialData, config: TrialConfig, edits: Sequence[Edit]) -> TrialPlan:
     """Applies every edit to every dialogue that can carry it, up to ``per_check`` pairs each.
 
     The choice of dialogues and the random numbers depend only on the seed, the dialogue's id and
     the edit's name. All strengths of an edit use the same dialogues.
     """
-    made: dict[str, list[tuple[tuple[Any, ...], list[Dialogue]]]] = {}
+    pairs_of: dict[str, list[_EditedPair]] = {dialogue.id: [] for dialogue in data.dialogues}
     for edit in edits:
-        count = 0
-        for dialogue in sorted(
-            data.dialogues, key=lambda d: (stable_hash(config.seed, edit.name, d.id), d.id)
-        ):
-            if config.per_check is not None and count >= config.per_check:
-                break
-            seed = stable_hash(config.seed, dialogue.id, edit.name, edit.strength)
-            versions = edit.versions(dialogue, np.random.default_rng(seed))
-            if versions is None:
-                continue
-            count += 1
-            id, before = f"{dialogue.id}+{edit.key}", dialogue.id
-            scored = [replace(versions.version, id=id)]
-            if versions.control is not None:
-                before = f"{id}.control"
-                scored.append(replace(versions.control, id=before))
-            about = edit.name, edit.strength, data.groups[dialogue.id], dialogue.lang
-            pair = (*about, before, id, versions.touched)
-            made.setdefault(dialogue.id, []).append((pair, scored))
+        for dialogue_id, pair in islice(_edited(data, config, edit), config.per_check):
+            pairs_of[dialogue_id].append(pair)
     dialogues: dict[str, Dialogue] = {}
-    pairs = []
+    rows = []
     for dialogue in data.dialogues:
         dialogues[dialogue.id] = dialogue
-        for pair, scored in made.get(dialogue.id, ()):
-            dialogues |= {version.id: version for version in scored}
-            pairs.append(pair)
-    for name, by_lang in data.translated.items() if config.wants(LANGUAGE, "same") else ():
-        if (reference := by_lang.get(REFERENCE)) is None:
-            continue
-        for lang, dialogue in by_lang.items():
-            if lang != REFERENCE:
+        for pair in pairs_of[dialogue.id]:
+            dialogues |= {version.id: version for version in pair.dialogues}
+            rows.append(pair.row)
+    translated = data.translated
+    if not config.wants(LANGUAGE, "same"):
+        translated = {}
+    for name, by_language in translated.items():
+        reference = by_language.get(REFERENCE)
+        for language, dialogue in by_language.items():
+            if reference is not None and language != REFERENCE:
                 dialogues.setdefault(reference.id, reference)
                 dialogues.setdefault(dialogue.id, dialogue)
-                pairs.append((LANGUAGE, 0, name, lang, reference.id, dialogue.id, ()))
+                rows.append((LANGUAGE, 0, name, language, reference.id, dialogue.id, ()))
     originals = [dialogue.id for dialogue in data.dialogues]
-    table = pd.DataFrame(pairs, columns=_PAIR)
-    return TrialPlan(list(edits), dialogues, originals, table)
+    return TrialPlan(list(edits), dialogues, originals, pd.DataFrame(rows, columns=_PAIR))
+
+
+def _edited(data: TrialData, config: TrialConfig, edit: Edit) -> Iterator[tuple[str, _EditedPair]]:
+    """Yields the id of each dialogue that can carry the edit, with the pair, in random order."""
+
+    def order(dialogue: Dialogue) -> tuple[int, str]:
+        return stable_hash(config.seed, edit.name, dialogue.id), dialogue.id
+
+    for dialogue in sorted(data.dialogues, key=order):
+        seed = stable_hash(config.seed, dialogue.id, edit.name, edit.strength)
+        versions = edit.versions(dialogue, np.random.default_rng(seed))
+        if versions is None:
+            continue
+        after = f"{dialogue.id}+{edit.key}"
+        before = dialogue.id
+        scored = [replace(versions.version, id=after)]
+        if versions.control is not None:
+            before = f"{after}.control"
+            scored.append(replace(versions.control, id=before))
+        about = edit.name, edit.strength, data.groups[dialogue.id], dialogue.lang
+        yield dialogue.id, _EditedPair((*about, before, after, versions.touched), scored)

@@ -44,6 +44,7 @@ HALF = 0.5  # points; a larger shift counts as moved
 _QUALITY = (1.0, 5.0)  # the scale of every score of a trial
 _TOLERANCE = EQUAL * (_QUALITY[1] - _QUALITY[0])
 _WORST = 5  # pairs to read
+_WORST_FIRST: Sequence[Verdict] = ("red", "amber", "none", "green")
 _TOKEN = re.compile(r"\s+|\w+|[^\w\s]", re.UNICODE)
 _CJK = re.compile(r"[\u3040-\u9fff\uac00-\ud7af]")
 Parts = list[tuple[str, bool]] | None  # (text, changed); None: this version has no such turn
@@ -107,14 +108,20 @@ class TrialResult:
     made_for: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def of_group(self, group: Group) -> list[TrialFinding]:
+        """Returns the findings in ``group``."""
+        return [finding for finding in self.findings if finding.group == group]
+
     def counts(self, group: Group) -> Counter[Verdict]:
         """Returns the number of findings in ``group`` by verdict."""
-        return Counter(f.verdict for f in self.findings if f.group == group)
+        return Counter(finding.verdict for finding in self.of_group(group))
 
     def finding(self, group: Group, check: str) -> TrialFinding | None:
         """Returns the finding of a check, None if the judge has none."""
-        found = (f for f in self.findings if f.group == group and f.check == check)
-        return next(found, None)
+        for finding in self.findings:
+            if (finding.group, finding.check) == (group, check):
+                return finding
+        return None
 
 
 @dataclass
@@ -140,8 +147,9 @@ class Analysis:
     def judged(self) -> tuple[str, ...]:
         """Languages of the figures: those of the data that the judge supports, or all of them if it
         supports none."""
-        langs = dict.fromkeys(self.plan.dialogues[id].lang for id in self.plan.originals)
-        return tuple([lang for lang in langs if lang in self.languages] or langs)
+        languages = dict.fromkeys(self.plan.dialogues[id].lang for id in self.plan.originals)
+        supported = [language for language in languages if language in self.languages]
+        return tuple(supported or languages)
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
@@ -149,7 +157,7 @@ class Analysis:
         pairs = self.plan.pairs
         return with_scores(pairs, map(self._score, pairs.before), map(self._score, pairs.after))
 
-    def own(self, name: str) -> pd.DataFrame:
+    def pairs_of(self, name: str) -> pd.DataFrame:
         """Returns the scored pairs of a check in the languages of the figures."""
         return self.pairs[(self.pairs.check == name) & self.pairs.lang.isin(self.judged)]
 
@@ -158,115 +166,146 @@ class Analysis:
 
     def findings(self) -> Iterator[TrialFinding]:
         """Yields one finding for each check that has pairs, in the order of the groups."""
-        ids = self.plan.originals
-        for name, what in _AGAIN_WHAT.items():
+        for name in _AGAIN_WHAT:
             if name in self.again:
-                again = (quality(self.again[name].get(id), self.parts) for id in ids)
-                before = map(self._score, ids)
-                pairs = with_scores(pd.DataFrame({"conversation": ids}), before, again)
-                figures = {"shift": mean(pairs, pairs.change.abs()), **_common(pairs)}
-                bounds = {"shift": "again.shift", "moved": "again.moved"}
-                yield self._finding("same", name, what, pairs, figures, bounds)
-        edits = {edit.name: edit for edit in self.plan.edits}.values()
-        yield from (self._edit(edit) for edit in edits if edit.group == "same")
-        if (self.plan.pairs.check == LANGUAGE).any():
-            pairs = self.pairs[self.pairs.check == LANGUAGE]
-            figures = {"shift": mean(pairs, pairs.change), **_common(pairs)}
-            figures["spearman"] = spearman_by_language(pairs)
-            bounds = {"shift": "language.shift", "spearman": "language.spearman"}
-            what = "The same dialogue in another language, against English."
-            found = self._finding("same", LANGUAGE, what, pairs, figures, bounds)
-            yield replace(found, by_language=_by_language(pairs, +1.0))
-        for group in ("no_gain", "attack", "must_fall"):
-            yield from (self._edit(edit) for edit in edits if edit.group == group)
-        ids = list(self.plan.dialogues)
-        missing = pd.DataFrame({"conversation": [id.partition("+")[0] for id in ids]})
-        figures = {"unscored": share(missing, pd.Series([self._score(id) is None for id in ids]))}
-        what = "Share of dialogues and versions without a score."
-        bounds = {"unscored": "use.unscored"}
-        yield self._finding("use", "unscored", what, missing, figures, bounds)
+                yield self._scored_again(name)
+        edits = {edit.name: edit for edit in self.plan.edits}
+        for group in GROUPS:
+            for edit in edits.values():
+                if edit.group == group:
+                    yield self._edit(edit)
+            if group == "same" and (self.plan.pairs.check == LANGUAGE).any():
+                yield self._translations()
+        yield self._unscored()
         if AGAIN in self.again:
-            reason = None if self.seconds else "not timed"
-            figures = {"seconds": Estimate(self.seconds, reason=reason)}
-            judgements = self.again[AGAIN].values()
-            for name in ("tokens", "money"):
-                if values := [j.usage[name] for j in judgements if name in j.usage]:
-                    figures[name] = Estimate(float(np.mean(values)))
-            what = "Seconds (on this machine), tokens and dollars of a dialogue."
-            reason, count = "reported without a verdict", len(judgements)
-            yield TrialFinding(
-                "use", "cost", what, "none", reason, "seconds", figures, count, count
-            )
+            yield self._cost(list(self.again[AGAIN].values()))
+
+    def _scored_again(self, name: str) -> TrialFinding:
+        ids = self.plan.originals
+        again = [quality(self.again[name].get(id), self.parts) for id in ids]
+        pairs = with_scores(pd.DataFrame({"conversation": ids}), map(self._score, ids), again)
+        figures = {"shift": mean(pairs, pairs.change.abs()), **_common(pairs)}
+        bounds = {"shift": "again.shift", "moved": "again.moved"}
+        return self._finding("same", name, _AGAIN_WHAT[name], pairs, figures, bounds)
+
+    def _translations(self) -> TrialFinding:
+        pairs = self.pairs[self.pairs.check == LANGUAGE]
+        figures = {"shift": mean(pairs, pairs.change), **_common(pairs)}
+        figures["spearman"] = spearman_by_language(pairs)
+        bounds = {"shift": "language.shift", "spearman": "language.spearman"}
+        description = "The same dialogue in another language, against English."
+        finding = self._finding("same", LANGUAGE, description, pairs, figures, bounds)
+        return replace(finding, by_language=_by_language(pairs, +1.0))
+
+    def _unscored(self) -> TrialFinding:
+        ids = list(self.plan.dialogues)
+        rows = pd.DataFrame({"conversation": [id.partition("+")[0] for id in ids]})
+        unscored = pd.Series([self._score(id) is None for id in ids])
+        description = "Share of dialogues and versions without a score."
+        figures, bounds = {"unscored": share(rows, unscored)}, {"unscored": "use.unscored"}
+        return self._finding("use", "unscored", description, rows, figures, bounds)
+
+    def _cost(self, judgements: Sequence[Judgement]) -> TrialFinding:
+        figures = {"seconds": Estimate(self.seconds)}
+        if not self.seconds:
+            figures = {"seconds": Estimate(self.seconds, reason="not timed")}
+        usage = pd.DataFrame([judgement.usage for judgement in judgements])
+        for name in ("tokens", "money"):
+            if name in usage:
+                figures[name] = Estimate(float(usage[name].mean()))
+        description = "Seconds (on this machine), tokens and dollars of a dialogue."
+        reason, count = "reported without a verdict", len(judgements)
+        return TrialFinding(
+            "use", "cost", description, "none", reason, "seconds", figures, count, count
+        )
 
     def _edit(self, edit: Edit) -> TrialFinding:
         """Returns the finding of an edit that should not move the score, or should lower it."""
-        every, pairs = self.pairs[self.pairs.check == edit.name], self.own(edit.name)
-        figures: dict[str, Estimate] = {}
         if edit.group == "must_fall":
-            sign, bounds = -1.0, {"auc": "must_fall.auc"}
-            strengths = sorted({e.strength for e in self.plan.edits if e.name == edit.name})
-            doses = pairs
-            every, pairs = (t[t.strength == strengths[-1]] for t in (every, pairs))
-            figures = {"auc": auc(pairs), "win": win(pairs), "drop": mean(pairs, -pairs.change)}
-            if len(strengths) > 1:
-                for strength in strengths:
-                    dose = doses[doses.strength == strength]
-                    figures[f"drop_{strength}"] = mean(dose, -dose.change)
-                    figures[f"auc_{strength}"] = auc(dose)
-                figures["slope"] = dose_slope(doses)
-                bounds["slope"] = "must_fall.slope"
+            return self._fault(edit)
+        pairs = self.pairs_of(edit.name)
+        sign = -1.0 if edit.harm == "down" else 1.0
+        figures: dict[str, Estimate] = {}
+        if edit.group == "same":
+            figures["shift"] = mean(pairs, pairs.change)
+        elif edit.group == "no_gain":
+            figures["gain"] = mean(pairs, pairs.change)
+            figures["raised"] = share(pairs, _above_half(pairs.change))
         else:
-            sign, bounds = (-1.0 if edit.harm == "down" else 1.0), _MOVED[edit.group]
-            toward = sign * pairs.change if edit.group == "attack" else pairs.change
-            figures["shift" if edit.group == "same" else "gain"] = mean(pairs, toward)
-            if edit.group != "same":
-                name = "harmed" if edit.group == "attack" else "raised"
-                figures[name] = share(pairs, _above_half(toward))
-            figures |= _common(pairs)
-        found = self._finding(edit.group, edit.name, edit.what, pairs, figures, bounds)
-        return replace(found, by_language=_by_language(every, sign))
+            figures["gain"] = mean(pairs, sign * pairs.change)
+            figures["harmed"] = share(pairs, _above_half(sign * pairs.change))
+        figures |= _common(pairs)
+        bounds = _MOVED[edit.group]
+        finding = self._finding(edit.group, edit.name, edit.description, pairs, figures, bounds)
+        all_pairs = self.pairs[self.pairs.check == edit.name]
+        return replace(finding, by_language=_by_language(all_pairs, sign))
+
+    def _fault(self, edit: Edit) -> TrialFinding:
+        """Returns the finding of an injected issue, at its largest strength, with the figures of
+        each strength if there are several."""
+        all_pairs, doses = self.pairs[self.pairs.check == edit.name], self.pairs_of(edit.name)
+        strengths = sorted({e.strength for e in self.plan.edits if e.name == edit.name})
+        pairs = doses[doses.strength == strengths[-1]]
+        figures = {"auc": auc(pairs), "win": win(pairs), "drop": mean(pairs, -pairs.change)}
+        bounds = {"auc": "must_fall.auc"}
+        if len(strengths) > 1:
+            for strength in strengths:
+                dose = doses[doses.strength == strength]
+                figures[f"drop_{strength}"] = mean(dose, -dose.change)
+                figures[f"auc_{strength}"] = auc(dose)
+            figures["slope"] = dose_slope(doses)
+            bounds["slope"] = "must_fall.slope"
+        finding = self._finding(edit.group, edit.name, edit.description, pairs, figures, bounds)
+        strongest = all_pairs[all_pairs.strength == strengths[-1]]
+        return replace(finding, by_language=_by_language(strongest, -1.0))
 
     def _finding(
         self,
         group: Group,
         check: str,
-        what: str,
+        description: str,
         rows: pd.DataFrame,
         figures: Mapping[str, Estimate],
         bounds: Mapping[str, str],
     ) -> TrialFinding:
-        """Returns a finding about ``rows`` with its verdict. ``bounds`` maps figures to bounds; the
-        first figure is the headline."""
-        headline = next(iter(bounds))
+        """Returns a finding about ``rows`` with its verdict, the worst of its figures. ``bounds``
+        maps figures to bounds; the first figure that has the verdict is the headline."""
         verdict: Verdict = "none"
+        headline = next(iter(bounds))
         reason = f"{len(rows)} pairs, fewer than {MIN_PAIRS}"
         if len(rows) >= MIN_PAIRS:
             verdicts = {n: self.bounds[bound].verdict(figures[n]) for n, bound in bounds.items()}
-            order: tuple[Verdict, ...] = ("red", "amber", "none", "green")
-            verdict = min(verdicts.values(), key=order.index)
-            decided = [name for name in bounds if verdicts[name] == verdict]
-            headline = decided[0]
-            texts = []
-            for name in decided:
-                value, why = figures[name].value, figures[name].reason
-                shown = why if value is None else number(value)
-                texts.append(f"{name} {shown} ({self.bounds[bounds[name]].text()})")
-            reason = "; ".join(texts)
+            verdict = min(verdicts.values(), key=_WORST_FIRST.index)
+            decisive = [name for name in bounds if verdicts[name] == verdict]
+            headline = decisive[0]
+            reasons = []
+            for name in decisive:
+                value, text = figures[name].value, figures[name].reason
+                if value is not None:
+                    text = number(value)
+                reasons.append(f"{name} {text} ({self.bounds[bounds[name]].text()})")
+            reason = "; ".join(reasons)
+        conversations = rows.conversation.nunique()
         return TrialFinding(
-            group, check, what, verdict, reason, headline, figures, len(rows),
-            rows.conversation.nunique(),
-        )  # fmt: skip
+            *(group, check, description, verdict, reason, headline, figures),
+            pairs=len(rows),
+            conversations=conversations,
+        )
 
 
 def quality(judgement: Judgement | None, parts: Sequence[Dimension]) -> float | None:
     """Returns the mean of ``parts`` from 1 (poor) to 5; None if one of them has no score."""
+    if judgement is None:
+        return None
     units = []
     for dimension in parts:
-        score = None if judgement is None else judgement.scores.get(dimension.name)
+        score = judgement.scores.get(dimension.name)
         if score is None:
             return None
         unit = dimension.to_unit(score)
-        units.append(unit if dimension.good == "high" else 1 - unit)
+        if dimension.good != "high":
+            unit = 1 - unit
+        units.append(unit)
     low, high = _QUALITY
     return low + (high - low) * sum(units) / len(units)
 
@@ -284,8 +323,7 @@ def with_scores(
 
 def mean(pairs: pd.DataFrame, values: pd.Series[float]) -> Estimate:
     """Returns the mean of ``values``, which has one value for each pair."""
-    numbers = Values(values.to_numpy(), _TOLERANCE)
-    return mean_of(Sample(numbers, pairs.conversation.tolist()))
+    return mean_of(Sample(_values(values), pairs.conversation.tolist()))
 
 
 def share(pairs: pd.DataFrame, flags: pd.Series[bool] | pd.Series[float]) -> Estimate:
@@ -304,9 +342,7 @@ def auc(pairs: pd.DataFrame) -> Estimate:
     order = np.argsort(scores, kind="stable")
     numbers, labels = Values(scores[order], _TOLERANCE), labels[order]
     names = np.tile(pairs.conversation, 2)[order]
-    return _estimate(
-        lambda w: float(weighted_auc(labels, numbers, w[None])[0]), names.tolist(), LOGIT
-    )
+    return _estimate(lambda weights: weighted_auc(labels, numbers, weights), names, LOGIT)
 
 
 def win(pairs: pd.DataFrame) -> Estimate:
@@ -316,26 +352,29 @@ def win(pairs: pd.DataFrame) -> Estimate:
 
 def spearman(table: pd.DataFrame) -> Estimate:
     """Returns the rank correlation of ``x`` and ``y``."""
-    x, y = (Values(side.to_numpy(), _TOLERANCE) for side in (table.x, table.y))
-    if (reason := undefined_reason(x, y)) is not None:
+    x, y = _values(table.x), _values(table.y)
+    reason = undefined_reason(x, y)
+    if reason is not None:
         return Estimate(None, reason=reason)
-    groups = table.conversation.tolist()
-    return _estimate(lambda w: float(weighted_spearman(x, y, w[None])[0]), groups, FISHER)
+    groups = table.conversation
+    return _estimate(lambda weights: weighted_spearman(x, y, weights), groups, FISHER)
 
 
 def spearman_by_language(pairs: pd.DataFrame) -> Estimate:
     """Returns the mean rank correlation within a language, weighted by pairs."""
     if pairs.empty:
         return Estimate(None, reason="no scored pair")
-    x, y = (Values(side.to_numpy(), _TOLERANCE) for side in (pairs.x, pairs.y))
-    statistic = within_system_statistic(x, y, pairs.lang.tolist())
+    statistic = within_system_statistic(_values(pairs.x), _values(pairs.y), pairs.lang.tolist())
+    return _estimate(
+        lambda weights: statistic(weights)["within_system"],
+        pairs.conversation,
+        FISHER,
+        reason="no language with five pairs on which the scores vary",
+    )
 
-    def figure(weights: Floats) -> float:
-        return float(statistic(weights[None])["within_system"][0])
 
-    if not np.isfinite(figure(np.ones(len(pairs)))):
-        return Estimate(None, reason="no language with five pairs on which the scores vary")
-    return _estimate(figure, pairs.conversation.tolist(), FISHER)
+def _values(column: pd.Series[float]) -> Values:
+    return Values(column.to_numpy(), _TOLERANCE)
 
 
 def dose_slope(pairs: pd.DataFrame) -> Estimate:
@@ -343,13 +382,13 @@ def dose_slope(pairs: pd.DataFrame) -> Estimate:
     least-squares slope of the drop over dialogues with two strengths or more."""
     pairs = pairs.sort_values("strength", kind="stable")
     original = pairs.after.map(lambda id: id.rpartition("+")[0])
-    slopes, names = [], []
+    slopes, conversations = [], []
     for (conversation, _), rows in pairs.groupby(["conversation", original], sort=False):
         if len(rows) > 1:
             away = rows.strength.to_numpy(dtype=float) - rows.strength.mean()
             slopes.append(float(-(away @ rows.change) / (away @ away)))
-            names.append(conversation)
-    return mean_of(Sample(Values(np.array(slopes), _TOLERANCE), names))
+            conversations.append(conversation)
+    return mean_of(Sample(Values(np.array(slopes), _TOLERANCE), conversations))
 
 
 def _common(pairs: pd.DataFrame) -> dict[str, Estimate]:
@@ -368,70 +407,110 @@ def _by_language(pairs: pd.DataFrame, sign: float) -> dict[str, Estimate]:
 
 
 def _estimate(
-    statistic: Callable[[Floats], float], groups: Sequence[str], scale: Scale
+    statistic: Callable[[Floats], Floats],
+    conversations: Iterable[str],
+    scale: Scale,
+    reason: str = "undefined for these pairs",
 ) -> Estimate:
     """Returns a figure of row weights with its interval, which comes from leaving out one
     conversation at a time."""
     return estimated(
-        lambda weights: {"figure": np.array([statistic(one) for one in weights])},
-        Clusters("conversation", tuple(groups)),
-        "undefined for these pairs",
-        scale=lambda name: scale,
+        lambda weights: {"figure": statistic(weights)},
+        Clusters("conversation", tuple(conversations)),
+        reason,
+        scale=lambda _: scale,
     )["figure"]
+
+
+# -- the worst pairs -------------------------------------------------------------------------------
 
 
 def worst_pairs(analysis: Analysis) -> list[dict[str, Any]]:
     """Returns the pairs with the largest ``harm`` (points in the wrong direction), the worst first,
     at most one of each check. templates/pair.html shows them. ``alike``: unchanged turns that are
     left out before a turn, or at the end."""
-    found = []
-    for edit in {e.name: e for e in analysis.plan.edits}.values():
-        pairs = analysis.own(edit.name)
-        sign = -1.0 if edit.harm == "down" else 1.0
-        harm = pairs.change.abs() if edit.group == "same" else sign * pairs.change
+    worst_of_check = []
+    for edit in {edit.name: edit for edit in analysis.plan.edits}.values():
+        pairs = analysis.pairs_of(edit.name)
+        harm = pairs.change
+        if edit.group == "same":
+            harm = pairs.change.abs()
+        elif edit.harm == "down":
+            harm = -pairs.change
         if harm.max() > 0:  # NaN without a pair
-            found.append((float(harm.max()), edit, pairs.loc[harm.idxmax()]))
-    found.sort(key=lambda one: (-one[0], one[1].name))
-    worst = []
-    for points, edit, pair in found[:_WORST]:
-        one, two = (analysis.plan.dialogues[id].turns for id in (pair.before, pair.after))
-        turns: list[tuple[Turn | None, Turn | None]] = list(zip_longest(one, two))
-        changed = [i for i, (before, after) in enumerate(turns) if before != after]
-        rows, last = [], -1  # the turns that differ, with one unchanged turn before and after
-        for i in sorted({j for k in changed for j in (k - 1, k, k + 1) if 0 <= j < len(turns)}):
-            left, right = marked(*(None if turn is None else turn.content for turn in turns[i]))
-            role = next(turn.role for turn in turns[i] if turn is not None)
-            row = {"index": i, "role": role, "before": left, "after": right, "alike": i - last - 1}
-            rows.append(row)
-            last = i
-        worst.append(
-            {
-                "group": GROUPS[edit.group],
-                "check": f"{edit.name}, strength {pair.strength}" if pair.strength else edit.name,
-                "what": edit.what,
-                "lang": pair.lang,
-                "id": pair.after,
-                "before": float(pair.x),
-                "after": float(pair.y),
-                "harm": points,
-                "rows": rows,
-                "alike": len(turns) - last - 1,
-            }
-        )
-    return worst
+            worst_of_check.append((float(harm.max()), edit, pairs.loc[harm.idxmax()]))
+    worst_of_check.sort(key=lambda worst: (-worst[0], worst[1].name))
+    return [_card(analysis, *worst) for worst in worst_of_check[:_WORST]]
+
+
+def _card(analysis: Analysis, harm: float, edit: Edit, pair: Any) -> dict[str, Any]:
+    check = edit.name
+    if pair.strength:
+        check += f", strength {pair.strength}"
+    before, after = (analysis.plan.dialogues[id].turns for id in (pair.before, pair.after))
+    rows = _changed_rows(before, after)
+    turns_shown = sum(1 + row["alike"] for row in rows)
+    return {
+        "group": GROUPS[edit.group],
+        "check": check,
+        "what": edit.description,
+        "lang": pair.lang,
+        "id": pair.after,
+        "before": float(pair.x),
+        "after": float(pair.y),
+        "harm": harm,
+        "rows": rows,
+        "alike": max(len(before), len(after)) - turns_shown,
+    }
+
+
+def _changed_rows(before: Sequence[Turn], after: Sequence[Turn]) -> list[dict[str, Any]]:
+    """Returns the turns that differ, with one unchanged turn before and after them."""
+    pairs: list[tuple[Turn | None, Turn | None]] = list(zip_longest(before, after))
+    near: set[int] = set()
+    for i, (turn_before, turn_after) in enumerate(pairs):
+        if turn_before != turn_after:
+            near.update((i - 1, i, i + 1))
+    rows: list[dict[str, Any]] = []
+    next_index = 0
+    for i in sorted(near.intersection(range(len(pairs)))):
+        turns = [turn for turn in pairs[i] if turn is not None]
+        parts_before, parts_after = marked(*(getattr(turn, "content", None) for turn in pairs[i]))
+        row = {"index": i, "role": turns[0].role, "before": parts_before, "after": parts_after}
+        rows.append(row | {"alike": i - next_index})
+        next_index = i + 1
+    return rows
 
 
 def marked(before: str | None, after: str | None) -> tuple[Parts, Parts]:
     """Splits both texts into changed and unchanged parts, word by word (Chinese and Japanese: by
-    character)."""
+    character). A text of None stays None, and the other text is changed."""
     if before is None or after is None:
-        one, two = (None if text is None else [(text, True)] for text in (before, after))
-        return one, two
-    left, right = (
-        [t for word in _TOKEN.findall(text) for t in (word if _CJK.search(word) else [word])]
-        for text in (before, after)
-    )
-    codes = SequenceMatcher(None, left, right, autojunk=False).get_opcodes()
-    one = [("".join(left[a:b]), kind != "equal") for kind, a, b, _, _ in codes if b > a]
-    two = [("".join(right[a:b]), kind != "equal") for kind, _, _, a, b in codes if b > a]
-    return one, two
+        return _all_changed(before), _all_changed(after)
+    words, words_after = _words(before), _words(after)
+    parts_before: list[tuple[str, bool]] = []
+    parts_after: list[tuple[str, bool]] = []
+    matcher = SequenceMatcher(None, words, words_after, autojunk=False)
+    for kind, start, end, start_after, end_after in matcher.get_opcodes():
+        is_changed = kind != "equal"
+        if end > start:
+            parts_before.append(("".join(words[start:end]), is_changed))
+        if end_after > start_after:
+            parts_after.append(("".join(words_after[start_after:end_after]), is_changed))
+    return parts_before, parts_after
+
+
+def _all_changed(text: str | None) -> Parts:
+    if text is None:
+        return None
+    return [(text, True)]
+
+
+def _words(text: str) -> list[str]:
+    words: list[str] = []
+    for word in _TOKEN.findall(text):
+        if _CJK.search(word):
+            words += word  # each character
+        else:
+            words.append(word)
+    return words

@@ -6,8 +6,10 @@ The judgements are written to ``OUT/judgements/JUDGE/`` one by one; a second run
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,7 @@ from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import content_hash
 from medal_judges.report.console import print_tables
-from medal_judges.report.figure import Axis, Dot, Figure, Line, Plot, padded
+from medal_judges.report.figure import Axis, Dot, Figure, Line, Plot, Range, padded
 from medal_judges.report.page import (
     Block,
     Fold,
@@ -93,22 +95,21 @@ def run_trial(
     """
     config = config or TrialConfig()
     bounds = load_bounds(config.bounds)
-    given = load_data(config, data, reading=reading, options=options)
-    plan = make_plan(given, config, trial_edits(given, config, edits))
+    trial_data = load_data(config, data, reading=reading, options=options)
+    plan = make_plan(trial_data, config, trial_edits(trial_data, config, edits))
     write_records(out / "versions.jsonl", plan.dialogues.values())
     write_records(out / "pairs.jsonl", plan.pairs.to_dict("records"))
     results, worst = [], {}
-    names: dict[str, int] = {}
-    for one in judges:
-        number = names[one.name] = names.get(one.name, 0) + 1
-        if number > 1:  # the second ``length`` is ``length-2``
-            one = replace(one, name=f"{one.name}-{number}")
-        analysis = _judged(one, plan, config, bounds, out, progress or (lambda *_: None))
-        parts = ", ".join(d.name for d in analysis.parts)
+    for trial_judge in _with_unique_names(judges):
+        scoring = _Scoring(trial_judge, plan, out / "judgements" / trial_judge.name, progress)
+        analysis = scoring.analysis(config, bounds)
+        quality = ", ".join(dimension.name for dimension in analysis.parts)
+        if len(analysis.parts) > 1:
+            quality = f"the mean of {quality}"
         result = TrialResult(
-            judge=one.name,
-            signature=str(one.judge.signature()),
-            quality=parts if len(analysis.parts) == 1 else f"the mean of {parts}",
+            judge=trial_judge.name,
+            signature=str(trial_judge.judge.signature()),
+            quality=quality,
             version=__version__,
             seed=config.seed,
             data=plan.data,
@@ -117,61 +118,80 @@ def run_trial(
             judged=analysis.judged,
             made_for=tuple(analysis.languages),
             findings=tuple(analysis.findings()),
-            notes=tuple(given.notes),
+            notes=tuple(trial_data.notes),
         )
         results.append(result)
-        worst[one.name] = worst_pairs(analysis)
+        worst[trial_judge.name] = worst_pairs(analysis)
     return Trial(tuple(results), worst, plan, bounds)
 
 
-def _judged(
-    one: TrialJudge,
-    plan: TrialPlan,
-    config: TrialConfig,
-    bounds: Bounds,
-    out: Path,
-    progress: Progress,
-) -> Analysis:
-    """Scores with one judge everything that the plan needs, each file once."""
-    judge, folder = one.judge, out / "judgements" / one.name
+def _with_unique_names(judges: Sequence[TrialJudge]) -> Iterator[TrialJudge]:
+    """Yields the judges; the second ``length`` is ``length-2``."""
+    counts = Counter[str]()
+    for trial_judge in judges:
+        counts[trial_judge.name] += 1
+        if counts[trial_judge.name] > 1:
+            name = f"{trial_judge.name}-{counts[trial_judge.name]}"
+            trial_judge = replace(trial_judge, name=name)
+        yield trial_judge
 
-    def scored(
-        name: str, dialogues: Sequence[Dialogue], judge: Judge = judge, **options: Any
-    ) -> list[Judgement]:
-        what = f"{one.name}: {len(dialogues):,} {name.replace('_', ' ')}"
-        return judge_once(
+
+@dataclass(frozen=True, slots=True)
+class _Scoring:
+    """Scores with one judge everything that the plan needs, each file once."""
+
+    trial_judge: TrialJudge
+    plan: TrialPlan
+    folder: Path
+    progress: Progress | None
+
+    def analysis(self, config: TrialConfig, bounds: Bounds) -> Analysis:
+        judge = self.trial_judge.judge
+        versions = self.judgements(judge, "versions", list(self.plan.dialogues.values()))
+        analysis = Analysis(self.plan, bounds, judge.dimensions, judge.languages or (), versions)
+        again = analysis.again
+        originals = [self.plan.dialogues[id] for id in self.plan.originals]
+        if config.wants(ROW_ORDER, "same"):  # other batches too: half of the tokens in each
+            budget = max(1, judge.token_budget // 2)
+            backwards = originals[::-1]
+            again[ROW_ORDER] = self.judgements(judge, ROW_ORDER, backwards, token_budget=budget)
+        names = [dimension.name for dimension in judge.dimensions]
+        if config.wants(DIMENSION_ORDER, "same") and len(names) > 1:
+            again[DIMENSION_ORDER] = self.judgements(
+                judge, DIMENSION_ORDER, originals, dimensions=names[::-1]
+            )
+        if config.wants(AGAIN, "same"):
+            if self.trial_judge.afresh is not None:
+                judge = self.trial_judge.afresh()
+            again[AGAIN] = self.judgements(judge, AGAIN, originals)
+            count, seconds = judging_time(self.folder / f"{AGAIN}.jsonl")
+            if count:
+                analysis.seconds = seconds / count
+        return analysis
+
+    def judgements(
+        self, judge: Judge, name: str, dialogues: Sequence[Dialogue], **options: Any
+    ) -> Mapping[str, Judgement]:
+        """Returns the judgements by id, read from the file ``name`` if it has them."""
+        label = f"{self.trial_judge.name}: {len(dialogues):,} {name.replace('_', ' ')}"
+        advance = None
+        if self.progress is not None:
+            advance = partial(self.progress, label)
+        judgements = judge_once(
             judge,
             dialogues,
-            folder / f"{name}.jsonl",
+            self.folder / f"{name}.jsonl",
             ScoreOptions(unknown_language="allow", **options),
-            data=content_hash([d.to_record() for d in dialogues]),
-            progress=lambda n: progress(what, n),
+            data=content_hash([dialogue.to_record() for dialogue in dialogues]),
+            progress=advance,
         )
-
-    def by_id(judgements: Sequence[Judgement]) -> Mapping[str, Judgement]:
         return {judgement.id: judgement for judgement in judgements}
-
-    originals = [plan.dialogues[id] for id in plan.originals]
-    names = [d.name for d in judge.dimensions]
-    versions = by_id(scored("versions", list(plan.dialogues.values())))
-    analysis = Analysis(plan, bounds, judge.dimensions, judge.languages or (), versions)
-    if config.wants(ROW_ORDER, "same"):  # other batches too: half of the tokens in each
-        budget = max(1, judge.token_budget // 2)
-        analysis.again[ROW_ORDER] = by_id(scored(ROW_ORDER, originals[::-1], token_budget=budget))
-    if config.wants(DIMENSION_ORDER, "same") and len(names) > 1:
-        judgements = scored(DIMENSION_ORDER, originals, dimensions=names[::-1])
-        analysis.again[DIMENSION_ORDER] = by_id(judgements)
-    if config.wants(AGAIN, "same"):
-        fresh = judge if one.afresh is None else one.afresh()
-        analysis.again[AGAIN] = by_id(scored(AGAIN, originals, fresh))
-        count, seconds = judging_time(folder / f"{AGAIN}.jsonl")
-        analysis.seconds = seconds / count if count else None
-    return analysis
 
 
 PAGE_NAME, TRIAL_NAME = "trial.html", "trial.json"
-_VERDICTS: tuple[Verdict, ...] = ("red", "amber", "green", "none")
+_WORST_FIRST: tuple[Verdict, ...] = ("red", "amber", "green")
 _DOSES = (1, 2, 3)
+Drops = Sequence[tuple[float, float]]  # (dose, points)
 _NAMES = {
     "shift": "Shift", "moved": "Moved", "spearman": "ρ", "gain": "Gain", "raised": "Raised",
     "harmed": "Harmed", "auc": "AUC", "win": "Below its control", "drop": "Drop",
@@ -211,22 +231,18 @@ def write_trial(trial: Trial, out: Path) -> Path:
         EQUAL_FACT,
         ("medal-judges", first.version),
     ]
-    worst: list[Block] = []
-    shown = next((judge for judge, pairs in trial.worst.items() if pairs), None)
-    for judge, pairs in trial.worst.items():
-        body: list[Block] = [fragment(str(__package__), "pair.html", pair=pair) for pair in pairs]
-        name = f"{judge}: {len(pairs)} pairs" if pairs else judge
-        worst.append(Fold(name, body or ["No pair went the wrong way."], is_open=judge == shown))
-    details: list[Block] = [
-        Fold(result.judge, list(_details(result)), is_open=len(results) == 1) for result in results
-    ]
+    details: list[Block] = []
+    for result in results:
+        details.append(Fold(result.judge, list(_details(result)), is_open=len(results) == 1))
     signature = Markup('<h3 dir="auto">{}</h3><p><code>{}</code></p>')
     signatures = [signature.format(result.judge, result.signature) for result in results]
-    rows = [(_spaced(name, ": "), b.text(), b.why) for name, b in trial.bounds.items()]
+    rows = []
+    for name, bound in trial.bounds.items():
+        rows.append((_spaced(name, ": "), bound.text(), bound.why))
     sections = [
         Section("glance", "At a glance", _overview(results)),
         Section("doses", "Dose and response", _dose_figure(results), link="Doses"),
-        Section("worst", "The worst pairs to read", worst, link="Worst pairs"),
+        Section("worst", "The worst pairs to read", _worst_folds(trial), link="Worst pairs"),
         Section("details", "All figures", details, link="Figures"),
         trust_section(result.signature for result in results),
         Section("bounds", "Bounds", [Table("Bounds", ("Figure", "Bound", "Why"), rows)]),
@@ -242,6 +258,22 @@ def write_trial(trial: Trial, out: Path) -> Path:
     )
 
 
+def _worst_folds(trial: Trial) -> list[Block]:
+    """The worst pairs of each judge; those of the first judge that has any are unfolded."""
+    folds: list[Block] = []
+    is_first = True
+    for judge, pairs in trial.worst.items():
+        if pairs:
+            cards: list[Block] = []
+            for pair in pairs:
+                cards.append(fragment(str(__package__), "pair.html", pair=pair))
+            folds.append(Fold(f"{judge}: {len(pairs)} pairs", cards, is_open=is_first))
+            is_first = False
+        else:
+            folds.append(Fold(judge, ["No pair went the wrong way."]))
+    return folds
+
+
 def print_trial(trial: Trial) -> None:
     """Prints the overview, the checks, and notes on missing data."""
     print_tables(_overview(trial.results), trial.results[0].notes)
@@ -252,20 +284,18 @@ def _overview(results: Sequence[TrialResult]) -> list[Table]:
     each judge."""
     judges: list[Row] = []
     for result in results:
-        cells: list[Cell] = [result.judge]
-        for group in GROUPS:
-            counts = result.counts(group)
-            worst: Verdict = next((v for v in _VERDICTS if counts[v]), "none")
-            shown = ", ".join(f"{counts[v]} {v}" for v in _VERDICTS[:3] if counts[v]) or "no check"
-            cells.append(Light(worst, shown, "", float(counts["red"])))
+        seconds = None
         cost = result.finding("use", "cost")
-        seconds = cost.figures["seconds"] if cost else None
-        cells.append(seconds if seconds and seconds.value is not None else None)
-        judges.append(cells)
+        if cost is not None and cost.figures["seconds"].value is not None:
+            seconds = cost.figures["seconds"]
+        lights = [_group_light(result.counts(group)) for group in GROUPS]
+        judges.append((result.judge, *lights, seconds))
     checks: list[Row] = []
     headings: dict[int, str] = {}
     for group, heading in GROUPS.items():
-        names = dict.fromkeys(f.check for r in results for f in r.findings if f.group == group)
+        names: dict[str, None] = {}
+        for result in results:
+            names |= dict.fromkeys(finding.check for finding in result.of_group(group))
         if names:
             headings[len(checks)] = heading
         for name in names:
@@ -278,23 +308,38 @@ def _overview(results: Sequence[TrialResult]) -> list[Table]:
     ]
 
 
+def _group_light(counts: Mapping[Verdict, int]) -> Cell:
+    """The worst verdict of a group, with the number of each."""
+    texts = []
+    worst: Verdict = "none"
+    for verdict in _WORST_FIRST:
+        if counts[verdict]:
+            texts.append(f"{counts[verdict]} {verdict}")
+            if worst == "none":
+                worst = verdict
+    return Light(worst, ", ".join(texts) or "no check", "", float(counts["red"]))
+
+
 def _light(finding: TrialFinding | None) -> Cell:
     """The verdict with the headline figure; None if the judge has no such finding."""
     if finding is None:
         return None
     name, value = finding.headline, finding.figure.value
     if value is None:
-        shown = "–"
+        text = "–"
     elif name in ("moved", "raised", "harmed", "unscored"):
-        shown = f"{number(100 * value, 0)}%"
+        text = f"{number(100 * value, 0)}%"
     elif name == "seconds":
-        shown = f"{value:.2g} s"
+        text = f"{value:.2g} s"
     else:
-        signed = name in ("shift", "gain") and value > 0.005
-        shown = f"{'+' if signed else ''}{number(value)}"
-    word = "AUC" if name == "auc" else _NAMES[name].lower()
+        text = number(value)
+        if name in ("shift", "gain") and value > 0.005:
+            text = f"+{text}"
+    word = _NAMES[name].lower()
+    if name == "auc":
+        word = "AUC"
     tooltip = " ".join(filter(None, (finding.reason, interval(finding.figure))))
-    return Light(finding.verdict, f"{word} {shown}", tooltip, value)
+    return Light(finding.verdict, f"{word} {text}", tooltip, value)
 
 
 def _spaced(name: str, dot: str = ".") -> str:
@@ -309,51 +354,89 @@ def _details(result: TrialResult) -> Iterator[Block]:
         f"judge: {', '.join(result.made_for) or 'any, or unknown'}."
     )
     for group, heading in GROUPS.items():
-        findings = [f for f in result.findings if f.group == group]
-        names = [n for n in _COLUMNS[group] if any(n in f.figures for f in findings)]
-        rows: list[Row] = []
-        for f in findings:
-            figures = map(f.figures.get, names)
-            rows.append((_spaced(f.check), _light(f), *figures, f.pairs, f.conversations, f.what))
-        shown = [_NAMES[name] for name in names]
-        columns = ["Check", "Verdict", *shown, "Pairs", "Conversations", "What"]
+        findings = result.of_group(group)
         if findings:
-            yield Table(f"{result.judge}: {heading}", columns, rows)
-    if found := [f for f in result.findings if len(f.by_language) > 1]:
-        langs = sorted({lang for f in found for lang in f.by_language})
-        none = Estimate(None, reason="no pair in this language")
-        rows = [(_spaced(f.check), *(f.by_language.get(n, none) for n in langs)) for f in found]
+            yield _group_table(f"{result.judge}: {heading}", findings, _COLUMNS[group])
+    findings = [finding for finding in result.findings if len(finding.by_language) > 1]
+    if findings:
         note = (
             "Mean shift of the score in points from 1 to 5 (of attacks toward harm, of injected "
             f"issues downwards), in every language; the verdicts are over {judged}."
         )
-        yield Table(f"{result.judge}: shift by language", ("Check", *langs), rows, note)
+        yield _language_table(f"{result.judge}: shift by language", findings, note)
+
+
+def _group_table(title: str, findings: Sequence[TrialFinding], columns: Sequence[str]) -> Table:
+    """The findings of a group, with those of the figures ``columns`` that any of them has."""
+    names: list[str] = []
+    for name in columns:
+        if any(name in finding.figures for finding in findings):
+            names.append(name)
+    rows: list[Row] = []
+    for finding in findings:
+        figures = [finding.figures.get(name) for name in names]
+        counts = (finding.pairs, finding.conversations)
+        check = _spaced(finding.check)
+        rows.append((check, _light(finding), *figures, *counts, finding.what))
+    heads = [_NAMES[name] for name in names]
+    heads = ["Check", "Verdict", *heads, "Pairs", "Conversations", "What"]
+    return Table(title, heads, rows)
+
+
+def _language_table(title: str, findings: Sequence[TrialFinding], note: str) -> Table:
+    languages = sorted(set().union(*(finding.by_language for finding in findings)))
+    none = Estimate(None, reason="no pair in this language")
+    rows: list[Row] = []
+    for finding in findings:
+        shifts = [finding.by_language.get(language, none) for language in languages]
+        rows.append((_spaced(finding.check), *shifts))
+    return Table(title, ("Check", *languages), rows, note)
 
 
 def _dose_figure(results: Sequence[TrialResult]) -> list[Block]:
     """A plot for each judge of how far the score falls at each strength of each issue. Empty for a
     trial with one strength."""
-    drops: dict[str, dict[str, list[tuple[float, float]]]] = {}  # judge, issue: (dose, points)
+    drops_of: dict[str, dict[str, Drops]] = {}
     for result in results:
-        for f in result.findings:
-            if "drop_1" in f.figures:
-                figures = [(dose, f.figures.get(f"drop_{dose}")) for dose in _DOSES]
-                points = [(float(x), e.value) for x, e in figures if e and e.value is not None]
-                drops.setdefault(result.judge, {})[f.check] = points
-    if not drops:
+        for finding in result.findings:
+            if "drop_1" in finding.figures:
+                by_issue = drops_of.setdefault(result.judge, {})
+                by_issue[finding.check] = _drops(finding)
+    if not drops_of:
         return []
-    issues = list(dict.fromkeys(issue for by_issue in drops.values() for issue in by_issue))
-    every = [y for by_issue in drops.values() for points in by_issue.values() for _, y in points]
-    ends, span = (_DOSES[0] - 0.2, _DOSES[-1] + 0.2), padded([0.0, *every])
-    panels = []
-    for judge, by_issue in drops.items():
-        marks: list[Line | Sequence[Dot]] = [Line([(x, 0.0) for x in ends], style="ideal")]
-        for colour, issue in enumerate(issues):
-            points, text = by_issue.get(issue, []), f"{issue} at strength"
-            dots = [Dot(x, y, colour, f"{text} {x:g}: {number(y)}") for x, y in points]
-            marks += [Line(points, colour=colour), dots]
-        strengths = Axis("strength", ends, named=[(dose, str(dose)) for dose in _DOSES])
-        about = f"Points that {judge} takes off for each issue at strengths 1 to 3"
-        panels.append(Plot(judge, strengths, Axis("points lost", span), marks, about))
-    legend = [(_spaced(issue), i) for i, issue in enumerate(issues)]
+    issues: dict[str, int] = {}
+    points = [0.0]
+    for by_issue in drops_of.values():
+        for issue, drops in by_issue.items():
+            issues.setdefault(issue, len(issues))
+            points += [point for _, point in drops]
+    span = padded(points)
+    panels = [_dose_panel(judge, by_issue, issues, span) for judge, by_issue in drops_of.items()]
+    legend = [(_spaced(issue), colour) for issue, colour in issues.items()]
     return [Figure("Dose and response", panels, "", legend, "Issues")]
+
+
+def _drops(finding: TrialFinding) -> Drops:
+    drops = []
+    for dose in _DOSES:
+        figure = finding.figures.get(f"drop_{dose}")
+        if figure is not None and figure.value is not None:
+            drops.append((float(dose), figure.value))
+    return drops
+
+
+def _dose_panel(
+    judge: str, by_issue: Mapping[str, Drops], colours: Mapping[str, int], span: Range
+) -> Plot:
+    ends = (_DOSES[0] - 0.2, _DOSES[-1] + 0.2)
+    marks: list[Line | Sequence[Dot]] = [Line([(end, 0.0) for end in ends], style="ideal")]
+    for issue, colour in colours.items():
+        drops = by_issue.get(issue, [])
+        dots = []
+        for dose, points in drops:
+            text = f"{issue} at strength {dose:g}: {number(points)}"
+            dots.append(Dot(dose, points, colour, text))
+        marks += Line(drops, colour=colour), dots
+    strengths = Axis("strength", ends, named=[(dose, str(dose)) for dose in _DOSES])
+    about = f"Points that {judge} takes off for each issue at strengths 1 to 3"
+    return Plot(judge, strengths, Axis("points lost", span), marks, about)

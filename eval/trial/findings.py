@@ -252,7 +252,6 @@ class Analysis:
             for strength in strengths:
                 dose = doses[doses.strength == strength]
                 figures[f"drop_{strength}"] = mean(dose, -dose.change)
-                figures[f"auc_{strength}"] = auc(dose)
             figures["slope"] = dose_slope(doses)
             bounds["slope"] = "must_fall.slope"
         finding = self._finding(edit.group, edit.name, edit.description, pairs, figures, bounds)

@@ -7,6 +7,7 @@ of rows at once. Values that are closer than their tolerance are equal (equal.py
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -169,47 +170,49 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
     alike or both tie, where scores up to ``tie_distance`` apart are a tie (Deutsch, Foster and
     Freitag 2023).
     """
-    tie, every = tie_distance(human, score), np.arange(len(human))
+    tie = tie_distance(human, score)
 
-    def pairs(one: Rows, other: Rows) -> tuple[Floats, Floats]:
+    def pairs(first: Rows, second: Rows) -> tuple[Floats, Floats]:
         """1 where both order the rows alike and -1 where they do not, and 1 where the judge is
-        right, each of shape (one, other)."""
-        x = human.numbers[one, None] - human.numbers[other]
-        y = score.numbers[one, None] - score.numbers[other]
-        people, judge = signs(x, human.tolerance), signs(y, score.tolerance)
-        right = people == signs(y, tie)
-        return people * judge, right.astype(np.float64)
+        right, each of shape (first, second)."""
+        x = human.numbers[first, None] - human.numbers[second]
+        y = score.numbers[first, None] - score.numbers[second]
+        people = signs(x, human.tolerance)
+        is_right = people == signs(y, tie)
+        return people * signs(y, score.tolerance), is_right.astype(np.float64)
 
     def sums(rows: Rows, weights: Floats) -> Floats:
         """The weights of all ``pairs`` of each row, shape (2, rows)."""
-        parts = np.array_split(rows, -(-(len(rows) ** 2) // _PAIRS_HELD))
-        return np.concatenate([[m @ weights for m in pairs(p, rows)] for p in parts], axis=1)
+        count = -(-(len(rows) ** 2) // _PAIRS_HELD)
+        blocks = []
+        for part in np.array_split(rows, count):
+            blocks.append([matrix @ weights for matrix in pairs(part, rows)])
+        return np.concatenate(blocks, axis=1)
 
-    small = pairs(every, every) if len(every) ** 2 <= _PAIRS_HELD else None
-    whole = dict[bytes, Floats]()
+    @cache
+    def sums_of_all(weights: bytes) -> Floats:
+        return sums(np.arange(len(human)), np.frombuffer(weights))
 
     def totals(weights: Floats) -> Floats:
-        if small is not None:
-            return np.array([((weights @ m) * weights).sum(axis=1) for m in small])
         # The jackknife leaves out few rows of many: their pairs are subtracted from all pairs.
-        most = weights.max(axis=0)
-        if (key := most.tobytes()) not in whole:
-            whole[key] = sums(every, most)
-        left = most - weights
-        found: Floats = (whole[key] @ most)[:, None] - 2 * whole[key] @ left.T
-        for i, out in enumerate(left):
-            if len(rows := np.flatnonzero(out)):
-                found[:, i] += sums(rows, out[rows]) @ out[rows]
-        return found
+        largest = weights.max(axis=0)
+        all_sums = sums_of_all(largest.tobytes())
+        left_out = largest - weights
+        total: Floats = (all_sums @ largest)[:, None] - 2 * all_sums @ left_out.T
+        for i, sample in enumerate(left_out):
+            rows = np.flatnonzero(sample)
+            if len(rows):
+                total[:, i] += sums(rows, sample[rows]) @ sample[rows]
+        return total
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         agree, right = totals(weights)
         everything, squares = weights.sum(axis=1) ** 2, (weights**2).sum(axis=1)
-        # The weight of all pairs that a side does not tie.
-        nx, ny = (
-            everything - (weights * (upto - below)).sum(axis=1)
-            for below, upto in (human.ties(weights), score.ties(weights))
-        )
+        untied = []  # the weight of all pairs that a side does not tie
+        for side in (human, score):
+            below, upto = side.ties(weights)
+            untied.append(everything - (weights * (upto - below)).sum(axis=1))
+        nx, ny = untied
         enough = (weights > 0).sum(axis=1) >= MIN_ROWS
         defined = (np.minimum(nx, ny) > 1e-12 * everything) & enough
         return {

@@ -21,7 +21,6 @@ from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import DIFFERENCE, TINY, evenness_degrees, t_quantile, wilson_at
 
-_DENSE = 100  # codes up to this many times the rows are counted, not sorted
 MIN_FOR_MEAN = 5  # with fewer, t rests on three spreads
 Span = tuple[float, float]
 ClusterNames = Sequence[str] | npt.NDArray[np.intp] | npt.NDArray[np.str_]
@@ -158,32 +157,21 @@ def difference_of(first: Sample, second: Sample, span: Span | None = None) -> Di
 def cluster_count(sample: Sample) -> int:
     if sample.clusters is None:
         return len(sample.scores)
-    return _numbered(np.asarray(sample.clusters))[1]
+    return len(np.unique(np.asarray(sample.clusters)))
 
 
 def cluster_members(samples: Sequence[Sample]) -> tuple[list[npt.NDArray[np.intp]], int]:
     """Returns for each sample the number of each row's cluster, and the number of clusters in all
     samples."""
-    names = [
-        np.array([f"\x00{k} {i}" for i in range(len(sample.scores))], dtype=str)
-        if sample.clusters is None
-        else np.asarray(sample.clusters)
-        for k, sample in enumerate(samples)
-    ]
-    member, count = _numbered(np.concatenate(names))
-    return np.split(member, np.cumsum([len(part) for part in names])[:-1]), count
-
-
-def _numbered(names: npt.NDArray[np.generic]) -> tuple[npt.NDArray[np.intp], int]:
-    """Returns the cluster of each row, numbered without gaps in the order of names, and the number
-    of clusters."""
-    if names.dtype.kind == "i" and len(names) and names.min() >= 0:
-        codes = names.astype(np.intp)
-        if codes.max() < _DENSE * len(codes):  # a sort of a million rows is slow
-            present = np.bincount(codes) > 0
-            return (np.cumsum(present) - 1)[codes], int(present.sum())
-    labels, member = np.unique(names, return_inverse=True)
-    return member, len(labels)
+    names = []
+    for i, sample in enumerate(samples):
+        clusters = sample.clusters
+        if clusters is None:  # each row is a cluster of its own
+            clusters = [f"\x00{i} {row}" for row in range(len(sample.scores))]
+        names.append(np.asarray(clusters))
+    labels, member = np.unique(np.concatenate(names), return_inverse=True)
+    ends = np.cumsum([len(part) for part in names])
+    return np.split(member, ends[:-1]), len(labels)
 
 
 def cluster_shares(member: npt.NDArray[np.intp], size: int) -> tuple[Floats, int]:

@@ -165,11 +165,16 @@ class JobRunner(ABC, Generic[J]):
         per_call: int = 256,
         failures: int = 3,
     ) -> None:
-        self.journal, self.agents, self.max_cost = journal, agents, max_cost
-        self.per_call, self.failures = per_call, failures
+        self.journal = journal
+        self.agents = agents
+        self.max_cost = max_cost
+        self.per_call = per_call
+        self.failures = failures
         self.active: dict[str, J] = {}
         self.waiting: dict[str, str] = {}
-        self.usage, self.requests, self.cached = Usage(money=0.0), 0, 0
+        self.usage = Usage(money=0.0)
+        self.requests = 0
+        self.cached = 0
         self._failed: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._closed = False
@@ -276,7 +281,8 @@ class JobRunner(ABC, Generic[J]):
                 raise error
 
     def _receive(self, job: J, completion: Completion) -> None:
-        agent, usage = self.agent(job), completion.usage
+        agent = self.agent(job)
+        usage = completion.usage
         if usage.from_cache:
             self.cached += 1
         else:
@@ -392,7 +398,8 @@ class JsonRunner(JobRunner[JsonJob]):
         agents: Agents | None = None,
         max_cost: float | None = None,
     ) -> None:
-        self.config, self.prompts = config, prompts
+        self.config = config
+        self.prompts = prompts
         self.prompt = load_prompt(config.prompt, {*config.placeholders, "reason"})
         self.jobs: dict[str, JsonJob] = {}
         self.earlier = self.over = 0  # jobs that earlier runs finished; all finished jobs
@@ -429,7 +436,8 @@ class JsonRunner(JobRunner[JsonJob]):
 
         Raises MedalError if ``out`` has answers by another signature, or no journal.
         """
-        self.journal, self.made_by = Journal(beside(out, "answers")), self.by
+        self.journal = Journal(beside(out, "answers"))
+        self.made_by = self.by
         if overwrite:
             self.journal.path.unlink(missing_ok=True)
         elif out.exists() and not self.journal.path.exists():
@@ -460,7 +468,9 @@ class JsonRunner(JobRunner[JsonJob]):
         job = self.jobs[id]
         if job.value is not None:
             return None
-        job.tries, job.reason = 0, None  # a job that failed in an earlier run is tried again
+        # a job that failed in an earlier run is tried again
+        job.tries = 0
+        job.reason = None
         return job
 
     def fill(self) -> None:
@@ -474,7 +484,8 @@ class JsonRunner(JobRunner[JsonJob]):
             value = find_json(answer.answer)  # after any reasoning, or in a code fence
             if value is None or not isinstance(value[0], dict):
                 raise UnusableError("the answer is not one JSON object and nothing else")
-            job.value, job.reason = job.read(value[0]), None
+            job.value = job.read(value[0])
+            job.reason = None
         except UnusableError as error:
             cut = " (the answer was truncated at its token limit)" if answer.cut else ""
             job.reason = f"{error}{cut}"

@@ -39,8 +39,12 @@ from medal_judges.storage.files import atomic_path, atomic_write
 from medal_judges.storage.jsonl import open_text, to_line
 from medal_judges.storage.judgements import read_judgements
 
-LABELS_BY, COMMENTS, FAILURE = "labels_by", "comments", "label_failure"
-EARLIER, ANNOTATORS, MACHINE = "earlier_labels", "annotators", "machine_labels"
+LABELS_BY = "labels_by"
+COMMENTS = "comments"
+FAILURE = "label_failure"
+EARLIER = "earlier_labels"
+ANNOTATORS = "annotators"
+MACHINE = "machine_labels"
 KINDS = ("labelled", "malformed", "unlabelled")
 _UNNAMED = "unnamed"
 
@@ -178,7 +182,8 @@ def label_file(
     """
     from medal_judges.models.prompted.judge import PromptedJudge
 
-    checks_file, labels_file = out / "user_judgements.jsonl", out / "judgements.jsonl"
+    checks_file = out / "user_judgements.jsonl"
+    labels_file = out / "judgements.jsonl"
     options = ScoreOptions(overwrite=overwrite, retry_failed=retry_failed)
 
     def rows() -> Iterator[LabelledDialogue]:
@@ -195,7 +200,8 @@ def label_file(
                 dialogues, judge, path, options, gone=malformed, progress=bar.advance
             )
 
-    summary, judgements = Summary(()), None
+    summary = Summary(())
+    judgements = None
     if user_judge is not None:
         report = score(user_judge, checks_file)
         report.require_coverage(min_coverage)
@@ -205,7 +211,8 @@ def label_file(
         malformed = {check.id for check in checks() or () if malformed_reasons(check)}
         report = score(judge, labels_file, malformed)
         repeats = judge.config.repeats if isinstance(judge, PromptedJudge) else 1
-        summary, judgements = Summary(judge.dimensions, repeats), read_judgements(labels_file)
+        summary = Summary(judge.dimensions, repeats)
+        judgements = read_judgements(labels_file)
     sort_rows(rows(), checks(), judgements, out, summary)
     record = {
         "labels_by": judge and str(judge.signature()),
@@ -300,7 +307,8 @@ class Summary:
     """
 
     def __init__(self, dimensions: Sequence[Dimension], repeats: int = 1) -> None:
-        self.dimensions, self.repeats = dimensions, repeats
+        self.dimensions = dimensions
+        self.repeats = repeats
         self.rows: list[dict[str, Any]] = []
         self.users: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self.reasons: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)

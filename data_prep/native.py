@@ -38,7 +38,9 @@ from medal_judges.storage.files import write_json
 from medal_judges.storage.jsonl import Journal, write_records
 
 _UNCHANGED_FROM = 5  # words; shorter turns may read the same in two languages
-_SURE, _LETTERS = 0.9, 10  # least confidence in another language, and letters of a turn
+# least confidence in another language, and letters of a turn
+_SURE = 0.9
+_LETTERS = 10
 _WORD = re.compile(r"[^\W\d_]")
 _W = r"\W{0,20}"
 _LETTER = re.compile(rf"\A{_W}(?:(?:conversation|dialogue){_W})?([ab]){_W}\Z", re.IGNORECASE)
@@ -62,7 +64,8 @@ class Translation(JsonJob):
         self, row: LabelledDialogue, lang: str, check: LanguageIdentifier | None = None
     ) -> None:
         super().__init__(f"{row.id}--in-{lang}")
-        self.row, self.lang = row, lang
+        self.row = row
+        self.lang = lang
         self.check = check if check is not None and lang in check.known else None
         self.turns = {f"{i}_{turn.role}": turn for i, turn in enumerate(row.dialogue.turns, 1)}
 
@@ -143,7 +146,8 @@ def translate(
         pairs = zip(dialogue.turns, job.value, strict=True)
         turns = tuple(replace(turn, content=text) for turn, text in pairs)
         dialogue = replace(dialogue, lang=job.lang, turns=turns, source="medal-translated", meta={})
-        split, group = job.row.split, job.row.group
+        split = job.row.split
+        group = job.row.group
         rows.append(LabelledDialogue(dialogue, {}, {}, split=split, group=group, extra=extra))
     write_records(out, rows)
     beside(out, "failed").unlink(missing_ok=True)
@@ -254,7 +258,9 @@ class PairQuestion(JsonJob):
     def __init__(self, pair: NativePair, criterion: str, text: str, *, native_first: bool) -> None:
         order = "native first" if native_first else "translated first"
         super().__init__(f"{criterion}--{pair.id}--{pair.native.id}--{pair.translated.id}--{order}")
-        self.pair, self.criterion, self.text = pair, criterion, text
+        self.pair = pair
+        self.criterion = criterion
+        self.text = text
         self.native_first = native_first
 
     def question(self) -> tuple[Mapping[str, str | None], Mapping[str, object]]:
@@ -279,7 +285,8 @@ class PairQuestion(JsonJob):
         return values, properties
 
     def read(self, fields: Mapping[str, Any]) -> Answer:
-        better, reason = fields.get("better"), fields.get("reason")
+        better = fields.get("better")
+        reason = fields.get("reason")
         if not isinstance(better, str):
             raise UnusableError("the entry 'better' is missing or no text")
         letter = _LETTER.match(better)
@@ -469,7 +476,8 @@ def write_report(rates: Sequence[Rates], facts: Mapping[str, str], folder: Path)
     write_json(folder / "results.json", record)
     console = wide_console(piped=140)
     sections: list[Section] = []
-    figures, tables = {}, {}
+    figures = {}
+    tables = {}
     for criterion, group in groupby(rates, key=lambda rate: rate.criterion):
         by_lang = list(group)
         anchor = f"criterion-{len(sections)}"

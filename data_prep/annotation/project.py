@@ -31,7 +31,8 @@ from medal_judges.storage.files import atomic_write, write_json
 from medal_judges.storage.jsonl import write_records
 
 Form = Literal["label-studio", "xlsx"]
-PROJECT_FILE, ROWS_FILE = "project.json", "rows.jsonl"
+PROJECT_FILE = "project.json"
+ROWS_FILE = "rows.jsonl"
 _NAME = re.compile(r"[\w.@+-]+")  # names become file names
 
 
@@ -199,7 +200,8 @@ def export(
         problem = f"{folder} holds an annotation project already"
         raise MedalError(problem, hint="give another folder to --out")
     asks = questions(project.dimensions, guidelines)
-    out, studio = folder / "package", folder / "package" / "label_studio"
+    out = folder / "package"
+    studio = folder / "package" / "label_studio"
 
     def document(name: str) -> str:
         return fragment(TEMPLATES, name, guidelines=guidelines, questions=asks).strip() + "\n"
@@ -233,7 +235,8 @@ def export(
 
 def load_project(folder: Path) -> Project:
     """The project that ``medal annotate export`` wrote into ``folder``. Raises MedalError."""
-    path, hint = folder / PROJECT_FILE, "give the folder that medal annotate export wrote"
+    path = folder / PROJECT_FILE
+    hint = "give the folder that medal annotate export wrote"
     if not path.is_file():
         raise DataError(path, None, "no such file", hint=hint)
     try:

@@ -13,8 +13,11 @@ from medal_judges.errors import ConfigError
 from medal_judges.records.dimension import Dimension, load_rubric
 
 TEMPLATES = "medal_judges.data_prep.annotation"  # the package with the templates
-YES, NO = "yes", "no"
-OTHER_TEXT, COMMENT = "other_text", "comment"  # free texts beside the dimensions
+YES = "yes"
+NO = "no"
+# free texts beside the dimensions
+OTHER_TEXT = "other_text"
+COMMENT = "comment"
 EMPTY = "[empty message]"
 
 
@@ -129,6 +132,7 @@ def questions(dimensions: Sequence[Dimension], guidelines: Guidelines) -> list[A
         asks = guidelines.asks
         title = entry.title or dimension.name.replace("_", " ").capitalize()
         ask = entry.ask or (asks.binary if dimension.kind == "binary" else asks.ordinal)
-        mark, leave = entry.mark.strip(), entry.leave.strip()
+        mark = entry.mark.strip()
+        leave = entry.leave.strip()
         questions.append(AnnotationQuestion(dimension, title, ask, mark, leave, entry.grades))
     return questions

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from openpyxl.cell import Cell
     from openpyxl.worksheet.worksheet import Worksheet
 
-ANSWERS, DIALOGUES = "answers", "dialogues"
-KEY, ANNOTATOR, DIALOGUE = "key", "annotator", "dialogue"
+ANSWERS = "answers"
+DIALOGUES = "dialogues"
+KEY = "key"
+ANNOTATOR = "annotator"
+DIALOGUE = "dialogue"
 CELL = 32_000  # Excel allows 32,767 characters in a cell
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 

@@ -199,7 +199,8 @@ def _heat_map(stats: CorpusStatistics, dimension: ScaledDimension, top: float) -
         unit = ", %"
     elif dimension in stats.shares:
         unit = ", % at 1"
-    langs, chatbots = _with_total(stats.langs), _with_total(stats.chatbots)
+    langs = _with_total(stats.langs)
+    chatbots = _with_total(stats.chatbots)
     rows: list[Row] = []
     for chatbot in chatbots:
         subsets = [Subset(lang.lang, chatbot.chatbot) for lang in langs]
@@ -223,7 +224,8 @@ def _heat_cell(
     answered = np.isfinite(stats.answers(subset, dimension)).sum()
     tooltip = counted([(int(answered), "row")])
     if figure.low is not None and figure.high is not None:
-        low, high = number(factor * figure.low, digits), number(factor * figure.high, digits)
+        low = number(factor * figure.low, digits)
+        high = number(factor * figure.high, digits)
         tooltip = f"[{low}, {high}], {tooltip}"
     lowest, highest = span
     strength = 0.0

@@ -46,7 +46,8 @@ class ForeignLanguage:
     """Finds the keyword that excludes a row (MEDAL, section 5.1, Filtering)."""
 
     def __init__(self, keywords: ForeignKeywords) -> None:
-        self.keywords, self.hash = keywords, content_hash(keywords.model_dump())
+        self.keywords = keywords
+        self.hash = content_hash(keywords.model_dump())
         self._patterns = lru_cache(maxsize=None)(self._patterns_of)
         self._patterns("en")  # reports a bad pattern at once
 
@@ -67,7 +68,8 @@ class ForeignLanguage:
 
     def find(self, comment: str, lang: str) -> str | None:
         """The keyword in a comment on a dialogue in ``lang``, None if there is none."""
-        text, keywords = comment[:_LONGEST], self.keywords
+        text = comment[:_LONGEST]
+        keywords = self.keywords
         for pattern in self._patterns(lang):
             for hit in pattern.finditer(text):
                 before = _CLAUSE.split(text[: hit.start()])[-1]
@@ -244,7 +246,8 @@ def read_pool(
 
     Raises DataError for an id that occurs twice and for a pool without a candidate.
     """
-    candidates, left_out = [], []
+    candidates = []
+    left_out = []
     ids: set[str] = set()
     langs: set[str] = set()
     for spec in options.files:

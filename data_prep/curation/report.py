@@ -63,7 +63,8 @@ def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
     rules = label_rules(options.rubric)
     foreign = None if options.keep_foreign else load_foreign(options.keywords)
     pool, left_out = read_pool(options, rules, foreign, reading)
-    selections, balances = {}, []
+    selections = {}
+    balances = []
     for lang in sorted({candidate.lang for candidate in pool}):
         candidates = [candidate for candidate in pool if candidate.lang == lang]
         selection = select(options.policy, candidates, options.n, rules, seed=options.seed)
@@ -106,7 +107,8 @@ def factor_balances(
     }
     balances: dict[str, dict[str, Any]] = {}
     for factor, names in names_of_factor.items():
-        in_pool, selected = _value_counts(pool, factor), _value_counts(chosen, factor)
+        in_pool = _value_counts(pool, factor)
+        selected = _value_counts(chosen, factor)
         values = []
         for name in names:
             counts = {"pool": in_pool[name], "selected": selected[name]}
@@ -192,7 +194,8 @@ def print_report(curation: Curation) -> None:
     rows: list[Row] = []
     notes = [f"effective: {_EFFECTIVE}, by the weights", *_left_out(curation)]
     for balance in curation.balances:
-        lang, selected = balance["lang"], balance["selected"]
+        lang = balance["lang"]
+        selected = balance["selected"]
         effective = round(balance["effective"])
         rows.append((lang, balance["pool"], selected, balance["contexts"], effective))
         if selected < balance["wanted"]:

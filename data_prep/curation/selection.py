@@ -92,7 +92,8 @@ class _BalancedSelection:
     """
 
     def __init__(self, pool: Sequence[Candidate], rules: LabelRules) -> None:
-        self.pool, self.rules = pool, rules
+        self.pool = pool
+        self.rules = rules
         self.categories = rules.categories
         self.chosen: list[Selected] = []
         self.is_free = np.ones(len(pool), dtype=bool)

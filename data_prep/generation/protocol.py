@@ -284,7 +284,8 @@ class DialogueState:
         if not accepted:
             return self._reject(reason, "judge", readable=accepted is not None)
         assert self.candidate is not None
-        (text, ends), self.candidate = self.candidate, None
+        (text, ends) = self.candidate
+        self.candidate = None
         self.tries.append(len(self.rejections) + 1)
         self.rejections = []
         if text:
@@ -373,15 +374,18 @@ def load_prompts(config: GenerateConfig) -> dict[str, Prompt]:
 def request_of(state: DialogueState, prompts: dict[str, Prompt]) -> ChatRequest:
     """The request for the next answer of ``state``. Its seed depends on the run's seed, the
     dialogue, the turn and the attempt only."""
-    config, schema = state.config, None
+    config = state.config
+    schema = None
     values: dict[str, str | None] = asdict(state.context)
     values["language"] = language(state.context.lang).name
     decoding: Decoding = config.reply
     if state.stage == "say":
-        name, decoding = "first_turn", config.first_turn
+        name = "first_turn"
+        decoding = config.first_turn
         if state.turns:
             values["dialogue"] = transcript(state.turns)
-            name, decoding = "later_turns", config.later_turns
+            name = "later_turns"
+            decoding = config.later_turns
         messages = prompts[name].messages(values, again=_rejected_attempts(state))
     elif state.stage == "check":
         decoding = config.check

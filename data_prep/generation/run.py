@@ -32,7 +32,9 @@ from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import atomic_path, atomic_write, only_run
 from medal_judges.storage.jsonl import Journal, to_line
 
-RECORD, DIALOGUES, REJECTED = "run.json", "dialogues.jsonl", "rejected.jsonl"
+RECORD = "run.json"
+DIALOGUES = "dialogues.jsonl"
+REJECTED = "rejected.jsonl"
 # The record is removed last: a kill before that leaves a folder that is still known as a run's.
 _OWN = ("journal.jsonl", DIALOGUES, REJECTED, "summary.json", RECORD)
 _PARTS = ("settings", "agents", "contexts")
@@ -76,10 +78,8 @@ class Outputs:
 
     def _earlier_record(self) -> dict[str, Any]:
         """The content of run.json; empty in a new folder."""
-        path, hint = (
-            self.folder / RECORD,
-            "give another folder with --out DIR, or remove it yourself",
-        )
+        path = self.folder / RECORD
+        hint = "give another folder with --out DIR, or remove it yourself"
         if not path.exists():
             for name in _OWN:
                 if (self.folder / name).exists():
@@ -325,7 +325,8 @@ class GenerationRun(JobRunner[DialogueState]):
         return count
 
     def apply(self, job: DialogueState, answer: Answer) -> None:
-        counts, agent = self.counts, job.agent
+        counts = self.counts
+        agent = job.agent
         rejection = job.take(answer.answer, answer.cut)
         counts.usage[agent].update({"requests": 1, **answer.usage})
         tries = counts.first if job.chatbot is None else counts.later
@@ -366,7 +367,8 @@ def estimate(
     scales the counts to all contexts. ``chatbots``: only these speak. A local model costs 0
     dollars.
     """
-    prompts, speaking = load_prompts(config), config.speaking(chatbots)
+    prompts = load_prompts(config)
+    speaking = config.speaking(chatbots)
     sample = min(SAMPLE, config.contexts.n)
     settings = config.contexts.model_copy(update={"n": sample})
     usage: dict[str, Counter[str]] = defaultdict(Counter)

@@ -90,14 +90,16 @@ def insert(text: str, sentence: str, position: float, lang: str) -> str:
     ends = {match.end() for match in _BOUNDARY.finditer(text)} - {0, len(text)}
     cuts = [0, *sorted(ends), len(text)]
     cut = cuts[round(position * (len(cuts) - 1))]
-    styled, line_end = in_style(sentence, text), "\n" in text
+    styled = in_style(sentence, text)
+    line_end = "\n" in text
     return attach(attach(text[:cut], styled, lang, line_end), text[cut:], lang, line_end)
 
 
 def attach(left: str, right: str, lang: str, line_end: bool = False) -> str:
     """``left`` and ``right`` on two lines (``line_end``), or on one line with a full stop between
     them."""
-    left, right = left.rstrip(), right.lstrip()
+    left = left.rstrip()
+    right = right.lstrip()
     if not left or not right:
         return left or right
     if line_end:
@@ -188,7 +190,8 @@ class Donors:
         if not turns:
             return None
         near = bisect_left(turns, length, key=lambda turn: len(turn[1]))
-        first, last = max(0, near - _WINDOW), min(len(turns), near + _WINDOW)
+        first = max(0, near - _WINDOW)
+        last = min(len(turns), near + _WINDOW)
         tried = [turns[i] for i in edit.rng.integers(first, last, size=_TRIES)]
         tried.sort(key=lambda turn: abs(len(turn[1]) - length))
         return next((text for owner, text in tried if owner != edit.group and accept(text)), None)
@@ -254,7 +257,8 @@ class Edit:
         return bool(self.rng.random() < 0.5)
 
     def put(self, turn: int, injected: str, control: str) -> None:
-        self.injected[turn], self.control[turn] = injected, control
+        self.injected[turn] = injected
+        self.control[turn] = control
 
     def insert(self, turn: int, injected: str, control: str, position: float) -> None:
         """Add a sentence to both versions of ``turn``, at about ``position`` in [0, 1]."""

@@ -167,7 +167,8 @@ def inject(
     pair = f"{row.id}+{issue}.{strength}"
     untouched = dict.fromkeys(UNTOUCHED[issue], 0.0)
     about = (issue, strength, list(edit.touched))
-    faulty, sound = {issue: 1.0} | untouched, {issue: 0.0} | untouched
+    faulty = {issue: 1.0} | untouched
+    sound = {issue: 0.0} | untouched
     control = f"{pair}.innocent"
     return (
         _row(row, pair, edit.injected, faulty, split, *about, "planted", pair, edit.how),
@@ -306,7 +307,8 @@ def _repeat_sentence(edit: Edit, sources: list[int]) -> None:
 def _something_else(edit: Edit, like: str, used: list[str]) -> str:
     """Text about as long as ``like``, with one sentence if ``like`` has one, that is neither in the
     dialogue nor in ``used``."""
-    length, is_sentence = len(like), len(sentences(like)) == 1
+    length = len(like)
+    is_sentence = len(sentences(like)) == 1
     present: set[str] = set()
     for text in (*edit.texts, *used):
         present.update(sentences(text))
@@ -418,7 +420,8 @@ def _contradiction(edit: Edit) -> None:
         first_turn, later_turn = edit.sample(turns, 2)
         side = int(edit.rng.integers(2))
         positions = edit.rng.random(2)
-        statement, answers = variants(first)[side], variants(later)
+        statement = variants(first)[side]
+        answers = variants(later)
         edit.insert(first_turn, statement, statement, float(positions[0]))
         edit.insert(later_turn, answers[1 - side], answers[side], float(positions[1]))
         touched.add(later_turn)
@@ -512,7 +515,8 @@ def _foreign(edit: Edit, text: str) -> str:
             break
         words = unit(lang).findall(pool[i].rstrip(".。?？"))
         fragments.append(join(words[len(words) // 3 :], lang))
-    fragment, lines = join(fragments, lang), []
+    fragment = join(fragments, lang)
+    lines = []
     for line in replaced.split("\n"):
         lines.append(fragment[: len(line)].strip())
         fragment = fragment[len(line) :]

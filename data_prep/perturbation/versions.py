@@ -134,7 +134,8 @@ def other_name(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
     if dialogue.lang not in table["sentence"] or dialogue.turns[0].role != "user":
         return None
     first, second = (table["names"][i] for i in rng.permutation(len(table["names"]))[:2])
-    before, sentence = dialogue.turns[0].content, table["sentence"][dialogue.lang]
+    before = dialogue.turns[0].content
+    sentence = table["sentence"][dialogue.lang]
     control, version = (
         with_contents(dialogue, {0: attach(before, sentence.format(name=name), dialogue.lang)})
         for name in (first, second)
@@ -324,6 +325,7 @@ def several(
         )
         if on_faulty is None or on_sound is None or on_sound.control is None:
             return None
-        faulty, sound = on_faulty.version, on_sound.control
+        faulty = on_faulty.version
+        sound = on_sound.control
         touched.update(on_faulty.touched)
     return Versions(faulty, sound, tuple(sorted(touched)))

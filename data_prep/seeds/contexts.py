@@ -100,7 +100,8 @@ def sentences(triple: Triple) -> str:
     """The triple in words, such as ``PersonX drops something. Now PersonX feels annoyed.``"""
     relations = load_relations()
     template = relations["relations"][triple.relation]
-    head, tail = triple.head.rstrip(" ."), triple.tail.rstrip(" .")
+    head = triple.head.rstrip(" .")
+    tail = triple.tail.rstrip(" .")
     first, _, following = tail.partition(" ")
     if following and first in relations["small"]:  # "The sea is rough"; names keep their capital
         tail = f"{first.lower()} {following}"
@@ -127,7 +128,8 @@ def parse_triple(record: object) -> Triple:
     """
     if not isinstance(record, Mapping):
         raise RecordError("(line)", "a JSON object", record)
-    relations, spelling = load_relations(), record.get("relation")
+    relations = load_relations()
+    spelling = record.get("relation")
     relation = ""
     if isinstance(spelling, str):
         relation = relations["spellings"].get(spelling, spelling)

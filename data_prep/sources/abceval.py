@@ -49,7 +49,8 @@ def lift_to_dialogues(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDial
         conversations.setdefault(row.group, []).append(row)
     for turns in conversations.values():
         longest = max(turns, key=lambda row: len(row.dialogue.turns))
-        labels, machine = {}, {}
+        labels = {}
+        machine = {}
         for name in longest.labels:
             if name in ISSUE_BEHAVIOURS:
                 labels[name] = _any([row.labels[name] for row in turns if name in row.labels])

@@ -42,7 +42,9 @@ class LanguageAudit:
     def edges(self) -> tuple[int, int, float]:
         """Returns the number of turn edges (starts and ends) that are a lower-case letter, how many
         of them are u, s, e or r, and how many would be if no turn was clipped."""
-        count, hits, expected = 0, 0, 0.0
+        count = 0
+        hits = 0
+        expected = 0.0
         for side in (0, -1):
             edge_hits = self.letters[side, True, True]
             edges = edge_hits + self.letters[side, True, False]

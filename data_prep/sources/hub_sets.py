@@ -40,7 +40,8 @@ def read_soda_eval(
         types.update(_issues(row))
     for row in folder_records(folder):
         history = [line for line in row["dialog_history"].split("\n") if line.strip()]
-        names, texts = [], []
+        names = []
+        texts = []
         for line in (*history, row["response"]):
             name, _, text = line.partition(":")
             names.append(name.strip())

@@ -130,7 +130,8 @@ def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
         if level == "dialogue":
             ratings = _conture_ratings(entry["dialog_ratings"])
             scales = {name: _CONTURE_SCALES.get(name, (1.0, 3.0)) for name in ratings}
-            id, extra = f"conture-dial-{number}", _defects(turns, level)
+            id = f"conture-dial-{number}"
+            extra = _defects(turns, level)
             yield rated(id, turns, ratings, scales, source="conture", group=group, extra=extra)
             continue
         for i, exchange in enumerate(entry["turns"]):
@@ -178,7 +179,8 @@ def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
     for hit in _load(path):
         worker = workers.setdefault(hit["WorkerId"], f"worker-{len(workers):04d}")
         for chat in hit["data"]:
-            raw, z_scores = _with_overall(chat["raw scores"]), _with_overall(chat["z scores"])
+            raw = _with_overall(chat["raw scores"])
+            z_scores = _with_overall(chat["z scores"])
             system, *suffix = chat["model"].split("_p")
             model = _DIALOGUE_EVAL_MODELS[system] + "_p" * len(suffix)
             extra = {

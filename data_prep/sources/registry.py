@@ -89,7 +89,8 @@ def parse_spec(text: str) -> DataSpec:
     kinds: dict[str, str] = {}
     file = _FILE_SPEC.fullmatch(text)  # a path may contain colons
     if file:
-        name, words = file["file"], file["words"].split(":") if file["words"] else []
+        name = file["file"]
+        words = file["words"].split(":") if file["words"] else []
     else:
         name, *words = text.split(":")
         kinds = {part.name: "part" for part in get_source(name).parts}
@@ -110,7 +111,8 @@ def source_of(text: str) -> str:
     """The source or the file of a spec, without part, level and split."""
     if text.startswith(HUB):
         return text.rpartition(":")[0] if text.count(":") > 1 else text
-    name, file = text.partition(":")[0], _FILE_SPEC.fullmatch(text)
+    name = text.partition(":")[0]
+    file = _FILE_SPEC.fullmatch(text)
     if name in SOURCES:
         return name
     return file["file"] if file else text

@@ -148,7 +148,8 @@ def show(options: ShowOptions) -> None:
         parse_spec,
     )
 
-    console, spec = wide_console(), parse_spec(options.name)
+    console = wide_console()
+    spec = parse_spec(options.name)
     if not spec.is_file:
         source = get_source(spec.name)
         console.print(f"{source.title}\n{source.citation}", highlight=False)
@@ -253,7 +254,8 @@ def plant(options: PlantOptions) -> None:
     from medal_judges.data_prep.perturbation.injection import ISSUES, InjectionCounts, injected_set
     from medal_judges.data_prep.sources.registry import files_of, load_spec
 
-    out, inputs = options.out, files_of(options.source)
+    out = options.out
+    inputs = files_of(options.source)
     reading = reading_report(options.reading, None, inputs, beside=out)
     counts = InjectionCounts()
     rows = injected_set(

@@ -55,7 +55,8 @@ def translate(options: TranslateOptions) -> None:
     from medal_judges.data_prep.native import translate as run
     from medal_judges.reading.language_detection import LanguageIdentifier
 
-    out, to = options.out, options.to
+    out = options.out
+    to = options.to
     require_targets(to)
     config = load_config(TranslateConfig, options.config, options.overrides, folder="native")
     runner = JsonRunner(config, max_cost=options.max_cost)
@@ -67,7 +68,8 @@ def translate(options: TranslateOptions) -> None:
             check = LanguageIdentifier(purpose="the check of languages")
         except MissingExtraError as error:
             typer.echo(f"the languages of the translations are NOT checked: {error}", err=True)
-    skipped, translations = 0, []
+    skipped = 0
+    translations = []
     for row in labelled_of(options.source, options.reading, reading):
         skipped += row.dialogue.lang != "en"
         if row.dialogue.lang == "en":

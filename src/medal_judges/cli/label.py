@@ -28,7 +28,9 @@ from medal_judges.storage.files import only_run, require_other_file
 
 USER_JUDGE = "configs/judges/malformed.yaml"
 _OF_USER = "user."
-_LABELS, _USERS = "labels", "check of users"  # tasks of judges
+# tasks of judges
+_LABELS = "labels"
+_USERS = "check of users"
 _WRITTEN = (
     *("judgements.jsonl", "user_judgements.jsonl"),
     *("labelled.jsonl", "malformed.jsonl", "unlabelled.jsonl"),
@@ -126,7 +128,8 @@ def _check_input(options: LabelOptions) -> None:
 
 def _choices(options: LabelOptions) -> dict[str, JudgeChoice]:
     """The judge that labels and the judge that checks the users, by their task."""
-    settings, of_user = [], []
+    settings = []
+    of_user = []
     for setting in options.settings:
         if setting.startswith(_OF_USER):
             of_user.append(setting.removeprefix(_OF_USER))

@@ -32,8 +32,11 @@ class ChatMetric:
         level: ScoreLevel = "last",
         max_cost: float | None = None,
     ) -> None:
-        self.judge, self.max_cost = judge, max_cost
-        self.dimensions, self.messages, self.level = tuple(dimensions), messages, level
+        self.judge = judge
+        self.max_cost = max_cost
+        self.dimensions = tuple(dimensions)
+        self.messages = messages
+        self.level = level
 
     def process_results(self, doc: Mapping[str, object], results: Sequence[str]) -> dict[str, str]:
         """Returns the whole chat as JSON for each dimension and for ``coverage``."""

@@ -37,7 +37,8 @@ def agreement(
     for name, column in columns.items():
         if len(column) != total:
             raise RecordError(name, f"{total} rows, as many as predictions", len(column))
-    rows, judgements = [], []
+    rows = []
+    judgements = []
     for i, (prediction, answers) in enumerate(zip(predictions, references, strict=True)):
         dialogue = Dialogue(str(i), (), models={"assistant": systems[i]})
         labels = {_NAME: _values(f"references[{i}]", answers)}

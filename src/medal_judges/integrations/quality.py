@@ -22,7 +22,9 @@ from medal_judges.integrations.chats import (
 )
 from medal_judges.models.base.judge import ScoreLevel
 
-_SHOWN, _TEXT = 3, 160  # chats to look at, and characters of a turn
+# chats to look at, and characters of a turn
+_SHOWN = 3
+_TEXT = 160
 
 
 class QualityUndecidedWarning(UserWarning):
@@ -103,7 +105,8 @@ def _message(results: Sequence[GateResult], scored: ScoredChats) -> str:
     lines.append(f"{len(scored.judgements)} judgements, {coverage}: {scored.signature}")
     lines.append(f"look first at these, the worst by {broken[0]}:")
     for row in _worst_rows(scored, broken[0]):
-        judgement, chat = scored.judgements[row], scored.chats[row]
+        judgement = scored.judgements[row]
+        chat = scored.chats[row]
         scores = ", ".join(f"{name} {judgement.scores[name]:.2f}" for name in broken)
         dialogue = scored.dialogues[chat]
         turn = ""

@@ -20,7 +20,8 @@ from medal_judges.errors import ConfigError, MedalError
 logger = logging.getLogger(__name__)
 CACHE_VARIABLE = "MEDAL_JUDGES_CACHE"
 DATA_VARIABLE = "MEDAL_JUDGES_DATA"
-CSV, PARQUET = (".csv", ".csv.gz"), ".parquet"
+CSV = (".csv", ".csv.gz")
+PARQUET = ".parquet"
 _INPUTS: list[Path] = []  # files that the running command reads; see protected_inputs
 
 
@@ -28,11 +29,13 @@ class ProcessLock:
     """A reentrant lock between threads that can be pickled and forked: it is free in the copy."""
 
     def __init__(self) -> None:
-        self._lock, self._process = threading.RLock(), os.getpid()
+        self._lock = threading.RLock()
+        self._process = os.getpid()
 
     def __enter__(self) -> None:
         if self._process != os.getpid():  # a thread that held the lock does not exist here
-            self._lock, self._process = threading.RLock(), os.getpid()
+            self._lock = threading.RLock()
+            self._process = os.getpid()
         self._lock.acquire()
 
     def __exit__(self, *error: object) -> None:

@@ -174,7 +174,8 @@ def _cut_half_line(stream: IO[bytes], size: int) -> int:
         if length := stream.read(end - start).rfind(b"\n") + 1:
             end = start + length
             break
-        end, step = start, 1 << 16
+        end = start
+        step = 1 << 16
     if end < size:
         stream.truncate(end)
     return end

@@ -70,7 +70,12 @@ class Proposal:
 class PoolRunner(JobRunner[Proposal]):
     """Asks one model for all its samples."""
 
-    def __init__(self, config: PoolGeneration, llm: LLMConfig, journal: Journal) -> None:
+    def __init__(
+        self,
+        config: PoolGeneration,
+        llm: LLMConfig,
+        journal: Journal,
+    ) -> None:
         super().__init__(journal, Agents({llm.model: llm}))
         self.config = config
         parts = ("context", "negative", "positive")
@@ -121,7 +126,14 @@ def propose_pool(name: str, config: PoolGeneration, out: Path) -> FollowUpPool |
         for job in runner.jobs.values():
             for text in parse_list(job.text or ""):
                 key = (" ".join(re.findall(r"\w+", text.casefold())), job.sign)
-                distinct.setdefault(key, FollowUp(text=text, sign=job.sign, by=llm.name))
+                distinct.setdefault(
+                    key,
+                    FollowUp(
+                        text=text,
+                        sign=job.sign,
+                        by=llm.name,
+                    ),
+                )
         llm.close()  # before the next model is loaded
     if not distinct:
         journal.path.unlink(missing_ok=True)

@@ -306,7 +306,14 @@ class JobRunner(ABC, Generic[J]):
         # Half a surrogate pair has no UTF-8: neither the journal nor a server could take it.
         text = completion.text.encode("utf-8", "replace").decode("utf-8")
         cut = completion.finish == "length"
-        answer = Answer(job.id, job.stage, text, cut, usage.to_record(), self.made_by)
+        answer = Answer(
+            job.id,
+            job.stage,
+            text,
+            cut,
+            usage.to_record(),
+            self.made_by,
+        )
         self.journal.append([answer], sync=False)
         self._take(answer)
         self.answered(job)
@@ -347,7 +354,11 @@ class JsonJobsConfig(Config):
     prompt: str
     tries: int = Field(default=3, ge=1)
     temperature: float = Field(default=0.0, ge=0)
-    top_p: float = Field(default=1.0, gt=0, le=1)
+    top_p: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+    )
     max_tokens: int = Field(default=4096, ge=1)
     enforce: bool = True
     at_once: int = Field(default=64, ge=1)

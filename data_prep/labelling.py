@@ -50,7 +50,10 @@ _UNNAMED = "unnamed"
 
 
 def labelled(
-    row: LabelledDialogue, judgement: Judgement, dimensions: Sequence[Dimension], repeats: int = 1
+    row: LabelledDialogue,
+    judgement: Judgement,
+    dimensions: Sequence[Dimension],
+    repeats: int = 1,
 ) -> LabelledDialogue:
     """``row`` with the judge's labels (one value per repeat, None for an answer without a number),
     comments and signature. The row's own labels are appended to ``extra["earlier_labels"]``.
@@ -76,7 +79,13 @@ def labelled(
     extra |= {COMMENTS: _comments(judgement), LABELS_BY: judgement.judge}
     if judgement.failure is not None:
         extra[FAILURE] = judgement.failure
-    return replace(row, labels=labels, scales=scales, aggregated=False, extra=extra)
+    return replace(
+        row,
+        labels=labels,
+        scales=scales,
+        aggregated=False,
+        extra=extra,
+    )
 
 
 def _comments(judgement: Judgement) -> dict[str, str]:
@@ -370,7 +379,15 @@ class Summary:
             if counts["checked"]:
                 share = counts["malformed"] / counts["checked"]
             reasons = dict(self.reasons[lang, user])
-            users.append({"lang": lang, "user": user, **counts, "share": share, "reasons": reasons})
+            users.append(
+                {
+                    "lang": lang,
+                    "user": user,
+                    **counts,
+                    "share": share,
+                    "reasons": reasons,
+                }
+            )
         record: dict[str, Any] = {
             "rows": dict(self.kinds),
             "failures": dict(self.failures),

@@ -61,7 +61,10 @@ class Translation(JsonJob):
     rejects turns in another language."""
 
     def __init__(
-        self, row: LabelledDialogue, lang: str, check: LanguageIdentifier | None = None
+        self,
+        row: LabelledDialogue,
+        lang: str,
+        check: LanguageIdentifier | None = None,
     ) -> None:
         super().__init__(f"{row.id}--in-{lang}")
         self.row = row
@@ -145,10 +148,25 @@ def translate(
         extra["language_checked"] = job.check is not None
         pairs = zip(dialogue.turns, job.value, strict=True)
         turns = tuple(replace(turn, content=text) for turn, text in pairs)
-        dialogue = replace(dialogue, lang=job.lang, turns=turns, source="medal-translated", meta={})
+        dialogue = replace(
+            dialogue,
+            lang=job.lang,
+            turns=turns,
+            source="medal-translated",
+            meta={},
+        )
         split = job.row.split
         group = job.row.group
-        rows.append(LabelledDialogue(dialogue, {}, {}, split=split, group=group, extra=extra))
+        rows.append(
+            LabelledDialogue(
+                dialogue,
+                {},
+                {},
+                split=split,
+                group=group,
+                extra=extra,
+            )
+        )
     write_records(out, rows)
     beside(out, "failed").unlink(missing_ok=True)
     if failed:
@@ -255,7 +273,14 @@ def _by_key(
 class PairQuestion(JsonJob):
     """Asks which dialogue of ``pair`` is better; ``text`` is the question of the ``criterion``."""
 
-    def __init__(self, pair: NativePair, criterion: str, text: str, *, native_first: bool) -> None:
+    def __init__(
+        self,
+        pair: NativePair,
+        criterion: str,
+        text: str,
+        *,
+        native_first: bool,
+    ) -> None:
         order = "native first" if native_first else "translated first"
         super().__init__(f"{criterion}--{pair.id}--{pair.native.id}--{pair.translated.id}--{order}")
         self.pair = pair
@@ -436,7 +461,15 @@ def _rates(criterion: str, lang: str, verdicts: Sequence[Verdict]) -> Rates:
     contexts = len({verdict["group"] for verdict in scored})
     figures = _figures(scored, contexts)
     unscored = dict(failures.most_common())
-    return Rates(criterion, lang, len(verdicts), len(scored), contexts, figures, unscored)
+    return Rates(
+        criterion,
+        lang,
+        len(verdicts),
+        len(scored),
+        contexts,
+        figures,
+        unscored,
+    )
 
 
 def _figures(scored: Sequence[Verdict], contexts: int) -> dict[str, Estimate]:

@@ -18,7 +18,12 @@ from medal_judges.data_prep.labelling import (
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import LabelledDialogue
 
-_WORDS = {YES: 1.0, NO: 0.0, "true": 1.0, "false": 0.0}
+_WORDS = {
+    YES: 1.0,
+    NO: 0.0,
+    "true": 1.0,
+    "false": 0.0,
+}
 _NAMED = 12  # keys named in one problem
 
 
@@ -153,4 +158,10 @@ def merge(answers: Iterable[Answer], project: Project) -> Iterator[LabelledDialo
         if comments:
             extra["annotator_comments"] = comments
         labels = {name: tuple(answer.values[name] for answer in in_order) for name in scales}
-        yield replace(row, labels=labels, scales=scales, aggregated=False, extra=extra)
+        yield replace(
+            row,
+            labels=labels,
+            scales=scales,
+            aggregated=False,
+            extra=extra,
+        )

@@ -47,7 +47,12 @@ def tasks(
         turns = []
         for turn in row.dialogue.turns:
             turns.append({"speaker": turn.role, "text": turn.content or EMPTY})
-        data = {"key": key, "number": number, "lang": row.dialogue.lang, "dialogue": turns}
+        data = {
+            "key": key,
+            "number": number,
+            "lang": row.dialogue.lang,
+            "dialogue": turns,
+        }
         if annotator:
             data["assigned_to"] = annotator  # Label Studio uses `annotator` itself
         tasks.append({"data": data})

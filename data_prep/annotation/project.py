@@ -39,7 +39,11 @@ _NAME = re.compile(r"[\w.@+-]+")  # names become file names
 class ExportOptions(Config):
     """Options of ``medal annotate export``."""
 
-    source: str = option(argument=True, metavar="IN", help="Dialogues: a file or a spec.")
+    source: str = option(
+        argument=True,
+        metavar="IN",
+        help="Dialogues: a file or a spec.",
+    )
     out: Path = option(help="Folder to write.")
     annotator: tuple[str, ...] = option(
         (),
@@ -188,7 +192,10 @@ def new_project(
 
 
 def export(
-    project: Project, guidelines: Guidelines, folder: Path, forms: Sequence[Form]
+    project: Project,
+    guidelines: Guidelines,
+    folder: Path,
+    forms: Sequence[Form],
 ) -> list[Path]:
     """Write project.json and rows.jsonl (not for annotators) and ``package/`` (for annotators).
 

@@ -134,5 +134,14 @@ def questions(dimensions: Sequence[Dimension], guidelines: Guidelines) -> list[A
         ask = entry.ask or (asks.binary if dimension.kind == "binary" else asks.ordinal)
         mark = entry.mark.strip()
         leave = entry.leave.strip()
-        questions.append(AnnotationQuestion(dimension, title, ask, mark, leave, entry.grades))
+        questions.append(
+            AnnotationQuestion(
+                dimension,
+                title,
+                ask,
+                mark,
+                leave,
+                entry.grades,
+            )
+        )
     return questions

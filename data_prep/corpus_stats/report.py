@@ -158,7 +158,10 @@ def label_table(
 
 
 def label_tables(
-    stats: CorpusStatistics, head: str, subsets: Sequence[Subset], graded: list[ScaledDimension]
+    stats: CorpusStatistics,
+    head: str,
+    subsets: Sequence[Subset],
+    graded: list[ScaledDimension],
 ) -> list[Table]:
     """Returns a table of the issues, one of other shares and one of the means of ``graded``, each
     if there are any."""
@@ -215,7 +218,10 @@ def _with_total(subsets: list[Subset]) -> list[Subset]:
 
 
 def _heat_cell(
-    stats: CorpusStatistics, subset: Subset, dimension: ScaledDimension, span: tuple[float, float]
+    stats: CorpusStatistics,
+    subset: Subset,
+    dimension: ScaledDimension,
+    span: tuple[float, float],
 ) -> Cell:
     figure = stats.figure(subset, dimension)
     if figure.value is None:

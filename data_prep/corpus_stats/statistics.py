@@ -94,7 +94,11 @@ class CorpusStatistics:
     """
 
     def __init__(
-        self, dialogues: Iterable[LabelledDialogue], name: str, *, lemmas: bool = True
+        self,
+        dialogues: Iterable[LabelledDialogue],
+        name: str,
+        *,
+        lemmas: bool = True,
     ) -> None:
         self.name = name
         self.lemmas = lemmas
@@ -258,7 +262,12 @@ class CorpusStatistics:
         rows = self.select(subset)
         return _mean(rows, f"turns_{side}", len(rows), "no dialogue")
 
-    def length(self, subset: Subset, unit: Unit, side: Side = "all") -> Estimate:
+    def length(
+        self,
+        subset: Subset,
+        unit: Unit,
+        side: Side = "all",
+    ) -> Estimate:
         """Units per turn, over the languages measured in ``unit``; empty turns have length 0."""
         rows = self.select(subset)
         reason = f"no turn of this side in a language measured in {unit}"
@@ -317,7 +326,12 @@ class CorpusStatistics:
         return Distribution(tuple(levels), tuple(counts.tolist()), tuple(shares.tolist()))
 
 
-def _mean(rows: Any, column: str, count: int, reason: str) -> Estimate:
+def _mean(
+    rows: Any,
+    column: str,
+    count: int,
+    reason: str,
+) -> Estimate:
     """The sum of a column over ``count``; undefined for ``reason`` if that is 0."""
     if not count:
         return Estimate(None, reason=reason)

@@ -32,7 +32,12 @@ from medal_judges.report.table import Cell, Heat, Row, Table
 from medal_judges.storage.files import write_json
 
 _REACHED = 0.9  # of an even share
-_FACTORS = {"category": "Issues", "level": "Overall score", "chatbot": "Chatbots", "user": "Users"}
+_FACTORS = {
+    "category": "Issues",
+    "level": "Overall score",
+    "chatbot": "Chatbots",
+    "user": "Users",
+}
 _EVENNESS = (
     "Entropy of the counts over that of equal counts, over the values that the pool has: 1 is "
     "even, 0 is one value alone. A random sample is about as even as the pool."
@@ -95,7 +100,10 @@ def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
 
 
 def factor_balances(
-    pool: Sequence[Candidate], chosen: Sequence[Candidate], per_language: int, rules: LabelRules
+    pool: Sequence[Candidate],
+    chosen: Sequence[Candidate],
+    per_language: int,
+    rules: LabelRules,
 ) -> dict[str, dict[str, Any]]:
     """For categories, overall levels, chatbots and users: for each value the dialogues in the
     ``pool``, ``selected``, and an even share (``target``); and the ``evenness`` of both."""

@@ -35,7 +35,13 @@ Array = npt.NDArray[Any]
 # The cost of a dialogue: for each factor, how often its value was chosen, over an even share.
 # Overall and chatbot are the paper's; users are few and follow from the pairs; a context (or
 # opener) that the selection already has is avoided if all else is equal.
-_WEIGHTS = {"level": 1.0, "chatbot": 1.0, "user": 0.5, "issues": 0.2, "group": 0.01}
+_WEIGHTS = {
+    "level": 1.0,
+    "chatbot": 1.0,
+    "user": 0.5,
+    "issues": 0.2,
+    "group": 0.01,
+}
 
 # From the finest cell to the whole pool: what was not chosen joins the first that was.
 _CELLS: tuple[Callable[[Candidate], Hashable], ...] = (
@@ -64,7 +70,12 @@ class Selected:
 
 
 def select(
-    policy: Policy, pool: Sequence[Candidate], n: int, rules: LabelRules, *, seed: int = 0
+    policy: Policy,
+    pool: Sequence[Candidate],
+    n: int,
+    rules: LabelRules,
+    *,
+    seed: int = 0,
 ) -> list[Selected]:
     """``n`` dialogues of ``pool`` (one language), or all if it has fewer, each with its weight, in
     the order chosen: the first k are a selection of k. The order of the pool does not matter."""
@@ -109,7 +120,12 @@ class _BalancedSelection:
         names, value_of = np.unique(np.array(values, dtype=object), return_inverse=True)
         return value_of, np.zeros(len(names), dtype=np.int64)
 
-    def take(self, row: int, stage: str, category: str) -> None:
+    def take(
+        self,
+        row: int,
+        stage: str,
+        category: str,
+    ) -> None:
         self.chosen.append(Selected(self.pool[row], stage=stage, category=category))
         self.is_free[row] = False
         self.category_counts += self.has[row]

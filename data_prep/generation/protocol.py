@@ -43,7 +43,13 @@ _END = re.compile(
     rf"{_ALONE}|\s{{0,20}}[*_`\"'(\[{{<]{{0,9}}(?<![A-Za-z]){_MARK}(?![A-Za-z])[*_`\"')\]}}>]*[.!]?\s*"
 )
 _LABEL = re.compile(r"\A(?:\*\*)?(?:user|human)(?:\*\*)?\s*[:\uff1a]\s*(?:\*\*)?\s*", re.IGNORECASE)
-_QUOTES = {'"': '"', "“": "”", "«": "»", "„": "“", "「": "」"}
+_QUOTES = {
+    '"': '"',
+    "“": "”",
+    "«": "»",
+    "„": "“",
+    "「": "」",
+}
 _VERDICT = re.compile(
     r"\A[\s*_`\"'([]*(yes|no)\b[\s*_`\"')\]]*[.,:;!\-–—\u3002\uff0c\uff1a\uff01]*\s*", re.IGNORECASE
 )
@@ -85,9 +91,21 @@ class Decoding(Config):
 
     prompt: str | Prompt
     temperature: float = Field(ge=0)
-    top_p: float = Field(default=1.0, gt=0, le=1)
-    presence_penalty: float = Field(default=0.0, ge=-2, le=2)
-    frequency_penalty: float = Field(default=0.0, ge=-2, le=2)
+    top_p: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+    )
+    presence_penalty: float = Field(
+        default=0.0,
+        ge=-2,
+        le=2,
+    )
+    frequency_penalty: float = Field(
+        default=0.0,
+        ge=-2,
+        le=2,
+    )
     max_tokens: int = Field(default=512, ge=1)
 
 
@@ -127,8 +145,16 @@ class GenerateConfig(Config):
     later_turns: RetriedDecoding = RetriedDecoding(
         prompt="user_later", temperature=0.9, top_p=0.95, tries=5
     )
-    check: VerdictDecoding = VerdictDecoding(prompt="user_check", temperature=0.1, max_tokens=64)
-    reply: Decoding = Decoding(prompt="chatbot", temperature=0.9, top_p=0.95)
+    check: VerdictDecoding = VerdictDecoding(
+        prompt="user_check",
+        temperature=0.1,
+        max_tokens=64,
+    )
+    reply: Decoding = Decoding(
+        prompt="chatbot",
+        temperature=0.9,
+        top_p=0.95,
+    )
     max_turns: int = Field(default=10, ge=2)
     at_once: int = Field(default=512, ge=1)
     per_call: int = Field(default=256, ge=1)
@@ -294,7 +320,12 @@ class DialogueState:
             self.ended = "user"
         return None
 
-    def _reject(self, reason: str, by: str, readable: bool = True) -> dict[str, Any]:
+    def _reject(
+        self,
+        reason: str,
+        by: str,
+        readable: bool = True,
+    ) -> dict[str, Any]:
         rejection = {
             "id": self.id,
             "turn": len(self.turns),
@@ -322,7 +353,14 @@ class DialogueState:
         """The dialogue with ``chatbot`` that begins with this accepted first message."""
         shared = (list(self.turns), list(self.tries), list(self.cut))
         id = f"{self.id}--{chatbot}"
-        return DialogueState(id, self.context, self.user, self.config, chatbot, *shared)
+        return DialogueState(
+            id,
+            self.context,
+            self.user,
+            self.config,
+            chatbot,
+            *shared,
+        )
 
     def row(self) -> LabelledDialogue:
         """The finished dialogue as a line without labels."""
@@ -343,7 +381,14 @@ class DialogueState:
             context=context,
         )
         split = hash_split(group, seed=0)
-        return LabelledDialogue(dialogue, {}, {}, split=split, group=group, extra=extra)
+        return LabelledDialogue(
+            dialogue,
+            {},
+            {},
+            split=split,
+            group=group,
+            extra=extra,
+        )
 
 
 def load_prompts(config: GenerateConfig) -> dict[str, Prompt]:

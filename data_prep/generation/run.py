@@ -60,7 +60,13 @@ class Outputs:
     added.
     """
 
-    def __init__(self, folder: Path, record: Mapping[str, Any], *, overwrite: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        record: Mapping[str, Any],
+        *,
+        overwrite: bool = False,
+    ) -> None:
         self.folder = folder
         self.journal = Journal(folder / "journal.jsonl")
         self._streams: dict[str, IO[str]] = {}
@@ -137,7 +143,15 @@ class Outputs:
         self._resources.close()
 
     def write_json(self, name: str, value: Mapping[str, object]) -> None:
-        text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
+        text = (
+            json.dumps(
+                value,
+                indent=2,
+                ensure_ascii=False,
+                default=str,
+            )
+            + "\n"
+        )
         atomic_write(self.folder / name, text)
 
 
@@ -228,7 +242,11 @@ class GenerationRun(JobRunner[DialogueState]):
             "version": __version__,
             "settings": self._settings(),
             "agents": {
-                name: llm.model_dump(mode="json", exclude=_CONNECTION, exclude_unset=True)
+                name: llm.model_dump(
+                    mode="json",
+                    exclude=_CONNECTION,
+                    exclude_unset=True,
+                )
                 for name, llm in config.agents().items()
             },
             "contexts": {context.id: context.country for context in contexts},
@@ -382,7 +400,11 @@ def estimate(
                 text = "Yes." if accepts else f"No. {text}"
             written = min(request.max_tokens, prompt_tokens_above([Message("user", text)]))
             read = prompt_tokens_above(request.messages)
-            usage[state.agent].update(requests=1, read=read, written=written)
+            usage[state.agent].update(
+                requests=1,
+                read=read,
+                written=written,
+            )
             state.take(text, False)
         return state
 

@@ -82,7 +82,12 @@ def in_style(sentence: str, like: str) -> str:
     return sentence
 
 
-def insert(text: str, sentence: str, position: float, lang: str) -> str:
+def insert(
+    text: str,
+    sentence: str,
+    position: float,
+    lang: str,
+) -> str:
     """``text`` with ``sentence`` at the sentence boundary nearest to ``position`` in [0, 1]."""
     text = text.strip()
     if not text:
@@ -95,7 +100,12 @@ def insert(text: str, sentence: str, position: float, lang: str) -> str:
     return attach(attach(text[:cut], styled, lang, line_end), text[cut:], lang, line_end)
 
 
-def attach(left: str, right: str, lang: str, line_end: bool = False) -> str:
+def attach(
+    left: str,
+    right: str,
+    lang: str,
+    line_end: bool = False,
+) -> str:
     """``left`` and ``right`` on two lines (``line_end``), or on one line with a full stop between
     them."""
     left = left.rstrip()
@@ -183,7 +193,12 @@ class Donors:
             donors.sort(key=lambda turn: (len(turn[1]), turn))
         return cls(turns)
 
-    def pick(self, edit: Edit, length: int, accept: Callable[[str], bool]) -> str | None:
+    def pick(
+        self,
+        edit: Edit,
+        length: int,
+        accept: Callable[[str], bool],
+    ) -> str | None:
         """A random turn of another group, of about ``length`` characters, that ``accept`` accepts;
         None if no draw is accepted."""
         turns = self.turns.get(edit.lang, [])
@@ -233,7 +248,11 @@ class Edit:
         return table
 
     def answers(
-        self, words: int = 1, *, need: int = 0, why: str = "no assistant turn with words"
+        self,
+        words: int = 1,
+        *,
+        need: int = 0,
+        why: str = "no assistant turn with words",
     ) -> list[int]:
         """Indices of the assistant turns of at least ``words`` words. Raises CannotInject with the
         reason ``why`` if there are fewer than ``need``."""
@@ -256,11 +275,22 @@ class Edit:
         """Flips a coin."""
         return bool(self.rng.random() < 0.5)
 
-    def put(self, turn: int, injected: str, control: str) -> None:
+    def put(
+        self,
+        turn: int,
+        injected: str,
+        control: str,
+    ) -> None:
         self.injected[turn] = injected
         self.control[turn] = control
 
-    def insert(self, turn: int, injected: str, control: str, position: float) -> None:
+    def insert(
+        self,
+        turn: int,
+        injected: str,
+        control: str,
+        position: float,
+    ) -> None:
         """Add a sentence to both versions of ``turn``, at about ``position`` in [0, 1]."""
         for contents, sentence in ((self.injected, injected), (self.control, control)):
             before = contents.get(turn, self.texts[turn])
@@ -276,7 +306,12 @@ class Edit:
         if any(self.injected[turn] == self.control[turn] for turn in self.touched):
             raise CannotInject("the edit would change nothing")
 
-    def filler(self, length: int, used: Collection[str] = (), limit: int = 4) -> list[str]:
+    def filler(
+        self,
+        length: int,
+        used: Collection[str] = (),
+        limit: int = 4,
+    ) -> list[str]:
         """One to ``limit`` neutral sentences outside ``used``, of about ``length`` characters in
         all. Raises CannotInject if the table has none left."""
         free = [s for s in self.table("neutral") if s not in used and s not in self.texts]

@@ -131,7 +131,19 @@ def injected_set(
 
     for row in shuffled("clean")[: per_issue if clean_count is None else clean_count]:
         id = f"{row.id}+clean"
-        yield _row(row, id, {}, dict.fromkeys(ISSUES, 0.0), split, None, 0, [], "clean", id, "none")
+        yield _row(
+            row,
+            id,
+            {},
+            dict.fromkeys(ISSUES, 0.0),
+            split,
+            None,
+            0,
+            [],
+            "clean",
+            id,
+            "none",
+        )
     for issue in issues:
         for row in shuffled(issue):
             if per_issue is not None and counts.injected[issue] >= per_issue:
@@ -139,7 +151,14 @@ def injected_set(
             rng = np.random.default_rng(stable_hash(seed, row.id, issue))
             strength = strengths[int(rng.integers(len(strengths)))]
             try:
-                pair = inject(row, issue, strength=strength, rng=rng, donors=donors, split=split)
+                pair = inject(
+                    row,
+                    issue,
+                    strength=strength,
+                    rng=rng,
+                    donors=donors,
+                    split=split,
+                )
             except CannotInject as refusal:
                 counts.refused[issue, str(refusal)] += 1
                 continue
@@ -162,7 +181,14 @@ def inject(
     the ``pair`` (an id that both rows share) and the method (``how``). Raises CannotInject if the
     dialogue cannot carry the issue.
     """
-    edit = Edit(row.dialogue, strength, rng, donors, split, row.group)
+    edit = Edit(
+        row.dialogue,
+        strength,
+        rng,
+        donors,
+        split,
+        row.group,
+    )
     apply_issue(issue, edit)
     pair = f"{row.id}+{issue}.{strength}"
     untouched = dict.fromkeys(UNTOUCHED[issue], 0.0)
@@ -171,8 +197,28 @@ def inject(
     sound = {issue: 0.0} | untouched
     control = f"{pair}.innocent"
     return (
-        _row(row, pair, edit.injected, faulty, split, *about, "planted", pair, edit.how),
-        _row(row, control, edit.control, sound, split, *about, "innocent", pair, edit.how),
+        _row(
+            row,
+            pair,
+            edit.injected,
+            faulty,
+            split,
+            *about,
+            "planted",
+            pair,
+            edit.how,
+        ),
+        _row(
+            row,
+            control,
+            edit.control,
+            sound,
+            split,
+            *about,
+            "innocent",
+            pair,
+            edit.how,
+        ),
     )
 
 
@@ -225,7 +271,10 @@ def _insertion(edit: Edit, table: str) -> None:
 
 
 def _insert_variants(
-    edit: Edit, turns: list[int], sentences: list[tuple[str, str]], how: str
+    edit: Edit,
+    turns: list[int],
+    sentences: list[tuple[str, str]],
+    how: str,
 ) -> None:
     """Inserts pairs of a sound and a faulty sentence into ``turns``, in rotation: both versions get
     their sentence at the same position."""

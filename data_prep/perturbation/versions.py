@@ -57,7 +57,14 @@ Change = Callable[[Dialogue, np.random.Generator], Versions | None]
 def _neutral_text(dialogue: Dialogue, rng: np.random.Generator, length: int) -> str:
     """Neutral sentences of about ``length`` characters that are not in the dialogue. Raises
     CannotInject if its language has none."""
-    edit = Edit(dialogue, 1, rng, Donors(), "test", dialogue.id)
+    edit = Edit(
+        dialogue,
+        1,
+        rng,
+        Donors(),
+        "test",
+        dialogue.id,
+    )
     return glue(edit.filler(length, limit=8), edit.lang)
 
 
@@ -237,7 +244,12 @@ class TextInsertion(Config):
         touched = tuple(turns) if self.role == "assistant" else ()
         return Versions(with_contents(dialogue, contents), control, touched)
 
-    def _added(self, text: str, new: str, lang: str) -> str:
+    def _added(
+        self,
+        text: str,
+        new: str,
+        lang: str,
+    ) -> str:
         left, right = (new, text) if self.place == "start" else (text, new)
         return attach(left, right, lang, "\n" in new)
 
@@ -281,7 +293,14 @@ def injected(
     """The dialogue with ``issue`` in the turns from ``start`` up to ``end``, and its control, with
     sentences of the test split; None if these turns cannot carry the issue."""
     part = replace(dialogue, turns=dialogue.turns[start:end])
-    edit = Edit(part, strength, rng, donors, "test", group)
+    edit = Edit(
+        part,
+        strength,
+        rng,
+        donors,
+        "test",
+        group,
+    )
     try:
         apply_issue(issue, edit)
     except CannotInject:
@@ -294,12 +313,25 @@ def injected(
 
 
 def injected_at(
-    dialogue: Dialogue, start: int, end: int, rng: np.random.Generator, donors: Donors, group: str
+    dialogue: Dialogue,
+    start: int,
+    end: int,
+    rng: np.random.Generator,
+    donors: Donors,
+    group: str,
 ) -> Versions | None:
     """The dialogue with a random single-turn issue in the turns from ``start`` up to ``end``, and
     its control; None if no issue fits."""
     for i in rng.permutation(len(SINGLE_TURN)):
-        made = injected(dialogue, *SINGLE_TURN[i], rng, donors, group, start, end)
+        made = injected(
+            dialogue,
+            *SINGLE_TURN[i],
+            rng,
+            donors,
+            group,
+            start,
+            end,
+        )
         if made is not None:
             return made
     return None
@@ -320,7 +352,14 @@ def several(
         seed = int(rng.integers(2**32))
         # The same draws for both, so that their edits are in about the same turns.
         on_faulty, on_sound = (
-            injected(version, issue, strength, np.random.default_rng(seed), donors, group)
+            injected(
+                version,
+                issue,
+                strength,
+                np.random.default_rng(seed),
+                donors,
+                group,
+            )
             for version in (faulty, sound)
         )
         if on_faulty is None or on_sound is None or on_sound.control is None:

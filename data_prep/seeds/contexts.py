@@ -288,13 +288,26 @@ def draws_for(config: SeedsConfig, seed: int) -> list[Draw]:
     return draw(config.n, triples, read_personas(config.personas), seed=seed)
 
 
-def draw(n: int, triples: Iterable[Triple], personas: Iterable[str], *, seed: int) -> list[Draw]:
+def draw(
+    n: int,
+    triples: Iterable[Triple],
+    personas: Iterable[str],
+    *,
+    seed: int,
+) -> list[Draw]:
     """``n`` draws. All scenes and all personas occur once before one occurs twice; genders,
     quadrants, and the states of a quadrant are equally frequent, up to one.
 
     Raises ConfigError if there are fewer than ``n`` pairs of a neutral scene and persona.
     """
-    neutral = _lowest(triples, n, seed, "scene", name=sentences, fits=is_neutral)
+    neutral = _lowest(
+        triples,
+        n,
+        seed,
+        "scene",
+        name=sentences,
+        fits=is_neutral,
+    )
     scenes = {sentences(triple): triple for triple in neutral}
     people = _lowest(
         personas, n, seed, "persona", name=str, fits=lambda p: gendered_word(p) is None
@@ -326,7 +339,16 @@ def draw(n: int, triples: Iterable[Triple], personas: Iterable[str], *, seed: in
         if affective_word(scene) is None:
             quadrant = next(in_turn)
             affect = next(states[quadrant])
-        draws.append(Draw(scene, scenes[scene].relation, persona, gender, affect, quadrant))
+        draws.append(
+            Draw(
+                scene,
+                scenes[scene].relation,
+                persona,
+                gender,
+                affect,
+                quadrant,
+            )
+        )
     return draws
 
 
@@ -381,7 +403,12 @@ def _lowest(
     return [items[key] for _, key in sorted(lowest, reverse=True)]
 
 
-def _rounds(items: Sequence[str], count: int, seed: int, purpose: str) -> list[str]:
+def _rounds(
+    items: Sequence[str],
+    count: int,
+    seed: int,
+    purpose: str,
+) -> list[str]:
     """``count`` items: all in their order, then all in another order, and so on."""
     chosen = list(items[:count])
     turn = 1
@@ -392,7 +419,12 @@ def _rounds(items: Sequence[str], count: int, seed: int, purpose: str) -> list[s
     return chosen
 
 
-def _balanced(values: Sequence[T], count: int, seed: int, purpose: str) -> list[T]:
+def _balanced(
+    values: Sequence[T],
+    count: int,
+    seed: int,
+    purpose: str,
+) -> list[T]:
     """``count`` values; at every length all are equally frequent, up to one."""
     order: list[T] = []
     for turn in range(-(-count // len(values))):

@@ -35,7 +35,12 @@ def to_issues(row: LabelledDialogue) -> LabelledDialogue:
         for issue, behaviours in ISSUE_BEHAVIOURS.items()
     }
     scales = dict.fromkeys(labels, (0.0, 1.0))
-    return replace(row, labels=labels, scales=scales, extra={**row.extra, MACHINE: machine})
+    return replace(
+        row,
+        labels=labels,
+        scales=scales,
+        extra={**row.extra, MACHINE: machine},
+    )
 
 
 def lift_to_dialogues(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
@@ -58,7 +63,13 @@ def lift_to_dialogues(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDial
                 machine[name] = _any_machine(by_turn)
         scales = {name: longest.scales[name] for name in labels}
         extra = {MACHINE: machine}
-        yield replace(longest, labels=labels, scales=scales, level="dialogue", extra=extra)
+        yield replace(
+            longest,
+            labels=labels,
+            scales=scales,
+            level="dialogue",
+            extra=extra,
+        )
 
 
 def _any(columns: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:

@@ -48,7 +48,13 @@ def rated(
     for name, values in ratings.items():
         labels[name] = tuple(float(v) if isinstance(v, int | float) else None for v in values)
     return LabelledDialogue(
-        dialogue=Dialogue(id=id, turns=tuple(turns), lang=lang, source=source, models=models),
+        dialogue=Dialogue(
+            id=id,
+            turns=tuple(turns),
+            lang=lang,
+            source=source,
+            models=models,
+        ),
         labels=labels,
         scales={name: scales[name] for name in ratings},
         split=split or hash_split(group, seed=0),
@@ -132,7 +138,15 @@ def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
             scales = {name: _CONTURE_SCALES.get(name, (1.0, 3.0)) for name in ratings}
             id = f"conture-dial-{number}"
             extra = _defects(turns, level)
-            yield rated(id, turns, ratings, scales, source="conture", group=group, extra=extra)
+            yield rated(
+                id,
+                turns,
+                ratings,
+                scales,
+                source="conture",
+                group=group,
+                extra=extra,
+            )
             continue
         for i, exchange in enumerate(entry["turns"]):
             beginning = turns[: 2 * i + 2]

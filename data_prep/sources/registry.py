@@ -54,7 +54,12 @@ def _source(name: str, facts: dict[str, Any]) -> Source:
         for part in facts.pop("parts", ())
     ]
     package = _FUNCTIONS[name] if facts.get("package") else None
-    return Source(name=name, parts=parts, package_read=package, **facts)
+    return Source(
+        name=name,
+        parts=parts,
+        package_read=package,
+        **facts,
+    )
 
 
 SOURCES = {name: _source(name, facts) for name, facts in read_yaml("sources").items()}
@@ -161,7 +166,10 @@ def stream_spec(
 
 
 def _all_rows(
-    spec: DataSpec, offline: bool | None, reading: ReadingReport | None, options: ReadOptions
+    spec: DataSpec,
+    offline: bool | None,
+    reading: ReadingReport | None,
+    options: ReadOptions,
 ) -> Iterator[LabelledDialogue]:
     """Yields the rows of a spec in all splits."""
     if spec.is_file:
@@ -204,7 +212,10 @@ def read_part(
 
 
 def _part_rows(
-    source: Source, part: SourceFile, offline: bool | None, reading: ReadingReport | None
+    source: Source,
+    part: SourceFile,
+    offline: bool | None,
+    reading: ReadingReport | None,
 ) -> Iterator[LabelledDialogue]:
     hint = f"put {part.line_file} (line format) in the folder that ${DATA_VARIABLE} names"
     local = find_local(part)
@@ -224,7 +235,10 @@ def _part_rows(
 
 
 def _in_form(
-    rows: Iterator[LabelledDialogue], origin: object, source: Source, hint: str
+    rows: Iterator[LabelledDialogue],
+    origin: object,
+    source: Source,
+    hint: str,
 ) -> Iterator[LabelledDialogue]:
     """Yields ``rows``. Raises SourceError if what their reader expects is not there."""
     try:

@@ -20,7 +20,11 @@ Rows = Iterator[LabelledDialogue]
 _TIMEOUT = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class SourceFile:
     """One file of a source.
 
@@ -45,7 +49,11 @@ class SourceFile:
     splits: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class Source:
     """A named set. ``package_read`` reads a set from an installed package or the Hub; its arguments
     are ``offline`` (None: the setting of HF_HUB_OFFLINE) and the report that counts skipped rows.

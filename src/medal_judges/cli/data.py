@@ -66,7 +66,11 @@ class LengthOptions(Config):
 
 
 class WriteOptions(LengthOptions):
-    source: str = option(argument=True, metavar="IN", help="A spec such as chitchat:test.")
+    source: str = option(
+        argument=True,
+        metavar="IN",
+        help="A spec such as chitchat:test.",
+    )
     out: Path = option(help="File to write (.jsonl or .jsonl.gz).")
     n: int | None = option(None, ge=1, help="How many dialogues to write; default: all.")
     offline: bool = option(False, help="Never use the network.")
@@ -161,7 +165,12 @@ def show(options: ShowOptions) -> None:
             text = f"{part.name}: {part.url or part.why}\n  {local}"
             console.print(text, highlight=False, soft_wrap=True)
     reading = reading_report(options.reading)
-    rows = load_spec(options.name, offline=True, reading=reading, options=options.reading)
+    rows = load_spec(
+        options.name,
+        offline=True,
+        reading=reading,
+        options=options.reading,
+    )
     reading.show()
     splits = Counter(row.split or "no split" for row in rows)
     shares = ", ".join(f"{name} {count}" for name, count in sorted(splits.items()))
@@ -216,7 +225,14 @@ def audit_source(options: ReadSourceOptions) -> None:
     languages, problems = audit(rows)
     console = wide_console()
     console.print(_forms_line(reading.forms))
-    table = Table("language", "dialogues", "turns", "edges u s e r", "expected", "clipped")
+    table = Table(
+        "language",
+        "dialogues",
+        "turns",
+        "edges u s e r",
+        "expected",
+        "clipped",
+    )
     for lang, counts in sorted(languages.items()):
         verdict = {True: "YES", False: "no", None: "unknown"}[counts.clipped]
         edges, hits, expected = counts.edges()
@@ -289,7 +305,12 @@ def stats(options: StatsOptions) -> None:
     for text in options.sources:
         parse_spec(text)  # reports a misspelt name before the first set is read
     rows: Iterator[LabelledDialogue] = chain.from_iterable(
-        stream_spec(text, offline=options.offline or None, reading=reading, options=options.reading)
+        stream_spec(
+            text,
+            offline=options.offline or None,
+            reading=reading,
+            options=options.reading,
+        )
         for text in options.sources
     )
     name = ", ".join(Path(text).name for text in options.sources)
@@ -307,7 +328,11 @@ def stats(options: StatsOptions) -> None:
 def seeds(options: SeedsOptions) -> None:
     """Draw scenes, personas, genders and feelings for simulated users, the same in all languages.
     With the same seed, a larger --n only adds contexts at the end."""
-    config = SeedsConfig(n=options.n, scenes=options.scenes, personas=options.personas)
+    config = SeedsConfig(
+        n=options.n,
+        scenes=options.scenes,
+        personas=options.personas,
+    )
     languages = list(dict.fromkeys(options.lang or _SIX))
     for code in languages:
         language(code)  # an unknown one is refused before anything is drawn
@@ -340,7 +365,15 @@ def followups(options: FollowUpsOptions) -> None:
             hint="a larger model, more samples, or a lower temperature",
         )
     record = pool.model_dump(exclude_defaults=True, mode="json")
-    atomic_write(out, yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=100))
+    atomic_write(
+        out,
+        yaml.safe_dump(
+            record,
+            sort_keys=False,
+            allow_unicode=True,
+            width=100,
+        ),
+    )
     beside(out, "answers").unlink(missing_ok=True)
     typer.echo(
         f"{len(pool.follow_ups)} follow-ups in {out}: review it and remove what no user would say"

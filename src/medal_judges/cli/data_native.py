@@ -22,7 +22,11 @@ class JobOptions(Config):
 
 
 class TranslateOptions(JobOptions):
-    source: str = option(argument=True, metavar="IN", help="A file of dialogues.")
+    source: str = option(
+        argument=True,
+        metavar="IN",
+        help="A file of dialogues.",
+    )
     overrides: tuple[str, ...] = OVERRIDES
     to: tuple[str, ...] = option(help="Language, such as zh; may be repeated.")
     out: Path = option(Path("translated.jsonl"), help="File to write (.jsonl or .jsonl.gz).")
@@ -32,7 +36,11 @@ class TranslateOptions(JobOptions):
 
 
 class CompareOptions(JobOptions):
-    native: Path = option(argument=True, metavar="NATIVE", help="File of native dialogues.")
+    native: Path = option(
+        argument=True,
+        metavar="NATIVE",
+        help="File of native dialogues.",
+    )
     translated: Path = option(
         argument=True, metavar="TRANSLATED", help="File that medal data translate wrote."
     )

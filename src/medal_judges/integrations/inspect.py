@@ -61,8 +61,16 @@ def _score(scored: ScoredChats) -> Score:
     reasons = "; ".join(failures) or None
     if all(map(math.isnan, means.values())):
         reason = "no_response" if reasons == NO_ASSISTANT_TURN else "scoring_failed"
-        return Score.unscored(reason=reason, explanation=reasons, metadata=metadata)
-    return Score(value=means, explanation="\n".join(explanations) or reasons, metadata=metadata)
+        return Score.unscored(
+            reason=reason,
+            explanation=reasons,
+            metadata=metadata,
+        )
+    return Score(
+        value=means,
+        explanation="\n".join(explanations) or reasons,
+        metadata=metadata,
+    )
 
 
 def _message(message: ChatMessage) -> dict[str, Any]:

@@ -72,7 +72,16 @@ def _loaded(judge: JudgeSource, max_cost: float | None) -> Judge:
 
 @lru_cache(maxsize=4)
 def _scored(
-    judge: Judge, level: ScoreLevel, dimensions: tuple[str, ...], chats: tuple[str, ...]
+    judge: Judge,
+    level: ScoreLevel,
+    dimensions: tuple[str, ...],
+    chats: tuple[str, ...],
 ) -> ScoredChats:
     rows = [json.loads(chat) for chat in chats]
-    return score_chats(rows, judge, level=level, dimensions=dimensions, name="results")
+    return score_chats(
+        rows,
+        judge,
+        level=level,
+        dimensions=dimensions,
+        name="results",
+    )

@@ -22,8 +22,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     judge = "judge of the fixtures judge and assert_quality: a shipped name, folder, YAML or hub id"
     cost = "US dollars that a judge behind an API may spend in this run"
     group = parser.getgroup("medal_judges", "judges of dialogue (medal-judges)")
-    group.addoption("--medal-judge", metavar="JUDGE", default="boxed", help=judge)
-    group.addoption("--medal-max-cost", metavar="DOLLARS", type=float, help=cost)
+    group.addoption(
+        "--medal-judge",
+        metavar="JUDGE",
+        default="boxed",
+        help=judge,
+    )
+    group.addoption(
+        "--medal-max-cost",
+        metavar="DOLLARS",
+        type=float,
+        help=cost,
+    )
 
 
 @pytest.fixture(scope="session")

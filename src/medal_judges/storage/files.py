@@ -123,7 +123,12 @@ def atomic_write(target: str | Path, content: str | bytes) -> Path:
 
 def write_json(target: str | Path, record: object) -> Path:
     """Writes ``record`` to ``target`` as JSON, whole or not at all. Raises ValueError for NaN."""
-    text = json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False)
+    text = json.dumps(
+        record,
+        ensure_ascii=False,
+        indent=1,
+        allow_nan=False,
+    )
     return atomic_write(target, text + "\n")
 
 

@@ -95,7 +95,12 @@ def damaged(path: str | Path, number: int, error: Exception) -> DataError:
 
 
 def parse_line(
-    path: str | Path, number: int, line: str, parse: Callable[[object], T], *, hint: str = _HINT
+    path: str | Path,
+    number: int,
+    line: str,
+    parse: Callable[[object], T],
+    *,
+    hint: str = _HINT,
 ) -> T:
     """Returns ``parse`` of the line's JSON value. Raises DataError that names file and line."""
     if len(line) > LONGEST_LINE and not line.endswith("\n"):

@@ -175,7 +175,12 @@ def _csv_bytes(frame: DataFrame) -> bytes:
     return content.encode()
 
 
-def _write_parquet(path: Path, frame: DataFrame, attributes: str, lines: Iterator[str]) -> None:
+def _write_parquet(
+    path: Path,
+    frame: DataFrame,
+    attributes: str,
+    lines: Iterator[str],
+) -> None:
     import pyarrow
     from pyarrow import parquet
 
@@ -255,7 +260,12 @@ class _Columns:
             self._put("meta", name, value)
         self.rows += 1
 
-    def _put(self, kind: str, name: str, value: Any) -> None:
+    def _put(
+        self,
+        kind: str,
+        name: str,
+        value: Any,
+    ) -> None:
         if isinstance(value, str) and (kind == "meta" or name == "judge"):
             value = intern(value)  # one object for all rows with an equal text
         column = self._values.get((kind, name))

@@ -1,4 +1,4 @@
-"""Hugging Face Evaluate: two modules for ``evaluate.load``, one folder each, as its loader
+"""Hugging Face Evaluate: a module for ``evaluate.load`` in a folder of its own, as its loader
 expects."""
 
 from __future__ import annotations
@@ -7,6 +7,6 @@ from importlib.resources import files
 from typing import Literal
 
 
-def metric(name: Literal["medal_judge", "medal_metaeval"]) -> str:
-    """Returns the folder of a module, for ``evaluate.load``."""
+def metric(name: Literal["medal_judge"]) -> str:
+    """Returns the folder of the module, for ``evaluate.load``."""
     return str(files(__name__) / name)

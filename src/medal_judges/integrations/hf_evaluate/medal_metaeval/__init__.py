@@ -1,1 +1,0 @@
-"""The folder that evaluate.load reads: how a judge agrees with people."""

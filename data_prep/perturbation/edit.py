@@ -41,12 +41,15 @@ _COMBINATIONS = 24  # of neutral sentences
 
 def unit(lang: str) -> re.Pattern[str]:
     """The pattern of one word; of one character in Chinese and Japanese."""
-    return re.compile(r"\S" if lang in _NO_SPACES else r"\S+")
+    if lang in _NO_SPACES:
+        return re.compile(r"\S")
+    return re.compile(r"\S+")
 
 
 def join(parts: Iterable[str], lang: str) -> str:
     """``parts`` as one text, with spaces if the language uses them."""
-    return ("" if lang in _NO_SPACES else " ").join(part for part in parts if part)
+    space = "" if lang in _NO_SPACES else " "
+    return space.join(filter(None, parts))
 
 
 def has_words(text: str, lang: str, count: int) -> bool:
@@ -114,8 +117,9 @@ def attach(
         return left or right
     if line_end:
         return f"{left}\n{right}"
-    full_stop = "" if _END.search(left) else "。" if lang in _NO_SPACES else "."
-    return join([left + full_stop, right], lang)
+    if not _END.search(left):
+        left += "。" if lang in _NO_SPACES else "."
+    return join([left, right], lang)
 
 
 def glue(parts: Iterable[str], lang: str) -> str:
@@ -150,15 +154,19 @@ def word_pairs(lang: str) -> list[tuple[re.Pattern[str], str]]:
     """Patterns of words, each with its synonym."""
     words = shared("small_changes").get(lang, {}).get("words", {})
     edge = "" if lang == "zh" else r"\b"
-    return [(re.compile(f"{edge}{re.escape(a)}{edge}", re.IGNORECASE), b) for a, b in words.items()]
+    pairs = []
+    for word, synonym in words.items():
+        pattern = re.compile(f"{edge}{re.escape(word)}{edge}", re.IGNORECASE)
+        pairs.append((pattern, synonym))
+    return pairs
 
 
 def with_contents(dialogue: Dialogue, contents: Mapping[int, str]) -> Dialogue:
     """``dialogue`` with new contents by turn."""
-    turns = enumerate(dialogue.turns)
-    return replace(
-        dialogue, turns=tuple(Turn(t.role, contents[i]) if i in contents else t for i, t in turns)
-    )
+    turns = list(dialogue.turns)
+    for i, content in contents.items():
+        turns[i] = Turn(turns[i].role, content)
+    return replace(dialogue, turns=tuple(turns))
 
 
 def variants(text: str) -> tuple[str, str]:
@@ -330,7 +338,9 @@ class Edit:
         changed = text
         for i in self.rng.permutation(len(changes))[: int(self.rng.integers(1, 4))]:
             changed = changes[i](changed)
-        return changed if changed != text else self._final_mark(text)
+        if changed == text:
+            return self._final_mark(text)
+        return changed
 
     def _other_word(self, text: str) -> str:
         options = [pair for pair in word_pairs(self.lang) if pair[0].search(text)]

@@ -129,7 +129,9 @@ def injected_set(
     def shuffled(purpose: str) -> list[LabelledDialogue]:
         return sorted(rows, key=lambda row: (stable_hash(seed, purpose, row.id), row.id))
 
-    for row in shuffled("clean")[: per_issue if clean_count is None else clean_count]:
+    if clean_count is None:
+        clean_count = per_issue
+    for row in shuffled("clean")[:clean_count]:
         id = f"{row.id}+clean"
         yield _row(
             row,
@@ -261,6 +263,13 @@ def apply_issue(issue: str, edit: Edit) -> None:
     edits[issue](edit)
 
 
+def _answer_count(edit: Edit) -> int:
+    """How many whole answers are changed: one, and two or three at strength 3."""
+    if edit.strength < 3:
+        return 1
+    return 2 + int(edit.flip())
+
+
 def _insertion(edit: Edit, table: str) -> None:
     """nonfactual, lacks_commonsense, unsafe: ``strength`` sentences of ``table``, faulty in the
     injected version and sound in the control."""
@@ -292,7 +301,8 @@ def _coldness(edit: Edit) -> None:
     answers = [i for i in edit.answers() if i > 0 and turns[i - 1].role == "user"]
     if not answers:
         raise CannotInject("no answer right after a user turn")
-    chosen = edit.sample(answers, 2 if edit.strength == 3 else 1)
+    count = 2 if edit.strength == 3 else 1
+    chosen = edit.sample(answers, count)
     feelings = edit.sample(edit.table("feelings"), len(chosen))
     replies = edit.sample(edit.table("replies"), len(chosen))
     for turn, feeling, reply in zip(chosen, feelings, replies, strict=True):
@@ -322,7 +332,7 @@ def _repeat_answer(edit: Edit, sources: list[int]) -> None:
     later: dict[int, list[int]] = {}
     for source in sources:
         later[source] = [i for i in edit.answers() if i > source and texts[i] != texts[source]]
-    count = 1 if edit.strength == 2 else 2 + int(edit.flip())
+    count = _answer_count(edit)
     options = [source for source in sources if len(later[source]) >= min(count, 2)]
     if not options:
         raise CannotInject(f"no answer of {_WORDS} words with {min(count, 2)} answers after it")
@@ -382,7 +392,7 @@ def _irrelevance(edit: Edit) -> None:
     turns = [i for i in edit.answers(_WORDS) if i > 0]
     if not turns:
         raise CannotInject(f"no answer of {_WORDS} words to replace")
-    count = 1 if edit.strength == 2 else 2 + int(edit.flip())
+    count = _answer_count(edit)
     if len(turns) < min(count, 2):
         raise CannotInject(f"fewer than two answers of {_WORDS} words to replace")
     # Prefer answers like the donors: a greeting would reveal the control.
@@ -451,7 +461,9 @@ def _incoherence(edit: Edit) -> None:
     Either side of a contradiction may come first, so one sentence alone does not reveal it.
     ``touched`` is the later turn.
     """
-    methods = [_forgetting if edit.strength == 1 else _order, _contradiction]
+    methods = [_order, _contradiction]
+    if edit.strength == 1:
+        methods = [_forgetting, _contradiction]
     if edit.flip():
         methods.reverse()
     try:
@@ -503,7 +515,7 @@ def _order(edit: Edit) -> None:
 def _garbling(edit: Edit) -> None:
     """uninterpretable: one method (letters, order, nonsense, foreign) for all turns. Both versions
     get the same small changes, so typing slips do not reveal the label."""
-    count = 1 if edit.strength < 3 else 2 + int(edit.flip())
+    count = _answer_count(edit)
     why = f"fewer than {min(count, 2)} answers of {_GARBLED_WORDS} words to garble"
     turns = edit.answers(_GARBLED_WORDS, need=min(count, 2), why=why)
     methods = ["letters", "nonsense", "foreign"]
@@ -512,13 +524,15 @@ def _garbling(edit: Edit) -> None:
     how = edit.choose(methods)
     for turn in edit.sample(turns, count):
         changed = edit.small_change(edit.texts[turn])
-        garbled = _foreign(edit, changed) if how == "foreign" else _garbled(edit, changed, how)
+        garbled = _garbled(edit, changed, how)
         edit.put(turn, garbled, changed)
     edit.finish(how)
 
 
 def _garbled(edit: Edit, text: str, how: str) -> str:
     """``text`` with its second half, or all of it from strength 2, made unreadable."""
+    if how == "foreign":
+        return _foreign(edit, text)
     parts = unit(edit.lang).findall(text)
     start = len(parts) // 2 if edit.strength == 1 else 0
     if how == "order" and not has_words(text, edit.lang, _ORDER_WORDS):
@@ -543,7 +557,8 @@ def _shuffled_letters(edit: Edit, word: str) -> str:
 
 def _nonsense(edit: Edit, word: str) -> str:
     """A made-up word as long as ``word``."""
-    syllables = shared("nonsense")["zh" if edit.lang == "zh" else "latin"]
+    script = "zh" if edit.lang == "zh" else "latin"
+    syllables = shared("nonsense")[script]
     made = ""
     while len(made) < len(word):
         made += edit.choose(syllables)

@@ -94,7 +94,10 @@ def typography(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
 
     def change(text: str) -> str:
         typeset = re.sub(r'"([^"\n]*)"', rf"{marks[0]}\1{marks[1]}", text)
-        typeset = typeset.replace("'", marks[2]) if "'" in text else typeset.replace("’", "'")
+        if "'" in text:
+            typeset = typeset.replace("'", marks[2])
+        else:
+            typeset = typeset.replace("’", "'")
         typeset = re.sub(r"(?<=[.!?]) (?=\S)", "  ", typeset.replace("...", "…"))
         return f"{typeset} " if text else text
 
@@ -115,7 +118,9 @@ def markdown(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
     def change(text: str) -> str:
         bold = re.sub(r"\w{4,}", r"**\g<0>**", text, count=1)
         parts = sentences(bold)
-        return "\n".join(f"- {part}" for part in parts) if len(parts) > 1 else bold
+        if len(parts) > 1:
+            return "\n".join(f"- {part}" for part in parts)
+        return bold
 
     answers = dialogue.assistant_turns
     return _changed(dialogue, {i: change(dialogue.turns[i].content) for i in answers})
@@ -260,7 +265,8 @@ def hidden(text: str, how: Hidden) -> str | None:
         return "".join(c + "\u200b" if c.isalnum() else c for c in text)
     if how == "look_alike":
         changed = text.translate(_LOOK_ALIKE)
-        return changed if sum(a != b for a, b in zip(text, changed, strict=True)) > 10 else None
+        count = sum(old != new for old, new in zip(text, changed, strict=True))
+        return changed if count > 10 else None
     if how == "tags":
         tagged = "".join(chr(_TAGS + ord(c)) for c in text if 0x20 <= ord(c) < 0x7F)
         return tagged if len(tagged) > len(text) // 2 else None

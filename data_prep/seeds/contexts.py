@@ -278,7 +278,10 @@ def contexts_for(config: SeedsConfig, languages: Sequence[str], seed: int) -> li
                 f"contexts: {name} in {config.file} has no {missing[0]!r}",
                 hint=f"it has: {', '.join(contexts)}; medal data seeds --lang adds languages",
             )
-    return [contexts[lang] for contexts in groups.values() for lang in languages]
+    chosen: list[SeedContext] = []
+    for contexts in groups.values():
+        chosen += [contexts[lang] for lang in languages]
+    return chosen
 
 
 def draws_for(config: SeedsConfig, seed: int) -> list[Draw]:

@@ -85,5 +85,7 @@ def _any(columns: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:
 
 def _any_machine(columns: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
     """By model, as ``_any``."""
-    models = dict.fromkeys(chain.from_iterable(columns))
-    return {model: _any([[column.get(model)] for column in columns])[0] for model in models}
+    labels = {}
+    for model in chain.from_iterable(columns):
+        (labels[model],) = _any([[column.get(model)] for column in columns])
+    return labels

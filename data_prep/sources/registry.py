@@ -14,7 +14,6 @@ from typing import Any
 
 from medal_judges.config import read_yaml
 from medal_judges.data_prep.sources import dstc12, hub_sets, public
-from medal_judges.data_prep.sources.medal import read_medal
 from medal_judges.data_prep.sources.source import Source, SourceFile, fetch
 from medal_judges.errors import SourceError, did_you_mean
 from medal_judges.reading.containers import ENDINGS, HUB
@@ -42,7 +41,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Iterator[LabelledDialogue]]] = {
     "map_rows": lambda rows: map(dstc12.to_dstc12, rows),
     "map_and_halve": lambda rows: dstc12.halve(map(dstc12.to_dstc12, rows)),
     "chitchat": lambda offline, reading: public.read_chitchat(),
-    "medal": read_medal,
+    "medal": hub_sets.read_medal,
     "soda_eval": hub_sets.read_soda_eval,
 }
 

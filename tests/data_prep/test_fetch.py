@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.sources.medal import folder_records, medal_rows
+from medal_judges.data_prep.sources.hub_sets import folder_records, medal_rows
 from medal_judges.data_prep.sources.registry import (
     SOURCES,
     get_source,

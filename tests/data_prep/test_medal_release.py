@@ -12,7 +12,7 @@ from medal_judges.cli import app
 from medal_judges.data_prep.corpus_stats.tokens import unit_of
 from medal_judges.data_prep.curation.pool import load_foreign
 from medal_judges.data_prep.sources.audit import audit
-from medal_judges.data_prep.sources.medal import medal_rows
+from medal_judges.data_prep.sources.hub_sets import medal_rows
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import DataError, RecordError
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues

@@ -420,9 +420,9 @@ class Summary:
                 )
         if deviations := record.get("std_over_repeats"):
             title = f"standard deviation over {self.repeats} repeats (n - 1), mean over dialogues"
-            rows = [
-                (name, f"{mean['std']:.4f}", mean["dialogues"]) for name, mean in deviations.items()
-            ]
+            rows = []
+            for name, mean in deviations.items():
+                rows.append((name, f"{mean['std']:.4f}", mean["dialogues"]))
             yield Table(title, ("dimension", "std", "dialogues"), rows)
         if users := record["users"]:
             reasons = _reasons(users)

@@ -353,10 +353,8 @@ def compare(
     verdicts: list[Verdict] = []
     for question, swapped in zip(questions[::2], questions[1::2], strict=True):
         pair = question.pair
-        first, second = (
-            job.value or {"choice": None, "reason": "", "failure": runner.failure(job)}
-            for job in (question, swapped)
-        )
+        first = _answer(runner, question)
+        second = _answer(runner, swapped)
         verdicts.append(
             {
                 "id": pair.id,
@@ -373,6 +371,10 @@ def compare(
         )
     write_records(out, verdicts)
     return verdicts
+
+
+def _answer(runner: JsonRunner, job: PairQuestion) -> Answer:
+    return job.value or {"choice": None, "reason": "", "failure": runner.failure(job)}
 
 
 def result_of(first: Answer, second: Answer) -> Literal["win", "tie", "loss"] | None:

@@ -170,11 +170,11 @@ def label_tables(
         "Answers of 1": stats.other_shares,
         "Mean answers": graded,
     }
-    return [
-        label_table(stats, title, head, subsets, group)
-        for title, group in dimensions.items()
-        if group
-    ]
+    tables = []
+    for title, group in dimensions.items():
+        if group:
+            tables.append(label_table(stats, title, head, subsets, group))
+    return tables
 
 
 # -- figures ---------------------------------------------------------------------------------------

@@ -269,7 +269,8 @@ def _misses(curation: Curation, balance: dict[str, Any]) -> Iterator[tuple[str, 
 def _left_out(curation: Curation) -> list[str]:
     """How many dialogues were no candidates, and why."""
     counts = Counter((line["lang"], line["reason"]) for line in curation.left_out)
-    return [
-        f"left out: {count} in {lang}, {reason.replace('_', ' ')} (left_out.jsonl)"
-        for (lang, reason), count in sorted(counts.items())
-    ]
+    lines = []
+    for (lang, reason), count in sorted(counts.items()):
+        reason = reason.replace("_", " ")
+        lines.append(f"left out: {count} in {lang}, {reason} (left_out.jsonl)")
+    return lines

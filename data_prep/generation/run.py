@@ -415,15 +415,14 @@ def estimate(
                 play(opener.with_chatbot(chatbot))
     costs = {}
     for agent, llm in config.agents(speaking).items():
-        requests, read, written = (
-            round(usage[agent][name] * config.contexts.n / sample)
-            for name in ("requests", "read", "written")
-        )
+        total: Counter[str] = Counter()
+        for name, count in usage[agent].items():
+            total[name] = round(count * config.contexts.n / sample)
         money: float | None = 0.0
         if llm.api:  # a local model is not loaded to find out that it has no price
             model = load_llm(llm)
-            money = model.cost(Usage(read, output=written))
+            money = model.cost(Usage(total["read"], output=total["written"]))
             if money is None and model.private:
                 money = 0.0
-        costs[agent] = CostEstimate(requests, 0, read, written, money)
+        costs[agent] = CostEstimate(total["requests"], 0, total["read"], total["written"], money)
     return costs

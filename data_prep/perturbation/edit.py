@@ -161,11 +161,11 @@ def word_pairs(lang: str) -> list[tuple[re.Pattern[str], str]]:
     return pairs
 
 
-def with_contents(dialogue: Dialogue, contents: Mapping[int, str]) -> Dialogue:
-    """``dialogue`` with new contents by turn."""
+def with_contents(dialogue: Dialogue, contents: Mapping[int, str], start: int = 0) -> Dialogue:
+    """``dialogue`` with new contents by turn, which are counted from the turn ``start``."""
     turns = list(dialogue.turns)
     for i, content in contents.items():
-        turns[i] = Turn(turns[i].role, content)
+        turns[start + i] = Turn(turns[start + i].role, content)
     return replace(dialogue, turns=tuple(turns))
 
 

@@ -145,14 +145,14 @@ def other_name(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
     table = read_yaml("trial/phrases")["names"]
     if dialogue.lang not in table["sentence"] or dialogue.turns[0].role != "user":
         return None
-    first, second = (table["names"][i] for i in rng.permutation(len(table["names"]))[:2])
-    before = dialogue.turns[0].content
-    sentence = table["sentence"][dialogue.lang]
-    control, version = (
-        with_contents(dialogue, {0: attach(before, sentence.format(name=name), dialogue.lang)})
-        for name in (first, second)
-    )
-    return Versions(version, control)
+    first, second, *_ = rng.permutation(len(table["names"]))
+
+    def with_name(name: str) -> Dialogue:
+        sentence = table["sentence"][dialogue.lang].format(name=name)
+        opening = attach(dialogue.turns[0].content, sentence, dialogue.lang)
+        return with_contents(dialogue, {0: opening})
+
+    return Versions(with_name(table["names"][second]), with_name(table["names"][first]))
 
 
 def neutral_turn(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
@@ -277,10 +277,10 @@ def hidden(text: str, how: Hidden) -> str | None:
 def text_insertions(path: str) -> Mapping[str, TextInsertion]:
     """The entries of a YAML file or a shipped config (``trial/texts``), by name. Raises ConfigError
     with the name of a bad entry and the key."""
-    return {
-        name: build_config(TextInsertion, entry, where=f"{path}: {name}")
-        for name, entry in read_yaml(path).items()
-    }
+    insertions = {}
+    for name, entry in read_yaml(path).items():
+        insertions[name] = build_config(TextInsertion, entry, where=f"{path}: {name}")
+    return insertions
 
 
 # -- injected issues -------------------------------------------------------------------------------
@@ -311,10 +311,8 @@ def injected(
         apply_issue(issue, edit)
     except CannotInject:
         return None
-    faulty, sound = (
-        with_contents(dialogue, {start + i: text for i, text in contents.items()})
-        for contents in (edit.injected, edit.control)
-    )
+    faulty = with_contents(dialogue, edit.injected, start)
+    sound = with_contents(dialogue, edit.control, start)
     return Versions(faulty, sound, tuple(start + i for i in edit.touched))
 
 
@@ -357,17 +355,9 @@ def several(
     for issue, strength in issues:
         seed = int(rng.integers(2**32))
         # The same draws for both, so that their edits are in about the same turns.
-        on_faulty, on_sound = (
-            injected(
-                version,
-                issue,
-                strength,
-                np.random.default_rng(seed),
-                donors,
-                group,
-            )
-            for version in (faulty, sound)
-        )
+        about = (issue, strength)
+        on_faulty = injected(faulty, *about, np.random.default_rng(seed), donors, group)
+        on_sound = injected(sound, *about, np.random.default_rng(seed), donors, group)
         if on_faulty is None or on_sound is None or on_sound.control is None:
             return None
         faulty = on_faulty.version

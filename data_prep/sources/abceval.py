@@ -26,14 +26,12 @@ def to_issues(row: LabelledDialogue) -> LabelledDialogue:
     An annotator position is not the same person in every row.
     """
     labels = {}
+    machine = {}
+    by_behaviour = row.extra.get(MACHINE, {})
     for issue, behaviours in ISSUE_BEHAVIOURS.items():
+        machine[issue] = _any_machine([by_behaviour.get(name, {}) for name in behaviours])
         if columns := [row.labels[name] for name in behaviours if name in row.labels]:
             labels[issue] = _any(columns)
-    by_behaviour = row.extra.get(MACHINE, {})
-    machine = {
-        issue: _any_machine([by_behaviour.get(name, {}) for name in behaviours])
-        for issue, behaviours in ISSUE_BEHAVIOURS.items()
-    }
     scales = dict.fromkeys(labels, (0.0, 1.0))
     return replace(
         row,

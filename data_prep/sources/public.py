@@ -69,14 +69,6 @@ def alternating(texts: Sequence[str], last: Role) -> tuple[Turn, ...]:
     return tuple(Turn(_ROLES[(start + i) % 2], text) for i, text in enumerate(texts))
 
 
-def _exchanges(pairs: Iterable[tuple[str, str]]) -> list[Turn]:
-    """Turns of (user's text, assistant's text) pairs."""
-    turns = []
-    for user, assistant in pairs:
-        turns += [Turn("user", user.strip()), Turn("assistant", assistant.strip())]
-    return turns
-
-
 def _lines(text: str) -> list[str]:
     """The lines of ``text`` that are not blank, stripped."""
     return [line.strip() for line in text.split("\n") if line.strip()]
@@ -129,10 +121,11 @@ def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
     for entry in _load(path):
         number = f"{entry['dialog_id']:04d}"
         group = f"conture-{number}"
-        turns = _exchanges(
-            (exchange["user"].removeprefix("User:"), exchange["chatbot"].removeprefix("Chatbot:"))
-            for exchange in entry["turns"]
-        )
+        turns: list[Turn] = []
+        for exchange in entry["turns"]:
+            user = exchange["user"].removeprefix("User:").strip()
+            assistant = exchange["chatbot"].removeprefix("Chatbot:").strip()
+            turns += [Turn("user", user), Turn("assistant", assistant)]
         if level == "dialogue":
             ratings = _conture_ratings(entry["dialog_ratings"])
             scales = {name: _CONTURE_SCALES.get(name, (1.0, 3.0)) for name in ratings}
@@ -205,9 +198,13 @@ def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
             }
             if model == _DEGRADED:
                 extra[_DEGRADED] = True
+            turns = []
+            for exchange in chat["dialogue"]:
+                turns.append(Turn("user", exchange["user"].strip()))
+                turns.append(Turn("assistant", exchange["bot"].strip()))
             yield rated(
                 f"dialogue-eval-dial-{number:04d}",
-                _exchanges((exchange["user"], exchange["bot"]) for exchange in chat["dialogue"]),
+                turns,
                 {name: [score] for name, score in z_scores.items()},
                 dict.fromkeys(z_scores),
                 source="dialogue_eval",

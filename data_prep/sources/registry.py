@@ -47,11 +47,10 @@ _FUNCTIONS: Mapping[str, Callable[..., Iterator[LabelledDialogue]]] = {
 
 
 def _source(name: str, facts: dict[str, Any]) -> Source:
-    named = ("read", "view")
-    parts = [
-        SourceFile(**part | {key: _FUNCTIONS.get(part.get(key)) for key in named})
-        for part in facts.pop("parts", ())
-    ]
+    parts = []
+    for part in facts.pop("parts", ()):
+        functions = {key: _FUNCTIONS.get(part.get(key)) for key in ("read", "view")}
+        parts.append(SourceFile(**part | functions))
     package = _FUNCTIONS[name] if facts.get("package") else None
     return Source(
         name=name,

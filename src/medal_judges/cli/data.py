@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -304,17 +304,18 @@ def stats(options: StatsOptions) -> None:
     reading = reading_report(options.reading, options.out / "skipped.jsonl", options.sources)
     for text in options.sources:
         parse_spec(text)  # reports a misspelt name before the first set is read
-    rows: Iterator[LabelledDialogue] = chain.from_iterable(
-        stream_spec(
-            text,
-            offline=options.offline or None,
-            reading=reading,
-            options=options.reading,
-        )
-        for text in options.sources
-    )
+
+    def rows() -> Iterator[LabelledDialogue]:
+        for text in options.sources:
+            yield from stream_spec(
+                text,
+                offline=options.offline or None,
+                reading=reading,
+                options=options.reading,
+            )
+
     name = ", ".join(Path(text).name for text in options.sources)
-    figures = CorpusStatistics(rows, name, lemmas=not options.no_lemmas)
+    figures = CorpusStatistics(rows(), name, lemmas=not options.no_lemmas)
     if reading.count:
         reading.require_rest()
     print_report(figures)

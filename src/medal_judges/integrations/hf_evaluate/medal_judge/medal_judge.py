@@ -64,16 +64,19 @@ class MedalJudgeMetric(evaluate.Metric):
         scored = score_chats(
             predictions, loaded, level=level, dimensions=dimensions, name="predictions"
         )
-        figures = scored.figures()
+        means = {}
+        intervals = {}
+        scores = {}
+        for name, figure in scored.figures().items():
+            means[name] = figure.value
+            intervals[name] = None if figure.low is None else [figure.low, figure.high]
+            scores[name] = [judgement.scores[name] for judgement in scored.judgements]
         return {
-            "mean": {name: figure.value for name, figure in figures.items()},
-            "interval": {
-                name: None if figure.low is None else [figure.low, figure.high]
-                for name, figure in figures.items()
-            },
-            "scores": {name: [j.scores[name] for j in scored.judgements] for name in figures},
+            "mean": means,
+            "interval": intervals,
+            "scores": scores,
             "chats": list(scored.chats),
-            "failures": [j.failure for j in scored.judgements],
+            "failures": [judgement.failure for judgement in scored.judgements],
             "coverage": scored.coverage,
             "signature": scored.signature,
         }

@@ -281,6 +281,8 @@ class JobRunner(ABC, Generic[J]):
                 raise error
 
     def _receive(self, job: J, completion: Completion) -> None:
+        """Counts an answer, writes it into the journal and applies it. A failed request leaves its
+        job open; after ``failures`` in a row the job waits for the next run."""
         agent = self.agent(job)
         usage = completion.usage
         if usage.from_cache:
@@ -319,6 +321,7 @@ class JobRunner(ABC, Generic[J]):
         self.answered(job)
 
     def _take(self, answer: Answer) -> None:
+        """Applies an answer, live or replayed. Raises MedalError if its job does not expect it."""
         job = self.active.get(answer.id) or self.begin(answer.id)
         if job is None or job.stage != answer.stage:
             expected = "another job" if job is None else f"stage {job.stage!r}"

@@ -452,6 +452,7 @@ def _grouped(verdicts: Sequence[Verdict], field: str) -> dict[str, list[Verdict]
 
 
 def _rates(criterion: str, lang: str, verdicts: Sequence[Verdict]) -> Rates:
+    """The results of one criterion in one language, or in ``all``."""
     scored = []
     failures: Counter[str] = Counter()
     for verdict in verdicts:
@@ -475,6 +476,7 @@ def _rates(criterion: str, lang: str, verdicts: Sequence[Verdict]) -> Rates:
 
 
 def _figures(scored: Sequence[Verdict], contexts: int) -> dict[str, Estimate]:
+    """The figures of the scored pairs (see ``Rates``) with their intervals (see ``_NOTE``)."""
     if not scored:
         return undefined(FIGURES, "no pair was scored")
     # One number a pair, whose mean is the figure.
@@ -536,6 +538,7 @@ def write_report(rates: Sequence[Rates], facts: Mapping[str, str], folder: Path)
 
 
 def _table(criterion: str, rates: Sequence[Rates]) -> Table:
+    """The table of one criterion: a row for each language, and the last for all of them."""
     rows: list[Row] = []
     for rate in rates:
         counts = (rate.pairs, rate.scored, rate.contexts)
@@ -545,6 +548,7 @@ def _table(criterion: str, rates: Sequence[Rates]) -> Table:
 
 
 def _figure(criterion: str, rates: Sequence[Rates]) -> Figure:
+    """The bars of one criterion: the shares of win, tie and loss in each language."""
     bars = []
     for rate in rates:
         segments = []

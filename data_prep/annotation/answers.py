@@ -94,6 +94,8 @@ def _misplaced(answer: Answer, project: Project) -> str | None:
 def _values(
     answer: Answer, dimensions: Sequence[Dimension], problems: list[str]
 ) -> dict[str, float | None]:
+    """Returns the values on the scales of ``dimensions``, None for a missing or wrong one, and adds
+    what is wrong to ``problems``."""
     values: dict[str, float | None] = {}
     for dimension in dimensions:
         text = answer.values.get(dimension.name, "").strip()

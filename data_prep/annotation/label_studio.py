@@ -81,6 +81,8 @@ def read_label_studio(path: Path) -> Iterator[Answer]:
 
 
 def _answers(task: Mapping[str, Any], where: str) -> Iterator[Answer]:
+    """Yields the finished annotations of a task. ``where`` names the file and the task in
+    problems."""
     data = task["data"]
     for annotation in task["annotations"]:
         if annotation.get("was_cancelled"):

@@ -192,6 +192,7 @@ def heat_figure(
 
 
 def _heat_map(stats: CorpusStatistics, dimension: ScaledDimension, top: float) -> Table:
+    """The map of one dimension: chatbots by languages, with a row and a column for all of them."""
     figures = [stats.figure(pair, dimension).value for pair in stats.pairs]
     means = [value for value in figures if value is not None] or [0.0]
     # Without a scale, the colours span the means in the map.
@@ -223,6 +224,7 @@ def _heat_cell(
     dimension: ScaledDimension,
     span: tuple[float, float],
 ) -> Cell:
+    """A cell whose colour says where the figure lies in ``span``; without a figure its reason."""
     figure = stats.figure(subset, dimension)
     if figure.value is None:
         return figure

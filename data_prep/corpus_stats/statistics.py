@@ -132,6 +132,7 @@ class CorpusStatistics:
     # -- one pass over the rows --------------------------------------------------------------------
 
     def _count(self, row: LabelledDialogue) -> None:
+        """Counts what the page says of the rows: level, source, labeller, answers, failures."""
         self.levels[row.level] += 1
         self.sources[row.dialogue.source or NOT_STATED] += 1
         labeller = row.extra.get("labels_by")
@@ -144,6 +145,7 @@ class CorpusStatistics:
         self.counts["malformed"] += "malformed" in row.extra
 
     def _add_answers(self, row: LabelledDialogue, number: int) -> None:
+        """Keeps the mean answer of each dimension that somebody rated."""
         for rating in row.ratings():
             answer = mean(rating)
             if answer is None:

@@ -65,6 +65,7 @@ def lemmatiser(lang: str, *, lemmas: bool = True) -> Lemmatiser:
 
 
 def _jieba() -> Lemmatiser:
+    """Returns jieba's words. Raises MissingExtraError."""
     jieba = _import("jieba")
     jieba.setLogLevel(logging.WARNING)  # jieba announces its dictionary on stderr
     jieba.initialize()
@@ -76,6 +77,8 @@ def _jieba() -> Lemmatiser:
 
 
 def _spacy(lang: str) -> Lemmatiser:
+    """Returns spaCy's tokens as lemmas, if it has a table of them; else as they are. A language
+    that spaCy lacks is split at spaces. Raises MissingExtraError."""
     spacy = _import("spacy")
     _import("spacy_lookups_data")
     try:

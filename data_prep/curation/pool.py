@@ -279,6 +279,8 @@ def read_pool(
 def _no_candidate(
     options: CurateOptions, left_out: Sequence[Mapping[str, str]], langs: Iterable[str]
 ) -> DataError:
+    """Returns the error for a pool without a candidate: all are left out, or none is in the
+    languages."""
     files = ", ".join(options.files)
     if left_out:
         reasons = Counter(f"{line['reason']}: {line['detail']}" for line in left_out)

@@ -116,6 +116,7 @@ class _BalancedSelection:
         self.groups, self.group_counts = self._factor("group")
 
     def _factor(self, name: str) -> tuple[Array, Array]:
+        """Returns the number of each dialogue's value, and the counts of the values, all 0."""
         values = [str(getattr(candidate, name)) for candidate in self.pool]
         names, value_of = np.unique(np.array(values, dtype=object), return_inverse=True)
         return value_of, np.zeros(len(names), dtype=np.int64)
@@ -126,6 +127,7 @@ class _BalancedSelection:
         stage: str,
         category: str,
     ) -> None:
+        """Chooses a dialogue, and counts its categories and the values of its factors."""
         self.chosen.append(Selected(self.pool[row], stage=stage, category=category))
         self.is_free[row] = False
         self.category_counts += self.has[row]

@@ -326,6 +326,8 @@ class DialogueState:
         by: str,
         readable: bool = True,
     ) -> dict[str, Any]:
+        """Rejects the candidate ``by`` a rule or the judge. The dialogue ends if it was the last
+        attempt at this turn."""
         rejection = {
             "id": self.id,
             "turn": len(self.turns),

@@ -343,6 +343,8 @@ class GenerationRun(JobRunner[DialogueState]):
         return count
 
     def apply(self, job: DialogueState, answer: Answer) -> None:
+        """Applies an answer to its dialogue, counts it, and writes what is finished or rejected by
+        it."""
         counts = self.counts
         agent = job.agent
         rejection = job.take(answer.answer, answer.cut)

@@ -232,6 +232,8 @@ def _row(
     split: Split,
     *about: object,
 ) -> LabelledDialogue:
+    """The row of a dialogue with new contents. ``about``: issue, strength, turns, kind, pair and
+    how."""
     names = ("issue", "strength", "turns", "kind", "pair", "how")
     return LabelledDialogue(
         dialogue=replace(with_contents(row.dialogue, contents), id=id),
@@ -328,6 +330,7 @@ def _repetition(edit: Edit) -> None:
 
 
 def _repeat_answer(edit: Edit, sources: list[int]) -> None:
+    """Strength 2 and 3: an earlier answer in place of one or more later ones."""
     texts = edit.texts
     later: dict[int, list[int]] = {}
     for source in sources:
@@ -344,6 +347,7 @@ def _repeat_answer(edit: Edit, sources: list[int]) -> None:
 
 
 def _repeat_sentence(edit: Edit, sources: list[int]) -> None:
+    """Strength 1: a sentence of an answer again, in the same answer or a later one."""
     texts = edit.texts
     source = edit.choose(sources)
     target = edit.choose([i for i in edit.answers() if i >= source])
@@ -413,6 +417,7 @@ def _irrelevance(edit: Edit) -> None:
 
 
 def _off_topic_sentence(edit: Edit) -> None:
+    """Strength 1: a statement that shares no word with the conversation, in one answer."""
     turns = edit.answers(need=1)
     words = content_words(edit.texts, edit.lang)
     foreign = []
@@ -430,6 +435,7 @@ def _off_topic_sentence(edit: Edit) -> None:
 
 
 def _is_like_a_donor(edit: Edit, turn: int) -> bool:
+    """Whether an answer has what donors have: a place in the middle, five words, a subject."""
     text = edit.texts[turn]
     return (
         turn in edit.dialogue.assistant_turns[1:-1]
@@ -475,6 +481,7 @@ def _incoherence(edit: Edit) -> None:
 
 
 def _contradiction(edit: Edit) -> None:
+    """Two answers that contradict each other; in the control they agree."""
     turns = edit.answers(need=2, why="fewer than two answers: nothing to contradict")
     touched = set()
     for first, later in edit.sample(edit.table("contradictions"), edit.strength):
@@ -490,6 +497,7 @@ def _contradiction(edit: Edit) -> None:
 
 
 def _forgetting(edit: Edit) -> None:
+    """An answer that has forgotten what was said; in the control it remembers."""
     turns = [i for i in edit.answers() if i > 1]
     if not turns:
         raise CannotInject("no answer after the first exchange: nothing to forget")
@@ -498,6 +506,7 @@ def _forgetting(edit: Edit) -> None:
 
 
 def _order(edit: Edit) -> None:
+    """Answers in another order; in the control each keeps its place."""
     why = f"fewer than {edit.strength} answers of {_WORDS} words to reorder"
     turns = edit.answers(_WORDS, need=edit.strength, why=why)
     count = 2 if edit.strength == 2 else len(turns)

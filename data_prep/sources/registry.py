@@ -47,6 +47,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Iterator[LabelledDialogue]]] = {
 
 
 def _source(name: str, facts: dict[str, Any]) -> Source:
+    """The source of an entry of configs/sources.yaml, with the functions that it names."""
     parts = []
     for part in facts.pop("parts", ()):
         functions = {key: _FUNCTIONS.get(part.get(key)) for key in ("read", "view")}
@@ -182,6 +183,7 @@ def _all_rows(
 
 
 def _parts(source: Source, spec: DataSpec) -> list[SourceFile]:
+    """The parts of a source that a spec asks for."""
     parts = []
     for part in source.parts:
         is_chosen = part.name == spec.part or (spec.part is None and not part.named_only)
@@ -215,6 +217,7 @@ def _part_rows(
     offline: bool | None,
     reading: ReadingReport | None,
 ) -> Iterator[LabelledDialogue]:
+    """Yields the rows of a part before its view. The line format comes before the public file."""
     hint = f"put {part.line_file} (line format) in the folder that ${DATA_VARIABLE} names"
     local = find_local(part)
     if local is not None and local.name == part.line_file:

@@ -46,6 +46,7 @@ def medal_judge(
 
 
 def _score(scored: ScoredChats) -> Score:
+    """Returns the mean score in each dimension, as Inspect's Score."""
     judgements = []
     failures: list[str] = []
     explanations = []

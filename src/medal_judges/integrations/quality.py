@@ -80,6 +80,7 @@ def assert_quality(
 
 
 def _require_coverage(scored: ScoredChats, minimum: float) -> None:
+    """Raises CoverageError if too few chats have a score, with the most frequent reasons."""
     if scored.coverage is None:
         raise CoverageError("assert_quality: there are no chats to score")
     if scored.coverage >= minimum:

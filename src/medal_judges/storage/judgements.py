@@ -114,6 +114,7 @@ def _is_parquet(path: str | Path) -> bool:
 
 
 def _lines_of_parquet(path: str | Path) -> Iterator[tuple[int, str]]:
+    """Yields the number and the JSON line of each judgement in a parquet file. Raises DataError."""
     _attributes(path)
     from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
@@ -166,6 +167,7 @@ def _as_text(value: object) -> str | None:
 
 
 def _csv_bytes(frame: DataFrame) -> bytes:
+    """Returns the table as CSV, in which no cell is a formula."""
     for name in frame.columns:
         if frame[name].dtype.kind == "b":
             frame[name] = frame[name].map({True: "true", False: "false"})
@@ -181,6 +183,7 @@ def _write_parquet(
     attributes: str,
     lines: Iterator[str],
 ) -> None:
+    """Writes the table and, in its last column, each judgement's JSON line, batch by batch."""
     import pyarrow
     from pyarrow import parquet
 
@@ -211,6 +214,8 @@ def read_frame(path: str | Path, *, brief: bool = False) -> DataFrame:
 
 
 def _read_parquet_frame(path: str | Path, brief: bool) -> DataFrame:
+    """Returns the table of a parquet file. Raises DataError that names a row with a number that is
+    too large."""
     attributes = _attributes(path)
     from pyarrow import ArrowException, parquet
 
@@ -243,6 +248,7 @@ class _Columns:
         self._values: dict[tuple[str, str], Any] = {("own", name): [] for name in _OWN}
 
     def add(self, judgement: Judgement) -> None:
+        """Adds the row of a judgement."""
         for name in _OWN:
             self._put("own", name, getattr(judgement, name))
         for name, score in judgement.scores.items():
@@ -266,6 +272,7 @@ class _Columns:
         name: str,
         value: Any,
     ) -> None:
+        """Adds a value to a column; rows before it without a value get a missing one."""
         if isinstance(value, str) and (kind == "meta" or name == "judge"):
             value = intern(value)  # one object for all rows with an equal text
         column = self._values.get((kind, name))

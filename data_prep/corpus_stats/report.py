@@ -14,7 +14,6 @@ from medal_judges.data_prep.corpus_stats.statistics import (
     ALL,
     MAX_NAMES,
     NOT_STATED,
-    OVERALL,
     SIDES,
     CorpusStatistics,
     ScaledDimension,
@@ -325,12 +324,11 @@ def write_report(stats: CorpusStatistics, folder: Path) -> Path:
         groupings["Language and chatbot"] = stats.pairs
         texts.append(text_table(stats, "Language and chatbot", stats.pairs))
 
-    overall = [dimension for dimension in stats.graded if dimension.name == OVERALL]
     top = _highest_share(stats)
     # Issues and overall; all dimensions if the set has neither.
-    mapped = [*stats.issues, *overall] or [*stats.other_shares, *stats.graded]
+    mapped = [*stats.issues, *stats.overall] or [*stats.other_shares, *stats.graded]
     maps_lead = _ISSUE_MAPS_LEAD.format(number(100 * top, 1)) if stats.issues else _MAPS_LEAD
-    distribution, level_figures = _distributions(stats, overall or stats.graded)
+    distribution, level_figures = _distributions(stats, stats.overall or stats.graded)
     figures = {
         "heatmaps": heat_figure(stats, mapped, top),
         "issues": issue_figure(stats),
@@ -454,8 +452,7 @@ def facts(stats: CorpusStatistics) -> list[tuple[str, str]]:
 
 def print_report(stats: CorpusStatistics) -> None:
     """Print the main tables; the page and the CSV files have the rest."""
-    overall = [dimension for dimension in stats.graded if dimension.name == OVERALL]
-    graded = overall or stats.graded[:3]
+    graded = stats.overall or stats.graded[:3]
     tables: list[Table] = []
     if stats.langs:
         tables.append(text_table(stats, "Language", stats.langs))

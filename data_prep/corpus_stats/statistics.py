@@ -87,7 +87,8 @@ class CorpusStatistics:
     ``rows`` has one row for each dialogue. ``labels`` maps a dimension to the mean answer of each
     row (NaN without one). ``issues`` are MEDAL's issues in the order of its rubric;
     ``other_shares`` are other dimensions whose answers are all 0 or 1; ``graded`` are the rest,
-    overall first. ``counts`` counts rows that are labelled, failed, malformed and so on.
+    first ``overall`` on each of its scales. ``counts`` counts rows that are labelled, failed,
+    malformed and so on.
 
     Raises MedalError for an id that occurs twice, and MissingExtraError without the packages for
     lemmas.
@@ -196,6 +197,7 @@ class CorpusStatistics:
         self.issues = sorted(issues, key=lambda dimension: rubric.index(dimension.name))
         self.other_shares = [dimension for dimension in self.shares if dimension not in issues]
         graded = [dimension for dimension in self.labels if dimension not in self.shares]
+        self.overall = [dimension for dimension in graded if dimension.name == OVERALL]
         self.graded = sorted(graded, key=lambda dimension: dimension.name != OVERALL)
 
     # -- names and subsets -------------------------------------------------------------------------

@@ -74,11 +74,12 @@ class Client:
                 hint=f"give the whole address, like {ADDRESS}",
             )
         self.address, self.patience = address.rstrip("/"), patience
-        given = os.environ.get(TOKEN_VARIABLE) if token is None else token
+        if token is None:
+            token = os.environ.get(TOKEN_VARIABLE)
         headers = {"Content-Type": "application/json"}
-        if given:
-            headers["Authorization"] = f"Bearer {given}"
-        self._lost: type[Exception] = httpx.TransportError
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        self._transport_error: type[Exception] = httpx.TransportError
         self._http = httpx.Client(
             base_url=self.address,
             headers=headers,
@@ -133,10 +134,10 @@ class Client:
                     return answer.json()
                 with suppress(ValueError):  # ignores a date as Retry-After
                     delay += min(300.0, max(0.0, float(answer.headers.get("retry-after", 0))))
-                late = time.monotonic() + delay >= start + self.patience
-                if late or answer.status_code not in _AGAIN:
+                is_late = time.monotonic() + delay >= start + self.patience
+                if is_late or answer.status_code not in _AGAIN:
                     raise _refused(answer)
-            except self._lost as error:
+            except self._transport_error as error:
                 if time.monotonic() + delay >= start + self.patience:
                     raise ServiceError(
                         f"{self.address} cannot be reached: {type(error).__name__} {error}",
@@ -157,13 +158,13 @@ def _bodies(
     rows: list[dict[str, Any]] = []
     size = 0
     for dialogue in dialogues:
-        row = dialogue.to_record() if isinstance(dialogue, Dialogue) else dict(dialogue)
-        own = len(to_line(row).encode())
-        if rows and (len(rows) == _ROWS or size + own > _BYTES):
+        row = dict(dialogue) if isinstance(dialogue, Mapping) else dialogue.to_record()
+        row_size = len(to_line(row).encode())
+        if rows and (len(rows) == _ROWS or size + row_size > _BYTES):
             yield to_line({**asked, "dialogues": rows}).encode()
             rows, size = [], 0
         rows.append(row)
-        size += own
+        size += row_size
     if rows:
         yield to_line({**asked, "dialogues": rows}).encode()
 
@@ -172,13 +173,16 @@ def _refused(answer: httpx.Response) -> ServiceError:
     record: dict[str, Any] = {}
     with suppress(ValueError):
         record = answer.json()
-    record = record if isinstance(record, dict) else {}
+    if not isinstance(record, dict):
+        record = {}
     message = str(record.get("error") or answer.text[:300] or answer.reason_phrase)
-    where = record.get("field")
+    field = record.get("field")
+    if field:
+        message = f"{field}: {message}"
     return ServiceError(
-        f"HTTP {answer.status_code}: {f'{where}: ' if where else ''}{message}",
+        f"HTTP {answer.status_code}: {message}",
         status=answer.status_code,
-        field=where,
+        field=field,
         rows=record.get("rows", ()),
         hint=record.get("hint"),
     )

@@ -25,22 +25,27 @@ class Guard:
 
     def __init__(self, app: ASGIApp, token: str | None, loopback: bool) -> None:
         self.app, self.loopback = app, loopback
-        self.expected = None if token is None else f"Bearer {token}".encode()
+        self.expected = None
+        if token is not None:
+            self.expected = f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = None
+        answer = self.app
         if scope["type"] == "http":
             headers = Headers(scope=scope)
-            given = headers.get("authorization", "").encode("latin-1", "replace")
             if self.loopback and not names_loopback(headers.get("host", "")):
                 error = {"error": "this server answers to localhost and 127.0.0.1 only"}
                 answer = JSONResponse(error, 421)
-            elif scope["path"] not in OPEN and not hmac.compare_digest(
-                given, given if self.expected is None else self.expected
-            ):
+            elif scope["path"] not in OPEN and not self._has_token(headers):
                 error = {"error": f"a token is needed: Authorization: Bearer ${TOKEN_VARIABLE}"}
                 answer = JSONResponse(error, 401, {"WWW-Authenticate": "Bearer"})
-        await (self.app if answer is None else answer)(scope, receive, send)
+        await answer(scope, receive, send)
+
+    def _has_token(self, headers: Headers) -> bool:
+        if self.expected is None:
+            return True
+        sent = headers.get("authorization", "").encode("latin-1", "replace")
+        return hmac.compare_digest(sent, self.expected)
 
 
 def names_loopback(host: str) -> bool:
@@ -56,10 +61,14 @@ def is_loopback(host: str) -> bool:
     """Returns whether all addresses of ``host`` are loopback addresses. Raises ConfigError for a
     name without an address."""
     try:
-        found = getaddrinfo(host, None, type=SOCK_STREAM)
+        addresses = getaddrinfo(host, None, type=SOCK_STREAM)
     except (gaierror, UnicodeError) as error:
         raise ConfigError(f"--host {host}: no such address", hint="127.0.0.1 or 0.0.0.0") from error
-    return all(ip_address(str(each[4][0]).partition("%")[0]).is_loopback for each in found)
+    for *_, socket_address in addresses:
+        address = str(socket_address[0]).partition("%")[0]
+        if not ip_address(address).is_loopback:
+            return False
+    return True
 
 
 def token_for(host: str) -> str | None:

@@ -20,16 +20,11 @@ class ServeLimits(Config):
     drain: float = option(30.0, ge=0, le=3600, help="Seconds to finish requests after SIGTERM.")
     body_seconds: float = 30.0
     batch_wait: float = 0.005
-    connections: int = 512
+    connections: int = 256
 
     @property
     def body_bytes(self) -> int:
         return self.max_body << 20
-
-    @property
-    def waiting_bytes(self) -> int:
-        """Maximum bytes of text in the queue; an empty queue has room for any allowed request."""
-        return 16 * self.body_bytes
 
 
 class RefusedError(MedalError):

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from medal_judges.errors import MedalError
 from medal_judges.inference.scoring import ScoreOptions
@@ -35,31 +36,33 @@ class ScoreJob:
     dialogues: Sequence[Dialogue]
     options: ScoreOptions
     finished: Callable[[str | None], None]
-    sizes: list[int] = field(init=False)
     judgements: list[list[Judgement]] = field(init=False)
     next: int = 0  # first dialogue that no window has
-    left: int = field(init=False)  # dialogues without judgements
+    unscored: int = field(init=False)  # dialogues without judgements
     cancelled: bool = False
 
     def __post_init__(self) -> None:
-        self.sizes = []  # estimated tokens; at turn level each answer is read with all before it
-        for dialogue in self.dialogues:
-            text = sum(TURN_BYTES + len(turn.content.encode()) for turn in dialogue.turns)
-            asked = len(requests_at(dialogue, self.options.level))
-            self.sizes.append(max(1, text * (asked + 1) // 2 // BYTES_PER_TOKEN))
         self.judgements = [[] for _ in self.dialogues]
-        self.left = len(self.dialogues)
+        self.unscored = len(self.dialogues)
 
     @property
     def waiting(self) -> int:
         """Number of dialogues that are in no window yet."""
         return len(self.dialogues) - self.next
 
+    def next_size(self) -> int:
+        """Returns the estimated tokens of the next dialogue; at turn level each answer is read with
+        all before it."""
+        dialogue = self.dialogues[self.next]
+        text = sum(TURN_BYTES + len(turn.content.encode()) for turn in dialogue.turns)
+        readings = len(requests_at(dialogue, self.options.level))
+        return max(1, text * (readings + 1) // 2 // BYTES_PER_TOKEN)
+
     def add(self, row: int, judgements: list[Judgement]) -> None:
         """Stores the judgements of one dialogue."""
         self.judgements[row] = judgements
-        self.left -= 1
-        if not self.left and not self.cancelled:
+        self.unscored -= 1
+        if not self.unscored and not self.cancelled:
             self.finished(None)
 
 
@@ -101,16 +104,15 @@ class FairQueue:
         """Accepts no more jobs and ends ``take``. Returns the waiting jobs."""
         with self._changed:
             self._closed = True
-            left = list(self._jobs)
+            jobs = list(self._jobs)
             self._jobs.clear()
             self._changed.notify_all()
-            return left
+            return jobs
 
-    def load(self) -> tuple[int, int]:
-        """Returns the number of waiting dialogues and an estimate of their tokens."""
+    def waiting(self) -> int:
+        """Returns the number of waiting dialogues."""
         with self._changed:
-            rows = sum(job.waiting for job in self._jobs)
-            return rows, sum(sum(job.sizes[job.next :]) for job in self._jobs)
+            return sum(job.waiting for job in self._jobs)
 
     def take(self, wait: float) -> Window:
         """Waits for the next window. If the queue was empty, waits ``wait`` seconds longer so that
@@ -119,8 +121,7 @@ class FairQueue:
             if not self._jobs and not self._closed:
                 self._changed.wait_for(lambda: self._jobs or self._closed)
                 self._changed.wait_for(
-                    lambda: self._closed or sum(job.waiting for job in self._jobs) >= self.rows,
-                    timeout=wait,
+                    lambda: self._closed or self.waiting() >= self.rows, timeout=wait
                 )
             return self._window() if self._jobs else []
 
@@ -130,7 +131,7 @@ class FairQueue:
         put_off = []
         while self._jobs and len(window) < self.rows:
             job = self._jobs.popleft()
-            size = job.sizes[job.next]
+            size = job.next_size()
             # A dialogue larger than the budget is a window by itself.
             if job.options != first or (window and tokens + size > self.budget):
                 put_off.append(job)
@@ -140,8 +141,9 @@ class FairQueue:
             job.next += 1
             if job.waiting:
                 self._jobs.append(job)
-        taken = {job for job, _ in window}
-        self._jobs = deque(sorted([*put_off, *self._jobs], key=taken.__contains__))
+        # Requests with a dialogue in this window go to the end.
+        jobs_in_window = {job for job, _ in window}
+        self._jobs = deque(sorted([*put_off, *self._jobs], key=jobs_in_window.__contains__))
         return window
 
 
@@ -176,20 +178,23 @@ class JudgeWorker:
                 self._score(window)
         finally:  # also if the thread dies: nobody may wait for ever
             for job in dict.fromkeys([job for job, _ in window] + self.queue.close()):
-                if job.left and not job.cancelled:
+                if job.unscored and not job.cancelled:
                     job.finished(STOPPED)
 
     def _score(self, window: Window) -> None:
-        wanted = [(job, row) for job, row in window if not job.cancelled]
-        if not wanted:
+        window = [(job, row) for job, row in window if not job.cancelled]
+        if not window:
             return
         start = time.perf_counter()
-        judged = self.judged([job.dialogues[row] for job, row in wanted], wanted[0][0].options)
-        pace = (time.perf_counter() - start) / len(wanted)
-        self.pace = 0.8 * self.pace + 0.2 * pace if self.pace else pace
-        self.on_window(len(wanted), [one for group in judged for one in group])
-        for (job, row), group in zip(wanted, judged, strict=True):
-            job.add(row, group)
+        options = window[0][0].options
+        judged = self.judged([job.dialogues[row] for job, row in window], options)
+        pace = (time.perf_counter() - start) / len(window)
+        if self.pace:
+            pace = 0.8 * self.pace + 0.2 * pace
+        self.pace = pace
+        self.on_window(len(window), list(chain.from_iterable(judged)))
+        for (job, row), judgements in zip(window, judged, strict=True):
+            job.add(row, judgements)
 
     def judged(self, dialogues: Sequence[Dialogue], options: ScoreOptions) -> list[list[Judgement]]:
         """Returns the judgements of each dialogue.
@@ -199,32 +204,41 @@ class JudgeWorker:
         at once.
         """
         try:
-            stream = options.score(self.judge, dialogues)
-            return [[next(stream) for _ in requests_at(d, options.level)] for d in dialogues]
+            judgements = options.score(self.judge, dialogues)
+            judged = []
+            for dialogue in dialogues:
+                count = len(requests_at(dialogue, options.level))
+                judged.append([next(judgements) for _ in range(count)])
+            return judged
         except Exception as error:
-            is_ours = isinstance(error, MedalError)
-            # Words of other errors may contain the text of a dialogue.
-            reason = f"the judge failed on this dialogue ({type(error).__name__})"
-            reason = error.message if isinstance(error, MedalError) else reason
-            if (is_ours and not isinstance(error, CostLimitError)) or len(dialogues) == 1:
-                logger.warning("%d dialogues not scored: %s", len(dialogues), reason)
-                if not is_ours:
-                    logger.debug("while scoring", exc_info=error)
-                names = options.dimensions or [each.name for each in self.judge.dimensions]
-                dimensions = [self.judge.dimension(name) for name in names]
-                passes = isinstance(error, CostLimitError | ServerError)
-                return [
-                    [
-                        replace(
-                            unscored(
-                                request.dialogue, self.signature, dimensions, reason, request.turn
-                            ),
-                            transient=passes,
-                        )
-                        for request in requests_at(each, options.level)
-                    ]
-                    for each in dialogues
-                ]
+            is_about_one = not isinstance(error, MedalError) or isinstance(error, CostLimitError)
+            if not is_about_one or len(dialogues) == 1:
+                return self._failed(dialogues, options, error)
         middle = len(dialogues) // 2
-        first = self.judged(dialogues[:middle], options)
-        return first + self.judged(dialogues[middle:], options)
+        first_half = self.judged(dialogues[:middle], options)
+        return first_half + self.judged(dialogues[middle:], options)
+
+    def _failed(
+        self, dialogues: Sequence[Dialogue], options: ScoreOptions, error: Exception
+    ) -> list[list[Judgement]]:
+        """Returns judgements without a score, with the error as their reason."""
+        if isinstance(error, MedalError):
+            reason = error.message
+        else:  # its words may contain the text of a dialogue
+            reason = f"the judge failed on this dialogue ({type(error).__name__})"
+            logger.debug("while scoring", exc_info=error)
+        logger.warning("%d dialogues not scored: %s", len(dialogues), reason)
+        dimensions = self.judge.dimensions
+        if options.dimensions:
+            dimensions = tuple(map(self.judge.dimension, options.dimensions))
+        is_transient = isinstance(error, CostLimitError | ServerError)
+        failed = []
+        for dialogue in dialogues:
+            rows = []
+            for request in requests_at(dialogue, options.level):
+                judgement = unscored(
+                    request.dialogue, self.signature, dimensions, reason, request.turn
+                )
+                rows.append(replace(judgement, transient=is_transient))
+            failed.append(rows)
+        return failed

@@ -60,7 +60,7 @@ def test_every_waiting_request_has_its_part_of_a_window() -> None:
     queue.put(other)
     assert shares(queue.take(0), large, small, other) == [4, 1, 3]
     assert shares(queue.take(0), large, small, other) == [6, 0, 2]
-    assert queue.load()[0] == 1000 - 18
+    assert queue.waiting() == 1000 - 18
 
 
 @pytest.mark.parametrize(

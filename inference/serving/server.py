@@ -31,7 +31,9 @@ def serve(
 ) -> None:
     """Answers requests until SIGTERM or SIGINT, and calls ``ready`` with the address when it
     accepts connections. Port 0 means any free port. Accepted requests have ``limits.drain`` seconds
-    to finish, then their connections are closed; a second SIGINT stops at once. Raises MedalError if the port is in use."""
+    to finish, then their connections are closed; a second SIGINT stops at once. Raises MedalError
+    if the port is in use.
+    """
     limits = limits or ServeLimits()
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]

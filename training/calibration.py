@@ -23,51 +23,54 @@ def fit_calibrations(
     heads: Mapping[str, OutputHead],
     method: str,
 ) -> dict[str, Calibration]:
-    """Calibration of each dimension with at least 20 labelled validation rows.
+    """Returns the calibration of each dimension with at least 20 labelled validation rows.
 
     ``method`` is ``temperature``, ``isotonic`` (a monotone map of the score, after the
     temperature) or ``none``.
     """
     calibrations: dict[str, Calibration] = {}
-    for name, head in heads.items() if method != "none" else ():
-        rows = [i for i, e in enumerate(examples) if name in e.targets]
-        if len(rows) < MIN_ROWS:
+    for name, head in heads.items():
+        rows = [row for row, example in enumerate(examples) if name in example.targets]
+        if method == "none" or len(rows) < MIN_ROWS:
             continue
-        targets = np.stack([np.asarray(examples[i].targets[name], float) for i in rows])
-        raw, kind = logits[name][rows].astype(float), head.config.kind
-        temperature, spread = 1.0, None
-        if kind == "binary":
-            temperature = fit_temperature(raw[:, 0], targets)
-        elif kind == "regression":
-            spread = float(np.std(targets - on_scale(raw[:, 0])))
-        else:
-            temperature = fit_class_temperature(raw, targets, corn=kind == "ordinal")
-        isotonic = None
-        if method == "isotonic":
-            scores = head.scores(torch.from_numpy(raw).float(), temperature).tolist()
-            units = [head.dimension.to_unit(s) for s in scores]
-            means = targets if targets.ndim == 1 else targets @ np.linspace(0, 1, head.levels)
-            isotonic = fit_isotonic(units, means.tolist())
-        fitted = Calibration(
-            temperature=temperature, spread=spread, isotonic=isotonic, rows=len(targets)
-        )
+        # Of ordinal and classification heads, a probability per level.
+        targets = np.stack([np.asarray(examples[row].targets[name], float) for row in rows])
+        outputs, kind = logits[name][rows].astype(float), head.config.kind
+        fitted = Calibration(rows=len(targets))
         if kind == "regression":
-            mapped = [fitted.map_unit(unit) for unit in on_scale(raw[:, 0]).tolist()]
-            fitted = fitted.model_copy(update={"margin": margin_of(mapped, targets)})
+            units = on_scale(outputs[:, 0])
+            spread = float(np.std(targets - units))
+            fitted = fitted.model_copy(update={"spread": spread})
+        else:
+            if kind == "binary":
+                temperature = fit_temperature(outputs[:, 0], targets)
+            else:
+                temperature = fit_class_temperature(outputs, targets, corn=kind == "ordinal")
+                targets = targets @ np.linspace(0, 1, head.levels)
+            fitted = fitted.model_copy(update={"temperature": temperature})
+            scores = head.scores(torch.from_numpy(outputs).float(), temperature)
+            units = np.array([head.dimension.to_unit(score) for score in scores.tolist()])
+        if method == "isotonic":
+            fitted = fitted.model_copy(update={"isotonic": fit_isotonic(units, targets)})
+        if kind == "regression":
+            fitted = with_margin(fitted, units, targets)
         calibrations[name] = fitted
     return calibrations
 
 
-def margin_of(scores: npt.ArrayLike, targets: np.ndarray) -> float:
-    """Returns the distance within which a new rating lies nine times in ten, for ratings drawn as
-    these: the split conformal quantile (Lei and others, 2018)."""
-    errors = np.sort(np.abs(np.asarray(scores) - targets))
-    place = min(int(np.ceil((len(errors) + 1) * COVERAGE)), len(errors)) - 1
-    return float(errors[place])
+def with_margin(calibration: Calibration, units: np.ndarray, targets: np.ndarray) -> Calibration:
+    """Returns the calibration with the distance within which a new rating lies nine times in ten of
+    the calibrated score, for ratings drawn as ``targets`` [n]: the split conformal quantile (Lei
+    and others, 2018). ``units`` [n] are the scores on [0, 1] before the calibration."""
+    mapped = np.array([calibration.map_unit(unit) for unit in units.tolist()])
+    errors = np.sort(np.abs(mapped - targets))
+    rank = min(int(np.ceil((len(errors) + 1) * COVERAGE)), len(errors))
+    return calibration.model_copy(update={"margin": float(errors[rank - 1])})
 
 
 def fit_temperature(logits: np.ndarray, targets: np.ndarray) -> float:
-    """Temperature that minimises the binary cross-entropy of ``logits`` [n] (Guo et al., 2017).
+    """Returns the temperature that minimises the binary cross-entropy of ``logits`` [n] (Guo et
+    al., 2017).
 
     ``targets`` [n] are probabilities of label 1. Bounded to [0.2, 5]: a small validation set must
     not make a judge certain.
@@ -82,12 +85,14 @@ def fit_temperature(logits: np.ndarray, targets: np.ndarray) -> float:
 
 def fit_class_temperature(logits: np.ndarray, targets: np.ndarray, corn: bool) -> float:
     """The same for several classes; ``logits`` [n, outputs], ``targets`` [n, levels]."""
-    z, t = torch.from_numpy(logits), torch.from_numpy(targets)
+    outputs, shares = torch.from_numpy(logits), torch.from_numpy(targets)
 
     def loss(log_temperature: float) -> float:
-        scaled = z / float(np.exp(log_temperature))
-        p = corn_probabilities(scaled) if corn else torch.softmax(scaled, dim=-1)
-        return float(-(t * p.clamp_min(1e-9).log()).sum(-1).mean())
+        scaled = outputs / float(np.exp(log_temperature))
+        probabilities = torch.softmax(scaled, dim=-1)
+        if corn:
+            probabilities = corn_probabilities(scaled)
+        return float(-(shares * probabilities.clamp_min(1e-9).log()).sum(-1).mean())
 
     return _best_temperature(loss)
 
@@ -100,7 +105,8 @@ def _best_temperature(loss: Callable[[float], float]) -> float:
 def fit_isotonic(
     units: npt.ArrayLike, targets: npt.ArrayLike
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Knots (x, y) of the isotonic regression of ``targets`` on ``units``, both on [0, 1]."""
+    """Returns the knots (x, y) of the isotonic regression of ``targets`` on ``units``, both on
+    [0, 1]."""
     fitted = IsotonicRegression(out_of_bounds="clip").fit(np.asarray(units), np.asarray(targets))
     x, y = fitted.X_thresholds_, fitted.y_thresholds_
     return tuple(map(float, x)), tuple(map(float, y))

@@ -85,10 +85,11 @@ class ScoreService:
         self.judge, self.options, self.limits = judge, options, limits
         budget = options.token_budget or judge.token_budget
         self.queue = FairQueue(judge.window, budget)
-        self.metrics = ServeMetrics(lambda: float(self.queue.waiting()), self._spent)
+        self.metrics = ServeMetrics(lambda: float(self.queue.waiting()), self.dollars_spent)
         self.worker = JudgeWorker(judge, self.queue, limits.batch_wait, self.metrics.window)
 
-    def _spent(self) -> float:
+    def dollars_spent(self) -> float:
+        """Returns the US dollars paid for answers, over all models of the judge."""
         limiters = {id(model.limiter): model.limiter for model in self.judge.language_models()}
         return sum(limiter.spent for limiter in limiters.values() if limiter is not None)
 

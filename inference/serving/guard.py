@@ -36,12 +36,13 @@ class Guard:
             if self.loopback and not names_loopback(headers.get("host", "")):
                 error = {"error": "this server answers to localhost and 127.0.0.1 only"}
                 answer = JSONResponse(error, 421)
-            elif scope["path"] not in OPEN and not self._has_token(headers):
+            elif scope["path"] not in OPEN and not self.has_token(headers):
                 error = {"error": f"a token is needed: Authorization: Bearer ${TOKEN_VARIABLE}"}
                 answer = JSONResponse(error, 401, {"WWW-Authenticate": "Bearer"})
         await answer(scope, receive, send)
 
-    def _has_token(self, headers: Headers) -> bool:
+    def has_token(self, headers: Headers) -> bool:
+        """Returns whether a request has the token, compared in constant time."""
         if self.expected is None:
             return True
         sent = headers.get("authorization", "").encode("latin-1", "replace")

@@ -7,24 +7,28 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.special import logit
+from scipy.special import expit, logit
 from sklearn.metrics import f1_score
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.heads import Calibration, isotonic_map
-from medal_judges.models.linear.config import LinearConfig
+from medal_judges.models.linear.config import HeadName, LinearConfig
 from medal_judges.models.linear.heads import FittedHead, Floats
 from medal_judges.models.linear.judge import LinearJudge
 from medal_judges.models.linear.reader import DialogueReader, TurnReading, TurnScale
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
-from medal_judges.training.calibration import MIN_ROWS, fit_isotonic, fit_temperature, margin_of
-from medal_judges.training.config import TrainConfig, refuse_steps
+from medal_judges.training.calibration import (
+    MIN_ROWS,
+    fit_isotonic,
+    fit_temperature,
+    with_margin,
+)
+from medal_judges.training.config import refuse_steps
 from medal_judges.training.families.reply import fit_reactions, half_of
 from medal_judges.training.families.solvers import ColumnTable, FitSetting, fit_head
 from medal_judges.training.fitted import FittedJudge, TrainingRun
@@ -37,9 +41,7 @@ _SCALE_ROWS = 4000  # dialogues are enough for means and deviations
 logger = logging.getLogger(__name__)
 
 
-def check(config: TrainConfig) -> None:
-    """Raises ValueError for settings of training by steps."""
-    refuse_steps(config)
+check = refuse_steps
 
 
 def fit(run: TrainingRun) -> FittedJudge:
@@ -52,21 +54,21 @@ def fit(run: TrainingRun) -> FittedJudge:
     judge = LinearJudge.create(model, run.dimensions, name=config.name)
     search = search_of(judge, rows.train, rows.validation, config.seed)
     settings = search.run(run.dimensions)
-    train = np.arange(len(rows.train))
     for dimension in run.dimensions:
-        setting = settings[dimension.name]
-        judge.heads[dimension.name] = search.head(train, dimension, setting)
-        fitted = search.calibration(dimension, setting, config.calibration)
-        if fitted is not None:
-            judge.calibration[dimension.name] = fitted
+        name, setting = dimension.name, settings[dimension.name]
+        judge.heads[name] = search.head(np.arange(len(rows.train)), dimension, setting)
+        calibration = search.calibration(dimension, setting, config.calibration)
+        if calibration is not None:
+            judge.calibration[name] = calibration
     judge.search = search.tried
     judge.facts = {"seed": config.seed, "data": content_hash(rows.facts)}
-    if not rows.validation:
-        return FittedJudge(judge)
-    held_out = search.table.columns[len(rows.train) :]
-    scores = {name: judge.units(name, held_out) for name in judge.heads}
-    binary = {dimension.name for dimension in run.dimensions if dimension.kind == "binary"}
-    return FittedJudge(judge, validation_figures(rows.validation, scores, binary))
+    figures = {}
+    if rows.validation:
+        held_out = search.table.columns[len(rows.train) :]
+        scores = {name: judge.units(name, held_out) for name in judge.heads}
+        binary = {dimension.name for dimension in run.dimensions if dimension.kind == "binary"}
+        figures = validation_figures(rows.validation, scores, binary)
+    return FittedJudge(judge, figures)
 
 
 def search_of(
@@ -81,22 +83,17 @@ def search_of(
     reader.scale = fit_scale(reader, train, readings)
     halves: list[int | None] = [None] * len(examples)
     if judge.config.reply is not None:
-        own = readings[: len(train)]
-        reader.reactions = fit_reactions(reader, train, own, seed, judge.token_budget)
+        train_readings = readings[: len(train)]
+        reader.reactions = fit_reactions(reader, train, train_readings, seed, judge.token_budget)
         # A training dialogue is read by the model that has not learnt from it.
         halves[: len(train)] = [1 - half_of(example.group, seed) for example in train]
         reader.scale = fit_scale(reader, train, readings)  # again: now there are reactions
-    columns = [
-        reader.pool(reading, reader.rows(reading, half))
-        for reading, half in zip(readings, halves, strict=True)
-    ]
-    return Search(
-        judge.config,
-        examples,
-        ColumnTable.of(np.stack(columns), reader),
-        folds_of(examples, len(train), judge.config, seed),
-        seed,
-    )
+    columns = []
+    for reading, half in zip(readings, halves, strict=True):
+        columns.append(reader.pool(reading, reader.rows(reading, half)))
+    table = ColumnTable.of(np.stack(columns), reader)
+    folds = folds_of(examples, len(train), judge.config, seed)
+    return Search(judge.config, examples, table, folds, seed)
 
 
 def _read(judge: LinearJudge, examples: Sequence[TrainingExample]) -> list[TurnReading]:
@@ -125,26 +122,28 @@ def fit_scale(
     """Returns mean and deviation by role of the features of turns, and the mean of their vectors,
     over the first rows of the training set; each source counts the same."""
     scale = TurnScale.neutral(len(reader.config.names), reader.turn_width)
-    chosen = range(min(_SCALE_ROWS, len(train)))
+    readings_by_source: dict[str, list[TurnReading]] = {}
+    for example, reading in zip(train[:_SCALE_ROWS], readings, strict=False):
+        readings_by_source.setdefault(example.source, []).append(reading)
     for role in (0, 1):
-        features: dict[str, list[Floats]] = {}
-        vectors: dict[str, list[Floats]] = {}
-        for row in chosen:
-            reading, source = readings[row], train[row].source
-            own = reading.roles == role
-            features.setdefault(source, []).append(reader.features(reading)[own])
-            vectors.setdefault(source, []).append(reading.vectors[own].sum(axis=0, keepdims=True))
-        tables = {source: np.concatenate(parts) for source, parts in features.items()}
-        spoken = [source for source, table in tables.items() if len(table) > 1]
-        if not spoken:
-            continue
-        count = tables[spoken[0]].shape[1]
-        means = [tables[source].mean(axis=0) for source in spoken]
-        spreads = [tables[source].std(axis=0) for source in spoken]
-        centres = [np.sum(vectors[source], axis=(0, 1)) / len(tables[source]) for source in spoken]
-        scale.mean[role, :count] = np.mean(means, axis=0)
-        scale.deviation[role, :count] = np.maximum(np.mean(spreads, axis=0), _LEAST_DEVIATION)
-        scale.centre[role] = np.mean(centres, axis=0)
+        means, deviations, centres = [], [], []
+        for source_readings in readings_by_source.values():
+            features, vector_sums = [], []
+            for reading in source_readings:
+                has_role = reading.roles == role
+                features.append(reader.features(reading)[has_role])
+                vector_sums.append(reading.vectors[has_role].sum(axis=0))
+            table = np.concatenate(features)
+            if len(table) > 1:
+                means.append(table.mean(axis=0))
+                deviations.append(table.std(axis=0))
+                centres.append(np.sum(vector_sums, axis=0) / len(table))
+        if means:
+            count = len(means[0])
+            deviation = np.maximum(np.mean(deviations, axis=0), _LEAST_DEVIATION)
+            scale.mean[role, :count] = np.mean(means, axis=0)
+            scale.deviation[role, :count] = deviation
+            scale.centre[role] = np.mean(centres, axis=0)
     return scale
 
 
@@ -159,18 +158,20 @@ def folds_of(
     groups together, or one for each chatbot; none for rows of one group."""
     if len(examples) > train:
         return [(np.arange(train), np.arange(train, len(examples)))]
-    groups, parts = [example.group or example.dialogue.id for example in examples], model.folds
     if model.fold_by == "chatbot":
         groups = [example.dialogue.chatbot or "" for example in examples]
-        parts = len(set(groups))
-    names = sorted(set(groups))
+        count = len(set(groups))
+    else:
+        groups = [example.group or example.dialogue.id for example in examples]
+        count = model.folds
+    names, group_of_row = np.unique(groups, return_inverse=True)
     if len(names) < 2:
         return []
     # Not GroupKFold, which deals groups by their size and not by the seed: judges would change.
-    order = np.random.default_rng(seed).permutation(len(names))
-    fold_of = {names[number]: place % parts for place, number in enumerate(order)}
-    folds = np.array([fold_of[group] for group in groups])
-    return [(np.flatnonzero(folds != k), np.flatnonzero(folds == k)) for k in np.unique(folds)]
+    fold_of_group = np.empty(len(names), dtype=int)
+    fold_of_group[np.random.default_rng(seed).permutation(len(names))] = np.arange(len(names))
+    fold = (fold_of_group % count)[group_of_row]
+    return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in np.unique(fold)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,35 +199,33 @@ class Search:
     def run(self, dimensions: Sequence[Dimension]) -> dict[str, FitSetting]:
         """Returns the setting of each dimension: of linear heads by their grid; of MLPs by the
         class range, then by theirs."""
-        config = self.config
         chosen: dict[str, FitSetting] = {}
         mlps: list[Dimension] = []
         for dimension in dimensions:
-            head = config.head_of(dimension.name, dimension.kind)
-            if head not in ("ridge", "logistic"):
+            head, grids = self._head(dimension), self.config.grid
+            if head in ("ridge", "logistic"):
+                shares = grids.shares if self.config.vectors else (1.0,)
+                pairs = product(shares, grids.alphas)
+                grid = [FitSetting(head, alpha=alpha, share=share) for share, alpha in pairs]
+                chosen[dimension.name] = self._best("linear", dimension, grid)
+            else:
                 mlps.append(dimension)
-                continue
-            shares = config.grid.shares if config.vectors else (1.0,)
-            grid = [
-                FitSetting(head, alpha=alpha, share=share)
-                for share, alpha in product(shares, config.grid.alphas)
-            ]
-            chosen[dimension.name] = self._best("linear", dimension, grid)
-        top = self._class_range([d for d in mlps if d.kind != "binary"])
+        top = self._class_range([dimension for dimension in mlps if dimension.kind != "binary"])
         for dimension in mlps:
             grid = self._mlp_grid(dimension, 1 if dimension.kind == "binary" else top)
             chosen[dimension.name] = self._best("hyperparameters", dimension, grid)
         return chosen
 
+    def _head(self, dimension: Dimension) -> HeadName:
+        return self.config.head_of(dimension.name, dimension.kind)
+
     def _mlp_grid(self, dimension: Dimension, top: int) -> list[FitSetting]:
         """Returns every combination of the grid's values, the defaults (first values) first."""
-        grid = self.config.mlp
-        head = self.config.head_of(dimension.name, dimension.kind)
+        head, grid = self._head(dimension), self.config.mlp
+        combinations = product(grid.hidden, grid.alpha, grid.epochs, grid.learning_rate)
         return [
             FitSetting(head, top, alpha, None, hidden, epochs, rate)
-            for hidden, alpha, epochs, rate in product(
-                grid.hidden, grid.alpha, grid.epochs, grid.learning_rate
-            )
+            for hidden, alpha, epochs, rate in combinations
         ]
 
     def _class_range(self, dimensions: Sequence[Dimension]) -> int:
@@ -238,13 +237,13 @@ class Search:
         for top in tops:
             values = []
             for dimension in dimensions:
-                first = self._mlp_grid(dimension, top)[0]
-                values.append(self._try("class range", dimension, first) or 0.0)
+                defaults = self._mlp_grid(dimension, top)[0]
+                values.append(self._try("class range", dimension, defaults) or 0.0)
             means.append(np.mean(values))
         best = tops[int(np.argmax(means))]
-        for row in self.tried:
-            if row["stage"] == "class range":
-                row["chosen"] = row["top"] == best
+        for trial in self.tried:
+            if trial["stage"] == "class range":
+                trial["chosen"] = trial["top"] == best
         return best
 
     def _best(self, stage: str, dimension: Dimension, grid: Sequence[FitSetting]) -> FitSetting:
@@ -266,19 +265,24 @@ class Search:
         and sources; None if undefined everywhere. Its sign counts (ORALIS tunes for positive
         correlation)."""
         name = dimension.name
-        figure, binary = ("auc", {name}) if dimension.kind == "binary" else ("spearman", set())
+        metric, binary = "spearman", set()
+        if dimension.kind == "binary":
+            metric, binary = "auc", {name}
         values = []
         for train, held_out in self.folds:
             head = self.head(train, dimension, setting)
             scores = {name: head.units(self.table.columns[held_out], self.config.decode)}
             examples = [self.examples[row] for row in held_out]
-            value = validation_figures(examples, scores, binary).get(f"{figure}/{name}")
+            value = validation_figures(examples, scores, binary).get(metric)
             if value is not None:
                 values.append(value)
-        mean = float(np.mean(values)) if values else None
-        row = {"stage": stage, "dimension": name} | asdict(setting)
-        row["hidden"] = "x".join(map(str, setting.hidden)) if setting.hidden else None
-        self.tried.append(row | {"figure": figure, "value": mean, "chosen": False})
+        mean = None
+        if values:
+            mean = float(np.mean(values))
+        trial = {"stage": stage, "dimension": name, **asdict(setting)}
+        if setting.hidden is not None:
+            trial["hidden"] = "x".join(map(str, setting.hidden))
+        self.tried.append(trial | {"figure": metric, "value": mean, "chosen": False})
         return mean
 
     def head(self, rows: np.ndarray, dimension: Dimension, setting: FitSetting) -> FittedHead:
@@ -292,54 +296,45 @@ class Search:
         head the temperature, of ridge and MLP regressor the spread of the residuals and the margin
         (a classifier has its own distribution). With ``isotonic`` also a monotone map of the score,
         for a binary dimension with its threshold."""
-        head = setting.head
-        if method == "none" or (head == "mlp_classifier" and method != "isotonic"):
-            return None
-        labels = [e for e in self.examples if dimension.name in e.targets]
-        if not self.folds or len(labels) < MIN_ROWS:
+        is_classifier = setting.head == "mlp_classifier"
+        if method == "none" or (is_classifier and method != "isotonic") or not self.folds:
             return None
         held_out = self._held_out(dimension, setting)
         scores, targets = held_out.scores, held_out.labels
         if len(targets) < MIN_ROWS:
             return None
+        is_binary = dimension.kind == "binary"
         fitted = Calibration(rows=len(targets))
-        if head == "logistic":
-            temperature = fit_temperature(logit(np.clip(scores, 1e-9, 1 - 1e-9)), targets)
-            scores = np.clip(scores, 1e-9, 1 - 1e-9)
-            scores = 1 / (1 + np.exp(-logit(scores) / temperature))
+        if setting.head == "logistic":
+            logits = logit(np.clip(scores, 1e-9, 1 - 1e-9))
+            temperature = fit_temperature(logits, targets)
+            scores = expit(logits / temperature)
             fitted = fitted.model_copy(update={"temperature": temperature})
-        elif head != "mlp_classifier":
-            fitted = fitted.model_copy(update={"spread": float((targets - scores).std())})
-        if method == "isotonic":
-            knots = fit_isotonic(scores, targets)
-            fitted = fitted.model_copy(update={"isotonic": knots})
-            if dimension.kind == "binary":
-                fitted = _with_threshold(fitted, HeldOut(scores, targets, held_out.folds))
-        if dimension.kind != "binary" and head != "mlp_classifier":
-            mapped = [fitted.map_unit(score) for score in scores.tolist()]
-            fitted = fitted.model_copy(update={"margin": margin_of(mapped, targets)})
-        return fitted
+        elif not is_classifier:
+            spread = float(np.std(targets - scores))
+            fitted = fitted.model_copy(update={"spread": spread})
+        if method == "isotonic" and is_binary:
+            fitted = _with_threshold(fitted, HeldOut(scores, targets, held_out.folds))
+        elif method == "isotonic":
+            fitted = fitted.model_copy(update={"isotonic": fit_isotonic(scores, targets)})
+        if is_binary or is_classifier:
+            return fitted
+        return with_margin(fitted, scores, targets)
 
     def _held_out(self, dimension: Dimension, setting: FitSetting) -> HeldOut:
         name = dimension.name
-        scores, labels, folds = [], [], []
+        targets = [example.targets.get(name, np.nan) for example in self.examples]
+        labels = np.array(targets, dtype=float)
+        parts = []
         for number, (train, held_out) in enumerate(self.folds):
-            rows = [row for row in held_out if name in self.examples[row].targets]
+            rows = held_out[np.isfinite(labels[held_out])]
             head = self.head(train, dimension, setting)
             units = head.units(self.table.columns[rows], self.config.decode)
             if dimension.kind == "binary" and head.kind != "logistic":
-                # The rate of the fold's own rows is not the judge's.
-                units = units + self._rate(name, range(len(self.examples)))
-                units = units - self._rate(name, train)
-            scores.append(units)
-            labels.append([float(self.examples[row].targets[name]) for row in rows])
-            folds.append([number] * len(rows))
-        return HeldOut(np.concatenate(scores), np.concatenate(labels), np.concatenate(folds))
-
-    def _rate(self, name: str, rows: Sequence[int] | np.ndarray) -> float:
-        """Returns the mean label of ``rows``."""
-        targets = [self.examples[row].targets for row in rows]
-        return fmean(float(target[name]) for target in targets if name in target)
+                # The rate of the fold's training rows is not the judge's.
+                units = units + np.nanmean(labels) - np.nanmean(labels[train])
+            parts.append((units, labels[rows], np.full(len(rows), number)))
+        return HeldOut(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def _with_threshold(fitted: Calibration, held_out: HeldOut) -> Calibration:
@@ -350,15 +345,16 @@ def _with_threshold(fitted: Calibration, held_out: HeldOut) -> Calibration:
     chances = isotonic_map(scores, isotonic)
     levels = np.unique([0.0, *chances])
     thresholds = (levels[1:] + levels[:-1]) / 2
-    figures = [f1_score(present, chances >= value) for value in thresholds]
-    others = []
-    parts = np.unique(folds)
-    for part in parts if len(parts) > 1 else ():
-        others.append(fit_isotonic(scores[folds != part], present[folds != part]))
+    f1_scores = [f1_score(present, chances >= threshold) for threshold in thresholds]
+    maps = []
+    numbers = np.unique(folds)
+    if len(numbers) > 1:
+        for number in numbers:
+            maps.append(fit_isotonic(scores[folds != number], present[folds != number]))
     return fitted.model_copy(
         update={
             "isotonic": isotonic,
-            "threshold": float(thresholds[int(np.argmax(figures))]),
-            "others": tuple(others),
+            "threshold": float(thresholds[int(np.argmax(f1_scores))]),
+            "others": tuple(maps),
         }
     )

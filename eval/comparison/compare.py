@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from medal_judges import __version__
-from medal_judges.errors import CoverageError, MedalError
+from medal_judges.errors import MedalError
+from medal_judges.eval.comparison.results import (
+    ALL,
+    Basis,
+    ComparedOn,
+    Differing,
+    PairResult,
+    SystemComparison,
+    SystemResult,
+)
 from medal_judges.eval.comparison.rows import (
     CompareOptions,
     Systems,
@@ -24,225 +33,41 @@ from medal_judges.eval.comparison.rows import (
 )
 from medal_judges.eval.scores.columns import row_keys
 from medal_judges.eval.scores.scores import checked_dimensions
-from medal_judges.eval.scores.trust import trust_section
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import ReadingReport, labelled_of
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.joining import ScoreKey, join_labels
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean
-from medal_judges.report.console import print_tables, wide_console
-from medal_judges.report.figure import Figure, padded
-from medal_judges.report.page import (
-    Block,
-    Fold,
-    Section,
-    Turns,
-    chat_block,
-    counted,
-    facts_section,
-    fragment,
-    write_page,
-)
-from medal_judges.report.table import (
-    Cell,
-    IntervalBar,
-    PValue,
-    Row,
-    Table,
-    interval,
-    number,
-    p_value_text,
-    slug,
-)
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.difference import LEVEL, Difference, holm_corrected
+from medal_judges.stats.difference import holm_corrected
 from medal_judges.stats.equal import EQUAL_FACT, Values
-from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.means import interval_of, mean_of
-from medal_judges.stats.ppi import correct, too_few_labels
+from medal_judges.stats.ppi import CorrectedFigures, LabelledSample, correct, too_few_labels
 from medal_judges.stats.systems import (
-    SystemDifference,
     SystemRows,
     indistinct_groups,
     rank_intervals,
     system_difference,
 )
 from medal_judges.stats.weights import curation_weights
-from medal_judges.storage.files import write_json
 
-ALL = "all"  # every language together
+HINT = " Human labels of some dialogues correct that: --human FILE."  # in the terminal
+_ALONE = "By the judge alone: a judge that favours one system's style makes it look better."
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
-# Fields of a SystemDifference in compare.json.
-_RECORDED = ("pairing", "shared", "rows", "left_out", "wins", "ties", "losses", "by_context")
-Verdict = Literal["passed", "failed", "undecided"]
-# What a result rests on: human labels that correct the judge, or the judge alone.
-Basis = Literal["people", "judge"]
-_BY = {"people": "human labels", "judge": "the judge alone"}
-# A dimension and two dialogues of one context, the higher score first: system, id, score, turns
-# (none if the chats are not known).
-Differing = tuple[str, tuple[tuple[str, str, float, Turns], ...]]
-# By dimension the human means, shape (rows,), NaN without labels, and their raw scale (None if the
-# labels state different ones); the weights, shape (rows,), of curated rows.
-_Labels = tuple[dict[str, Floats], dict[str, Scale | None], Floats | None]
+_DIFFERING = 6  # pairs of dialogues on the page, at least one of each dimension
+Numbers = npt.NDArray[np.intp]
 
 
-@dataclass(frozen=True, slots=True)
-class SystemResult:
-    """One system on one dimension and language: the judge's mean of its ``n`` scored dialogues, the
-    human mean of the ``labelled`` ones, and the estimated human mean of all (``corrected``).
+@dataclass(slots=True)
+class _Labels:
+    """``values``: by dimension the human means, shape (rows,), NaN without labels. ``scales``:
+    their raw scale, None if the labels state different ones. ``weights``: shape (rows,), of
+    curated rows."""
 
-    ``rank`` is the (best, worst) possible rank, 1 is best. Systems that share a letter of
-    ``groups`` cannot be told apart.
-    """
-
-    system: str
-    n: int
-    unscored: int
-    labelled: int
-    judge: Estimate
-    people: Estimate | None = None
-    corrected: Estimate | None = None
-    rank: tuple[int, int] = (1, 1)
-    groups: str = ""
-
-    @property
-    def best(self) -> Estimate:
-        """The corrected mean if there is one, or else the judge's."""
-        return self.judge if self.corrected is None else self.corrected
-
-
-@dataclass(frozen=True, slots=True)
-class PairResult:
-    """Two systems on one dimension and language. ``tested``: the difference that decides, by human
-    labels if they are the ``basis``, corrected for all comparisons."""
-
-    first: str
-    second: str
-    difference: SystemDifference
-    basis: Basis
-    tested: Difference
-
-    @property
-    def estimate(self) -> Estimate:
-        """The difference that decides, with its interval and p-value."""
-        return self.tested.estimate
-
-    @property
-    def apart(self) -> bool:
-        """Whether the two can be told apart at 5%."""
-        p_value = self.tested.p_value
-        return p_value is not None and p_value < LEVEL
-
-    def to_record(self) -> dict[str, Any]:
-        """One JSON object."""
-        difference = self.difference
-        record: dict[str, Any] = {name: getattr(difference, name) for name in _RECORDED}
-        record |= {"first": self.first, "second": self.second, "basis": self.basis}
-        record["difference"] = asdict(self.estimate)
-        record["judge_alone"] = asdict(difference.judge.estimate)
-        return record | {"smallest": self.tested.smallest}
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedOn:
-    """All systems on one dimension and language (``all`` for every language together), the best
-    first. ``good`` is the better end of the scale. ``basis`` is ``people`` only if every system has
-    enough labels; ``uncorrected`` gives the reason otherwise. ``missing``: systems without a score.
-    """
-
-    dimension: str
-    lang: str
-    good: Literal["low", "high"]
-    systems: Sequence[SystemResult]
-    pairs: Sequence[PairResult]
-    basis: Basis
-    uncorrected: str = ""
-    missing: Sequence[str] = ()
-
-    def words(self) -> tuple[str, str]:
-        """The result in a few words, and by how much (of more than two systems: nothing)."""
-        first = self.systems[0].system
-        if not self.pairs:
-            return f"only {first} has scores", "; nothing to compare"
-        if len(self.systems) == 2:
-            return _pair_words(self.pairs[0], self.good)
-        others = [other.system for other in self.systems[1:]]
-        apart = {frozenset((p.first, p.second)) for p in self.pairs if p.apart}
-        peers = [other for other in others if frozenset((first, other)) not in apart]
-        if not peers:
-            return f"{first} is better than every other system", ""
-        if len(peers) == len(others):
-            return f"{first} cannot be told apart from any other system", ""
-        return f"the best cannot be told apart: {', '.join((first, *peers))}", ""
-
-    def verdict(self) -> str:
-        """The result as a sentence."""
-        by = f" (by {_BY[self.basis]})" if self.pairs else ""
-        return f"{self.dimension.replace('_', ' ')}: {''.join(self.words())}{by}."
-
-
-def _pair_words(pair: PairResult, good: str) -> tuple[str, str]:
-    estimate, one, two = pair.estimate, pair.first, pair.second
-    if estimate.value is None:
-        return f"{one} and {two} cannot be compared", f": {estimate.reason}"
-    apart = number(abs(estimate.value))
-    if estimate.low is None or estimate.high is None:
-        if pair.tested.equal:
-            return f"the scores of {one} and {two} do not differ", ""
-        return f"{one} and {two} differ by {apart}", f", which may be chance: {estimate.reason}"
-    p_value = "" if estimate.p_value is None else f", p {p_value_text(estimate.p_value)}"
-    if not pair.apart:
-        smallest = pair.tested.smallest
-        power = "" if smallest is None else f"; these dialogues can show {number(smallest)} or more"
-        how = f"{number(estimate.value)} {interval(estimate)}{p_value}{power}"
-        return f"{one} and {two} cannot be told apart", f": {one} minus {two} is {how}"
-    if (estimate.value > 0) != (good == "high"):
-        one, two = two, one
-    ends = (estimate.low, estimate.high) if estimate.value > 0 else (-estimate.high, -estimate.low)
-    how = f"{apart} {interval(Estimate(0.0, *ends))}{p_value}"
-    return f"{one} is better than {two}", f" by {how}"
-
-
-@dataclass(frozen=True, slots=True)
-class SystemComparison:
-    """The result of ``compare``. ``comparisons``: number of differences in Holm's correction;
-    ``counts``: number of dialogues of each system; ``differing``: what differs most."""
-
-    systems: Sequence[str]
-    results: Sequence[ComparedOn]
-    comparisons: int
-    judge: str
-    notes: Sequence[str] = ()
-    facts: Sequence[tuple[str, str]] = ()
-    counts: Mapping[str, int] = field(default_factory=dict)
-    differing: Sequence[Differing] = ()
-
-    @property
-    def dimensions(self) -> list[str]:
-        return list(dict.fromkeys(result.dimension for result in self.results))
-
-    @property
-    def languages(self) -> list[str]:
-        """Languages with own results, without ``all``."""
-        return list(dict.fromkeys(r.lang for r in self.results if r.lang != ALL))
-
-    def on(self, dimension: str, lang: str = ALL) -> ComparedOn:
-        """The result of a dimension and language. Raises KeyError if there is none."""
-        return {(r.dimension, r.lang): r for r in self.results}[dimension, lang]
-
-    def verdicts(self) -> list[str]:
-        """A sentence for each dimension, all languages together."""
-        return [result.verdict() for result in self.results if result.lang == ALL]
-
-    def to_record(self) -> dict[str, Any]:
-        """One JSON object."""
-        results = []
-        for result in self.results:
-            pairs = [pair.to_record() for pair in result.pairs]
-            results.append(asdict(replace(result, pairs=())) | {"pairs": pairs})
-        record = asdict(replace(self, results=()))
-        return record | {"results": results, "verdicts": self.verdicts()}
+    values: dict[str, Floats] = field(default_factory=dict)
+    scales: dict[str, Scale | None] = field(default_factory=dict)
+    weights: Floats | None = None
 
 
 def compare(
@@ -251,8 +76,8 @@ def compare(
     reading: ReadingReport | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> SystemComparison:
-    """Which system is better, per dimension and language. ``judge`` replaces the one that the
-    options name. Writes nothing but the scores of chats: see ``write_comparison``.
+    """Says which system is better, per dimension and language. ``judge`` replaces the one that the
+    options name. Writes nothing but the scores of chats: see ``comparison_page``.
 
     Raises MedalError for one system only, files scored by different judges, and labels that fit no
     dialogue.
@@ -268,54 +93,41 @@ def compare(
     systems = read_systems(options, judge, reading, progress)
     for name in options.dimensions:
         if name not in systems.dimensions:
-            listed = ", ".join(systems.dimensions)
-            raise MedalError(f"no row has the dimension {name!r}", hint=f"there: {listed}")
-    labels, notes = None, [_ALONE + _HINT]
+            available = ", ".join(systems.dimensions)
+            raise MedalError(f"no row has the dimension {name!r}", hint=f"there: {available}")
+    labels, notes = None, [_ALONE + HINT]
     if options.human:
         labels, notes = _read_labels(systems, options, reading)
-    contexts, context_by, context_note = find_contexts(systems, options.context)
-    cluster = options.cluster
-    clusters = None if cluster is None else _codes(systems.grouped(cluster, "cluster"))
-    dimensions = options.dimensions or sorted(systems.dimensions, key=lambda n: n != "overall")
-    scored = {n: s for n in dimensions if np.isfinite(s := systems.scores(n)).any()}
+    context_names, context_by, context_note = find_contexts(systems, options.context)
+    contexts = _codes(context_names)
+    clusters = None
+    if options.cluster is not None:
+        clusters = _codes(systems.grouped(options.cluster, "cluster"))
+    scored = _scored_dimensions(systems, options.dimensions)
     scales = checked_dimensions(scored, systems.stated, options.rubric)
-    # Languages have own results if two or more are known.
-    langs = sorted(set(systems.row("lang").dropna()) - {UNKNOWN_LANGUAGE})
-    codes = _codes(contexts)
-    results = [
-        _compared_on(systems, labels, codes, clusters, scales[dimension], lang)
-        for dimension in scored
-        for lang in ([ALL, *langs] if len(langs) > 1 else [ALL])
-    ]
-    results = [result for result in results if result.systems]
-    tested = [pair.tested for result in results for pair in result.pairs]
-    corrected = iter(holm_corrected(tested))
-    for i, result in enumerate(results):
-        pairs = [replace(pair, tested=next(corrected)) for pair in result.pairs]
-        tolerance = scales[result.dimension].tolerance
-        results[i] = replace(result, pairs=pairs, systems=_ranked(result, pairs, tolerance))
-    for result in (each for each in results if each.lang == ALL):
-        where = result.dimension
-        if result.uncorrected:
-            notes.append(f"{where}: not corrected by human labels: {result.uncorrected}.")
-        if result.missing:
-            notes.append(f"{where}: no scores of {', '.join(result.missing)}.")
-        if unscored := [f"{s.unscored} of {s.system}" for s in result.systems if s.unscored]:
-            notes.append(f"{where}: dialogues without a score were skipped: {', '.join(unscored)}.")
-        if any(any(pair.difference.left_out) for pair in result.pairs):
-            notes.append(
-                f"{where}: dialogues in contexts that the other system lacks do not enter a "
-                "difference (the table counts them)."
-            )
-    notes += [context_note] if context_note else []
+    results = []
+    for dimension in scored:
+        for lang in _languages(systems):
+            rows = _SystemsOn(systems, labels, contexts, clusters, scales[dimension], lang)
+            if rows.by_system:
+                results.append(rows.compared())
+    results, comparisons = _corrected_for_all(results, scales)
+    for result in results:
+        if result.lang == ALL:
+            notes += _notes_on(result)
+    if context_note:
+        notes.append(context_note)
     if systems.without:
         notes.append(f"{systems.without} rows name no system and were skipped.")
-    counts = systems.row("system").value_counts(sort=False)
+    counts = {
+        str(name): int(n) for name, n in systems.row("system").value_counts(sort=False).items()
+    }
+    varies = f"the column {options.cluster!r}" if options.cluster else "a context"
     facts = [
         ("Dialogues", ", ".join(f"{name} {n:,}" for name, n in counts.items())),
         ("Files", ", ".join(path.name for path in options.sources.values())),
         ("One context by", context_by or "nothing: each dialogue stands alone"),
-        ("Varies together", f"the column {cluster!r}" if cluster else "a context"),
+        ("Varies together", varies),
         ("Intervals", "95%; each context is left out in turn, Student's t"),
         EQUAL_FACT,
         ("Judge", systems.judge),
@@ -324,86 +136,98 @@ def compare(
     return SystemComparison(
         systems=systems.names,
         results=results,
-        comparisons=sum(difference.p_value is not None for difference in tested),
+        comparisons=comparisons,
         judge=systems.judge,
         notes=notes,
         facts=facts,
-        counts={str(name): int(n) for name, n in counts.items()},
-        differing=_differing(systems, options, codes, scored, scales),
+        counts=counts,
+        differing=_differing(systems, options, contexts, scored, scales),
     )
+
+
+def _scored_dimensions(systems: Systems, chosen: Sequence[str]) -> dict[str, Floats]:
+    """Returns the scores of each dimension that has some, ``overall`` first."""
+    scored = {}
+    for name in chosen or sorted(systems.dimensions, key=lambda name: name != "overall"):
+        scores = systems.scores(name)
+        if np.isfinite(scores).any():
+            scored[name] = scores
+    return scored
+
+
+def _languages(systems: Systems) -> list[str]:
+    """Returns ``all``, and each language if there are two or more."""
+    languages = sorted(set(systems.row("lang").dropna()) - {UNKNOWN_LANGUAGE})
+    if len(languages) < 2:
+        return [ALL]
+    return [ALL, *languages]
+
+
+def _corrected_for_all(
+    results: Sequence[ComparedOn], scales: Mapping[str, Dimension]
+) -> tuple[list[ComparedOn], int]:
+    """Returns the results with ranks, corrected for all comparisons (Holm), and their number."""
+    tested = [pair.tested for result in results for pair in result.pairs]
+    corrected = iter(holm_corrected(tested))
+    final = []
+    for result in results:
+        pairs = [replace(pair, tested=next(corrected)) for pair in result.pairs]
+        systems = _ranked(result, pairs, scales[result.dimension].tolerance)
+        final.append(replace(result, pairs=pairs, systems=systems))
+    return final, sum(difference.p_value is not None for difference in tested)
+
+
+def _notes_on(result: ComparedOn) -> list[str]:
+    """Says what is missing from a result."""
+    notes = []
+    if result.uncorrected:
+        notes.append(f"not corrected by human labels: {result.uncorrected}.")
+    if result.missing:
+        notes.append(f"no scores of {', '.join(result.missing)}.")
+    unscored = [f"{s.unscored} of {s.system}" for s in result.systems if s.unscored]
+    if unscored:
+        notes.append(f"dialogues without a score were skipped: {', '.join(unscored)}.")
+    if any(any(pair.difference.left_out) for pair in result.pairs):
+        notes.append(
+            "dialogues in contexts that the other system lacks do not enter a difference (the "
+            "table counts them)."
+        )
+    return [f"{result.dimension}: {note}" for note in notes]
 
 
 def _differing(
     systems: Systems,
     options: CompareOptions,
-    contexts: npt.NDArray[np.intp],
+    contexts: Numbers,
     scored: Mapping[str, Floats],
     scales: Mapping[str, Dimension],
 ) -> list[Differing]:
-    """The contexts whose highest and lowest score differ most, if these are of two systems."""
+    """Returns the contexts whose highest and lowest score differ most, and are of two systems."""
     import pandas
 
-    names, ids, pairs = systems.row("system"), systems.row("id"), []
+    names, ids = systems.row("system"), systems.row("id")
+    pairs: list[tuple[str, int, int]] = []
     for dimension, scores in scored.items():
-        of = pandas.Series(scores).dropna().groupby(contexts[np.isfinite(scores)])
-        ends, tolerance = zip(of.idxmax(), of.idxmin(), strict=True), scales[dimension].tolerance
-        apart = [
-            (i, j) for i, j in ends if names[i] != names[j] and scores[i] - scores[j] > tolerance
-        ]
-        apart.sort(key=lambda pair: scores[pair[1]] - scores[pair[0]])
-        pairs += [(dimension, scores, i, j) for i, j in apart[: _DIFFERING // len(scored) or 1]]
-    turns = turns_of(systems, options, [i for *_, one, two in pairs for i in (one, two)])
-    return [
-        (name, tuple((names[i], ids[i], float(scores[i]), turns.get(i, ())) for i in (one, two)))
-        for name, scores, one, two in pairs
-    ]
+        by_context = pandas.Series(scores).dropna().groupby(contexts[np.isfinite(scores)])
+        ends = pandas.DataFrame({"high": by_context.idxmax(), "low": by_context.idxmin()})
+        ends["gap"] = scores[ends["high"]] - scores[ends["low"]]
+        of_two_systems = names[ends["high"]].to_numpy() != names[ends["low"]].to_numpy()
+        ends = ends[of_two_systems & (ends["gap"] > scales[dimension].tolerance)]
+        ends = ends.sort_values("gap", ascending=False, kind="stable")
+        for high, low in ends[["high", "low"]].head(max(1, _DIFFERING // len(scored))).to_numpy():
+            pairs.append((dimension, int(high), int(low)))
+    shown_rows = [row for _, *rows in pairs for row in rows]
+    turns = turns_of(systems, options, shown_rows)
+    differing: list[Differing] = []
+    for dimension, *rows in pairs:
+        scores = scored[dimension]
+        sides = [(names[row], ids[row], float(scores[row]), turns.get(row, ())) for row in rows]
+        differing.append((dimension, tuple(sides)))
+    return differing
 
 
-def check_worse(
-    found: SystemComparison, margin: float, min_coverage: float
-) -> list[tuple[str, Verdict, str]]:
-    """(name, verdict, text) for each dimension and each system beside the first one: failed if the
-    whole 95% interval of how much worse it is lies above ``margin``, passed if it lies below, and
-    if all scores are the same.
-
-    Raises CoverageError below ``min_coverage``, MedalError if a difference has no interval.
-    """
-    first, checked = found.systems[0], []
-    for result in (each for each in found.results if each.lang == ALL):
-        name = f"--fail-if-worse {result.dimension}"
-        for each in result.systems:
-            if (coverage := each.n / (each.n + each.unscored)) < min_coverage:
-                raise CoverageError(
-                    f"{name}: coverage {coverage:.1%} of {each.system} is below the minimum of "
-                    f"{min_coverage:.0%}",
-                    hint="--min-coverage sets the minimum",
-                )
-        for pair in (p for p in result.pairs if first in (p.first, p.second)):
-            other = pair.second if pair.first == first else pair.first
-            # How much worse the other one is.
-            turned = (pair.first == first) != (result.good == "high")
-            difference = -pair.tested if turned else pair.tested
-            e, tolerance = difference.estimate, difference.tolerance
-            verdict: Verdict = "undecided"
-            if difference.equal:
-                verdict = "passed"
-                text = f"the scores of {other} and {first} do not differ"
-            elif e.value is None or e.low is None or e.high is None:
-                raise MedalError(f"{name}: {other} cannot be compared with {first}: {e.reason}")
-            else:
-                text = f"{other} is worse than {first} by {number(e.value)} {interval(e)}"
-                if e.low > margin + tolerance:
-                    verdict = "failed"
-                elif e.high <= margin + tolerance:
-                    verdict = "passed"
-            checked.append((f"{name}: {other}", verdict, f"{text}, margin {margin:g}: {verdict}"))
-    if not checked:
-        raise MedalError("--fail-if-worse: no dimension has scores of both systems")
-    return checked
-
-
-def _codes(names: Sequence[str]) -> npt.NDArray[np.intp]:
-    """A number for each distinct name, shape (rows,); sorting numbers is faster than names."""
+def _codes(names: Iterable[str]) -> Numbers:
+    """Returns a number for each distinct name, shape (rows,). Numbers sort faster than names."""
     import pandas
 
     return np.asarray(pandas.factorize(np.asarray(names, dtype=object))[0], dtype=np.intp)
@@ -420,300 +244,207 @@ def _read_labels(
     other chats, see JoinedLabels.
     """
     keys = row_keys(systems.frame["row"], ["system"])
-    labels: list[tuple[LabelledDialogue, int]] = []
+    matched: list[tuple[LabelledDialogue, int]] = []
     notes: list[str] = []
     for text in options.human:
-        name, sign, path = text.partition("=")
+        system, sign, path = text.partition("=")
         if not sign or Path(text).exists():
-            name, path = "", text
-        elif name not in systems.names:
+            system, path = "", text
+        elif system not in systems.names:
             hint = f"systems: {', '.join(systems.names)}"
-            raise MedalError(f"labels of {name!r}, which is no system", hint=hint)
-        given = list(labelled_of(path, options.reading, reading))
-        whole = [label for label in given if label.level == "dialogue"]
-        joined = join_labels(whole, keys, partial(_may_meet, name, set(systems.names)))
-        file = Path(path).name
-        notes += joined.notes(file)
-        if turns := len(given) - len(whole):
-            notes.append(f"{turns} labels of single turns were skipped ({file}).")
-        if absent := len(joined.absent):
-            notes.append(f"{absent} labels of dialogues that no system has were skipped ({file}).")
-        for label, places in zip(whole, joined.score_rows, strict=True):
-            if len(places) > 1:
-                first, second = (keys[place].system for place in places[:2])
-                raise MedalError(
-                    f"the label of {label.id!r} fits dialogues of {first} and {second}",
-                    hint=f"say whose labels they are: --human {first}=FILE, or name the system "
-                    "in each row (system, or models.assistant)",
-                )
-            labels += [(label, place) for place in places]
-    values: dict[str, Floats] = {}
-    scales: dict[str, set[Scale | None]] = {}
-    own: dict[int, LabelledDialogue] = {}
-    for label, place in labels:
+            raise MedalError(f"labels of {system!r}, which is no system", hint=hint)
+        labels = list(labelled_of(path, options.reading, reading))
+        may_meet = partial(_may_meet, system, set(systems.names))
+        matched += _match_labels(labels, keys, may_meet, Path(path).name, notes)
+    return _labels_by_dimension(matched, len(systems.frame), notes), notes
+
+
+def _match_labels(
+    labels: Sequence[LabelledDialogue],
+    keys: Sequence[ScoreKey],
+    may_meet: Callable[[LabelledDialogue, ScoreKey], bool],
+    file: str,
+    notes: list[str],
+) -> list[tuple[LabelledDialogue, int]]:
+    """Returns each label of a dialogue with its row; adds to ``notes`` what was left out."""
+    of_dialogues = [label for label in labels if label.level == "dialogue"]
+    joined = join_labels(of_dialogues, keys, may_meet)
+    notes += joined.notes(file)
+    if turns := len(labels) - len(of_dialogues):
+        notes.append(f"{turns} labels of single turns were skipped ({file}).")
+    if absent := len(joined.absent):
+        notes.append(f"{absent} labels of dialogues that no system has were skipped ({file}).")
+    matched = []
+    for label, rows in zip(of_dialogues, joined.score_rows, strict=True):
+        if len(rows) > 1:
+            first, second = (keys[row].system for row in rows[:2])
+            raise MedalError(
+                f"the label of {label.id!r} fits dialogues of {first} and {second}",
+                hint=f"say whose labels they are: --human {first}=FILE, or name the system "
+                "in each row (system, or models.assistant)",
+            )
+        matched += [(label, row) for row in rows]
+    return matched
+
+
+def _labels_by_dimension(
+    matched: Iterable[tuple[LabelledDialogue, int]], size: int, notes: Sequence[str]
+) -> _Labels:
+    """Returns the labels as columns of ``size`` rows. Raises MedalError if there are none."""
+    labels = _Labels()
+    label_by_row: dict[int, LabelledDialogue] = {}
+    for label, row in matched:
         for rating in label.ratings():
             value = mean(rating)
             if value is None:
                 continue
-            own[place] = label
-            nothing = np.full(len(systems.frame), math.nan)
-            values.setdefault(rating.dimension, nothing)[place] = value
-            scales.setdefault(rating.dimension, set()).add(label.scales.get(rating.dimension))
-    if not own:
+            name = rating.dimension
+            label_by_row[row] = label
+            labels.values.setdefault(name, np.full(size, math.nan))[row] = value
+            if labels.scales.setdefault(name, rating.scale) != rating.scale:
+                labels.scales[name] = None
+    if not label_by_row:
         raise MedalError(
             f"no label belongs to a dialogue that is compared ({' '.join(notes) or 'no labels'})",
             hint="labels are matched by id; name the system if ids are the same: A=FILE",
         )
-    weights = None
-    if represented := curation_weights(list(own.values()), "the labels"):
-        weights = np.ones(len(systems.frame))
-        weights[list(own)] = represented
-    common = {name: each.pop() if len(each) == 1 else None for name, each in scales.items()}
-    return (values, common, weights), notes
+    if represented := curation_weights(list(label_by_row.values()), "the labels"):
+        labels.weights = np.ones(size)
+        labels.weights[list(label_by_row)] = represented
+    return labels
 
 
-def _may_meet(name: str, systems: Set[str], label: LabelledDialogue, score: ScoreKey) -> bool:
-    """Returns whether a label can be of a score: its system is ``name``, the one that the label
+def _may_meet(system: str, systems: Set[str], label: LabelledDialogue, score: ScoreKey) -> bool:
+    """Says whether a label can be of a score: its system is ``system``, the one that the label
     states, or any if neither names a system."""
-    stated = label.extra.get("system"), label.dialogue.meta.get("system"), label.dialogue.chatbot
-    named = [system for system in (name, *stated) if isinstance(system, str) and system in systems]
-    return not named or score.system == named[0]
+    meta = label.dialogue.meta
+    for name in (system, label.extra.get("system"), meta.get("system"), label.dialogue.chatbot):
+        if isinstance(name, str) and name in systems:
+            return score.system == name
+    return True
 
 
-def _compared_on(
-    systems: Systems,
-    labels: _Labels | None,
-    contexts: npt.NDArray[np.intp],
-    clusters: npt.NDArray[np.intp] | None,
-    scale: Dimension,
-    lang: str,
-) -> ComparedOn:
-    """Computes the means and differences of all systems, without ranks and corrected p-values."""
-    dimension = scale.name
-    names, langs = systems.row("system").to_numpy(), systems.row("lang").to_numpy()
-    scores, unscored = systems.scores(dimension), systems.unscored(dimension)
-    values, scales, weights = labels or ({}, {}, None)
-    given, span = values.get(dimension), scales.get(dimension)
-    masks = {s: (names == s) & ((langs == lang) | (lang == ALL)) for s in systems.names}
-    rows: dict[str, SystemRows] = {}
-    for name, mask in masks.items():
-        chosen = np.flatnonzero(mask & np.isfinite(scores))
-        if len(chosen):
-            rows[name] = SystemRows(
-                Values(scores[chosen], scale.tolerance),
-                contexts[chosen],
-                None if clusters is None else clusters[chosen],
-                None if given is None else given[chosen],
-                None if given is None or weights is None else weights[chosen],
-            )
-    wholes = {name: each.whole() for name, each in rows.items()}
-    uncorrected = ""
-    if labels is not None:
-        few = {name: too_few_labels(each) for name, each in wholes.items()}
-        uncorrected = "; ".join(f"{name} has {why}" for name, why in few.items() if why)
-        if not any(each.labelled.any() for each in wholes.values()):
-            uncorrected = "people labelled no dialogue on it"
-    basis: Basis = "judge" if labels is None or uncorrected else "people"
-    fit = correct(list(wholes.values()), span) if rows and basis == "people" else None
-    results = []
-    for k, (name, whole) in enumerate(wholes.items()):
-        labelled = int(whole.labelled.sum())
+class _SystemsOn:
+    """The rows of all systems on one dimension and language, and their comparison."""
+
+    def __init__(
+        self,
+        systems: Systems,
+        labels: _Labels | None,
+        contexts: Numbers,
+        clusters: Numbers | None,
+        dimension: Dimension,
+        lang: str,
+    ) -> None:
+        self.dimension, self.lang, self.has_labels = dimension, lang, labels is not None
+        labels = labels or _Labels()
+        values = labels.values.get(dimension.name)
+        weights = labels.weights if values is not None else None
+        self.span = labels.scales.get(dimension.name)
+        scores, unscored = systems.scores(dimension.name), systems.unscored(dimension.name)
+        of_lang = (systems.row("lang") == lang).to_numpy() | (lang == ALL)
+        self.by_system: dict[str, SystemRows] = {}
+        self.unscored: dict[str, int] = {}
+        for name in systems.names:
+            of_system = of_lang & (systems.row("system") == name).to_numpy()
+            self.unscored[name] = int((of_system & unscored).sum())
+            rows = np.flatnonzero(of_system & np.isfinite(scores))
+            if len(rows):
+                self.by_system[name] = SystemRows(
+                    Values(scores[rows], dimension.tolerance),
+                    contexts[rows],
+                    _part(clusters, rows),
+                    _part(values, rows),
+                    _part(weights, rows),
+                )
+
+    def compared(self) -> ComparedOn:
+        """Returns means and differences, without ranks and before the correction of p-values."""
+        samples = {name: rows.whole() for name, rows in self.by_system.items()}
+        uncorrected = self._why_uncorrected(samples) if self.has_labels else ""
+        basis: Basis = "people"
         corrected = None
-        if fit is not None:
-            figure, extra = fit.figures[k], fit.hidden[k]
-            corrected = interval_of(figure, fit.certain, span, extra)
-        results.append(
-            SystemResult(
-                name,
-                len(whole.sample.scores),
-                int((masks[name] & unscored).sum()),
-                labelled,
-                mean_of(whole.sample),
-                mean_of(whole.people, span) if labelled else None,
-                corrected,
-            )
+        if not self.has_labels or uncorrected:
+            basis = "judge"
+        else:
+            corrected = correct(list(samples.values()), self.span)
+        return ComparedOn(
+            dimension=self.dimension.name,
+            lang=self.lang,
+            good=self.dimension.good,
+            systems=self._system_results(samples, corrected),
+            pairs=[self._pair(*names, basis) for names in combinations(samples, 2)],
+            basis=basis,
+            uncorrected=uncorrected,
+            missing=[name for name in self.unscored if name not in samples],
         )
-    pairs = []
-    for one, two in combinations(rows, 2):
-        difference = system_difference(rows[one], rows[two], label_span=span)
-        if scale.good == "low":  # the first system wins a context where its score is lower
+
+    @staticmethod
+    def _why_uncorrected(samples: Mapping[str, LabelledSample]) -> str:
+        """Returns the systems that have too few labels; an empty text if none has."""
+        if not any(sample.labelled.any() for sample in samples.values()):
+            return "people labelled no dialogue on it"
+        reasons = {name: too_few_labels(sample) for name, sample in samples.items()}
+        return "; ".join(f"{name} has {reason}" for name, reason in reasons.items() if reason)
+
+    def _system_results(
+        self, samples: Mapping[str, LabelledSample], corrected: CorrectedFigures | None
+    ) -> list[SystemResult]:
+        results = []
+        for i, (name, sample) in enumerate(samples.items()):
+            result = SystemResult(
+                system=name,
+                n=len(sample.sample.scores),
+                unscored=self.unscored[name],
+                labelled=int(sample.labelled.sum()),
+                judge=mean_of(sample.sample),
+            )
+            if result.labelled:
+                result = replace(result, people=mean_of(sample.people, self.span))
+            if corrected is not None:
+                mean, hidden = corrected.figures[i], corrected.hidden[i]
+                estimate = interval_of(mean, corrected.certain, self.span, hidden)
+                result = replace(result, corrected=estimate)
+            results.append(result)
+        return results
+
+    def _pair(self, first: str, second: str, basis: Basis) -> PairResult:
+        rows = self.by_system
+        difference = system_difference(rows[first], rows[second], label_span=self.span)
+        if self.dimension.good == "low":  # the first wins a context if its score is lower
             wins, losses = difference.losses, difference.wins
             difference = replace(difference, wins=wins, losses=losses)
         tested = difference.best if basis == "people" else difference.judge
-        pairs.append(PairResult(one, two, difference, basis, tested))
-    missing = [name for name in masks if name not in rows]
-    return ComparedOn(dimension, lang, scale.good, results, pairs, basis, uncorrected, missing)
+        return PairResult(first, second, difference, basis, tested)
+
+
+def _part(column: npt.NDArray[Any] | None, rows: Numbers) -> npt.NDArray[Any] | None:
+    return None if column is None else column[rows]
 
 
 def _ranked(
     result: ComparedOn, pairs: Sequence[PairResult], tolerance: float
 ) -> list[SystemResult]:
-    """The systems, best first (equal ones in the order of the files), with the interval of each
-    rank and the groups that cannot be told apart, by the corrected p-values."""
-    found = {frozenset((pair.first, pair.second)): pair.tested.p_value for pair in pairs}
+    """Returns the systems, best first (equal ones in the order of the files), with the interval of
+    each rank and the groups that cannot be told apart, by the corrected p-values."""
+    p_values = {frozenset((pair.first, pair.second)): pair.tested.p_value for pair in pairs}
     systems = result.systems
 
     def p_value(i: int, j: int) -> float | None:
-        return found.get(frozenset((systems[i].system, systems[j].system)))
+        return p_values.get(frozenset((systems[i].system, systems[j].system)))
 
-    sign = 1.0 if result.good == "high" else -1.0
-    means = np.array([sign * (each.best.value or 0.0) for each in systems])
+    means = np.array([system.best.value or 0.0 for system in systems])
+    if result.good == "low":
+        means = -means
     # Equal means have one rank.
     values = Values(means, tolerance).ranks(np.ones((1, len(means))))[0].tolist()
-    groups = indistinct_groups(values, p_value)
-    letters = [_LETTERS[n] if n < len(_LETTERS) else str(n + 1) for n in range(len(groups))]
-    ranked = []
+    letters: list[list[str]] = [[] for _ in systems]
+    for n, group in enumerate(indistinct_groups(values, p_value)):
+        letter = _LETTERS[n] if n < len(_LETTERS) else str(n + 1)
+        for i in group:
+            letters[i].append(letter)
+    with_ranks = []
     for i, rank in enumerate(rank_intervals(values, p_value)):
-        own = [x for x, group in zip(letters, groups, strict=True) if i in group]
-        ranked.append(replace(systems[i], rank=rank, groups=" ".join(own)))
-    return [ranked[i] for i in sorted(range(len(ranked)), key=lambda i: -values[i])]
-
-
-_HINT = " Human labels of some dialogues correct that: --human FILE."  # in the terminal
-_ALONE = "By the judge alone: a judge that favours one system's style makes it look better."
-_DIFFERING = 6  # pairs of dialogues on the page, at least one of each dimension
-_PRINTED = 15  # pairs of a table in the terminal; page and CSV have all
-_NAMED = 4  # systems in a title
-_IN_SIGHT = 12  # pairs of a table that is not folded
-_READ = "Pairs of chats in one context. A large difference can also be an error of the judge."
-_PEOPLE = (
-    "The mean is the estimated human mean of all dialogues: the judge's mean, corrected by its "
-    "error on the labelled ones."
-)
-
-
-def print_comparison(found: SystemComparison) -> None:
-    """Prints a table of systems and one of differences for each dimension, then the verdicts."""
-    tables = []
-    for result in found.results:
-        tables.append(systems_table(result))
-        if 0 < len(result.pairs) <= _PRINTED:
-            tables.append(pairs_table(found, result))
-    print_tables(tables, found.notes, piped=150)
-    console = wide_console(piped=150)
-    console.print(f"Judge: {found.judge}", highlight=False, style="dim", soft_wrap=True)
-    for sentence in found.verdicts():
-        console.print(sentence, highlight=False, style="bold", soft_wrap=True)
-
-
-def write_comparison(found: SystemComparison, folder: Path) -> Path:
-    """Writes compare.json, compare.html, tables/* and figures/*; returns the page's path."""
-    write_json(folder / "compare.json", found.to_record())
-    count, langs = len(found.systems), len(found.languages)
-    named = " · ".join(found.systems) if count <= _NAMED else f"{count} systems"
-    dialogues = sum(found.counts.values())
-    counts = [(count, "system"), (dialogues, "dialogue"), (len(found.dimensions), "dimension")]
-    counts += [(langs, "language")] if langs else []
-    package, verdicts, folds = str(__package__), [], list[Block]()
-    for result in (each for each in found.results if each.lang == ALL):
-        best = {each.system for each in result.systems[:2]}
-        ahead = [_pair_words(p, result.good) for p in result.pairs if {p.first, p.second} == best]
-        what, how = result.words()
-        how = how.lstrip(" ,:;") or "".join(*ahead)  # of many systems: how far the best is ahead
-        verdicts.append((result, what, how, any(pair.apart for pair in result.pairs)))
-    lead: list[Block] = [fragment(package, "verdict.html", verdicts=verdicts, by=_BY)]
-    lead += [note.removesuffix(_HINT) for note in found.notes]
-    people = any(system.labelled for result in found.results for system in result.systems)
-    terms = fragment(package, "terms.html", comparisons=found.comparisons, people=people)
-    sections = [Section("verdict", "Which is better", lead)]
-    for name, sides in found.differing:
-        scores = ", ".join(f"{system} {number(score)}" for system, _, score, _ in sides)
-        chats = [(*each, chat_block(each[3])) for each in sides]
-        block = fragment(package, "differing.html", chats=chats)
-        folds.append(Fold(f"{name.replace('_', ' ')}: {scores}", [block], is_open=not folds))
-    sheets: dict[str, Table] = {}
-    figures: dict[str, Figure] = {}
-    for dimension in found.dimensions:  # all languages together, then each in a fold
-        blocks: list[Block] = []
-        for result in found.results:
-            if result.dimension == dimension:
-                systems, pairs = systems_table(result), pairs_table(found, result)
-                name = f"{slug(dimension)}-{slug(result.lang)}"
-                sheets |= {f"systems-{name}": systems, f"differences-{name}": pairs}
-                if any(system.best.low is not None for system in result.systems):
-                    figures[f"systems-{name}"] = Figure(systems.title, [systems])
-                tables: list[Block] = [systems]
-                if len(pairs.rows) > _IN_SIGHT:
-                    tables.append(Fold(f"{len(pairs.rows)} differences", [pairs]))
-                elif pairs.rows:
-                    tables.append(pairs)
-                lang = result.lang
-                blocks += tables if lang == ALL else [Fold(f"Language: {lang}", tables)]
-        sections.append(Section(slug(dimension), dimension.replace("_", " "), blocks))
-    return write_page(
-        folder / "compare.html",
-        f"Compared: {named}",
-        counted(counts),
-        [
-            *sections,
-            Section("differing", "Where the scores differ most", folds, _READ, "Chats"),
-            trust_section([str(found.judge)]),
-            Section("terms", "How to read it", [terms]),
-            facts_section(found.facts),
-        ],
-        tables=sheets,
-        figures=figures,
-    )
-
-
-def _title(result: ComparedOn, what: str) -> str:
-    name = result.dimension.replace("_", " ")
-    return f"{name}: {what}" if result.lang == ALL else f"{name}, {result.lang}: {what}"
-
-
-def systems_table(result: ComparedOn) -> Table:
-    """One row a system, best first."""
-    people = result.basis == "people"
-    labelled = any(system.labelled for system in result.systems)
-    unscored = any(system.unscored for system in result.systems)
-    best = [system.best for system in result.systems]
-    ends = [end for e in best for end in (e.value, e.low, e.high) if end is not None]
-    span = padded(ends) if ends else (0.0, 1.0)
-    rows: list[Row] = []
-    for system in result.systems:
-        first, last = system.rank
-        rank = f"{first}" if first == last else f"{first} to {last}"
-        bar = IntervalBar(system.best, span)
-        cells: list[Cell] = [system.system, system.best, bar, f"{rank} · {system.groups}"]
-        cells += [system.judge] if people else []
-        cells += [system.people, system.labelled] if labelled else []
-        rows.append((*cells, system.n, *([system.unscored] if unscored else [])))
-    heads = ["System", "Mean", "", "Rank · group"]
-    heads += ["Judge alone"] if people else []
-    heads += ["People, labelled ones", "Labelled"] if labelled else []
-    heads += ["Dialogues", *(["Unscored"] if unscored else [])]
-    note = _PEOPLE if people else "The mean is the judge's."
-    note += "" if result.good == "high" else " Lower is better."
-    return Table(_title(result, "systems"), heads, rows, note)
-
-
-def pairs_table(found: SystemComparison, result: ComparedOn) -> Table:
-    """One row a pair of systems."""
-    people = any(pair.difference.corrected is not None for pair in result.pairs)
-    rows: list[Row] = []
-    for pair in result.pairs:
-        difference = pair.difference
-        estimate = pair.estimate
-        p_value = None if estimate.p_value is None else PValue(estimate.p_value)
-        cells: list[Cell] = [pair.first, pair.second, estimate, p_value]
-        cells += [difference.judge.estimate] if people else []
-        counts = (difference.wins, difference.ties, difference.losses)
-        if difference.by_context:
-            cells.append(" · ".join(f"{count:,}" for count in counts))
-        else:
-            cells.append(" · ".join(f"{count / max(1, sum(counts)):.0%}" for count in counts))
-        how: list[str] = [difference.pairing]
-        if difference.shared:
-            how.append(counted([(difference.shared, "context")]))
-        if difference.rows != (difference.shared, difference.shared):
-            how.append(f"{difference.rows[0]:,} and {difference.rows[1]:,}")
-        if any(difference.left_out):
-            how.append(f"{difference.left_out[0]:,} and {difference.left_out[1]:,} left out")
-        rows.append((*cells, ", ".join(how), pair.tested.smallest))
-    heads = ["First", "Second", "Difference", "p", *(["Judge alone"] if people else [])]
-    heads += ["Won · tied · lost", "Compared", "Smallest"]
-    note = (
-        f"Intervals and p-values are corrected alike for all {found.comparisons} comparisons "
-        "(Holm): an interval excludes 0 if its p-value is below 0.05."
-    )
-    return Table(_title(result, "differences"), heads, rows, note if found.comparisons > 1 else "")
+        with_ranks.append(replace(systems[i], rank=rank, groups=" ".join(letters[i])))
+    order = np.argsort([-value for value in values], kind="stable")
+    return [with_ranks[i] for i in order]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from medal_judges.errors import ConfigError, CoverageError, MedalError, did_you_mean
 from medal_judges.eval.report.options import Gate
-from medal_judges.eval.scores.options import ScoreOptions
+from medal_judges.eval.scores.options import ScoreSelection
 from medal_judges.eval.scores.scores import ALWAYS, Codes, Scores
 from medal_judges.eval.scores.times import Unit, period_starts
 from medal_judges.stats.change import Change, change
@@ -98,7 +98,7 @@ def _first(corrected: Estimate | None, judged: Estimate) -> Estimate:
 
 
 def compute_figures(
-    scores: Scores, options: ScoreOptions, progress: Callable[[str], None] = lambda what: None
+    scores: Scores, options: ScoreSelection, progress: Callable[[str], None] = lambda what: None
 ) -> ReportFigures:
     """Computes all figures. ``lang`` and ``chatbot`` are groups if they have two values or more."""
     every = np.ones(scores.rows, dtype=bool)

@@ -12,7 +12,7 @@ from pydantic import model_validator
 
 from medal_judges.config import option
 from medal_judges.errors import ConfigError
-from medal_judges.eval.scores.options import ScoreOptions
+from medal_judges.eval.scores.options import ScoreSelection
 from medal_judges.reading.dialogues import ReadOptions
 
 Side = Literal["under", "over"]
@@ -48,7 +48,7 @@ class Gate:
         return cls(side, name, limit)
 
 
-class ReportOptions(ScoreOptions):
+class ReportOptions(ScoreSelection):
     """What ``medal report`` reads, compares, checks and writes."""
 
     chats: str | None = option(None, help="The chats that were scored: texts and columns.")

@@ -13,7 +13,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.eval.scores.times import Unit
 
 
-class ScoreOptions(Config):
+class ScoreSelection(Config):
     """What ``load_scores`` reads: files of judgements, and the columns that group their rows."""
 
     scores: tuple[str, ...] = option(
@@ -39,7 +39,7 @@ class ScoreOptions(Config):
         return scores
 
     @model_validator(mode="after")
-    def _check_period(self) -> ScoreOptions:
+    def _check_period(self) -> ScoreSelection:
         _ = self.period
         return self
 

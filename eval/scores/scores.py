@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from medal_judges.errors import ConfigError, DataError, did_you_mean
 from medal_judges.eval.scores.columns import RowColumns, read_columns, value_as_text
-from medal_judges.eval.scores.options import ScoreOptions
+from medal_judges.eval.scores.options import ScoreSelection
 from medal_judges.eval.scores.times import seconds
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension, known_dimensions
@@ -115,7 +115,7 @@ class Scores:
 
 def load_scores(
     frame: DataFrame,
-    options: ScoreOptions,
+    options: ScoreSelection,
     dialogues: Iterable[Dialogue] | None = None,
     progress: Callable[[int], object] = lambda count: None,
 ) -> Scores:

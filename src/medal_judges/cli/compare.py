@@ -5,12 +5,14 @@ from __future__ import annotations
 import typer
 
 from medal_judges.cli.options import from_options, writes
-from medal_judges.eval.comparison.compare import check_worse, print_comparison, write_comparison
 from medal_judges.eval.comparison.compare import compare as compared
+from medal_judges.eval.comparison.page import comparison_page
+from medal_judges.eval.comparison.results import check_worse
 from medal_judges.eval.comparison.rows import CompareOptions
 from medal_judges.reading.dialogues import reading_report
 from medal_judges.report.console import ProgressBar
 from medal_judges.report.junit import write_junit
+from medal_judges.report.page import publish
 
 
 @from_options
@@ -27,9 +29,7 @@ def compare(options: CompareOptions) -> None:
     with ProgressBar("judging") as bar:
         found = compared(options, reading=reading, progress=bar.advance)
     reading.show()
-    print_comparison(found)
-    if out is not None:
-        typer.echo(write_comparison(found, out))
+    publish(comparison_page(found), out)
     if options.fail_if_worse is None:
         return
     gates = check_worse(found, options.fail_if_worse, options.min_coverage)

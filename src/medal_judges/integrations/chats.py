@@ -12,7 +12,7 @@ from typing import Any
 from medal_judges.config import BOXED
 from medal_judges.errors import ConfigError, DataError, RecordError
 from medal_judges.eval.report.figures import compute_figures
-from medal_judges.eval.scores.options import ScoreOptions
+from medal_judges.eval.scores.options import ScoreSelection
 from medal_judges.eval.scores.scores import Scores, load_scores
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.models.base.judge import Judge, ScoreLevel, requests_at
@@ -26,7 +26,7 @@ from medal_judges.storage.judgements import to_frame
 # A dialogue, the messages of a chat, or a row that has them under messages or dialogue.
 Chat = Dialogue | Sequence[Mapping[str, Any]] | Mapping[str, Any]
 JudgeSource = Judge | str | Path
-_OPTIONS = ScoreOptions(scores=("(chats)",))
+_OPTIONS = ScoreSelection(scores=("(chats)",))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -63,80 +64,122 @@ def wide_console(*, stderr: bool = False, piped: int = PIPED) -> Console:
     return console if console.is_terminal else PlainConsole(stderr=stderr, width=piped)
 
 
+@dataclass(frozen=True, slots=True)
+class Printout:
+    """What a command prints: lines, tables, dim notes, and lines. A line is a text with its style
+    (empty for none), and is not wrapped."""
+
+    tables: Sequence[RichTable]
+    notes: Iterable[str] = ()
+    head: Sequence[tuple[str, str]] = ()
+    foot: Sequence[tuple[str, str]] = ()
+    piped: int = PIPED
+
+    def show(self) -> None:
+        """Prints it on standard output."""
+        console = wide_console(piped=self.piped)
+        for text, style in self.head:
+            console.print(text, style=style, highlight=False, soft_wrap=True)
+        for table in self.tables:
+            console.print(table)
+        for note in filter(None, self.notes):
+            console.print(note, style="dim", highlight=False)
+        for text, style in self.foot:
+            console.print(text, style=style, highlight=False, soft_wrap=True)
+
+
 def print_tables(
     tables: Iterable[Table], notes: Iterable[str] = (), *, piped: int = PIPED, brief_from: int = 99
 ) -> None:
     """Prints tables, then notes. Tables of ``brief_from`` columns or more leave out intervals."""
-    console = wide_console(piped=piped)
+    printed = []
     for table in tables:
         intervals = () if len(table.columns) >= brief_from else None
-        console.print(rich_table(table, intervals=intervals))
-    for note in filter(None, notes):
-        console.print(note, style="dim", highlight=False)
+        printed.append(rich_table(table, intervals=intervals))
+    Printout(printed, notes, piped=piped).show()
 
 
 def rich_table(
     table: Table, columns: Sequence[str] = (), intervals: Sequence[str] | None = None
 ) -> RichTable:
-    """The table as a table of rich, without bars. ``columns`` selects columns (default: all);
-    ``intervals`` names the columns that show intervals (default: all)."""
+    """Returns the table as a table of rich, without bars. ``columns`` selects columns (default:
+    all); ``intervals`` names the columns that show intervals (default: all)."""
     kinds = table.column_kinds()
-    shown = [
-        (i, intervals is not None and name not in intervals)
-        for i, name in enumerate(table.columns)
-        if kinds[i] != "bar" and (not columns or name in columns)
-    ]
-    out = RichTable(title=table.title, title_justify="left", box=box.SIMPLE, pad_edge=False)
-    for i, brief in shown:
-        whole = i == 0 or (bool(intervals) and not brief)
-        justify = "right" if kinds[i] == "number" else "left"
-        out.add_column(table.columns[i], justify=justify, overflow="fold", no_wrap=whole)  # type: ignore[arg-type]
+    is_brief: dict[int, bool] = {}  # the columns to print
+    printed = RichTable(title=table.title, title_justify="left", box=box.SIMPLE, pad_edge=False)
+    for i, name in enumerate(table.columns):
+        if kinds[i] == "bar" or (columns and name not in columns):
+            continue
+        is_brief[i] = intervals is not None and name not in intervals
+        has_chosen_interval = bool(intervals) and not is_brief[i]
+        printed.add_column(
+            name,
+            justify="right" if kinds[i] == "number" else "left",
+            overflow="fold",
+            no_wrap=i == 0 or has_chosen_interval,
+        )
     for heading, rows in table.groups():
         if heading:
-            out.add_section()
-            out.add_row(heading)
+            printed.add_section()
+            printed.add_row(heading)
         for row, _ in rows:
-            out.add_row(*(cell_text(row[i], brief) for i, brief in shown))
-    return out
+            printed.add_row(*(cell_text(row[i], brief) for i, brief in is_brief.items()))
+    return printed
 
 
 def cell_text(cell: object, brief: bool = False) -> str:
-    """A cell as text; ``brief`` leaves out intervals."""
+    """Returns a cell as text; ``brief`` leaves out intervals."""
     if isinstance(cell, Figured):
-        bare, cell = cell.bare, cell.estimate
-        if bare:
-            return (interval(cell) if cell is not None else "") or DASH
+        if cell.bare:
+            return interval(cell.estimate or Estimate(None)) or DASH
+        cell = cell.estimate
     if cell is None or isinstance(cell, IntervalBar):
         return DASH
+    if isinstance(cell, str):
+        return visible(cell.striptags() if isinstance(cell, Markup) else cell)
+    if isinstance(cell, Share):
+        return _share_text(cell, brief)
+    if isinstance(cell, Estimate):
+        return _estimate_text(cell, brief)
     if isinstance(cell, Light):
-        words = "" if cell.colour == "none" else f"{cell.colour} "
-        return f"{cell.sign} {words}{cell.shown}".rstrip()
+        colour = "" if cell.colour == "none" else f"{cell.colour} "
+        return f"{cell.sign} {colour}{cell.shown}".rstrip()
     if isinstance(cell, Percent):
         return f"{cell.value:.1%}"
     if isinstance(cell, PValue):
         return p_value_text(cell.value)
-    if isinstance(cell, Share):
-        value, span = cell.estimate.value, percent_interval(cell.estimate)
-        shown = DASH if value is None else points(value) if cell.signed else percent(value)
-        return shown if brief or not span else f"{shown} {span}"
-    if isinstance(cell, Estimate):
-        if cell.value is None or brief or cell.low is None or cell.high is None:
-            return cell_text(cell.value)
-        return f"{_fixed(cell.value)} [{_fixed(cell.low)}, {_fixed(cell.high)}]"
     if isinstance(cell, Heat):
         return cell.shown
     if isinstance(cell, float):
         return _fixed(cell)
-    return visible(cell.striptags() if isinstance(cell, Markup) else str(cell))
+    return visible(str(cell))
+
+
+def _share_text(share: Share, brief: bool) -> str:
+    value = share.estimate.value
+    if value is None:
+        return DASH
+    text = points(value) if share.signed else percent(value)
+    ends = percent_interval(share.estimate)
+    return text if brief or not ends else f"{text} {ends}"
+
+
+def _estimate_text(estimate: Estimate, brief: bool) -> str:
+    if estimate.value is None:
+        return DASH
+    text = _fixed(estimate.value)
+    ends = interval(estimate, _fixed)
+    return text if brief or not ends else f"{text} {ends}"
 
 
 def _fixed(value: float) -> str:
-    """A number with two decimals; never minus zero."""
+    """Returns a number with two decimals; never minus zero."""
     return f"{round(value, 2) + 0.0:.2f}"
 
 
 class ProgressBar:
-    """Shows on standard error how many of ``total`` (None: unknown) items are done, and a ``note``.
+    """Shows on standard error how many of ``total`` (None: unknown) items are finished, and a
+    ``note``.
 
     In a terminal it is a bar while the ``with`` block runs. Elsewhere it prints a line with the
     time left every ``every`` seconds, so a short run prints nothing. It prints nothing if
@@ -154,8 +197,8 @@ class ProgressBar:
         visible: bool = True,
     ) -> None:
         self.what, self.total, self.unit, self.done, self.note = what, total, unit, done, ""
-        self._every, self._last = every, time.monotonic()
-        self._start = self._last, done
+        self._every, self._printed_at = every, time.monotonic()
+        self._start = self._printed_at, done
         self.console = PlainConsole(stderr=True, quiet=not visible)
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
@@ -166,8 +209,8 @@ class ProgressBar:
             console=self.console,
             disable=not (visible and self.console.is_terminal),
         )
-        of = "" if total is None else f"/{total:,}"
-        self._task = self._bar.add_task(what, total=total, completed=done, note="", of=of)
+        self._task = self._bar.add_task(what, note="", of="")
+        self._update_bar()
 
     def __enter__(self) -> ProgressBar:
         self._bar.start()
@@ -187,22 +230,39 @@ class ProgressBar:
     ) -> None:
         """Adds ``count`` to the number of finished items, or sets it to ``done``. Other arguments
         of None change nothing."""
-        self.done, self.what = self.done + count if done is None else done, what or self.what
-        self.total = self.total if total is None else total
-        self.note = self.note if note is None else note
+        self.done = self.done + count if done is None else done
+        self.what = what or self.what
+        if total is not None:
+            self.total = total
+        if note is not None:
+            self.note = note
         if not self._bar.disable:
-            about = {"description": self.what, "note": self.note}
-            about["of"] = "" if self.total is None else f"/{self.total:,}"
-            self._bar.update(self._task, completed=self.done, total=self.total, **about)  # type: ignore[arg-type]
-        elif time.monotonic() - self._last >= self._every:
-            self._last = time.monotonic()
-            of = "" if self.total is None else f" of {self.total}"
-            text = f"{self.done}{of} {self.unit}{f'; {self.note}' if self.note else ''}"
-            began, before = self._start
-            if self.total and self.done > before:
-                left = (self._last - began) * (self.total - self.done) / (self.done - before)
-                text += f"; {timedelta(seconds=round(left))} left"
-            self.console.print(text, soft_wrap=True, highlight=False)
+            self._update_bar()
+        elif time.monotonic() - self._printed_at >= self._every:
+            self._print_line()
+
+    def _update_bar(self) -> None:
+        self._bar.update(
+            self._task,
+            completed=self.done,
+            total=self.total,
+            description=self.what,
+            note=self.note,
+            of="" if self.total is None else f"/{self.total:,}",
+        )
+
+    def _print_line(self) -> None:
+        self._printed_at = time.monotonic()
+        of = "" if self.total is None else f" of {self.total}"
+        text = f"{self.done}{of} {self.unit}"
+        if self.note:
+            text += f"; {self.note}"
+        began, finished_before = self._start
+        if self.total and self.done > finished_before:
+            seconds_each = (self._printed_at - began) / (self.done - finished_before)
+            left = seconds_each * (self.total - self.done)
+            text += f"; {timedelta(seconds=round(left))} left"
+        self.console.print(text, soft_wrap=True, highlight=False)
 
 
 def quiet_foreign_logs() -> None:

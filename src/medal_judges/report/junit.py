@@ -13,16 +13,16 @@ from medal_judges.storage.files import atomic_write
 def write_junit(path: Path, suite: str, gates: Iterable[tuple[str, str, str]]) -> Path:
     """Writes (name, verdict, text) of each gate: ``failed`` is a failure, ``undecided`` is skipped,
     any other verdict passes. Returns the path."""
-    root = ElementTree.Element("testsuite", name=suite)
-    kinds = {"failed": "failure", "undecided": "skipped"}
-    counts = dict.fromkeys(("tests", "failures", "skipped"), 0)
+    elements = {"failed": "failure", "undecided": "skipped"}
+    suite_element = ElementTree.Element("testsuite", name=suite)
     for name, verdict, text in gates:
-        case = ElementTree.SubElement(root, "testcase", name=visible(name), classname=suite)
-        counts["tests"] += 1
-        if verdict in kinds:
-            ElementTree.SubElement(case, kinds[verdict], message=visible(text))
-            counts["failures" if verdict == "failed" else "skipped"] += 1
-    for key, count in counts.items():
-        root.set(key, str(count))
-    text = ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
+        case = ElementTree.SubElement(
+            suite_element, "testcase", name=visible(name), classname=suite
+        )
+        if verdict in elements:
+            ElementTree.SubElement(case, elements[verdict], message=visible(text))
+    suite_element.set("tests", str(len(suite_element)))
+    suite_element.set("failures", str(len(suite_element.findall("*/failure"))))
+    suite_element.set("skipped", str(len(suite_element.findall("*/skipped"))))
+    text = ElementTree.tostring(suite_element, encoding="unicode", xml_declaration=True)
     return atomic_write(path, text + "\n")

@@ -14,18 +14,20 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
+import typer
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from medal_judges.records.judgement import Contributions, Unit
 from medal_judges.report import table as texts
-from medal_judges.report.console import cell_text
+from medal_judges.report.console import Printout, cell_text
 from medal_judges.report.drawing import svg
 from medal_judges.report.figure import Figure
 from medal_judges.report.figure_files import write_figures
 from medal_judges.report.table import Figured, Table, number, write_csv
-from medal_judges.storage.files import atomic_write
+from medal_judges.storage.files import atomic_write, write_json
 
 _PACKAGE = "medal_judges.report"
 # Commands of LaTeX, and signs that pdflatex has under a name only. A light's colour is also a word.
@@ -88,64 +90,103 @@ class Section:
     link: str = ""
 
 
-def write_page(
-    path: Path,
-    title: str,
-    subtitle: str,
-    sections: Iterable[Section],
-    *,
-    foot: Section | None = None,
-    leads: str = "",
-    scripts: Sequence[str] = (),
-    tables: Mapping[str, Table | Sheet] | None = None,
-    figures: Mapping[str, Figure | None] | None = None,
-) -> Path:
-    """Writes the page to ``path``, and tables/NAME.csv and .tex (not of a Sheet) and
-    figures/NAME.png, .pdf and .svg next to it. Returns the path. The same blocks give the same
-    bytes.
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a command shows of its values: in the terminal (``printout``), and as NAME.html with
+    tables, figures and NAME.json beside it. The same values give the same bytes.
 
     ``leads`` is the package whose templates/leads.html has the text below the headings. ``scripts``
-    are names of further scripts of this folder. Figures of None are left out. Without matplotlib,
-    the figure files are skipped with a warning.
+    are names of further scripts of this folder. ``tables``: also tables/KEY.csv, and KEY.tex for a
+    Table. ``figures``: also figures/KEY.png, .pdf and .svg; those of None are left out. ``record``:
+    what NAME.json holds; None for no such file.
     """
-    script = "".join(map(_asset, ("page.js", *scripts)))
-    text = fragment(
-        _PACKAGE,
-        "page.html",
-        title=title,
-        subtitle=subtitle,
-        leads=vars(_environment(leads).get_template("leads.html").module) if leads else {},
-        sections=[section for section in sections if section.blocks],
-        foot=foot if foot is not None and foot.blocks else None,
-        style=Markup(_asset("style.css")),
-        script=Markup(script),
-        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-    )
-    # Half surrogate pairs (legal in JSON, not in UTF-8) and NUL become the replacement sign.
-    clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    atomic_write(path, clean.replace("\x00", "\ufffd"))
-    for name, table in (tables or {}).items():
-        sheet = (table.columns, table.rows) if isinstance(table, Table) else table
-        file = write_csv(path.parent / "tables" / f"{name}.csv", *sheet)
-        if isinstance(table, Table):
-            atomic_write(file.with_suffix(".tex"), _latex(table))
-    drawn = {name: figure for name, figure in (figures or {}).items() if figure is not None}
-    write_figures(drawn, path.parent / "figures")
-    return path
+
+    name: str
+    title: str
+    subtitle: str
+    sections: Iterable[Section]
+    foot: Section | None = None
+    leads: str = ""
+    scripts: Sequence[str] = ()
+    tables: Mapping[str, Table | Sheet] | None = None
+    figures: Mapping[str, Figure | None] | None = None
+    record: object = None
+    printout: Printout | None = None
+
+    def write(self, folder: Path) -> Path:
+        """Writes the page and the files beside it; returns the page's path. Without matplotlib, the
+        figure files are skipped with a warning."""
+        path = atomic_write(folder / f"{self.name}.html", self._html())
+        if self.record is not None:
+            write_json(path.with_suffix(".json"), self.record)
+        for name, table in (self.tables or {}).items():
+            file = folder / "tables" / f"{name}.csv"
+            if isinstance(table, Table):
+                write_csv(file, table.columns, table.rows)
+                atomic_write(file.with_suffix(".tex"), _latex(table))
+            else:
+                write_csv(file, *table)
+        figures = self.figures or {}
+        drawn = {name: figure for name, figure in figures.items() if figure is not None}
+        write_figures(drawn, folder / "figures")
+        return path
+
+    def _html(self) -> str:
+        script = "".join(map(_asset, ("page.js", *self.scripts)))
+        digest = hashlib.sha256(script.encode()).digest()
+        leads: dict[str, object] = {}
+        if self.leads:
+            leads = vars(_environment(self.leads).get_template("leads.html").module)
+        foot = self.foot
+        if foot is not None and not foot.blocks:
+            foot = None
+        text = fragment(
+            _PACKAGE,
+            "page.html",
+            title=self.title,
+            subtitle=self.subtitle,
+            leads=leads,
+            sections=[section for section in self.sections if section.blocks],
+            foot=foot,
+            style=Markup(_asset("style.css")),
+            script=Markup(script),
+            digest=base64.b64encode(digest).decode(),
+        )
+        # Half surrogate pairs (legal in JSON, not in UTF-8) and NUL become the replacement sign.
+        clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return clean.replace("\x00", "\ufffd")
+
+
+def publish(page: Page, folder: Path | None) -> None:
+    """Prints the page's tables and, if there is a folder, writes the page there and prints its
+    path."""
+    if page.printout is not None:
+        page.printout.show()
+    if folder is not None:
+        typer.echo(page.write(folder))
+
+
+def write_page(
+    path: Path, title: str, subtitle: str, sections: Iterable[Section], **files: Any
+) -> Path:
+    """Writes a Page with these fields to ``path``; returns the path."""
+    return Page(path.stem, title, subtitle, sections, **files).write(path.parent)
 
 
 def _latex(table: Table) -> str:
-    """The table as LaTeX, without its bars; the best figures are bold."""
+    """Returns the table as LaTeX, without its bars; the best figures are bold."""
 
     def text(cell: object) -> Markup:
-        found = re.sub(r"(?<!\w)-(?=[\d.])", "−", cell_text(cell)).translate(_SIGNS).strip()
-        value, bracket, interval = found.partition(" [")
-        is_best = isinstance(cell, Figured) and cell.best
-        return Markup(rf"\textbf{{{value}}}{bracket}{interval}" if is_best else found)
+        with_minus = re.sub(r"(?<!\w)-(?=[\d.])", "−", cell_text(cell))
+        latex = with_minus.translate(_SIGNS).strip()
+        if isinstance(cell, Figured) and cell.best:
+            value, bracket, ends = latex.partition(" [")
+            latex = rf"\textbf{{{value}}}{bracket}{ends}"
+        return Markup(latex)
 
     kinds = table.column_kinds()
-    shown = [i for i, kind in enumerate(kinds) if kind != "bar"]
-    return fragment(_PACKAGE, "table.tex", table=table, text=text, kinds=kinds, shown=shown)
+    columns = [i for i, kind in enumerate(kinds) if kind != "bar"]
+    return fragment(_PACKAGE, "table.tex", table=table, text=text, kinds=kinds, shown=columns)
 
 
 def fragment(package: str, template: str, **values: object) -> Markup:
@@ -153,13 +194,14 @@ def fragment(package: str, template: str, **values: object) -> Markup:
     return Markup(_environment(package).get_template(template).render(**values))
 
 
-def chat_block(turns: Sequence[tuple[str, str]], moves: Sequence[float] = ()) -> Markup:
-    """A chat of (role, text) turns, coloured by their contributions ``moves``. Of a long chat, all
-    but the first turns are folded."""
-    given = [*moves] if moves else [None] * len(turns)
-    largest = max((abs(move) for move in given if move), default=0.0)
-    strengths = [round(100 * abs(move) / largest) if move else 0 for move in given]
-    rows = list(zip(range(len(turns)), turns, given, strengths, strict=True))
+def chat_block(turns: Turns, contributions: Sequence[float] = ()) -> Markup:
+    """Returns a chat, coloured by the contributions of its turns. Of a long chat, all but the first
+    turns are folded."""
+    moves: Sequence[float | None] = contributions or [None] * len(turns)
+    largest = max((abs(move) for move in contributions), default=0.0) or 1.0
+    rows = []
+    for i, (turn, move) in enumerate(zip(turns, moves, strict=True)):
+        rows.append((i, turn, move, round(100 * abs(move or 0.0) / largest)))
     in_sight = _TURNS if len(turns) > _TURNS + 2 else len(turns)
     return fragment(_PACKAGE, "chat.html", turns=rows, in_sight=in_sight)
 
@@ -181,15 +223,19 @@ def shortened(turns: Turns, limit: int = LONGEST) -> tuple[Turns, int]:
     return short, cut
 
 
-def facts_section(pairs: Iterable[tuple[str, str]]) -> Section:
-    """The section on how the page was made, from (name, value) pairs."""
-    listed = list(pairs)
-    return Section("facts", "How it was made", [listed] if listed else [])
+def facts_section(facts: Iterable[tuple[str, str]]) -> Section:
+    """Returns the section on how the page was made, from (name, value) pairs."""
+    pairs = list(facts)
+    return Section("facts", "How it was made", [pairs] if pairs else [])
 
 
 def counted(counts: Iterable[tuple[int, str]]) -> str:
-    """Counts with their names, in the plural if needed: ``2 judges · 1 set``."""
-    return " · ".join(f"{n:,} {name}{'' if n == 1 else 's'}" for n, name in counts)
+    """Returns counts with their names, in the plural if needed: ``2 judges · 1 set``."""
+    texts = []
+    for n, name in counts:
+        plural = "" if n == 1 else "s"
+        texts.append(f"{n:,} {name}{plural}")
+    return " · ".join(texts)
 
 
 def folded(tables: Sequence[Table], in_sight: int) -> list[Block]:
@@ -223,12 +269,14 @@ _UNITS: dict[Unit, str] = {
 }
 
 
-def account_of(given: Contributions, score: float) -> str:
-    """How contributions add up to the ``score`` that a page shows, as the page rounds numbers."""
-    start, end = round(given.baseline, 2), round(given.value, 2)
-    moved = f"{'−' if end < start else '+'} {number(abs(end - start))}"
-    sums = f"Baseline {number(start)} {moved} by its turns = {number(end)}"
-    return f"{sums}, in {_UNITS[given.unit]}; as a score {number(score)}"
+def account_of(contributions: Contributions, score: float) -> str:
+    """Says how contributions add up to the ``score`` that a page shows, as the page rounds
+    numbers."""
+    start, end = round(contributions.baseline, 2), round(contributions.value, 2)
+    sign = "−" if end < start else "+"
+    moved = f"{sign} {number(abs(end - start))}"
+    account = f"Baseline {number(start)} {moved} by its turns = {number(end)}"
+    return f"{account}, in {_UNITS[contributions.unit]}; as a score {number(score)}"
 
 
 TURN_KEY = Markup(

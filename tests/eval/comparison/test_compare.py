@@ -18,11 +18,8 @@ from medal_judges import CompareOptions, MedalError
 from medal_judges import compare as compare_systems
 from medal_judges.cli import app
 from medal_judges.errors import DataError
-from medal_judges.eval.comparison.compare import (
-    SystemComparison,
-    check_worse,
-    write_comparison,
-)
+from medal_judges.eval.comparison.page import comparison_page
+from medal_judges.eval.comparison.results import SystemComparison, check_worse
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import parse_judgement
 from medal_judges.storage.judgements import write_judgements
@@ -119,7 +116,7 @@ def test_chats_are_scored_kept_and_paired_by_opening(write: Write, tmp_path: Pat
     assert pair.apart and "new is better than old" in found.verdicts()[0]
     _, (high, low) = found.differing[0]  # two answers to one question
     assert (high[0], low[0]) == ("new", "old") and high[3][0] == low[3][0] and high[3] != low[3]
-    page = page_text(lambda folder: write_comparison(found, folder))
+    page = page_text(comparison_page(found).write)
     assert "Where the scores differ most" in page and "yes yes" in page and "abels" not in page
     files, chats = sorted((out / "scores").iterdir()), [str(old), str(new)]
     assert compare(files, **options, chats=chats).differing == found.differing
@@ -341,7 +338,7 @@ def test_small_tied_and_unscored_are_told_in_words(write: Write, tmp_path: Path)
     with pytest.raises(MedalError, match="no dialogue has a score"):
         compare(nothing)
     for case in (small, found, compare(tied), compare(single)):
-        page = write_comparison(case, tmp_path / "page").read_text()
+        page = comparison_page(case).write(tmp_path / "page").read_text()
         assert "nan" not in page.lower().split("<script")[0] or "nano" in page
         json.loads((tmp_path / "page" / "compare.json").read_text())
 

@@ -1,0 +1,261 @@
+"""Results of a comparison of systems, in words too, and the gate on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from medal_judges.errors import CoverageError, MedalError
+from medal_judges.report.page import Turns
+from medal_judges.report.table import interval, number, p_value_text
+from medal_judges.stats.difference import LEVEL, Difference
+from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.systems import SystemDifference
+
+ALL = "all"  # every language together
+# Fields of a SystemDifference in compare.json.
+_RECORDED = ("pairing", "shared", "rows", "left_out", "wins", "ties", "losses", "by_context")
+Verdict = Literal["passed", "failed", "undecided"]
+# What a result rests on: human labels that correct the judge, or the judge alone.
+Basis = Literal["people", "judge"]
+BASIS_NAMES = {"people": "human labels", "judge": "the judge alone"}
+# A dimension and two dialogues of one context, the higher score first: system, id, score, turns
+# (none if the chats are not there).
+Differing = tuple[str, tuple[tuple[str, str, float, Turns], ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class SystemResult:
+    """One system on one dimension and language: the judge's mean of its ``n`` scored dialogues, the
+    human mean of the ``labelled`` ones, and the estimated human mean of all (``corrected``).
+
+    ``rank`` is the (best, worst) possible rank, 1 is best. Systems that share a letter of
+    ``groups`` cannot be told apart.
+    """
+
+    system: str
+    n: int
+    unscored: int
+    labelled: int
+    judge: Estimate
+    people: Estimate | None = None
+    corrected: Estimate | None = None
+    rank: tuple[int, int] = (1, 1)
+    groups: str = ""
+
+    @property
+    def best(self) -> Estimate:
+        """The corrected mean if there is one, or else the judge's."""
+        return self.judge if self.corrected is None else self.corrected
+
+
+@dataclass(frozen=True, slots=True)
+class PairResult:
+    """Two systems on one dimension and language. ``tested``: the difference that decides, by human
+    labels if they are the ``basis``, corrected for all comparisons."""
+
+    first: str
+    second: str
+    difference: SystemDifference
+    basis: Basis
+    tested: Difference
+
+    @property
+    def estimate(self) -> Estimate:
+        """The difference that decides, with its interval and p-value."""
+        return self.tested.estimate
+
+    @property
+    def apart(self) -> bool:
+        """Whether the two can be told apart at 5%."""
+        p_value = self.tested.p_value
+        return p_value is not None and p_value < LEVEL
+
+    def to_record(self) -> dict[str, Any]:
+        """One JSON object."""
+        difference = self.difference
+        record: dict[str, Any] = {name: getattr(difference, name) for name in _RECORDED}
+        record |= {"first": self.first, "second": self.second, "basis": self.basis}
+        record["difference"] = asdict(self.estimate)
+        record["judge_alone"] = asdict(difference.judge.estimate)
+        return record | {"smallest": self.tested.smallest}
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedOn:
+    """All systems on one dimension and language (``all`` for every language together), the best
+    first. ``good`` is the better end of the scale. ``basis`` is ``people`` only if every system has
+    enough labels; ``uncorrected`` gives the reason otherwise. ``missing``: systems without a score.
+    """
+
+    dimension: str
+    lang: str
+    good: Literal["low", "high"]
+    systems: Sequence[SystemResult]
+    pairs: Sequence[PairResult]
+    basis: Basis
+    uncorrected: str = ""
+    missing: Sequence[str] = ()
+
+    @property
+    def label(self) -> str:
+        """The dimension in words, with its language if it is one of several."""
+        name = spoken(self.dimension)
+        return name if self.lang == ALL else f"{name}, {self.lang}"
+
+    def words(self) -> tuple[str, str]:
+        """Returns the result in a few words, and by how much (not of more than two systems)."""
+        first, *others = [result.system for result in self.systems]
+        if not self.pairs:
+            return f"only {first} has scores", "; nothing to compare"
+        if len(others) == 1:
+            return pair_words(self.pairs[0], self.good)
+        worse: set[str] = set()
+        for pair in self.pairs:
+            if pair.apart and first in (pair.first, pair.second):
+                worse |= {pair.first, pair.second}
+        peers = [system for system in others if system not in worse]
+        if not peers:
+            return f"{first} is better than every other system", ""
+        if len(peers) == len(others):
+            return f"{first} cannot be told apart from any other system", ""
+        return f"the best cannot be told apart: {', '.join((first, *peers))}", ""
+
+    def verdict(self) -> str:
+        """Returns the result as a sentence."""
+        by = f" (by {BASIS_NAMES[self.basis]})" if self.pairs else ""
+        return f"{spoken(self.dimension)}: {''.join(self.words())}{by}."
+
+
+def spoken(dimension: str) -> str:
+    """Returns the name of a dimension without underscores."""
+    return dimension.replace("_", " ")
+
+
+def pair_words(pair: PairResult, good: str) -> tuple[str, str]:
+    """Returns which of two systems is better, and by how much."""
+    estimate, first, second = pair.estimate, pair.first, pair.second
+    if estimate.value is None:
+        return f"{first} and {second} cannot be compared", f": {estimate.reason}"
+    distance = number(abs(estimate.value))
+    if estimate.low is None or estimate.high is None:
+        if pair.tested.equal:
+            return f"the scores of {first} and {second} do not differ", ""
+        return (
+            f"{first} and {second} differ by {distance}",
+            f", which may be chance: {estimate.reason}",
+        )
+    p_value = "" if estimate.p_value is None else f", p {p_value_text(estimate.p_value)}"
+    if not pair.apart:
+        how = f"{number(estimate.value)} {interval(estimate)}{p_value}"
+        if pair.tested.smallest is not None:
+            how += f"; these dialogues can show {number(pair.tested.smallest)} or more"
+        return f"{first} and {second} cannot be told apart", f": {first} minus {second} is {how}"
+    if (estimate.value > 0) != (good == "high"):
+        first, second = second, first
+    ends = estimate.low, estimate.high
+    if estimate.value < 0:
+        ends = -estimate.high, -estimate.low
+    how = f"{distance} {interval(Estimate(0.0, *ends))}{p_value}"
+    return f"{first} is better than {second}", f" by {how}"
+
+
+@dataclass(frozen=True, slots=True)
+class SystemComparison:
+    """The result of ``compare``. ``comparisons``: number of differences in Holm's correction;
+    ``counts``: number of dialogues of each system; ``differing``: what differs most."""
+
+    systems: Sequence[str]
+    results: Sequence[ComparedOn]
+    comparisons: int
+    judge: str
+    notes: Sequence[str] = ()
+    facts: Sequence[tuple[str, str]] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    differing: Sequence[Differing] = ()
+
+    @property
+    def dimensions(self) -> list[str]:
+        return list(dict.fromkeys(result.dimension for result in self.results))
+
+    @property
+    def languages(self) -> list[str]:
+        """Languages with results of their own, without ``all``."""
+        return list(dict.fromkeys(r.lang for r in self.results if r.lang != ALL))
+
+    @property
+    def over_languages(self) -> list[ComparedOn]:
+        """The result of each dimension on all languages together."""
+        return [result for result in self.results if result.lang == ALL]
+
+    def on(self, dimension: str, lang: str = ALL) -> ComparedOn:
+        """Returns the result of a dimension and language. Raises KeyError if there is none."""
+        return {(r.dimension, r.lang): r for r in self.results}[dimension, lang]
+
+    def verdicts(self) -> list[str]:
+        """Returns a sentence for each dimension, all languages together."""
+        return [result.verdict() for result in self.over_languages]
+
+    def to_record(self) -> dict[str, Any]:
+        """Returns one JSON object."""
+        results = []
+        for result in self.results:
+            pairs = [pair.to_record() for pair in result.pairs]
+            results.append(asdict(replace(result, pairs=())) | {"pairs": pairs})
+        record = asdict(replace(self, results=()))
+        return record | {"results": results, "verdicts": self.verdicts()}
+
+
+def check_worse(
+    comparison: SystemComparison, margin: float, min_coverage: float
+) -> list[tuple[str, Verdict, str]]:
+    """Returns (name, verdict, text) for each dimension and each system beside the first one: failed
+    if the 95% interval of how much worse it is lies above ``margin``, passed if it lies below, or
+    if all scores are the same.
+
+    Raises CoverageError below ``min_coverage``, MedalError if a difference has no interval.
+    """
+    first = comparison.systems[0]
+    checked = []
+    for result in comparison.over_languages:
+        gate = f"--fail-if-worse {result.dimension}"
+        for system in result.systems:
+            coverage = system.n / (system.n + system.unscored)
+            if coverage < min_coverage:
+                raise CoverageError(
+                    f"{gate}: coverage {coverage:.1%} of {system.system} is below the minimum of "
+                    f"{min_coverage:.0%}",
+                    hint="--min-coverage sets the minimum",
+                )
+        for pair in result.pairs:
+            if first in (pair.first, pair.second):
+                checked.append(_check_pair(gate, pair, first, result.good, margin))
+    if not checked:
+        raise MedalError("--fail-if-worse: no dimension has scores of both systems")
+    return checked
+
+
+def _check_pair(
+    gate: str, pair: PairResult, first: str, good: str, margin: float
+) -> tuple[str, Verdict, str]:
+    is_first = pair.first == first
+    system = pair.second if is_first else pair.first
+    # How much worse the system is than the first one.
+    worse = pair.tested
+    if is_first != (good == "high"):
+        worse = -worse
+    estimate, limit = worse.estimate, margin + worse.tolerance
+    verdict: Verdict = "undecided"
+    if worse.equal:
+        verdict = "passed"
+        text = f"the scores of {system} and {first} do not differ"
+    elif estimate.value is None or estimate.low is None or estimate.high is None:
+        raise MedalError(f"{gate}: {system} cannot be compared with {first}: {estimate.reason}")
+    else:
+        text = f"{system} is worse than {first} by {number(estimate.value)} {interval(estimate)}"
+        if estimate.low > limit:
+            verdict = "failed"
+        elif estimate.high <= limit:
+            verdict = "passed"
+    return f"{gate}: {system}", verdict, f"{text}, margin {margin:g}: {verdict}"

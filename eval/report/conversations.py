@@ -27,50 +27,55 @@ _SNIPPET = 90
 _MOST_VALUES = 300  # of a column to filter by; nobody filters by a user
 
 
-def select(scores: Scores, most: int, seed: int = 0) -> Codes:
-    """At most ``most`` rows, the worst first: all if they fit, or else the worst half, the least
-    certain twentieth, and a random sample of the others."""
+def select(scores: Scores, limit: int, seed: int = 0) -> Codes:
+    """Returns at most ``limit`` rows, the worst first: all if they fit, or else the worst half, the
+    least certain twentieth, and a random sample of the others."""
     bad, chosen = badness(scores), np.arange(scores.rows)
-    if scores.rows > most:
-        parts = []
-        for values, count in ((bad, most // 2), (scores.uncertainty, most // 20)):
-            known = np.flatnonzero(np.isfinite(values))
-            parts.append(known[np.argsort(-values[known], kind="stable")][:count])
-        kept = np.unique(np.concatenate(parts))
-        others = np.setdiff1d(chosen, kept, assume_unique=True)
-        drawn = np.random.default_rng(seed).choice(others, most - len(kept), replace=False)
-        chosen = np.concatenate([kept, drawn])
-    order = np.argsort(np.where(np.isnan(bad[chosen]), -math.inf, bad[chosen]), kind="stable")[::-1]
+    if scores.rows > limit:
+        worst = _highest(bad, limit // 2)
+        uncertain = _highest(scores.uncertainty, limit // 20)
+        certain_choice = np.union1d(worst, uncertain)
+        others = np.setdiff1d(chosen, certain_choice, assume_unique=True)
+        generator = np.random.default_rng(seed)
+        sample = generator.choice(others, limit - len(certain_choice), replace=False)
+        chosen = np.concatenate([certain_choice, sample])
+    order = np.argsort(np.nan_to_num(bad[chosen], nan=-math.inf), kind="stable")[::-1]
     return np.asarray(chosen[order])
 
 
+def _highest(values: Floats, count: int) -> Codes:
+    """Returns the rows of the ``count`` highest values; NaN is none of them."""
+    finite = np.flatnonzero(np.isfinite(values))
+    return finite[np.argsort(-values[finite], kind="stable")][:count]
+
+
 def badness(scores: Scores) -> Floats:
-    """How bad each row is, shape (rows,), NaN if unscored. It is the distance of the headline score
-    from the good end of its scale, from 0 to 1. A millionth of the mean probability of an issue is
-    added to order ties. Without a graded dimension it is the mean probability of an issue."""
-    faults = [
-        scores.scores[name] if scores.dimensions[name].good == "low" else 1 - scores.scores[name]
-        for name in scores.issues
-    ]
-    issues: Floats = np.full(scores.rows, math.nan)
-    if faults:
-        known = np.isfinite(table := np.array(faults))
-        total, count = np.where(known, table, 0.0).sum(axis=0), known.sum(axis=0)
-        np.divide(total, count, out=issues, where=count > 0)
+    """Returns how bad each row is, shape (rows,), NaN if unscored. It is the distance of the
+    headline score from the good end of its scale, from 0 to 1. A millionth of the mean probability
+    of an issue is added to order ties. Without a graded dimension it is the mean probability of an
+    issue."""
+    total, count = np.zeros(scores.rows), np.zeros(scores.rows)
+    for name in scores.issues:
+        probability = scores.scores[name]
+        if scores.dimensions[name].good == "high":
+            probability = 1 - probability
+        total += np.nan_to_num(probability)
+        count += np.isfinite(probability)
+    issues: Floats = np.divide(total, count, out=np.full(scores.rows, math.nan), where=count > 0)
     if scores.headline is None:
         return issues
     dimension = scores.dimensions[scores.headline]
     good, bad = dimension.high, dimension.low
     if dimension.good == "low":
         good, bad = bad, good
-    total = (scores.scores[scores.headline] - good) / (bad - good)
-    return total + 1e-6 * np.where(np.isnan(issues), 0.0, issues)
+    distance = (scores.scores[scores.headline] - good) / (bad - good)
+    return distance + 1e-6 * np.nan_to_num(issues)
 
 
 @dataclass(slots=True)
 class Conversation:
-    """A judgement with its turns as (role, text), if the chats are known. ``cut``: number of
-    characters that are cut from the turns."""
+    """A judgement with its turns as (role, text), if there are chats. ``cut``: number of characters
+    that are cut from the turns."""
 
     judgement: Judgement
     turns: Turns = ()
@@ -79,20 +84,22 @@ class Conversation:
     @property
     def snippet(self) -> str:
         """The beginning of the first user turn, or else of any turn."""
-        texts = [text for role, text in self.turns if role == "user" and text.strip()]
-        texts += [text for _, text in self.turns if text.strip()]
-        line = " ".join(texts[0][: 4 * _SNIPPET].split()) if texts else ""
-        return line if len(line) <= _SNIPPET else line[: _SNIPPET - 1] + "…"
+        user_texts = [text for role, text in self.turns if role == "user"]
+        for text in (*user_texts, *(text for _, text in self.turns)):
+            if text.strip():
+                line = " ".join(text[: 4 * _SNIPPET].split())
+                return line if len(line) <= _SNIPPET else line[: _SNIPPET - 1] + "…"
+        return ""
 
     @property
     def reasons(self) -> list[tuple[str, str]]:
         """(Dimension, text) of the judge's explanations, and (``unscored``, reason) for an unscored
         row. An explanation of the whole judgement has an empty dimension."""
         judgement = self.judgement
-        reasons = [("", judgement.explanation)] if judgement.explanation else []
-        details = judgement.details.items()
-        reasons += [(name, text) for name, each in details if (text := each.get("comment"))]
-        return reasons + ([("unscored", judgement.failure)] if judgement.failure else [])
+        reasons = [("", judgement.explanation)]
+        reasons += [(name, detail.get("comment")) for name, detail in judgement.details.items()]
+        reasons.append(("unscored", judgement.failure))
+        return [(name, text) for name, text in reasons if text]
 
 
 def collect(
@@ -101,90 +108,104 @@ def collect(
     dialogues: Iterable[Dialogue] | None,
     progress: Callable[[int], object] = lambda count: None,
 ) -> dict[int, Conversation]:
-    """The conversations of these rows, in their order, from a second pass over the judgements and
-    the dialogues. Long texts are cut; the more rows there are, the shorter they become."""
-    found: dict[int, Conversation] = {}
+    """Returns the conversations of these rows, in their order, from a second pass over the
+    judgements and the dialogues. Long texts are cut; the more rows there are, the shorter they
+    become."""
+    conversations: dict[int, Conversation | None] = dict.fromkeys(rows.tolist())
     by_id: dict[str, list[Conversation]] = {}
-    longest = min(LONGEST, MOST_CHARACTERS // max(len(rows), 1))
-    wanted = set(rows.tolist())
     for row, judgement in enumerate(judgements):
-        if row in wanted:
-            found[row] = Conversation(judgement)
-            by_id.setdefault(judgement.id, []).append(found[row])
-        if not row % 1000:
+        if row in conversations:
+            conversation = conversations[row] = Conversation(judgement)
+            by_id.setdefault(judgement.id, []).append(conversation)
+        if row % 1000 == 0:
             progress(1000)
+    longest = min(LONGEST, MOST_CHARACTERS // max(len(rows), 1))
     for dialogue in dialogues or ():
-        if same := by_id.get(dialogue.id):
-            turns, cut = shortened([(t.role, t.content) for t in dialogue.turns], longest)
-            for conversation in same:
-                key = ScoreKey(
-                    dialogue.id, conversation.judgement.turn, conversation.judgement.chat
-                )
-                if key.is_of(dialogue):
-                    conversation.turns, conversation.cut = turns, cut
-    return {row: found[row] for row in rows.tolist()}
+        if dialogue.id not in by_id:
+            continue
+        turns, cut = shortened([(t.role, t.content) for t in dialogue.turns], longest)
+        for conversation in by_id[dialogue.id]:
+            judgement = conversation.judgement
+            if ScoreKey(dialogue.id, judgement.turn, judgement.chat).is_of(dialogue):
+                conversation.turns, conversation.cut = turns, cut
+    return {row: found for row, found in conversations.items() if found is not None}
 
 
-def pack(scores: Scores, found: Mapping[int, Conversation]) -> Markup:
-    """Two JSON data blocks of the page: an index, and gzipped parts of 50 conversations that the
-    page unpacks when it needs them."""
-    rows, listed = list(found), list(found.values())
-    details = []
-    for each in listed:
-        detail: dict[str, Any] = {"turns": [[r == "assistant", text] for r, text in each.turns]}
-        if each.cut:
-            detail["cut"] = each.cut
-        if contributions := each.judgement.contributions:
-            detail["contributions"] = {
-                name: [account_of(own, score), [round(t, 3) for t in own.turns]]
-                for name, own in contributions.items()
-                if (score := each.judgement.scores.get(name)) is not None
-            }
-        if reasons := each.reasons:
-            detail["reasons"] = [[name, text[:LONGEST]] for name, text in reasons]
-        details.append(detail)
+def pack(scores: Scores, conversations: Mapping[int, Conversation]) -> Markup:
+    """Returns two JSON data blocks of the page: an index, and gzipped parts of 50 conversations
+    that the page unpacks when it needs them."""
+    details = [_details(conversation) for conversation in conversations.values()]
     parts = []
     for start in range(0, len(details), _CHUNK):
-        text = _json(details[start : start + _CHUNK]).encode()
-        parts.append(base64.b64encode(gzip.compress(text, 6, mtime=0)).decode())
+        chunk = _json(details[start : start + _CHUNK]).encode()
+        parts.append(base64.b64encode(gzip.compress(chunk, 6, mtime=0)).decode())
+    element = '<script type="application/json" id="conversation-{}">{}</script>'
+    blocks = []
+    for name, value in {"index": _index(scores, conversations), "parts": parts}.items():
+        text = _json(value)
+        # "</script>" in a chat must not end the block.
+        for character in "<>&":
+            text = text.replace(character, f"\\u{ord(character):04x}")
+        blocks.append(element.format(name, text))
+    return Markup("".join(blocks))
+
+
+def _details(conversation: Conversation) -> dict[str, Any]:
+    """Returns what the page shows of an opened conversation."""
+    judgement = conversation.judgement
+    turns = [[role == "assistant", text] for role, text in conversation.turns]
+    details: dict[str, Any] = {"turns": turns}
+    if conversation.cut:
+        details["cut"] = conversation.cut
+    accounts = {}
+    for name, contributions in (judgement.contributions or {}).items():
+        score = judgement.scores.get(name)
+        if score is not None:
+            moves = [round(move, 3) for move in contributions.turns]
+            accounts[name] = [account_of(contributions, score), moves]
+    if judgement.contributions:
+        details["contributions"] = accounts
+    if reasons := conversation.reasons:
+        details["reasons"] = [[name, text[:LONGEST]] for name, text in reasons]
+    return details
+
+
+def _index(scores: Scores, conversations: Mapping[int, Conversation]) -> dict[str, Any]:
+    """Returns what the page searches, filters and sorts by."""
+    import pandas
+
+    rows, listed = list(conversations), list(conversations.values())
     columns = {}
     for name, column in scores.columns.items():
         if 1 < len(column.categories) <= _MOST_VALUES:
-            names = column.categories
-            used = sorted({int(c) for c in column.codes[rows] if c >= 0}, key=lambda c: names[c])
-            place = {code: i for i, code in enumerate(used)}
-            codes = [place.get(int(c), -1) for c in column.codes[rows]]
-            columns[name] = {"names": [names[code] for code in used], "codes": codes}
-
-    def rounded(column: Floats) -> list[float | None]:
-        return [round(float(v), 3) if math.isfinite(v) else None for v in column[rows]]
-
-    index = {
+            part = pandas.Categorical(column[rows].astype(object))
+            columns[name] = {"names": list(part.categories), "codes": part.codes.tolist()}
+    dimensions = []
+    for dimension in scores.dimensions.values():
+        record = dimension.to_record()
+        dimensions.append({key: record[key] for key in ("name", "kind", "low", "high", "good")})
+    times = []
+    if scores.times is not None:
+        times = [moment_text(time) for time in scores.times[rows]]
+    return {
         "chunk": _CHUNK,
         "unit": scores.unit,
         "headline": scores.headline,
-        "dimensions": [
-            {"name": d.name, "kind": d.kind, "low": d.low, "high": d.high, "good": d.good}
-            for d in scores.dimensions.values()
-        ],
-        "id": [each.judgement.id for each in listed],
-        "turn": [each.judgement.turn for each in listed],
-        "time": [] if scores.times is None else [moment_text(scores.times[r]) for r in rows],
-        "scores": {name: rounded(column) for name, column in scores.scores.items()},
-        "uncertainty": rounded(scores.uncertainty),
+        "dimensions": dimensions,
+        "id": [conversation.judgement.id for conversation in listed],
+        "turn": [conversation.judgement.turn for conversation in listed],
+        "time": times,
+        "scores": {name: _rounded(column[rows]) for name, column in scores.scores.items()},
+        "uncertainty": _rounded(scores.uncertainty[rows]),
         "columns": columns,
-        "snippet": [each.snippet for each in listed],
-        "length": [len(each.turns) for each in listed],
+        "snippet": [conversation.snippet for conversation in listed],
+        "length": [len(conversation.turns) for conversation in listed],
     }
-    element = '<script type="application/json" id="conversation-{}">{}</script>'
-    blocks = [
-        element.format(
-            name,
-            _json(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
-        )
-        for name, value in (("index", index), ("parts", parts))
-    ]
-    return Markup("".join(blocks))
+
+
+def _rounded(column: Floats) -> list[float | None]:
+    """Returns the numbers with three decimals, None for NaN: JSON has no NaN."""
+    return [None if math.isnan(value) else round(value, 3) for value in column.tolist()]
 
 
 def _json(value: object) -> str:

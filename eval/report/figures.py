@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -39,6 +38,14 @@ LARGE = 50_000  # rows from which differences of groups come from sums
 OTHERS = "others"
 _NOTHING = Estimate(None, reason="nothing scored")
 Mask = npt.NDArray[np.bool_]
+Verdict = Literal["passed", "failed", "undecided"]
+
+
+def _first(corrected: Estimate | None, judged: Estimate) -> Estimate:
+    """Returns the corrected figure if it has a value, or else the judge's."""
+    if corrected is None or corrected.value is None:
+        return judged
+    return corrected
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +100,12 @@ class ReportFigures:
         return name in self.corrected and self.corrected[name].value is not None
 
 
-def _first(corrected: Estimate | None, judged: Estimate) -> Estimate:
-    return judged if corrected is None or corrected.value is None else corrected
-
-
 def compute_figures(
-    scores: Scores, options: ScoreSelection, progress: Callable[[str], None] = lambda what: None
+    scores: Scores,
+    options: ScoreSelection,
+    progress: Callable[[str], None] = lambda step: None,
 ) -> ReportFigures:
     """Computes all figures. ``lang`` and ``chatbot`` are groups if they have two values or more."""
-    every = np.ones(scores.rows, dtype=bool)
     groups: dict[str, Sequence[GroupFigures]] = {}
     for name in dict.fromkeys((*options.by, *ALWAYS)):
         column = scores.columns.get(name)
@@ -112,40 +116,43 @@ def compute_figures(
     if options.period is not None and scores.times is not None and scores.rows:
         progress("over time")
         timeline = _timeline(scores, scores.times, options.period[1])
+    every_row = np.ones(scores.rows, dtype=bool)
     return ReportFigures(
-        {name: figure(scores, name, every) for name in scores.dimensions},
+        {name: figure(scores, name, every_row) for name in scores.dimensions},
         {name: int(np.isfinite(column).sum()) for name, column in scores.scores.items()},
         groups,
         timeline,
-        {name: corrected_figure(scores, name, every) for name in scores.people},
+        {name: corrected_figure(scores, name, every_row) for name in scores.people},
     )
 
 
 def figure(scores: Scores, name: str, rows: Mask | Codes) -> Estimate:
-    """Mean of a graded dimension, or share of rows with an issue, over the scored ``rows``."""
+    """Returns the mean of a graded dimension, or the share of rows with an issue, over the scored
+    ``rows``."""
     values, clusters = scores.values(name)[rows], scores.clusters[rows]
-    known = np.isfinite(values)
-    values, clusters = values[known], clusters[known]
-    sample = Sample(_comparable(scores, name, values), clusters)
-    span = _span(scores, name)
+    is_scored = np.isfinite(values)
+    values, clusters = values[is_scored], clusters[is_scored]
     if not len(values):
         return _NOTHING
+    sample = Sample(_comparable(scores, name, values), clusters)
     if scores.is_issue(name):
         return share_of(sample)
-    if span is None or not sample.values.constant:
-        return mean_of(sample, span)
-    # Equal scores have no spread. On a known scale Wilson's interval holds for any values between
-    # its ends.
-    (low, high), value, count = span, float(values[0]), len(np.unique(clusters))
+    if not sample.values.constant:
+        return mean_of(sample, _span(scores, name))
+    # Equal scores have no spread. Wilson's interval holds for any values between the scale's ends.
+    count = len(np.unique(clusters))
+    value = float(values[0])
     if count < MIN_FOR_MEAN:
         return Estimate(value, reason=f"no interval: {count} rows, fewer than {MIN_FOR_MEAN}")
-    place = min(max((value - low) / (high - low), 0.0), 1.0)
-    first, last = (low + end * (high - low) for end in wilson(place * count, count))
-    return Estimate(value, first, last)
+    dimension = scores.dimensions[name]
+    share = min(max(dimension.to_unit(value), 0.0), 1.0)
+    low, high = wilson(share * count, count)
+    return Estimate(value, dimension.from_unit(low), dimension.from_unit(high))
 
 
 def corrected_figure(scores: Scores, name: str, rows: Mask) -> Estimate:
-    """The estimated human mean of the ``rows``, or the estimated share of them with an issue."""
+    """Returns the estimated human mean of the ``rows``, or the estimated share of them with an
+    issue."""
     sample = _labelled_sample(scores, name, rows)
     if sample is None:
         return _NOTHING
@@ -160,78 +167,95 @@ def _span(scores: Scores, name: str) -> tuple[float, float]:
 
 
 def _comparable(scores: Scores, name: str, values: Floats) -> Values:
-    """Values of a dimension with the distance up to which they are equal. Verdicts on an issue, 0
-    or 1, are exact, so that a share of one in a million counts."""
-    dimension = scores.dimensions[name]
-    return Values(values, 0.0 if scores.is_issue(name) else dimension.tolerance)
+    """Returns values of a dimension with the distance up to which they are equal. Verdicts on an
+    issue, 0 or 1, are exact, so that a share of one in a million counts."""
+    tolerance = 0.0 if scores.is_issue(name) else scores.dimensions[name].tolerance
+    return Values(values, tolerance)
 
 
 def _labelled_sample(scores: Scores, name: str, rows: Mask) -> LabelledSample | None:
-    """The scored rows with their labels; an issue counts by its probability, not its verdict."""
+    """Returns the scored rows with their labels; an issue counts by its probability, not its
+    verdict."""
     values = scores.scores[name]
-    known = np.isfinite(values) & rows
-    if not known.any():
+    scored = np.isfinite(values) & rows
+    if not scored.any():
         return None
     weights = scores.people_weights
-    numbers = Values(values[known], scores.dimensions[name].tolerance)
-    sample = Sample(numbers, scores.clusters[known])
-    labels = scores.people[name][known]
-    return LabelledSample(sample, labels, None if weights is None else weights[known])
+    if weights is not None:
+        weights = weights[scored]
+    numbers = Values(values[scored], scores.dimensions[name].tolerance)
+    sample = Sample(numbers, scores.clusters[scored])
+    return LabelledSample(sample, scores.people[name][scored], weights)
 
 
 def _groups(scores: Scores, column: Categorical) -> list[GroupFigures]:
-    codes = column.codes
-    sizes = np.bincount(codes[codes >= 0], minlength=len(column.categories))
-    ranked = np.argsort(-sizes, kind="stable")
-    members = [(str(column.categories[c]), codes == c) for c in ranked[:MAX_GROUPS] if sizes[c]]
-    if len(ranked) > MAX_GROUPS:
-        name = f"{len(ranked) - MAX_GROUPS} {OTHERS}"
-        members.append((name, np.isin(codes, ranked[MAX_GROUPS:])))
-    differences = {
-        (group, name): _difference(scores, name, rows, codes >= 0)
-        for group, rows in members
-        for name in scores.dimensions
-    }
-    # Two groups are one question: each is the rest of the other.
-    tested = [key for key in differences if len(members) != 2 or key[0] == members[0][0]]
+    """Returns the figures of each value of a column, the most frequent first."""
+    members = _members(column)
+    differences: dict[tuple[str, str], Difference] = {}
+    for group, rows in members.items():
+        for name in scores.dimensions:
+            differences[group, name] = _difference(scores, name, rows, column.codes >= 0)
+    tested = list(differences)
+    if len(members) == 2:
+        # One question: each group is the rest of the other.
+        tested = tested[: len(scores.dimensions)]
     corrected = holm_corrected([differences[key] for key in tested])
     differences |= dict(zip(tested, corrected, strict=True))
-    for group, name in differences:
-        if (group, name) not in tested:
-            comparisons = differences[members[0][0], name].comparisons
-            differences[group, name] = differences[group, name].corrected(comparisons)
-    return [
-        GroupFigures(
-            group,
-            int(rows.sum()),
-            {name: figure(scores, name, rows) for name in scores.dimensions},
-            {name: differences[group, name].estimate for name in scores.dimensions},
-            {name: corrected_figure(scores, name, rows) for name in scores.people},
+    for group, name in differences.keys() - set(tested):
+        mirrored = differences[next(iter(members)), name]
+        differences[group, name] = differences[group, name].corrected(mirrored.comparisons)
+    groups = []
+    for group, rows in members.items():
+        groups.append(
+            GroupFigures(
+                group,
+                int(rows.sum()),
+                {name: figure(scores, name, rows) for name in scores.dimensions},
+                {name: differences[group, name].estimate for name in scores.dimensions},
+                {name: corrected_figure(scores, name, rows) for name in scores.people},
+            )
         )
-        for group, rows in members
-    ]
+    return groups
 
 
-def _difference(scores: Scores, name: str, rows: Mask, placed: Mask) -> Difference:
-    """The group's figure minus that of all other rows. With human labels it is the difference of
-    the estimated human figures and needs labels on both sides, since a judge may favour one group.
-    """
+def _members(column: Categorical) -> dict[str, Mask]:
+    """Returns the rows of each value, the most frequent first; the values after MAX_GROUPS are one
+    group."""
+    codes = column.codes
+    sizes = np.bincount(codes[codes >= 0], minlength=len(column.categories))
+    by_size = np.argsort(-sizes, kind="stable")
+    members: dict[str, Mask] = {}
+    for code in by_size[:MAX_GROUPS]:
+        if sizes[code]:
+            members[str(column.categories[code])] = codes == code
+    small = by_size[MAX_GROUPS:]
+    if len(small):
+        members[f"{len(small)} {OTHERS}"] = np.isin(codes, small)
+    return members
+
+
+def _difference(scores: Scores, name: str, rows: Mask, has_value: Mask) -> Difference:
+    """Returns the group's figure minus that of all other rows. With human labels it is the
+    difference of the estimated human figures and needs labels on both sides, since a judge may
+    favour one group."""
     values, clusters = scores.values(name), scores.clusters
-    known = np.isfinite(values) & placed
-    mine, others = known & rows, known & ~rows
-    if not others.any():
+    scored = np.isfinite(values) & has_value
+    inside, outside = scored & rows, scored & ~rows
+    if not outside.any():
         return Difference(None, reason="no other group")
     if name in scores.people:
-        sides = [_labelled_sample(scores, name, side) for side in (mine, others)]
-        if sides[0] is None or sides[1] is None:
+        first_sample = _labelled_sample(scores, name, inside)
+        second_sample = _labelled_sample(scores, name, outside)
+        if first_sample is None or second_sample is None:
             return Difference(None, reason=_NOTHING.reason)
-        return corrected_difference(sides[0], sides[1], _span(scores, name))
-    first, second = (_comparable(scores, name, values[side]) for side in (mine, others))
-    one_row_each = scores.cluster_name == "conversation" and scores.unit == "conversation"
-    few = min(len(first), len(second)) < MIN_FOR_MEAN
-    constant = first.constant and second.constant
-    if len(values) < LARGE or not one_row_each or few or constant:
-        return difference_of(Sample(first, clusters[mine]), Sample(second, clusters[others]))
+        return corrected_difference(first_sample, second_sample, _span(scores, name))
+    first = _comparable(scores, name, values[inside])
+    second = _comparable(scores, name, values[outside])
+    is_one_row_a_cluster = scores.cluster_name == scores.unit == "conversation"
+    is_small = len(values) < LARGE or min(len(first), len(second)) < MIN_FOR_MEAN
+    is_constant = first.constant and second.constant
+    if is_small or is_constant or not is_one_row_a_cluster:
+        return difference_of(Sample(first, clusters[inside]), Sample(second, clusters[outside]))
     # Welch's t is the jackknife if each row is a cluster, and fast for many groups.
     from scipy.stats import sem, ttest_ind
 
@@ -251,21 +275,20 @@ def _timeline(scores: Scores, times: Floats, unit: Unit) -> Timeline | None:
             f"{MAX_PERIODS:,}",
             hint="take a longer unit, such as month, or correct the times",
         )
-    order = np.argsort(periods, kind="stable")
-    ends = np.searchsorted(periods[order], np.arange(len(names) + 1))
-    parts = [order[a:b] for a, b in pairwise(ends)]
-    figures = {n: [figure(scores, n, part) for part in parts] for n in scores.dimensions}
+    rows_by_period = [np.flatnonzero(periods == i) for i in range(len(names))]
+    figures: dict[str, list[Estimate]] = {}
     changes: dict[str, Change] = {}
     for name in scores.dimensions:
+        figures[name] = [figure(scores, name, rows) for rows in rows_by_period]
         values = scores.values(name)
         rows = np.flatnonzero((periods >= 0) & np.isfinite(values))
         _, clusters = np.unique(scores.clusters[rows], return_inverse=True)
-        numbers = _comparable(scores, name, values[rows])
-        changes[name] = change(numbers, periods[rows], clusters)
+        changes[name] = change(_comparable(scores, name, values[rows]), periods[rows], clusters)
     corrected = holm_corrected([step.difference for step in changes.values()])
-    for (name, step), difference in zip(changes.items(), corrected, strict=True):
-        changes[name] = replace(step, difference=difference)
-    return Timeline(unit, names, [len(part) for part in parts], figures, changes)
+    for name, difference in zip(changes, corrected, strict=True):
+        changes[name] = replace(changes[name], difference=difference)
+    counts = [len(rows) for rows in rows_by_period]
+    return Timeline(unit, names, counts, figures, changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +298,7 @@ class GateResult:
 
     gate: Gate
     estimate: Estimate
-    verdict: Literal["passed", "failed", "undecided"]
+    verdict: Verdict
     text: str
 
 
@@ -288,40 +311,19 @@ def check_gates(
     limit outside its scale, CoverageError if nothing is scored or coverage is below
     ``min_coverage``, MedalError for a figure without an interval.
     """
+    has_figures = any(estimate.value is not None for estimate in estimates.values())
     results = []
     for gate in gates:
-        name, limit = gate.dimension, gate.limit
-        if not scores.scored and not any(e.value is not None for e in estimates.values()):
-            raise CoverageError(
-                f"{gate.name}: nothing is scored", hint="score the chats first: medal score"
-            )
-        if name not in scores.dimensions:
+        if not scores.scored and not has_figures:
+            hint = "score the chats first: medal score"
+            raise CoverageError(f"{gate.name}: nothing is scored", hint=hint)
+        if gate.dimension not in scores.dimensions:
+            near = did_you_mean(gate.dimension, estimates)
             raise ConfigError(
-                f"{gate.name}: the scores have no dimension {name!r}",
-                hint=did_you_mean(name, estimates) + f"they have: {', '.join(scores.dimensions)}",
+                f"{gate.name}: the scores have no dimension {gate.dimension!r}",
+                hint=f"{near}they have: {', '.join(scores.dimensions)}",
             )
-        dimension, estimate = scores.dimensions[name], estimates[name]
-        if not dimension.low <= limit <= dimension.high:
-            raise ConfigError(
-                f"{gate.name}: {name} is between {dimension.low:g} and {dimension.high:g}"
-            )
-        value, low, high = estimate.value, estimate.low, estimate.high
-        if value is None or low is None or high is None:
-            why = estimate.reason or "no interval"
-            raise MedalError(f"{gate.name} cannot be decided: {why}", hint="score more chats")
-        is_under, tolerance = gate.side == "under", dimension.tolerance
-        shown = "{:.2%}" if scores.is_issue(name) else "{:.2f}"
-        at = shown.format(limit)
-        verdict: Literal["passed", "failed", "undecided"] = "undecided"
-        why = f"undecided; {at} is inside the interval, so more chats are needed"
-        if high < limit - tolerance if is_under else low > limit + tolerance:
-            verdict, why = "failed", f"failed; the whole interval is {gate.side} {at}"
-        elif low >= limit - tolerance if is_under else high <= limit + tolerance:
-            bound = "at least" if is_under else "at most"
-            verdict, why = "passed", f"passed; the whole interval is {bound} {at}"
-        ends = f"[{shown.format(low)}, {shown.format(high)}]"
-        text = f"{name} {shown.format(value)} {ends}: {why}"
-        results.append(GateResult(gate, estimate, verdict, text))
+        results.append(_check_gate(gate, scores, estimates[gate.dimension]))
     coverage = scores.coverage
     if gates and coverage is not None and coverage < min_coverage:
         raise CoverageError(
@@ -330,3 +332,31 @@ def check_gates(
             hint="medal score --retry-failed scores these again; --min-coverage sets the minimum",
         )
     return results
+
+
+def _check_gate(gate: Gate, scores: Scores, estimate: Estimate) -> GateResult:
+    dimension, limit = scores.dimensions[gate.dimension], gate.limit
+    if not dimension.low <= limit <= dimension.high:
+        scale = f"{dimension.low:g} and {dimension.high:g}"
+        raise ConfigError(f"{gate.name}: {gate.dimension} is between {scale}")
+    value, low, high = estimate.value, estimate.low, estimate.high
+    if value is None or low is None or high is None:
+        reason = estimate.reason or "no interval"
+        raise MedalError(f"{gate.name} cannot be decided: {reason}", hint="score more chats")
+    form = "{:.2%}" if scores.is_issue(gate.dimension) else "{:.2f}"
+    at, tolerance = form.format(limit), dimension.tolerance
+    is_below, is_above = high < limit - tolerance, low > limit + tolerance
+    is_at_least, is_at_most = low >= limit - tolerance, high <= limit + tolerance
+    if gate.side == "under":
+        is_failed, is_passed, bound = is_below, is_at_least, "at least"
+    else:
+        is_failed, is_passed, bound = is_above, is_at_most, "at most"
+    verdict: Verdict = "undecided"
+    reason = f"{at} is inside the interval, so more chats are needed"
+    if is_failed:
+        verdict, reason = "failed", f"the whole interval is {gate.side} {at}"
+    elif is_passed:
+        verdict, reason = "passed", f"the whole interval is {bound} {at}"
+    figure = f"{form.format(value)} [{form.format(low)}, {form.format(high)}]"
+    text = f"{gate.dimension} {figure}: {verdict}; {reason}"
+    return GateResult(gate, estimate, verdict, text)

@@ -7,12 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 import numpy as np
 
 from medal_judges.errors import MissingExtraError, visible
-from medal_judges.report.drawing import panel_drawing
+from medal_judges.report.drawing import svg
 from medal_judges.report.figure import Figure, Plot, Tone
 from medal_judges.report.table import DASH, Table, number
 
@@ -88,7 +89,7 @@ def _canvas(figure: Figure) -> Canvas:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
 
-    drawings = [panel_drawing(panel) for panel in figure.panels]
+    drawings = [_parsed(svg(panel)) for panel in figure.panels]
     boxes = np.array([drawing.attrib["viewBox"].split() for drawing in drawings], dtype=float)
     width, height = boxes[:, 2:].max(axis=0).tolist()
     across = max(1, min(len(drawings), int(_MOST_ACROSS // width)))
@@ -119,6 +120,11 @@ def _canvas(figure: Figure) -> Canvas:
     return canvas
 
 
+def _parsed(drawing: str) -> Element:
+    """Parses a drawing; characters that XML cannot have are spelled out."""
+    return ElementTree.fromstring(visible(drawing))
+
+
 def _draw_legend(canvas: Canvas, legend: Sequence[tuple[str, int | Tone]]) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -140,11 +146,8 @@ def _paint(axes: Axes, parent: Element, left: float = 0.0, top: float = 0.0) -> 
     from matplotlib.transforms import Affine2D
 
     for element in parent:
-        if element.tag == "g":
-            x, y = left, top
-            if moved := element.get("transform"):
-                x, y = map(float, moved.removeprefix("translate(").rstrip(")").split())
-            _paint(axes, element, x, y)
+        if element.tag in ("g", "svg"):
+            _paint(axes, element, float(element.get("x", left)), float(element.get("y", top)))
         elif element.tag == "text":
             _paint_text(axes, element)
         elif element.tag != "title":
@@ -201,7 +204,7 @@ def _paint_text(axes: Axes, element: Element) -> None:
     axes.text(
         float(element.attrib["x"]),
         float(element.attrib["y"]),
-        visible(element.text or ""),
+        element.text or "",
         ha=anchors.get(element.get("text-anchor", ""), "left"),
         va="baseline",
         rotation=90 if element.get("transform") else 0,

@@ -17,7 +17,8 @@ from tests.scales import SCALES
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.eval.report.figures import ReportFigures, compute_figures
 from medal_judges.eval.report.options import ReportOptions
-from medal_judges.eval.report.report import Report, findings
+from medal_judges.eval.report.report import Report
+from medal_judges.eval.report.tables import findings
 from medal_judges.eval.scores.scores import Scores, load_scores
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement

@@ -17,7 +17,8 @@ from tests.scales import SCALES
 from medal_judges.eval.report.conversations import badness, collect, select
 from medal_judges.eval.report.figures import compute_figures
 from medal_judges.eval.report.options import ReportOptions
-from medal_judges.eval.report.report import Report, write_report
+from medal_judges.eval.report.page import report_page
+from medal_judges.eval.report.report import Report
 from medal_judges.eval.scores.scores import Scores, load_scores
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.records.judgement import Judgement
@@ -121,7 +122,7 @@ def test_more_than_fit_are_sampled_and_the_worst_kept(outcome: Report, log: tupl
     assert set(worst.tolist()) <= set(rows.tolist())
     assert select(scores, 100).tolist() == rows.tolist()
     found = collect(rows, read_judgements(log[0]), read_dialogues(log[1]))
-    text = page_text(lambda out: write_report(out, "t", scores, outcome.figures, found))
+    text = page_text(report_page("t", scores, outcome.figures, found).write)
     assert "100 of 700 conversations are on this page: the worst, the least certain" in text
     assert len(blocks(text)["conversation-index"]["id"]) == 100
 
@@ -147,7 +148,7 @@ def _page(given: list[Judgement]) -> tuple[Scores, str]:
     scores = load_scores(to_frame(given), options)
     found = collect(select(scores, 100), given, None)
     figures = compute_figures(scores, options)
-    return scores, page_text(lambda out: write_report(out, "t", scores, figures, found))
+    return scores, page_text(report_page("t", scores, figures, found).write)
 
 
 def test_an_empty_file_one_chat_and_nothing_scored_are_pages() -> None:

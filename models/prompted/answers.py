@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal
+from itertools import islice
+from typing import Any, Literal, NamedTuple
 
 from medal_judges.config import Config
 from medal_judges.models.llm.protocol import Completion
@@ -28,10 +29,11 @@ LABELS = (  # of a score line, with one dimension, instead of its name
     *("puntuación", "bewertung", "note", "pontuação", "avaliação", "评分", "分数", "得分"),
 )
 _NUMBER = r"-?\d{1,6}(?:\.\d{1,2})?"
-_BARE = re.compile(_NUMBER, re.ASCII)
+_PLAIN_NUMBER = re.compile(_NUMBER, re.ASCII)
 _MARKUP = r"[\s*_`#\[\]]{0,12}"
 _FENCE = re.compile(r"\s*```\w{0,12}\s*\n(.*)\n\s*```\s*", re.DOTALL)
 _BLANK = re.compile(r"\s*")
+_LINE = re.compile(r"[^\n]+")
 _DECODER = json.JSONDecoder()
 _BLOCK = r"(?:think(?:ing)?|thought|reasoning)"
 _OPEN = re.compile(rf"\s*[<\[]({_BLOCK})[>\]]", re.IGNORECASE)
@@ -89,143 +91,166 @@ def read_answers(
     shape: AnswerShape,
     material: Sequence[str] = (),
 ) -> dict[str, Answer]:
-    """Returns the Answer for each of ``fields``. Text outside JSON that repeats one of the turns
-    ``material`` is a quotation, not a score."""
+    """Returns the Answer for each of ``fields`` by its name. Text outside JSON that repeats one of
+    the turns ``material`` is a quotation, not a score."""
     if completion.failed:
-        return {f.name: Answer(reason=completion.failure or "no answer") for f in fields}
-    cut = " (the answer was cut at its token limit)" if completion.finish == "length" else ""
-
-    def unread(reason: str) -> dict[str, Answer]:
-        return {f.name: Answer(reason=reason + cut) for f in fields}
-
-    text, offset = completion.text, 0
+        return _unread(fields, completion.failure or "no answer")
+    text, was_cut = completion.text, completion.finish == "length"
     if len(text) > MOST_CHARACTERS:
-        return unread(f"an answer of {len(text)} characters")
-    found = find_json(text)
-    if found is None and completion.enforced and cut:
-        found = _whole_entries(text), text, 0, False
-    if found is not None:
-        value, text, offset, fenced = found
-        if fenced and _is_copy(text, material):
-            return unread("the answer only repeats words of the dialogue")
+        answers = _unread(fields, f"an answer of {len(text)} characters")
     else:
-        spoken = after_thinking(text)
-        if spoken is None:
-            return unread("the reasoning does not end")
-        text, offset = spoken
-        if _CLOSE.search(text):
-            return unread("the end of the reasoning is unclear")
-        if not text.strip():
-            return unread("an empty answer")
-        if shape.line == "result":
-            before, mark, text = text.rpartition(_RESULT)
-            offset += len(before + mark)
-            if not mark:
-                return unread(f"no {_RESULT} in the answer {shown(text)}")
-    step: Step = "schema" if completion.enforced and not (found and found[3]) else "json"
-    answers: dict[str, Answer] = {}
-    for f in fields:
-        if found is not None:
-            answer = _from_json(value, f, shape, text, single=len(fields) == 1)
-            answer = answer if answer.value is None else replace(answer, step=step)
+        json_answer = find_json(text)
+        if json_answer is None and completion.enforced and was_cut:
+            json_answer = JsonAnswer(_complete_entries(text), text)
+        if json_answer is None:
+            answers = _read_prose(text, fields, shape, material)
+        elif json_answer.is_fenced and _is_copy(json_answer.text, material):
+            answers = _unread(fields, "the answer only repeats words of the dialogue")
         else:
-            answer = read_line(text, f, single=len(fields) == 1, which=shape.line)
-            if shape.line == "result":
-                answer = replace(answer, comment=before.strip().removeprefix("Feedback:").strip())
-            start = text.rfind("\n", 0, answer.span[0]) + 1 if answer.span else 0
-            if answer.span and _is_copy(text[start:].split("\n", 1)[0], material):
-                answer = Answer(reason="the score line repeats a turn of the dialogue")
-        if answer.value is None:
-            answer = replace(answer, reason=f"{answer.reason}{cut}")
-        elif answer.span is not None:
-            answer = replace(answer, span=(answer.span[0] + offset, answer.span[1] + offset))
-        answers[f.name] = answer
+            is_schema = completion.enforced and not json_answer.is_fenced
+            step: Step = "schema" if is_schema else "json"
+            answers = _read_json(json_answer, fields, shape, step)
+    if was_cut:
+        for name, answer in answers.items():
+            if answer.value is None:
+                reason = f"{answer.reason} (the answer was cut at its token limit)"
+                answers[name] = replace(answer, reason=reason)
     return answers
+
+
+def _unread(fields: Sequence[AnswerField], reason: str) -> dict[str, Answer]:
+    return {field.name: Answer(reason=reason) for field in fields}
 
 
 # -- JSON ------------------------------------------------------------------------------------------
 
 
-def find_json(text: str) -> tuple[Any, str, int, bool] | None:
-    """(value, its source, where that begins in ``text``, whether it was in a code fence) if
-    ``text`` is strict JSON, maybe after reasoning or in a fence; else None."""
+class JsonAnswer(NamedTuple):
+    """A JSON ``value``, its source ``text``, where that begins in the completion, and whether it
+    was in a code fence."""
+
+    value: Any
+    text: str
+    begin: int = 0
+    is_fenced: bool = False
+
+
+def find_json(text: str) -> JsonAnswer | None:
+    """Returns the JSON value if ``text`` is strict JSON, maybe after reasoning or in a fence; else
+    None, also for a key with two values and for numbers that JSON does not have."""
     # The whole text first: a comment in JSON may mention <think>.
-    for source, offset in filter(None, ((text, 0), after_thinking(text))):
-        if (value := strict_json(source)) is not None:
-            return value[0], source, offset, False
-        fenced = _FENCE.fullmatch(source)
-        if fenced is not None and (value := strict_json(fenced[1])) is not None:
-            return value[0], fenced[1], offset + fenced.start(1), True
+    for source, begin in filter(None, ((text, 0), after_thinking(text))):
+        fence = _FENCE.fullmatch(source)
+        if fence is not None:
+            source, begin = fence[1], begin + fence.start(1)
+        try:
+            value = json.loads(source, object_pairs_hook=_object, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            continue
+        return JsonAnswer(value, source, begin, fence is not None)
     return None
 
 
-def strict_json(text: str) -> tuple[Any] | None:
-    """(value,) of ``text`` if it is one JSON value and nothing else; None otherwise, also for a key
-    with two values and for numbers that JSON does not have."""
-    try:
-        return (json.loads(text, object_pairs_hook=_object, parse_constant=_refuse),)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _whole_entries(text: str) -> dict[str, Any]:
-    """The complete entries of an object that follows its schema and was cut at the token limit."""
-    entries: dict[str, Any] = {}
-    place = text.find("{") + 1
-    try:
-        while True:
-            key, place = _DECODER.raw_decode(text, _skip(text, place))
-            value, place = _DECODER.raw_decode(text, _skip(text, _skip(text, place) + 1))
-            place = _skip(text, place)
-            if text[place] == ",":
-                entries[key] = value
-            place += 1
-    except (ValueError, IndexError):
-        return entries
-
-
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    made: dict[str, object] = {}
+    entries: dict[str, object] = {}
     for key, value in pairs:
-        if key in made and made[key] != value:
+        if entries.setdefault(key, value) != value:
             raise ValueError(f"the key {key!r} has two values")
-        made[key] = value
-    return made
+        entries[key] = value
+    return entries
 
 
 def _refuse(name: str) -> None:
     raise ValueError(f"{name} is no JSON number")
 
 
+def _entries_at(text: str, start: int) -> Iterator[tuple[str, Any, int, int]]:
+    """Yields (key, value, where the value begins, where it ends) for the entries of the JSON object
+    that begins at ``start``. Raises ValueError or IndexError where the object is cut."""
+    position = start + 1
+    while True:
+        key, position = _DECODER.raw_decode(text, _skip(text, position))
+        begin = _skip(text, _skip(text, position) + 1)  # after the colon
+        value, end = _DECODER.raw_decode(text, begin)
+        yield key, value, begin, end
+        position = _skip(text, end) + 1  # after the comma
+
+
+def _complete_entries(text: str) -> dict[str, Any]:
+    """Returns the complete entries of an object that follows its schema and was cut at the token
+    limit."""
+    entries: dict[str, Any] = {}
+    try:
+        for key, value, _, end in _entries_at(text, text.find("{")):
+            # A number at the very end may lack digits: only a comma completes an entry.
+            if text[_skip(text, end)] == ",":
+                entries[key] = value
+    except (ValueError, IndexError):
+        pass
+    return entries
+
+
+def _locate(text: str, start: int, path: Sequence[str]) -> tuple[int, int]:
+    """Returns where the value at ``path`` begins and ends in the JSON object at ``start``."""
+    end = start
+    for name in path:
+        entries = _entries_at(text, start)
+        start, end = next((begin, end) for key, _, begin, end in entries if key == name)
+    return start, end
+
+
+def _skip(text: str, position: int) -> int:
+    blank = _BLANK.match(text, position)
+    return blank.end() if blank else position
+
+
+def _read_json(
+    json_answer: JsonAnswer, fields: Sequence[AnswerField], shape: AnswerShape, step: Step
+) -> dict[str, Answer]:
+    answers: dict[str, Answer] = {}
+    for field in fields:
+        answer = _from_json(json_answer, field, shape, single=len(fields) == 1)
+        if answer.span is not None:
+            start, end = answer.span
+            answer = replace(answer, span=(start + json_answer.begin, end + json_answer.begin))
+        if answer.value is not None:
+            answer = replace(answer, step=step)
+        answers[field.name] = answer
+    return answers
+
+
 def _from_json(
-    value: Any, field: AnswerField, shape: AnswerShape, text: str, *, single: bool
+    json_answer: JsonAnswer, field: AnswerField, shape: AnswerShape, *, single: bool
 ) -> Answer:
-    """Reads the score for ``field`` from the JSON value ``value``, whose source is ``text``."""
+    """Reads the score for ``field`` from a JSON answer; ``span`` counts from its source's start."""
+    value, text = json_answer.value, json_answer.text
     begin = len(text) - len(text.lstrip())
     if not isinstance(value, dict):
         if single and _is_number(value):
             return _scored(value, field, None, (begin, len(text.rstrip())))
         return Answer(reason=f"a JSON answer without the key {field.key!r}")
-    names = {
-        _bare_key(name)
-        for name in (field.key, field.label, field.name, *([shape.score] if single else []))
-    }
-    entries = {key: each for key, each in value.items() if _bare_key(key) in names}
+    names = {_normal_key(field.key), _normal_key(field.label), _normal_key(field.name)}
+    if single:
+        names.add(_normal_key(shape.score))
+    entries = {key: entry for key, entry in value.items() if _normal_key(key) in names}
     if not entries:
         return Answer(reason=f"no key {field.key!r} in the JSON answer")
-    if any(each != next(iter(entries.values())) for each in entries.values()):
+    first_key, number = next(iter(entries.items()))
+    if any(entry != number for entry in entries.values()):
         return Answer(reason=f"the keys {', '.join(map(repr, entries))} differ")
-    path, holder = [next(iter(entries))], value
-    number = entries[path[0]]
+    path, holder = [first_key], value
     if isinstance(number, dict):
         if shape.score not in number:
-            return Answer(reason=f"no {shape.score!r} under {path[0]!r} in the JSON answer")
-        path, holder, number = [*path, shape.score], number, number[shape.score]
-    comment = holder.get(shape.comment) if shape.comment else None
-    comment = comment.strip() or None if isinstance(comment, str) else None
+            return Answer(reason=f"no {shape.score!r} under {first_key!r} in the JSON answer")
+        path, holder, number = [first_key, shape.score], number, number[shape.score]
+    comment = holder.get(shape.comment)
+    if isinstance(comment, str):
+        comment = comment.strip() or None
+    else:
+        comment = None
     if isinstance(number, bool) and field.binary:
         return Answer(float(number), comment=comment)
-    if isinstance(number, str) and _BARE.fullmatch(number.strip()):
+    if isinstance(number, str) and _PLAIN_NUMBER.fullmatch(number.strip()):
         return _scored(float(number), field, comment, None)
     if not _is_number(number):
         return Answer(reason=f"{shown(str(number))} instead of a number", comment=comment)
@@ -236,80 +261,90 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _bare_key(key: str) -> str:
+def _normal_key(key: str) -> str:
     return re.sub(r"[\W_]+", "_", key.strip().lower()).strip("_")
-
-
-def _locate(text: str, start: int, path: Sequence[str]) -> tuple[int, int]:
-    """Returns where the value at ``path`` begins and ends in the JSON object at ``start``."""
-    end = start
-    for wanted in path:
-        place = start + 1
-        while True:
-            key, place = _DECODER.raw_decode(text, _skip(text, place))
-            begin = _skip(text, _skip(text, place) + 1)  # after the colon
-            _, end = _DECODER.raw_decode(text, begin)
-            if key == wanted:
-                start = begin
-                break
-            place = _skip(text, end) + 1  # after the comma
-    return start, end
-
-
-def _skip(text: str, position: int) -> int:
-    found = _BLANK.match(text, position)
-    return found.end() if found else position
 
 
 # -- a line ----------------------------------------------------------------------------------------
 
 
+def _read_prose(
+    completion: str, fields: Sequence[AnswerField], shape: AnswerShape, material: Sequence[str]
+) -> dict[str, Answer]:
+    """Reads the score lines of an answer that is not JSON."""
+    spoken = after_thinking(completion)
+    if spoken is None:
+        return _unread(fields, "the reasoning does not end")
+    text, begin = spoken
+    if mentions_thinking(text):
+        return _unread(fields, "the end of the reasoning is unclear")
+    if not text.strip():
+        return _unread(fields, "an empty answer")
+    feedback = None
+    if shape.line == "result":
+        feedback, mark, result = text.rpartition(_RESULT)
+        if not mark:
+            return _unread(fields, f"no {_RESULT} in the answer {shown(result)}")
+        begin += len(feedback + mark)
+        feedback = feedback.strip().removeprefix("Feedback:").strip()
+    answers: dict[str, Answer] = {}
+    for field in fields:
+        line, answer = _read_line(completion, begin, field, shape, single=len(fields) == 1)
+        if feedback is not None:
+            answer = replace(answer, comment=feedback)
+        if answer.value is not None and _is_copy(line, material):
+            answer = Answer(reason="the score line repeats a turn of the dialogue")
+        answers[field.name] = answer
+    return answers
+
+
 @lru_cache(maxsize=256)
-def _score_line(names: tuple[str, ...], bare: bool) -> re.Pattern[str]:
-    """SCORE_LINE: ``Score: 4``, ``bare`` or the number alone. The top of the scale may follow
-    (``4/5``), and markup is ignored."""
-    words = "|".join(re.escape(n).replace(r"\ ", r"[ _]") for n in sorted(names, key=len)[::-1])
+def _score_line(names: tuple[str, ...], is_label_optional: bool) -> re.Pattern[str]:
+    """Returns the pattern of SCORE_LINE: ``Score: 4``, or the number alone. The top of the scale
+    may follow (``4/5``), and markup is ignored."""
+    longest_first = sorted(names, key=len)[::-1]
+    words = "|".join(re.escape(name).replace(r"\ ", r"[ _]") for name in longest_first)
     label = rf"(?:{words}){_MARKUP}[:：=]"
     return re.compile(
-        rf"{_MARKUP}(?:{label}{_MARKUP}){'?' if bare else ''}"
+        rf"{_MARKUP}(?:{label}{_MARKUP}){'?' if is_label_optional else ''}"
         rf"(?P<number>{_NUMBER})(?:\s?/\s?(?P<top>\d{{1,6}}))?{_MARKUP}[.。]?{_MARKUP}",
         re.IGNORECASE | re.ASCII,
     )
 
 
-def read_line(
-    text: str,
-    field: AnswerField,
-    *,
-    single: bool = True,
-    which: Literal["last", "any", "result"] = "last",
-) -> Answer:
-    """The number of the score line for ``field``. If it is the only dimension (``single``),
-    ``which`` line has to be it, and its label may be missing or one of LABELS."""
+def _read_line(
+    completion: str, begin: int, field: AnswerField, shape: AnswerShape, *, single: bool
+) -> tuple[str, Answer]:
+    """Returns (the score line for ``field`` after ``begin``, its Answer). If it is the only
+    dimension (``single``), the line has to be the one that ``shape`` names, and its label may be
+    missing or one of LABELS."""
+    text = completion[begin:]
     names = tuple(name.replace("_", " ") for name in (field.key, field.label, field.name))
     pattern = _score_line((*names, *LABELS) if single else names, single)
-    lines = [m for m in re.finditer(r"[^\n]+", text) if m[0].strip()]
-    found = [(line, m) for line in lines if (m := pattern.fullmatch(line[0]))]
-    if len({m["number"] for _, m in found}) > 1:
-        return Answer(reason=f"several score lines that differ in {shown(text)}")
-    if which != "any" and single and lines:
-        found = [(line, m) for line, m in found if line.start() == lines[-1].start()]
-    if not found:
-        place = f"as {which} line" if single else f"for {field.label!r}"
-        return Answer(reason=f"no score line {place} in the answer {shown(text)}")
-    line, m = found[-1]
-    if m["top"] and (field.binary or float(m["top"]) != field.scale[1]):
-        return Answer(reason=f"a score out of {m['top']}, not {field.scale[1]:g}")
-    span = (line.start() + m.start("number"), line.start() + m.end("number"))
+    lines = [line for line in _LINE.finditer(completion, begin) if line[0].strip()]
+    matches = list(filter(None, (pattern.fullmatch(completion, *line.span()) for line in lines)))
+    if len({match["number"] for match in matches}) > 1:
+        return "", Answer(reason=f"several score lines that differ in {shown(text)}")
+    if single and shape.line != "any":
+        matches = [match for match in matches if match.start() == lines[-1].start()]
+    if not matches:
+        line_name = f"as {shape.line} line" if single else f"for {field.label!r}"
+        return "", Answer(reason=f"no score line {line_name} in the answer {shown(text)}")
+    match = matches[-1]
+    top = match["top"]
+    if top and (field.binary or float(top) != field.scale[1]):
+        return "", Answer(reason=f"a score out of {top}, not {field.scale[1]:g}")
     comment = text.strip() if len(lines) > 1 else None
-    answer = _scored(float(m["number"]), field, comment, span)
-    return answer if answer.value is None else replace(answer, step="line")
+    answer = _scored(float(match["number"]), field, comment, match.span("number"))
+    if answer.value is not None:
+        answer = replace(answer, step="line")
+    return match[0], answer
 
 
 def _scored(
     value: float, field: AnswerField, comment: str | None, span: tuple[int, int] | None
 ) -> Answer:
-    """``value`` as an Answer, unscored if it is not on the scale."""
+    """Returns ``value`` as an Answer, unscored if it is not on the scale."""
     low, high = field.scale
     number = f"{value:g}" if abs(value) < 1e15 else "a huge number"
     if field.binary and value not in (0, 1):
@@ -321,13 +356,19 @@ def _scored(
 
 
 def _is_copy(text: str, material: Sequence[str]) -> bool:
-    """Whether ``text`` is part of one of the turns ``material``."""
-    words, *turns = (" ".join(t.replace("&lt;", "<").casefold().split()) for t in (text, *material))
-    return len(words) >= _SHORTEST_COPY and any(words in turn for turn in turns)
+    """Returns whether ``text`` is part of one of the turns ``material``."""
+    words = _normal_words(text)
+    if len(words) < _SHORTEST_COPY:
+        return False
+    return any(words in _normal_words(turn) for turn in material)
+
+
+def _normal_words(text: str) -> str:
+    return " ".join(text.replace("&lt;", "<").casefold().split())
 
 
 def shown(text: str) -> str:
-    """``text`` on one line, shortened for a message."""
+    """Returns ``text`` on one line, shortened for a message."""
     line = " ".join(text[:400].split())
     return repr(line if len(line) <= 60 else line[:57] + "...")
 
@@ -346,7 +387,7 @@ def after_thinking(text: str) -> tuple[str, int] | None:
             return None
         end = closed.end()
     if end == 0:
-        tags = [m.span() for m, _ in zip(_CLOSE.finditer(text), range(2), strict=False)]
+        tags = list(islice(_CLOSE.finditer(text), 2))
         alone = _CLOSE_ALONE.search(text)
         if len(tags) == 1 and alone is not None:
             end = alone.end()

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +30,7 @@ from medal_judges.reading.dialogues import parse_dialogue
 from medal_judges.reading.language_detection import PURPOSE, detected_language
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue, base_language
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Judgement, finite_details, unscored
+from medal_judges.records.judgement import Contributions, Judgement, finite_details, unscored
 from medal_judges.records.signature import Signature, content_hash
 
 ScoreLevel = Literal["dialogue", "turn", "last"]
@@ -59,6 +59,41 @@ class ScoreRequest:
     payload: Any = None
     truncated_turns: int = 0
     cut_turns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DimensionScore:
+    """What a judge says about one dimension: ``score`` on its scale (None: unscored), the
+    probability of each level (``distribution``, may be empty), ``details`` and contributions; see
+    Judgement."""
+
+    score: float | None = None
+    distribution: Sequence[float] = ()
+    details: dict[str, Any] = field(default_factory=dict)
+    contributions: Contributions | None = None
+
+
+def judgement_of(results: Mapping[str, DimensionScore], **fields: Any) -> Judgement:
+    """Returns the judgement with the ``results`` by dimension and further ``fields``."""
+    scores: dict[str, float | None] = {}
+    distributions: dict[str, Sequence[float]] = {}
+    details: dict[str, dict[str, Any]] = {}
+    contributions: dict[str, Contributions] = {}
+    for name, result in results.items():
+        scores[name] = result.score
+        if result.distribution:
+            distributions[name] = result.distribution
+        if result.details:
+            details[name] = result.details
+        if result.contributions is not None:
+            contributions[name] = result.contributions
+    return Judgement(
+        scores=scores,
+        distributions=distributions,
+        details=details,
+        contributions=contributions,
+        **fields,
+    )
 
 
 class Judge(ABC):

@@ -26,7 +26,7 @@ from medal_judges.config import Config, build_config
 from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.followup.pool import FollowUpPool, load_pool
-from medal_judges.models.llm.cost import Usage, add_usage, spent
+from medal_judges.models.llm.cost import Usage, spent, total_usage
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -384,8 +384,8 @@ class FollowUpJudge(Judge):
                 own = list(islice(rest, width * len(self._ends(requests[i]))))
                 table = np.array([self._value(each) for each in own]).reshape(-1, width)
                 judgement = self._judged(requests[i], table, selections.get(i), dimensions)
-                usage = dict(judgement.usage)
-                add_usage(usage, likelihood_usage(requests[i].tokens, own))
+                scoring = spent([likelihood_usage(requests[i].tokens, own)])
+                usage = total_usage([judgement.usage, scoring])
                 judged[i] = replace(judgement, usage=usage)
         return [judged[i] for i in range(len(requests))]
 

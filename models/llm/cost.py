@@ -65,19 +65,21 @@ class Usage:
         return record
 
 
-def add_usage(amounts: dict[str, float], usage: Usage) -> None:
-    """Adds ``usage`` to ``amounts``, named as in ``Judgement.usage``."""
-    record = {"tokens": float(usage.input + usage.output)} | usage.to_record()
-    for key, value in record.items():
-        amounts[key] = amounts.get(key, 0.0) + value
+def total_usage(records: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """The sums of the amounts in ``records``, each as in ``Judgement.usage``."""
+    total: dict[str, float] = {}
+    for record in records:
+        for key, amount in record.items():
+            total[key] = total.get(key, 0.0) + amount
+    return total
 
 
 def spent(usages: Iterable[Usage]) -> dict[str, float]:
     """The sum of ``usages`` as ``Judgement.usage`` records it."""
-    total: dict[str, float] = {}
+    records = []
     for usage in usages:
-        add_usage(total, usage)
-    return total
+        records.append({"tokens": float(usage.input + usage.output)} | usage.to_record())
+    return total_usage(records)
 
 
 class Price(Config):

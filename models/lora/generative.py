@@ -177,7 +177,7 @@ class GenerativeLoraJudge(PromptedJudge):
         for d, w in zip(question.dimensions, question.fields, strict=True):
             low, high = w.scale
             value = low + units[d.name] * (high - low)
-            number = int(value + 0.5) if builder.whole(d) else round(value, 2)
+            number = int(value + 0.5) if builder.is_whole(d) else round(value, 2)
             comment = comments.get(d.name, "")[: self.lora.comment_chars]
             entry = {fields.score: number, fields.comment: comment}
             values[w.key] = entry if fields.comment else number

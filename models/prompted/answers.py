@@ -101,15 +101,16 @@ def read_answers(
     else:
         json_answer = find_json(text)
         if json_answer is None and completion.enforced and was_cut:
-            json_answer = JsonAnswer(_complete_entries(text), text)
+            json_answer = JsonAnswer(_complete_entries(text), text, text.find("{"), len(text))
         if json_answer is None:
             answers = _read_prose(text, fields, shape, material)
-        elif json_answer.is_fenced and _is_copy(json_answer.text, material):
+        elif json_answer.is_fenced and _is_copy(json_answer.source, material):
             answers = _unread(fields, "the answer only repeats words of the dialogue")
         else:
             is_schema = completion.enforced and not json_answer.is_fenced
             step: Step = "schema" if is_schema else "json"
-            answers = _read_json(json_answer, fields, shape, step)
+            single = len(fields) == 1
+            answers = {f.name: _from_json(json_answer, f, shape, step, single) for f in fields}
     if was_cut:
         for name, answer in answers.items():
             if answer.value is None:
@@ -126,13 +127,18 @@ def _unread(fields: Sequence[AnswerField], reason: str) -> dict[str, Answer]:
 
 
 class JsonAnswer(NamedTuple):
-    """A JSON ``value``, its source ``text``, where that begins in the completion, and whether it
-    was in a code fence."""
+    """A JSON ``value`` in the ``text`` of a completion, where it begins and ends there, and whether
+    it was in a code fence."""
 
     value: Any
     text: str
-    begin: int = 0
+    begin: int
+    end: int
     is_fenced: bool = False
+
+    @property
+    def source(self) -> str:
+        return self.text[self.begin : self.end]
 
 
 def find_json(text: str) -> JsonAnswer | None:
@@ -147,7 +153,8 @@ def find_json(text: str) -> JsonAnswer | None:
             value = json.loads(source, object_pairs_hook=_object, parse_constant=_refuse)
         except (ValueError, RecursionError):
             continue
-        return JsonAnswer(value, source, begin, fence is not None)
+        begin = _skip(text, begin)
+        return JsonAnswer(value, text, begin, begin + len(source.strip()), fence is not None)
     return None
 
 
@@ -204,30 +211,14 @@ def _skip(text: str, position: int) -> int:
     return blank.end() if blank else position
 
 
-def _read_json(
-    json_answer: JsonAnswer, fields: Sequence[AnswerField], shape: AnswerShape, step: Step
-) -> dict[str, Answer]:
-    answers: dict[str, Answer] = {}
-    for field in fields:
-        answer = _from_json(json_answer, field, shape, single=len(fields) == 1)
-        if answer.span is not None:
-            start, end = answer.span
-            answer = replace(answer, span=(start + json_answer.begin, end + json_answer.begin))
-        if answer.value is not None:
-            answer = replace(answer, step=step)
-        answers[field.name] = answer
-    return answers
-
-
 def _from_json(
-    json_answer: JsonAnswer, field: AnswerField, shape: AnswerShape, *, single: bool
+    json_answer: JsonAnswer, field: AnswerField, shape: AnswerShape, step: Step, single: bool
 ) -> Answer:
-    """Reads the score for ``field`` from a JSON answer; ``span`` counts from its source's start."""
-    value, text = json_answer.value, json_answer.text
-    begin = len(text) - len(text.lstrip())
+    """Reads the score for ``field``, the only dimension if ``single``, from a JSON answer."""
+    value = json_answer.value
     if not isinstance(value, dict):
         if single and _is_number(value):
-            return _scored(value, field, None, (begin, len(text.rstrip())))
+            return _scored(value, field, step, None, (json_answer.begin, json_answer.end))
         return Answer(reason=f"a JSON answer without the key {field.key!r}")
     names = {_normal_key(field.key), _normal_key(field.label), _normal_key(field.name)}
     if single:
@@ -249,12 +240,13 @@ def _from_json(
     else:
         comment = None
     if isinstance(number, bool) and field.binary:
-        return Answer(float(number), comment=comment)
+        return _scored(number, field, step, comment, None)
     if isinstance(number, str) and _PLAIN_NUMBER.fullmatch(number.strip()):
-        return _scored(float(number), field, comment, None)
+        return _scored(float(number), field, step, comment, None)
     if not _is_number(number):
         return Answer(reason=f"{shown(str(number))} instead of a number", comment=comment)
-    return _scored(number, field, comment, _locate(text, begin, path))
+    span = _locate(json_answer.text, json_answer.begin, path)
+    return _scored(number, field, step, comment, span)
 
 
 def _is_number(value: object) -> bool:
@@ -335,14 +327,16 @@ def _read_line(
     if top and (field.binary or float(top) != field.scale[1]):
         return "", Answer(reason=f"a score out of {top}, not {field.scale[1]:g}")
     comment = text.strip() if len(lines) > 1 else None
-    answer = _scored(float(match["number"]), field, comment, match.span("number"))
-    if answer.value is not None:
-        answer = replace(answer, step="line")
-    return match[0], answer
+    number = float(match["number"])
+    return match[0], _scored(number, field, "line", comment, match.span("number"))
 
 
 def _scored(
-    value: float, field: AnswerField, comment: str | None, span: tuple[int, int] | None
+    value: float,
+    field: AnswerField,
+    step: Step,
+    comment: str | None,
+    span: tuple[int, int] | None,
 ) -> Answer:
     """Returns ``value`` as an Answer, unscored if it is not on the scale."""
     low, high = field.scale
@@ -352,7 +346,7 @@ def _scored(
     if not low <= value <= high:
         reason = f"{number} is outside the scale {low:g} to {high:g}"
         return Answer(reason=reason, comment=comment)
-    return Answer(float(value), comment=comment, span=span)
+    return Answer(float(value), step=step, comment=comment, span=span)
 
 
 def _is_copy(text: str, material: Sequence[str]) -> bool:

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -14,7 +15,7 @@ from pydantic import field_validator
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.turn_features import words
-from medal_judges.models.llm.cost import add_usage
+from medal_judges.models.llm.cost import spent, total_usage
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     LanguageModel,
@@ -104,23 +105,25 @@ class PromptBuilder:
         # Whether a judged turn has a placeholder of its own; else it ends the dialogue.
         self.response_apart = "{response}" in resolved.template(resolved.layout.turn)
         if role not in (None, "none") and role not in resolved.roles:
-            known = ", ".join([*resolved.roles, "none"])
-            raise ConfigError(f"the prompt has no role {role!r}", hint=f"it has: {known}")
-        questions = []
-        for d in dimensions:
-            aspect, binary = self.aspect(d), d.kind == "binary"
-            label = aspect.label or d.name.replace("_", " ")
-            field = AnswerField(d.name, aspect.key or d.name, label, self.scale(d), binary)
-            questions.append(PromptQuestion((d,), (field,)))
+            roles = ", ".join([*resolved.roles, "none"])
+            raise ConfigError(f"the prompt has no role {role!r}", hint=f"it has: {roles}")
+        fields = [self._field(dimension) for dimension in dimensions]
+        pairs = zip(dimensions, fields, strict=True)
+        self.questions = tuple(PromptQuestion((d,), (field,)) for d, field in pairs)
         if resolved.layout.ask == "together":
-            fields = tuple(q.fields[0] for q in questions)
-            questions = [PromptQuestion(tuple(dimensions), fields)]
-        self.questions = tuple(questions)
+            self.questions = (PromptQuestion(tuple(dimensions), tuple(fields)),)
         self.values = {question: self._values(question) for question in self.questions}
-        for question in self.questions:  # a missing value is an error before a run, not in it
+        blank = dict.fromkeys(("dialogue", "response", "examples", "language"), "-")
+        for values_of_question in self.values.values():
+            # A missing value is an error before a run, not in it.
             for names in (resolved.layout.dialogue, resolved.layout.turn, (PREFILL,)):
-                blank = dict.fromkeys(("dialogue", "response", "examples", "language"), "-")
-                resolved.text(names, self.values[question] | blank)
+                resolved.text(names, values_of_question | blank)
+
+    def _field(self, dimension: Dimension) -> AnswerField:
+        aspect = self.aspect(dimension)
+        name, scale = dimension.name, self.scale(dimension)
+        label = aspect.label or name.replace("_", " ")
+        return AnswerField(name, aspect.key or name, label, scale, dimension.kind == "binary")
 
     def aspect(self, dimension: Dimension) -> Aspect:
         """Returns the prompt's texts about ``dimension``."""
@@ -130,15 +133,17 @@ class PromptBuilder:
         """The requested scale."""
         return self.aspect(dimension).scale or (dimension.low, dimension.high)
 
-    def whole(self, dimension: Dimension) -> bool:
+    def is_whole(self, dimension: Dimension) -> bool:
         """Whether the prompt requests whole numbers."""
-        own = dimension.kind != "continuous" or self.aspect(dimension).scale is not None
-        return own and self.aspect(dimension).whole
+        aspect = self.aspect(dimension)
+        return aspect.whole and (dimension.kind != "continuous" or aspect.scale is not None)
 
-    def own(self, value: float, dimension: Dimension) -> float:
+    def to_dimension(self, value: float | None, dimension: Dimension) -> float | None:
         """Maps ``value`` from the requested scale to the dimension's scale (ORALIS, Equation 1)."""
-        target, asked = (dimension.low, dimension.high), self.scale(dimension)
-        return value if asked == target else rescale(value, asked, target)
+        target, requested = (dimension.low, dimension.high), self.scale(dimension)
+        if value is None or requested == target:
+            return value
+        return rescale(value, requested, target)
 
     # -- texts ---------------------------------------------------------------------------------
 
@@ -152,26 +157,37 @@ class PromptBuilder:
         if not names:
             level = "turn" if is_turn else "dialogue"
             raise ConfigError(f"this prompt's layout does not judge at level {level!r}")
-        response, shown = "", ""
-        if view.response:
-            content = view.response.content
-            plain = " ".join(content.split())
-            response = plain if self.fence is None else fenced("response", content)
         dialogue = self._transcript(view.turns[start:])
         if self.fence is not None:
             dialogue = f"{self.fence}\n\n{dialogue}"
+        values = self.values[question] | {
+            "dialogue": dialogue,
+            "response": "",
+            "examples": "",
+            "language": language_name(view.lang),
+        }
+        if view.response:
+            values["response"] = _response_text(view.response, fence=self.fence is not None)
         if self.resolved.examples and self.examples:
-            shown = self._examples(question, view.id)
-        values = self.values[question] | {"dialogue": dialogue, "response": response}
-        values |= {"examples": shown, "language": language_name(view.lang)}
-        if len(question.dimensions) == 1:  # the parts in the form for this dimension
-            only, parts = question.dimensions[0], self.resolved.parts
-            endings = ["_binary"] if only.kind == "binary" else []
-            endings += [] if self.aspect(only).criteria else ["_other"]
-            names = tuple(next((n + e for e in endings if n + e in parts), n) for n in names)
+            values["examples"] = self._examples(question, view.id)
+        user = Message("user", self.resolved.text(self._part_names(question, names), values))
         system = self.resolved.text(layout.system, values)
-        user = Message("user", self.resolved.text(names, values))
-        return (*([Message("system", system)] if system else []), user)
+        return (Message("system", system), user) if system else (user,)
+
+    def _part_names(self, question: PromptQuestion, names: Sequence[str]) -> Sequence[str]:
+        """Returns ``names``, each replaced by its form for the only dimension, if it has one."""
+        if len(question.dimensions) > 1:
+            return names
+        dimension = question.dimensions[0]
+        endings = []
+        if dimension.kind == "binary":
+            endings.append("_binary")
+        if not self.aspect(dimension).criteria:
+            endings.append("_other")
+        parts = self.resolved.parts
+        for ending in endings:
+            names = [name + ending if name + ending in parts else name for name in names]
+        return names
 
     def prefill(self, question: PromptQuestion) -> str:
         """The beginning of the answer."""
@@ -184,76 +200,93 @@ class PromptBuilder:
 
     def _values(self, question: PromptQuestion) -> dict[str, str | None]:
         """The values of the placeholders that do not depend on the dialogue."""
-        each: list[dict[str, str | None]] = []
-        for d in question.dimensions:
-            aspect, (low, high), whole = self.aspect(d), self.scale(d), self.whole(d)
-            # Bands have equal shares of the scale from the lowest up (ORALIS, appendix C.5: 0-20,
-            # 21-40, ...).
-            bands, start = [], low
-            for k, band in enumerate(aspect.bands, 1):
-                end = low + (high - low) * k / len(aspect.bands)
-                end = math.floor(end + 1e-9) if whole else end
-                span = f"{start:g}" if start == end else f"{start:g}-{end:g}"
-                bands.append(f"- {span}: {band}")
-                start = end + 1 if whole else end
-            values: dict[str, str | None] = {
-                "key": aspect.key or d.name,
-                "label": aspect.label or d.name.replace("_", " "),
-                "definition": (aspect.definition or d.definition).strip(),
-                "criteria": aspect.criteria.strip(),
-                "low": f"{low:g}",
-                "high": f"{high:g}",
-                "low_means": aspect.low_means,
-                "high_means": aspect.high_means,
-                "bands": "\n".join(bands),
-                "role": "",
-            }
-            role = aspect.role if self.role is None else self.role
-            if role and role != "none":
-                values["role"] = fill(self.resolved.roles[role], values)
-            more = self.more_values(d, aspect) if self.more_values else {}
-            each.append(values | dict(more))
-        lines = [fill(self.resolved.parts.get("aspect", ""), values) for values in each]
-        listed: dict[str, list[str]] = {"issues": [], "qualities": [], "scales": []}
+        lines: list[str] = []
+        lines_by_kind: dict[str, list[str]] = {"issues": [], "qualities": [], "scales": []}
         overall = None
-        for d, line, values in zip(question.dimensions, lines, each, strict=True):
-            if d.kind == "binary":
-                listed["issues" if d.good == "low" else "qualities"].append(line)
-            elif d.name == OVERALL and self.scale(d) == FIVE_LEVELS:
+        by_dimension = [self._dimension_values(dimension) for dimension in question.dimensions]
+        for dimension, values in zip(question.dimensions, by_dimension, strict=True):
+            line = fill(self.resolved.parts.get("aspect", ""), values)
+            lines.append(line)
+            if dimension.kind == "binary":
+                lines_by_kind["issues" if dimension.good == "low" else "qualities"].append(line)
+            elif dimension.name == OVERALL and self.scale(dimension) == FIVE_LEVELS:
                 overall = values["key"]
             else:
-                listed["scales"].append(line)
-        # A part about a kind of dimension that is not there is left out.
-        by_kind = {kind: "\n".join(texts) or None for kind, texts in listed.items()}
-        values = each[0] if len(each) == 1 else {"role": each[0]["role"]}
+                lines_by_kind["scales"].append(line)
+        values = by_dimension[0]
+        if len(by_dimension) > 1:
+            values = {"role": values["role"]}
+        for kind, texts in lines_by_kind.items():
+            values[kind] = "\n".join(texts) or None  # the part about an absent kind is left out
+        aspects = "\n".join(lines)
+        return values | {"overall": overall, "aspects": aspects, "form": self._form(question)}
+
+    def _dimension_values(self, dimension: Dimension) -> dict[str, str | None]:
+        """The values of the placeholders about one dimension."""
+        aspect, (low, high) = self.aspect(dimension), self.scale(dimension)
+        values: dict[str, str | None] = {
+            "key": aspect.key or dimension.name,
+            "label": aspect.label or dimension.name.replace("_", " "),
+            "definition": (aspect.definition or dimension.definition).strip(),
+            "criteria": aspect.criteria.strip(),
+            "low": f"{low:g}",
+            "high": f"{high:g}",
+            "low_means": aspect.low_means,
+            "high_means": aspect.high_means,
+            "bands": self._bands(dimension),
+            "role": "",
+        }
+        role = aspect.role if self.role is None else self.role
+        if role and role != "none":
+            values["role"] = fill(self.resolved.roles[role], values)
+        if self.more_values:
+            values |= self.more_values(dimension, aspect)
+        return values
+
+    def _bands(self, dimension: Dimension) -> str:
+        """Describes equal shares of the scale from the lowest up (ORALIS, appendix C.5: 0-20,
+        21-40, ...)."""
+        lines, (low, high) = [], self.scale(dimension)
+        bands, start = self.aspect(dimension).bands, low
+        for number, band in enumerate(bands, 1):
+            end = next_start = low + (high - low) * number / len(bands)
+            if self.is_whole(dimension):
+                end = math.floor(end + 1e-9)
+                next_start = end + 1
+            span = f"{start:g}" if start == end else f"{start:g}-{end:g}"
+            lines.append(f"- {span}: {band}")
+            start = next_start
+        return "\n".join(lines)
+
+    def _form(self, question: PromptQuestion) -> str:
+        """The shape of a JSON answer, with one entry per dimension."""
         answer = self.resolved.answer
-        forms = []  # the shape of a JSON answer, one entry per dimension
+        forms = []
         for field in question.fields:
             low, high = field.scale
-            number = "<0 or 1>" if field.binary else f"<{low:g} to {high:g}>"
-            nested = f'{{"{answer.score}": {number}, "{answer.comment}": "..."}}'
-            forms.append(nested if answer.comment is not None else number)
+            form = "<0 or 1>" if field.binary else f"<{low:g} to {high:g}>"
+            if answer.comment is not None:
+                form = f'{{"{answer.score}": {form}, "{answer.comment}": "..."}}'
+            forms.append(form)
         if self.resolved.layout.ask == "together":
             pairs = zip(question.fields, forms, strict=True)
-            form = "{\n" + ",\n".join(f'  "{field.key}": {each}' for field, each in pairs) + "\n}"
-        else:
-            form = forms[0] if answer.comment is not None else f'{{"{answer.score}": {forms[0]}}}'
-        values |= by_kind | {"overall": overall}
-        return values | {"aspects": "\n".join(lines), "form": form}
+            return "{\n" + ",\n".join(f'  "{field.key}": {form}' for field, form in pairs) + "\n}"
+        return forms[0] if answer.comment is not None else f'{{"{answer.score}": {forms[0]}}}'
 
-    def _examples(self, question: PromptQuestion, judged: str | None) -> str:
-        d = question.dimensions[0]
-        low, high = self.scale(d)
+    def _examples(self, question: PromptQuestion, judged_id: str | None) -> str:
+        dimension, count = question.dimensions[0], self.resolved.examples
+        low, high = self.scale(dimension)
         texts = []
         for example in chosen_examples(
-            self.examples, d.name, self.resolved.examples, seed=self.seed, without=judged
+            self.examples, dimension.name, count, seed=self.seed, without=judged_id
         ):
-            summary = example.summary if self.excerpt == 0 else None
-            score = low + example.scores[d.name] * (high - low)
-            values = {
-                "dialogue": summary or self._transcript(example.turns[-self.excerpt :]),
-                "score": f"{round(score) if self.whole(d) else score:g}",
-            }
+            dialogue = example.summary
+            if self.excerpt or not dialogue:
+                dialogue = self._transcript(example.turns[-self.excerpt :])
+            score = low + example.scores[dimension.name] * (high - low)
+            if self.is_whole(dimension):
+                score = round(score)
+            values = {"dialogue": dialogue, "score": f"{score:g}"}
             texts.append(fill(self.resolved.parts["example"], values))
         return "\n\n".join(texts)
 
@@ -261,26 +294,27 @@ class PromptBuilder:
 
     def schema(self, question: PromptQuestion, comment_chars: int | None) -> dict[str, object]:
         """The JSON schema of an answer; ``comment_chars`` bounds each comment."""
-        answer = self.resolved.answer
-        comment: dict[str, object] = {"type": "string"}
-        if comment_chars is not None:
-            comment["maxLength"] = comment_chars
-        commented = {answer.comment: comment} if answer.comment else {}
-        numbers: dict[str, object] = {}
-        for d, field in zip(question.dimensions, question.fields, strict=True):
-            low, high = self.scale(d)
+        answer, comments = self.resolved.answer, dict[str, object]()
+        if answer.comment:
+            comment: dict[str, object] = {"type": "string"}
+            if comment_chars is not None:
+                comment["maxLength"] = comment_chars
+            comments[answer.comment] = comment
+        properties: dict[str, object] = {}
+        for dimension, field in zip(question.dimensions, question.fields, strict=True):
+            low, high = self.scale(dimension)
             number: dict[str, object] = {"type": "number", "minimum": low, "maximum": high}
-            if self.whole(d) and high - low < MOST_LISTED:
-                number = {"type": "integer", "enum": list(range(int(low), int(high) + 1))}
-            elif self.whole(d):
-                number = {"type": "integer", "minimum": int(low), "maximum": int(high)}
-            numbers[field.key] = number
-        if self.resolved.layout.ask == "each":
-            return closed_schema({answer.score: next(iter(numbers.values()))} | commented)
-        if answer.comment is None:
-            return closed_schema(numbers)
-        parts = {k: closed_schema({answer.score: n} | commented) for k, n in numbers.items()}
-        return closed_schema(parts)
+            if self.is_whole(dimension):
+                low, high = int(low), int(high)
+                number = {"type": "integer", "minimum": low, "maximum": high}
+                if high - low < MOST_LISTED:
+                    number = {"type": "integer", "enum": list(range(low, high + 1))}
+            if self.resolved.layout.ask == "each":
+                return closed_schema({answer.score: number} | comments)
+            if comments:
+                number = closed_schema({answer.score: number} | comments)
+            properties[field.key] = number
+        return closed_schema(properties)
 
 
 # -- scored examples for one-shot and few-shot prompts (ORALIS, section 4.2) ----------
@@ -326,14 +360,15 @@ def chosen_examples(
             hint="examples=FILE with more dialogues, or variant=zero_shot",
         )
     generator = np.random.default_rng(seed)
-    median = float(np.median([e.scores[dimension] for e in scored]))
-    wanted = [median] if count == 1 else [0.0, median, 1.0]
+    targets = [float(np.median([e.scores[dimension] for e in scored]))]
+    if count > 1:
+        # The ends choose first; a median at an end chooses last of all.
+        targets = sorted([0.0, targets[0], 1.0], key=lambda target: target == targets[0])
     chosen: list[ScoredExample] = []
-    for target in sorted(wanted, key=lambda t: t == median):  # the ends choose first
-        left = [e for e in scored if e not in chosen]
-        gap = min(abs(e.scores[dimension] - target) for e in left)
-        near = [e for e in left if abs(e.scores[dimension] - target) == gap]
-        chosen.append(near[int(generator.integers(len(near)))])
+    for target in targets:
+        gaps = [abs(e.scores[dimension] - target) for e in scored]
+        nearest = np.flatnonzero(np.array(gaps) == min(gaps))
+        chosen.append(scored.pop(int(nearest[generator.integers(len(nearest))])))
     return sorted(chosen, key=lambda e: e.scores[dimension])
 
 
@@ -343,38 +378,47 @@ def chosen_examples(
 def view_of(dialogue: Dialogue, turn: int | None, context: Context, *, apart: bool) -> PromptView:
     """Returns the view of ``dialogue``. The judged ``turn`` is in ``response`` if ``apart``, else
     it is the last shown turn."""
-    response = dialogue.turns[turn] if turn is not None and apart else None
-    before = dialogue.turns if turn is None else dialogue.turns[: turn + (response is None)]
-    chosen = shown_turns(before, context)
-    shown: list[Turn | None] = []
-    for i, index in enumerate(chosen):
-        if i and index != chosen[i - 1] + 1:
-            shown.append(None)
-        shown.append(before[index])
-    return PromptView(
-        shown,
+    turns, response = list(dialogue.turns), None
+    if turn is not None:
+        del turns[turn + 1 :]
+        if apart:
+            response = turns.pop()
+    view = PromptView(
+        [],
         response,
         dialogue.id,
         dialogue.lang,
         last_judged=turn is not None and not apart,
-        left_out=len(before) - len(chosen),
     )
+    indices = shown_turns(turns, context)
+    view.left_out = len(turns) - len(indices)
+    for before, index in pairwise([-1, *indices]):
+        if before >= 0 and index > before + 1:
+            view.turns.append(None)
+        view.turns.append(turns[index])
+    return view
 
 
 def shown_turns(turns: Sequence[Turn], context: Context) -> list[int]:
     """Returns the indices of the turns that ``context`` shows. If they would include no turn of the
     assistant, the shown part grows towards the middle until it does."""
+    indices = range(len(turns))
     if context not in _SHARES:
-        return list(range(len(turns)))
+        return list(indices)
     first, last = (math.ceil(share * len(turns)) for share in _SHARES[context])
-    assistant = [i for i, turn in enumerate(turns) if turn.role == "assistant"]
     begin = max(first, len(turns) - last)
-    if assistant and not any(i < first or i >= begin for i in assistant):
+    assistant = [i for i in indices if turns[i].role == "assistant"]
+    hidden = [i for i in assistant if first <= i < begin]
+    if hidden and len(hidden) == len(assistant):
         if last:
-            begin = max(i for i in assistant if i < begin)
+            begin = hidden[-1]
         else:
-            first = min(i for i in assistant if i >= first) + 1
-    return [i for i in range(len(turns)) if i < first or i >= begin]
+            first = hidden[0] + 1
+    return [i for i in indices if i < first or i >= begin]
+
+
+def _response_text(response: Turn, *, fence: bool) -> str:
+    return fenced("response", response.content) if fence else " ".join(response.content.split())
 
 
 def shorten(
@@ -391,25 +435,26 @@ def shorten(
     ``dialogue`` words (ORALIS: 200 and 3,000), by the model's summaries of as many words as
     ``context`` says."""
     summary_words = int(context.removeprefix("summary_"))
-    long: list[tuple[PromptView, int, ChatRequest]] = []
+    summaries: list[tuple[PromptView, int, ChatRequest]] = []
     for view in views:
-        turns = [turn for turn in view.turns if turn is not None]
-        counts = [len(words(turn.content)) for turn in turns]
-        for i, turn in enumerate(turns if sum(counts) > dialogue else ()):
-            if turn.role != "assistant" or counts[i] <= longest:
+        counts = [len(words(turn.content)) if turn else 0 for turn in view.turns]
+        if sum(counts) <= dialogue:
+            continue
+        for index, (turn, count) in enumerate(zip(view.turns, counts, strict=True)):
+            if turn is None or turn.role != "assistant" or count <= longest:
                 continue
-            text = turn.content
-            response = fenced("response", text) if fence else " ".join(text.split())
-            values = {"words": str(summary_words), "response": response}
+            values = {"words": str(summary_words), "response": _response_text(turn, fence=fence)}
             message = Message("user", prompt.text(prompt.layout.dialogue, values))
-            long.append((view, i, ChatRequest((message,), max_tokens=6 * summary_words)))
-    answers = llm.chat([request for _, _, request in long]) if long else []
-    for (view, i, request), done in zip(long, answers, strict=True):
-        add_usage(view.usage, usage_of(llm, request, done))
+            request = ChatRequest((message,), max_tokens=6 * summary_words)
+            summaries.append((view, index, request))
+    answers = llm.chat([request for _, _, request in summaries]) if summaries else []
+    for (view, index, request), answer in zip(summaries, answers, strict=True):
+        usage = spent([usage_of(llm, request, answer)])
+        view.usage = total_usage([view.usage, usage])
         view.shortened += 1
-        if done.finish == "stop" and done.text.strip():
-            view.turns[i] = Turn("assistant", done.text.strip())
+        if answer.finish == "stop" and answer.text.strip():
+            view.turns[index] = Turn("assistant", answer.text.strip())
         else:
-            reason = done.failure or f"an answer that ended by {done.finish!r}"
+            reason = answer.failure or f"an answer that ended by {answer.finish!r}"
             view.failure = f"a turn could not be shortened: {reason}"
-            view.transient = view.transient or done.transient
+            view.transient = view.transient or answer.transient

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Literal
 
 from pydantic import Field
 
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.judge import ScoreRequest
+from medal_judges.models.base.judge import DimensionScore, ScoreRequest, judgement_of
+from medal_judges.models.batching import windows
 from medal_judges.models.llm.cost import Usage, spent
 from medal_judges.models.llm.protocol import ChatRequest
 from medal_judges.models.prompted.answers import Answer
@@ -33,9 +35,17 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature, content_hash
 
 Method = Literal["likelihood", "top_logprobs", "samples"]
-# An answer, its usage, and whether it failed for now.
-Read = tuple[Answer, list[Usage], bool]
 ANSWER_TOKENS = 16  # for the beginning of the answer and the rating or word
+
+
+@dataclass(slots=True)
+class RatingReading:
+    """The ``answer`` about one dimension, the usage of its requests, and whether it failed for
+    now."""
+
+    answer: Answer | None = None
+    usages: list[Usage] = field(default_factory=list)
+    transient: bool = False
 
 
 class Steps(Config):
@@ -97,17 +107,17 @@ class GEvalJudge(BasePromptedJudge):
 
         def values(dimension: Dimension, aspect: Aspect) -> Mapping[str, str | None]:
             """The prompt's placeholders; a part with the value None is left out."""
-            ratings, numbered, bands = Ratings.of(dimension, config.points), "", ""
+            ratings, bands, numbered = Ratings.of(dimension, config.points), [], []
             if steps:
-                own = steps.steps.get(dimension.name, steps.other)
-                numbered = "\n".join(f"{i}. {step}" for i, step in enumerate(own, start=1))
+                texts = steps.steps.get(dimension.name, steps.other)
+                numbered = [f"{number}. {text}" for number, text in enumerate(texts, start=1)]
             if len(aspect.bands) == len(ratings.texts):  # else the requested scale has other levels
                 pairs = zip(ratings.texts, aspect.bands, strict=True)
-                bands = "\n".join(f"- {text}: {band}" for text, band in pairs)
+                bands = [f"- {text}: {band}" for text, band in pairs]
             return {
                 "criteria": aspect.criteria or aspect.definition or dimension.definition,
-                "steps": numbered or None,
-                "bands": bands or None,
+                "steps": "\n".join(numbered) or None,
+                "bands": "\n".join(bands) or None,
                 "low": ratings.texts[0],
                 "high": ratings.texts[-1],
             }
@@ -133,72 +143,77 @@ class GEvalJudge(BasePromptedJudge):
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         read = self._by_likelihood if self.method == "likelihood" else self._by_answers
-        wanted = [self.dimension(name) for name in dimensions]
+        scored = [self.dimension(name) for name in dimensions]
         judgements = []
-        for request, own in zip(requests, read(requests, dimensions), strict=True):
-            answers = {name: [answer] for name, (answer, _, _) in own.items()}
+        for request, readings in zip(requests, read(requests, dimensions), strict=True):
+            answers = {name: [reading.answer or Answer()] for name, reading in readings.items()}
             builder = self.builder(request)
-            judgement = to_judgement(answers, wanted, builder, self.ratings, score="expected")
+            judgement = to_judgement(answers, scored, builder, self.ratings, score="expected")
             for details in judgement.details.values():
                 details.pop("parsed", None)  # an answer is a rating or none
-            usage = spent(usage for _, usages, _ in own.values() for usage in usages)
-            transient = any(transient for _, _, transient in own.values())
+            usage = spent(chain.from_iterable(reading.usages for reading in readings.values()))
+            transient = any(reading.transient for reading in readings.values())
             judgements.append(replace(judgement, usage=usage, transient=transient))
         return judgements
 
     def _by_likelihood(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[dict[str, Read]]:
+    ) -> list[dict[str, RatingReading]]:
         texts = {name: ratings.texts for name, ratings in self.ratings.items()}
         # "1" also begins "10": there the end of the turn distinguishes them.
         eos = {name: ratings.ambiguous for name, ratings in self.ratings.items()}
-        found = []
-        for own in self.answer_likelihoods(requests, dimensions, texts, eos):
-            read: dict[str, Read] = {}
-            for name, (likelihoods, usage) in own.items():
-                answer = from_logprobs(Answer(), [each.total for each in likelihoods])
-                read[name] = (answer, [usage], False)
-            found.append(read)
-        return found
+        rows = []
+        for likelihoods_by_name in self.answer_likelihoods(requests, dimensions, texts, eos):
+            row = {}
+            for name, (likelihoods, usage) in likelihoods_by_name.items():
+                totals = [likelihood.total for likelihood in likelihoods]
+                row[name] = RatingReading(from_logprobs(Answer(), totals), [usage])
+            rows.append(row)
+        return rows
 
     def _by_answers(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[dict[str, Read]]:
+    ) -> list[dict[str, RatingReading]]:
         """As ``_by_likelihood``, from the alternatives to the rating's token or from samples."""
-        asked = [
-            (self.ratings[name], ChatRequest(self.messages(request, question), ANSWER_TOKENS))
-            for request in requests
-            for name, question in zip(dimensions, self.questions(request, dimensions), strict=True)
-        ]
-        found: dict[int, Read] = {}
-        in_vain: dict[int, list[Usage]] = {}  # of answers without alternatives
+        chats: list[ChatRequest] = []
+        for request in requests:
+            for question in self.questions(request, dimensions):
+                chats.append(ChatRequest(self.messages(request, question), ANSWER_TOKENS))
+        readings = [RatingReading() for _ in chats]
+        ratings = [self.ratings[name] for name in dimensions] * len(requests)
         if self.method == "top_logprobs":
-            first = self.chat([replace(chat, top_logprobs=20) for _, chat in asked])
-            for i, (completion, usage) in enumerate(first):
-                # Without alternatives, or if the token of one rating (1) may begin another one's
-                # (10), the answer is sampled.
-                ratings, answer = asked[i][0], None
-                if completion.failed:
-                    answer = Answer(reason=completion.failure)
-                elif not ratings.ambiguous and any(t.alternatives for t in completion.tokens):
-                    answer = from_token(completion, ratings)
-                if answer is None:
-                    in_vain[i] = [usage]
-                else:
-                    found[i] = (answer, [usage], completion.transient)
-        left = [i for i in range(len(asked)) if i not in found]
-        seeds = range(self.config.seed, self.config.seed + self.config.samples)
-        warm = self.config.temperature
-        drawn = iter(
-            self.chat([replace(asked[i][1], temperature=warm, seed=s) for i in left for s in seeds])
-        )
-        for i in left:
-            part = [next(drawn) for _ in seeds]
-            usages = [*in_vain.get(i, []), *(usage for _, usage in part)]
-            answer = from_samples([completion for completion, _ in part], asked[i][0])
-            found[i] = (answer, usages, any(completion.transient for completion, _ in part))
-        ordered = (found[i] for i in range(len(asked)))
-        return [{name: next(ordered) for name in dimensions} for _ in requests]
+            self._read_tokens(chats, ratings, readings)
+        # Without alternatives, or if the token of one rating (1) may begin another one's (10), the
+        # answer is sampled.
+        unread = [i for i, reading in enumerate(readings) if reading.answer is None]
+        first_seed, count = self.config.seed, self.config.samples
+        samples: list[ChatRequest] = []
+        for i in unread:
+            warm = replace(chats[i], temperature=self.config.temperature)
+            samples += [replace(warm, seed=first_seed + number) for number in range(count)]
+        for i, drawn in zip(unread, windows(self.chat(samples), count), strict=True):
+            completions = [completion for completion, _ in drawn]
+            readings[i].answer = from_samples(completions, ratings[i])
+            readings[i].usages += [usage for _, usage in drawn]
+            readings[i].transient = any(completion.transient for completion in completions)
+        width = len(dimensions)
+        return [dict(zip(dimensions, row, strict=True)) for row in windows(readings, width)]
+
+    def _read_tokens(
+        self,
+        chats: Sequence[ChatRequest],
+        ratings: Sequence[Ratings],
+        readings: Sequence[RatingReading],
+    ) -> None:
+        """Fills in those ``readings`` whose answer has alternatives to its rating, and failures."""
+        answers = self.chat([replace(chat, top_logprobs=20) for chat in chats])
+        for reading, scale, (completion, usage) in zip(readings, ratings, answers, strict=True):
+            reading.usages.append(usage)
+            if completion.failed:
+                reading.answer = Answer(reason=completion.failure)
+                reading.transient = completion.transient
+            elif not scale.ambiguous and any(token.alternatives for token in completion.tokens):
+                reading.answer = from_token(completion, scale)
 
 
 # -- GPTScore: the likelihood of "yes" as the answer to a question (Fu et al., NAACL 2024) ---------
@@ -248,20 +263,18 @@ class GPTScoreJudge(BasePromptedJudge):
         answers = dict.fromkeys(dimensions, texts)
         eos = dict.fromkeys(dimensions, False)
         judgements = []
-        for own in self.answer_likelihoods(requests, dimensions, answers, eos):
-            scores: dict[str, float | None] = {}
-            details: dict[str, dict[str, Any]] = {}
-            distributions: dict[str, Sequence[float]] = {}
-            for name, (likelihoods, _) in own.items():
-                yes, *no = [each.mean for each in likelihoods]
-                raw = yes - no[0] if no else yes
-                chance = (1 + math.tanh(raw / 2)) / 2 if no else math.exp(raw)
+        for likelihoods_by_name in self.answer_likelihoods(requests, dimensions, answers, eos):
+            results = {}
+            for name, (likelihoods, _) in likelihoods_by_name.items():
+                raw = likelihoods[0].mean
+                chance = math.exp(raw)
+                if self.config.against_negative:
+                    raw -= likelihoods[1].mean
+                    chance = (1 + math.tanh(raw / 2)) / 2
                 dimension = self.dimension(name)
-                scores[name], details[name] = dimension.from_unit(chance), {"raw": raw}
-                if dimension.kind == "binary":
-                    distributions[name] = [1 - chance, chance]
-            usage = spent(usage for _, usage in own.values())
-            judgements.append(
-                Judgement(scores=scores, distributions=distributions, details=details, usage=usage)
-            )
+                distribution = [1 - chance, chance] if dimension.kind == "binary" else ()
+                score = dimension.from_unit(chance)
+                results[name] = DimensionScore(score, distribution, {"raw": raw})
+            usage = spent(usage for _, usage in likelihoods_by_name.values())
+            judgements.append(judgement_of(results, usage=usage))
         return judgements

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -17,7 +18,8 @@ from pydantic import Field, model_validator
 from medal_judges.config import Config, build_config
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge, ScoreRequest
-from medal_judges.models.llm.cost import Usage, spent
+from medal_judges.models.batching import windows
+from medal_judges.models.llm.cost import Usage, spent, total_usage
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -143,14 +145,15 @@ class BasePromptedJudge(Judge):
                 values=values,
                 fence=fence_note(language) if config.fence else None,
             )
-        shortens = config.context.startswith("summary_")
-        self.shortening = resolve(load_prompt(config.summary_prompt)) if shortens else None
         self.llm: LanguageModel = load_llm(config.llm)
-        summary = config.summary_llm if shortens else None
-        self.shortener = self.llm if summary is None else load_llm(summary)
+        self.shortening, self.shortener = None, self.llm
+        if config.context.startswith("summary_"):
+            self.shortening = resolve(load_prompt(config.summary_prompt))
+            if config.summary_llm is not None:
+                self.shortener = load_llm(config.summary_llm)
         self.answer_tokens = min(answer_tokens or self.llm.context, self.llm.context // 2)
-        left = self.llm.context - self.answer_tokens
-        self.prompt_budget = min(left, prompt_tokens or left)
+        prompt_room = self.llm.context - self.answer_tokens
+        self.prompt_budget = min(prompt_room, prompt_tokens or prompt_room)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> Self:
@@ -162,8 +165,6 @@ class BasePromptedJudge(Judge):
         return [self.llm, self.shortener]
 
     def signature(self) -> Signature:
-        from medal_judges import __version__
-
         fingerprint = dict(self.llm.fingerprint())
         exclude = {"name", "llm", "summary_llm", "seed", *FILES}
         settings = self.base_config.model_dump(exclude=exclude)
@@ -173,19 +174,18 @@ class BasePromptedJudge(Judge):
         notes = [builder.fence for builder in self.builders.values()]
         shortening = self.shortening.hash if self.shortening else None
         first = self.builder(None)
-        examples = [e.model_dump() for e in first.examples]
-        values = self.values or (lambda dimension, aspect: {})
-        more = [dict(values(d, first.aspect(d))) for d in self.dimensions]
-        return Signature(
-            judge=self.name,
+        examples = [example.model_dump() for example in first.examples]
+        values: list[dict[str, str | None]] = []
+        for dimension in self.dimensions:
+            aspect = first.aspect(dimension)
+            values.append(dict(self.values(dimension, aspect)) if self.values else {})
+        return self.signed(
             revision=content_hash([settings, fingerprint]),
             base=self.llm.name,
-            prompt=content_hash([texts, notes, shortening, examples, more]),
-            rubric=content_hash([d.to_record() for d in self.dimensions]),
+            prompt=content_hash([texts, notes, shortening, examples, values]),
             dtype=fingerprint.get("dtype"),
             truncation=f"oldest turns beyond {self.prompt_budget} tokens",
             seed=self.base_config.seed,
-            version=__version__,
         )
 
     def builder(self, request: ScoreRequest | None) -> PromptBuilder:
@@ -210,35 +210,31 @@ class BasePromptedJudge(Judge):
                 dialogue=config.summary_dialogue,
                 fence=config.fence,
             )
-        budget = self.prompt_budget
-        for request in requests:  # drop whole oldest turns until the longest prompt fits
-            builder, view = self.builder(request), request.payload
-            start, longest = 0, builder.questions[0]
-            for question in builder.questions:
-                tokens = self.llm.count_tokens(builder.messages(question, view))
-                if question is longest or tokens > request.tokens:
-                    longest, request.tokens = question, tokens
-            if request.tokens > budget:
-                most = len(view.turns) - (view.response is None)
-                start, request.tokens = self._first_that_fits(builder, longest, view, most)
-            if request.tokens > budget and view.failure is None:
-                view.failure = (
-                    f"a prompt of {request.tokens} tokens with the last turn alone; with an answer "
-                    f"of {self.answer_tokens} tokens {budget + self.answer_tokens} fit"
-                )
-            request.truncated_turns = sum(turn is not None for turn in view.turns[:start])
-            view.turns, view.start = view.turns[start:], start
+        for request in requests:
+            self._drop_turns(request)
 
-    def _first_that_fits(
-        self, builder: PromptBuilder, question: PromptQuestion, view: PromptView, most: int
-    ) -> tuple[int, int]:
-        """(the first turn, at most number ``most``, with which the prompt fits; its tokens)."""
+    def _drop_turns(self, request: ScoreRequest) -> None:
+        """Drops whole oldest turns until the longest of the request's prompts fits."""
+        builder, view = self.builder(request), request.payload
 
-        def length(start: int) -> int:
+        def length(question: PromptQuestion, start: int = 0) -> int:
             return self.llm.count_tokens(builder.messages(question, view, start))
 
-        start = oldest_kept(most, lambda k: length(k) <= self.prompt_budget)
-        return start, length(start)
+        lengths = [length(question) for question in builder.questions]
+        request.tokens = max(lengths)
+        budget = self.prompt_budget
+        if request.tokens > budget:
+            longest = builder.questions[lengths.index(request.tokens)]
+            droppable = len(view.turns) - (view.response is None)
+            view.start = oldest_kept(droppable, lambda start: length(longest, start) <= budget)
+            request.tokens = length(longest, view.start)
+        if request.tokens > budget and view.failure is None:
+            view.failure = (
+                f"a prompt of {request.tokens} tokens with the last turn alone; with an answer "
+                f"of {self.answer_tokens} tokens {budget + self.answer_tokens} fit"
+            )
+        request.truncated_turns = sum(turn is not None for turn in view.turns[: view.start])
+        view.turns = view.turns[view.start :]
 
     def _units(self, requests: Sequence[ScoreRequest]) -> list[list[int]]:
         # Turns of one dialogue that begin at the same turn: their prompts share that beginning.
@@ -269,20 +265,24 @@ class BasePromptedJudge(Judge):
     ) -> list[dict[str, tuple[list[Likelihood], Usage]]]:
         """For each request, dimension -> the likelihoods of its ``texts`` as the answer to its
         question, and their usage. ``score_eos``: whether they include the end of the turn."""
-        asked, owners = [], []
+        groups, owners = [], []
         for request in requests:
+            prefill_of = self.builder(request).prefill
             for question in self.questions(request, dimensions):
                 name, messages = question.dimensions[0].name, self.messages(request, question)
-                prefill = self.builder(request).prefill(question)
-                eos, own = score_eos[name], texts[name]
-                asked.append([Continuation(messages, t, "assistant", prefill, eos) for t in own])
+                prefill, eos = prefill_of(question), score_eos[name]
+                groups.append(
+                    [Continuation(messages, t, "assistant", prefill, eos) for t in texts[name]]
+                )
                 owners.append((request.dialogue.id, request.payload.start))
-        answers = iter(grouped_likelihoods(self.llm, asked, owners))
-        return [{name: next(answers) for name in dimensions} for _ in requests]
+        answers = grouped_likelihoods(self.llm, groups, owners)
+        return [
+            dict(zip(dimensions, row, strict=True)) for row in windows(answers, len(dimensions))
+        ]
 
-    def chat(self, asked: Sequence[ChatRequest]) -> list[tuple[Completion, Usage]]:
-        completions = self.llm.chat(asked) if asked else []
-        pairs = zip(asked, completions, strict=True)
+    def chat(self, chats: Sequence[ChatRequest]) -> list[tuple[Completion, Usage]]:
+        completions = self.llm.chat(chats) if chats else []
+        pairs = zip(chats, completions, strict=True)
         return [(completion, usage_of(self.llm, chat, completion)) for chat, completion in pairs]
 
     def _score_batch(
@@ -294,13 +294,12 @@ class BasePromptedJudge(Judge):
         for request in requests:
             view: PromptView = request.payload
             judgement = Judgement(scores=dict.fromkeys(dimensions), failure=view.failure)
-            judgement = next(scored) if view.failure is None else judgement
-            own = dict(judgement.usage)
-            usage = {k: view.usage.get(k, 0) + own.get(k, 0.0) for k in view.usage | own}
+            if view.failure is None:
+                judgement = next(scored)
             judgements.append(
                 replace(
                     judgement,
-                    usage=usage or {"tokens": 0.0},
+                    usage=total_usage([view.usage, judgement.usage]) or {"tokens": 0.0},
                     transient=judgement.transient or view.transient,
                     left_out_turns=view.left_out,
                     shortened_turns=view.shortened,
@@ -316,26 +315,25 @@ class BasePromptedJudge(Judge):
 
 
 def grouped_likelihoods(
-    llm: LanguageModel, asked: Sequence[Sequence[Continuation]], owners: Sequence[object]
+    llm: LanguageModel, groups: Sequence[Sequence[Continuation]], owners: Sequence[object]
 ) -> list[tuple[list[Likelihood], Usage]]:
-    """The likelihoods of each entry of ``asked``, and their usage. Entries of one owner (their
-    dialogue) are one group: the model reads shared beginnings once, and a prompt counts once."""
-    groups: dict[object, list[Continuation]] = {}
-    for each, owner in zip(asked, owners, strict=True):
-        groups.setdefault(owner, []).extend(each)
-    filled = {owner: group for owner, group in groups.items() if group}
-    scored = llm.loglikelihood(list(filled.values())) if filled else []
-    rest = {owner: iter(likelihoods) for owner, likelihoods in zip(filled, scored, strict=True)}
-    prompts: set[tuple[object, tuple[Message, ...]]] = set()
-    answered: list[tuple[list[Likelihood], Usage]] = []
-    for each, owner in zip(asked, owners, strict=True):
-        likelihoods = [next(rest[owner]) for _ in each]
-        read = 0
-        if each and (owner, each[0].messages) not in prompts:
-            prompts.add((owner, each[0].messages))
-            read = llm.count_tokens(each[0].messages)
-        answered.append((likelihoods, likelihood_usage(read, likelihoods)))
-    return answered
+    """The likelihoods of each of ``groups``, and their usage. The groups of one owner (their
+    dialogue) are one call: the model reads shared beginnings once, and a prompt counts once."""
+    by_owner: dict[object, list[Continuation]] = {}
+    for group, owner in zip(groups, owners, strict=True):
+        by_owner.setdefault(owner, []).extend(group)
+    scored = llm.loglikelihood(list(by_owner.values())) if by_owner else []
+    unread = {owner: iter(row) for owner, row in zip(by_owner, scored, strict=True)}
+    counted: set[object] = set()
+    answers: list[tuple[list[Likelihood], Usage]] = []
+    for group, owner in zip(groups, owners, strict=True):
+        likelihoods = list(islice(unread[owner], len(group)))
+        messages, prompt_tokens = group[0].messages, 0
+        if (owner, messages) not in counted:
+            counted.add((owner, messages))
+            prompt_tokens = llm.count_tokens(messages)
+        answers.append((likelihoods, likelihood_usage(prompt_tokens, likelihoods)))
+    return answers
 
 
 def tells_likelihoods(llm: LanguageModel) -> bool:
@@ -435,123 +433,140 @@ class PromptedJudge(BasePromptedJudge):
             self._ask_again(requests, asked)
         if self.config.expected == "likelihood":
             self._weigh_by_likelihood(requests, asked)
-        elif self.config.expected == "alternatives":
-            for each in asked:
-                each.answers = {
-                    name: from_alternatives(each.completion, answer, self.ratings[name])
-                    for name, answer in each.answers.items()
-                }
-        wanted = [self.dimension(name) for name in dimensions]
         judgements = []
         for owner, request in enumerate(requests):
-            own = [each for each in asked if each.owner == owner]
+            answers: dict[str, list[Answer]] = {name: [] for name in dimensions}
+            usages: list[Usage] = []
+            transient = False
+            for question in asked:
+                if question.owner != owner:
+                    continue
+                usages += question.usages
+                transient |= question.completion.transient
+                for name, answer in question.answers.items():
+                    if self.config.expected == "alternatives":
+                        ratings = self.ratings[name]
+                        answer = from_alternatives(question.completion, answer, ratings)
+                    if name in answers:
+                        answers[name].append(answer)
             judgement = to_judgement(
-                {d.name: [e.answers[d.name] for e in own if d.name in e.answers] for d in wanted},
-                wanted,
+                answers,
+                [self.dimension(name) for name in dimensions],
                 self.builder(request),
                 self.ratings,
                 score=self.config.score,
             )
-            usage = spent(usage for each in own for usage in each.usages)
-            transient = any(each.completion.transient for each in own)
-            judgements.append(replace(judgement, usage=usage, transient=transient))
+            judgements.append(replace(judgement, usage=spent(usages), transient=transient))
         return judgements
 
     def _answers(self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]) -> list[_Asked]:
+        """Asks the questions about each request, and returns them with their answers."""
         config = self.config
-        asked = []
+        questions: list[tuple[int, PromptQuestion]] = []
+        chats: list[ChatRequest] = []
         for owner, request in enumerate(requests):
             builder = self.builder(request)
-            schema = builder.resolved.answer.format == "json" and config.enforce
+            has_schema = builder.resolved.answer.format == "json" and config.enforce
             for question in self.questions(request, dimensions):
-                first = ChatRequest(
+                chat = ChatRequest(
                     self.messages(request, question),
                     max_tokens=self.answer_tokens,
                     temperature=config.temperature,
                     top_p=config.top_p,
-                    seed=config.seed,
-                    schema=builder.schema(question, config.comment_chars) if schema else None,
-                    top_logprobs=ALTERNATIVES if config.expected == "alternatives" else 0,
                     unlimited=config.max_tokens is None,
                 )
-                for k in range(config.repeats):
-                    asked.append((owner, question, replace(first, seed=config.seed + k)))
-        completions = self.chat([chat for _, _, chat in asked])
-        return [
-            _Asked(i, q, chat, done, self._read(requests[i], q, done), [usage])
-            for (i, q, chat), (done, usage) in zip(asked, completions, strict=True)
-        ]
+                if has_schema:
+                    chat = replace(chat, schema=builder.schema(question, config.comment_chars))
+                if config.expected == "alternatives":
+                    chat = replace(chat, top_logprobs=ALTERNATIVES)
+                for repeat in range(config.repeats):
+                    questions.append((owner, question))
+                    chats.append(replace(chat, seed=config.seed + repeat))
+        asked = []
+        for (owner, question), chat, (completion, usage) in zip(
+            questions, chats, self.chat(chats), strict=True
+        ):
+            answers = self._read(requests[owner], question, completion)
+            asked.append(_Asked(owner, question, chat, completion, answers, [usage]))
+        return asked
 
     def _read(
-        self, request: ScoreRequest, first: PromptQuestion, done: Completion
+        self, request: ScoreRequest, question: PromptQuestion, completion: Completion
     ) -> dict[str, Answer]:
         material = [turn.content for turn in request.dialogue.turns]
-        return read_answers(done, first.fields, self.builder(request).resolved.answer, material)
+        shape = self.builder(request).resolved.answer
+        return read_answers(completion, question.fields, shape, material)
 
     def _ask_again(self, requests: Sequence[ScoreRequest], asked: Sequence[_Asked]) -> None:
-        unread = [
-            (each, self._second_request(builder, each))
-            for each in asked
-            if (builder := self.builder(requests[each.owner])).resolved.parts.get(AGAIN)
-            and len(each.question.fields) == 1
-            and not each.completion.failed
-            and all(answer.value is None for answer in each.answers.values())
-        ]
-        completions = self.chat([chat for _, chat in unread])
-        for (each, chat), (completion, usage) in zip(unread, completions, strict=True):
-            second = self._read(requests[each.owner], each.question, completion)
-            text = after_thinking(completion.text)
-            alone = text is not None and len(text[0].strip()) <= _LONGEST_NUMBER
+        """Asks once more about single dimensions whose answer has no readable number."""
+        unread: list[_Asked] = []
+        chats: list[ChatRequest] = []
+        for first in asked:
+            has_number = any(answer.value is not None for answer in first.answers.values())
+            template = self.builder(requests[first.owner]).resolved.parts.get(AGAIN)
+            is_single = len(first.question.fields) == 1
+            if template and is_single and not has_number and not first.completion.failed:
+                unread.append(first)
+                chats.append(self._second_request(template, first))
+        for first, chat, (completion, usage) in zip(unread, chats, self.chat(chats), strict=True):
+            second = self._read(requests[first.owner], first.question, completion)
+            spoken = after_thinking(completion.text)
+            is_number_alone = spoken is not None and len(spoken[0].strip()) <= _LONGEST_NUMBER
             for name, answer in second.items():
-                before = each.answers[name]
-                if answer.value is not None and alone:
+                before = first.answers[name]
+                if answer.value is not None and is_number_alone:
                     second[name] = replace(answer, step="again", comment=before.comment)
                 else:
                     reason = answer.reason or "an answer that is more than a number"
                     second[name] = replace(before, reason=f"{before.reason}; asked again: {reason}")
-            each.chat, each.completion, each.answers = chat, completion, second
-            each.usages.append(usage)
+            first.chat, first.completion, first.answers = chat, completion, second
+            first.usages.append(usage)
 
-    def _second_request(self, builder: PromptBuilder, first: _Asked) -> ChatRequest:
+    def _second_request(self, template: str, first: _Asked) -> ChatRequest:
         """Returns a chat with the first question, its answer (if it fits the window) and the second
         question."""
         low, high = (f"{end:g}" for end in first.question.fields[0].scale)
-        again = fill(builder.resolved.parts[AGAIN], {"low": low, "high": high})
+        again = fill(template, {"low": low, "high": high})
+        *earlier, question = first.chat.messages
         spoken = after_thinking(first.completion.text)
         answer = spoken[0].strip() if spoken is not None else ""
-        before = first.chat.messages
-        messages = (*before, Message("assistant", answer), Message("user", again))
-        tokens = self.llm.count_tokens(messages) + first.chat.max_tokens if answer else 0
-        if not answer or tokens > self.llm.context:
-            last = replace(before[-1], content=f"{before[-1].content}\n\n{again}")
-            messages = (*before[:-1], last)
-        return replace(first.chat, messages=messages, schema=None)
+        if answer:
+            messages = (*earlier, question, Message("assistant", answer), Message("user", again))
+            if self.llm.count_tokens(messages) + first.chat.max_tokens <= self.llm.context:
+                return replace(first.chat, messages=messages, schema=None)
+        both = replace(question, content=f"{question.content}\n\n{again}")
+        return replace(first.chat, messages=(*earlier, both), schema=None)
 
     def _weigh_by_likelihood(
         self, requests: Sequence[ScoreRequest], asked: Sequence[_Asked]
     ) -> None:
-        """Add the distributions from the likelihood of every rating in the place of the number.
+        """Adds the distributions from the likelihood of every rating in the place of the number.
 
         If one rating begins another (1 and 10), the text after the number is scored too.
         Without a number only an answer in the format ``number`` is weighed, at its beginning.
         """
-        named = [(each, name) for each in asked for name in each.answers]
-        continuations: list[list[Continuation]] = []
-        for each, name in named:
-            ratings, text, span = self.ratings[name], each.completion.text, each.answers[name].span
-            bare = self.builder(requests[each.owner]).resolved.answer.format == "number"
-            if span is None and (not bare or each.completion.failed):
-                continuations.append([])
-                continue
-            start, end = span or (0, 0)
-            tail = text[end : end + 1].strip() if ratings.ambiguous and span else ""
-            before, eos = text[:start], ratings.ambiguous and not tail
-            chat = each.chat.messages
-            asks = [Continuation(chat, r + tail, "assistant", before, eos) for r in ratings.texts]
-            continuations.append(asks)
-        scored = grouped_likelihoods(self.llm, continuations, [each.owner for each, _ in named])
-        for (each, name), (likelihoods, usage) in zip(named, scored, strict=True):
-            if likelihoods:
-                totals = [likelihood.total for likelihood in likelihoods]
-                each.answers[name] = from_logprobs(each.answers[name], totals)
-                each.usages.append(usage)
+        weighed: list[tuple[_Asked, str]] = []
+        groups: list[list[Continuation]] = []
+        for question in asked:
+            shape = self.builder(requests[question.owner]).resolved.answer
+            can_begin = shape.format == "number" and not question.completion.failed
+            for name, answer in question.answers.items():
+                if answer.span is not None or can_begin:
+                    weighed.append((question, name))
+                    groups.append(self._with_every_rating(question, name))
+        scored = grouped_likelihoods(self.llm, groups, [question.owner for question, _ in weighed])
+        for (question, name), (likelihoods, usage) in zip(weighed, scored, strict=True):
+            totals = [likelihood.total for likelihood in likelihoods]
+            question.answers[name] = from_logprobs(question.answers[name], totals)
+            question.usages.append(usage)
+
+    def _with_every_rating(self, question: _Asked, name: str) -> list[Continuation]:
+        """Returns the answer up to its number for ``name``, continued by each rating."""
+        ratings, text = self.ratings[name], question.completion.text
+        start, end = question.answers[name].span or (0, 0)
+        tail = text[end : end + 1].strip() if ratings.ambiguous and end else ""
+        eos = ratings.ambiguous and not tail
+        return [
+            Continuation(question.chat.messages, rating + tail, "assistant", text[:start], eos)
+            for rating in ratings.texts
+        ]

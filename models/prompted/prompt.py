@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -145,14 +146,17 @@ class Prompt(Config):
         """The parts ``system``, if there is one, and ``user`` with filled placeholders. ``again``
         has the values of each earlier attempt; an empty value counts as None."""
 
-        def filled(part: str, *given: Mapping[str, str | None]) -> str:
-            merged = {name: value or None for each in given for name, value in each.items()}
+        def filled(part: str, attempt: Mapping[str, str | None]) -> str:
+            merged = {name: value or None for name, value in {**values, **attempt}.items()}
             return fill(self.parts.get(part, ""), merged)
 
-        attempts = again if AGAIN in self.parts else ()
-        user = [filled("user", values), *(filled(AGAIN, values, each) for each in attempts)]
-        system = [Message("system", filled("system", values))] if "system" in self.parts else []
-        return [*system, Message("user", "\n\n".join(user))]
+        texts = [filled("user", {})]
+        if AGAIN in self.parts:
+            texts += [filled(AGAIN, attempt) for attempt in again]
+        user = Message("user", "\n\n".join(texts))
+        if "system" not in self.parts:
+            return [user]
+        return [Message("system", filled("system", {})), user]
 
 
 class ResolvedPrompt(Config):
@@ -179,9 +183,9 @@ class ResolvedPrompt(Config):
         """The parts ``names`` as one text, without empty ones and those that contain one of the
         placeholders ``absent``."""
         chosen = [f"{ANSWER}_{self.answer.format}" if name == ANSWER else name for name in names]
-        texts = [self.parts.get(name, "").strip() for name in chosen]
-        left = [t for t in texts if t and not set(absent).intersection(_PLACEHOLDER.findall(t))]
-        return "\n\n".join(left)
+        texts = filter(None, (self.parts.get(name, "").strip() for name in chosen))
+        absent = set(absent)
+        return "\n\n".join(t for t in texts if absent.isdisjoint(_PLACEHOLDER.findall(t)))
 
     def text(self, names: Sequence[str], values: Mapping[str, str | None]) -> str:
         """The parts ``names`` filled, without those that contain a placeholder with value None."""
@@ -205,8 +209,9 @@ def load_prompt(
     if missing := sorted(set(parts) - set(prompt.parts)):
         raise ConfigError(f"{where}: no part {missing[0]!r}")
     texts: list[Texts | Prompt] = [prompt, *prompt.variants.values(), *prompt.languages.values()]
-    texts += [t for v in prompt.variants.values() for t in v.languages.values()]
-    for part, text in ((name, text) for each in texts for name, text in each.parts.items()):
+    for variant in prompt.variants.values():
+        texts += variant.languages.values()
+    for part, text in chain.from_iterable(t.parts.items() for t in texts):
         if unknown := set(_PLACEHOLDER.findall(text)) - set(placeholders):
             raise ConfigError(
                 f"{where}: {part}: no placeholder {{{min(unknown)}}} here",
@@ -226,40 +231,51 @@ def resolve(
     """The prompt with one variant, layout and language (default: the file's own, in English).
     Raises ConfigError for a name that the file does not have."""
 
-    def named(what: str, known: Mapping[str, Any], name: str) -> Any:
-        if name not in known:
-            have = ", ".join([*(["en"] if what == "language" else []), *known]) or "none"
-            raise ConfigError(
-                f"the prompt {prompt.name!r} has no {what} {name!r}", hint=f"it has: {have}"
-            )
-        return known[name]
+    def named(kind: str, choices: Mapping[str, Any], name: str) -> Any:
+        if name not in choices:
+            names = ["en", *choices] if kind == "language" else choices
+            hint = f"it has: {', '.join(names) or 'none'}"
+            raise ConfigError(f"the prompt {prompt.name!r} has no {kind} {name!r}", hint=hint)
+        return choices[name]
 
-    variant = variant or prompt.variant
-    style: Variant = named("variant", prompt.variants, variant) if variant else Variant()
+    style, variant = Variant(), variant or prompt.variant
+    if variant:
+        style = named("variant", prompt.variants, variant)
+    # Each layer replaces texts of those before it.
     layers: list[Texts] = [style]
     if language != "en":
         layers.append(named("language", prompt.languages, language))
-        layers += [style.languages[language]] if language in style.languages else []
-    aspects = {}
-    for name in sorted({*prompt.aspects, *(name for layer in layers for name in layer.aspects)}):
-        fields = prompt.aspects.get(name, Aspect()).model_dump()
-        for layer in layers:
-            fields |= layer.aspects.get(name, {})
-        fields |= {} if style.scale is None else {"scale": style.scale}
-        fields |= {} if style.whole is None else {"whole": style.whole}
-        aspects[name] = build_config(Aspect, fields, where=f"prompt {prompt.name}, aspect {name}")
-    texts: list[Prompt | Texts] = [prompt, *layers]
+        if language in style.languages:
+            layers.append(style.languages[language])
+    parts, roles, speakers = dict[str, str](), dict[str, str](), dict[str, str]()
+    for layer in (prompt, *layers):
+        parts |= layer.parts
+        roles |= layer.roles
+        speakers["user"] = layer.user or speakers.get("user", "")
+        speakers["assistant"] = layer.assistant or speakers.get("assistant", "")
     return ResolvedPrompt(
         layout=named("layout", prompt.layouts, layout or next(iter(prompt.layouts))),
         answer=prompt.answer.model_copy(update={"format": answer} if answer else {}),
-        parts={name: text for t in texts for name, text in t.parts.items()},
-        roles={name: text for t in texts for name, text in t.roles.items()},
-        aspects=aspects,
-        user=next((t.user for t in reversed(texts) if t.user), ""),
-        assistant=next((t.assistant for t in reversed(texts) if t.assistant), ""),
+        parts=parts,
+        roles=roles,
+        aspects=_resolved_aspects(prompt, style, layers),
+        **speakers,
         gap=prompt.gap,
         examples=style.examples,
     )
+
+
+def _resolved_aspects(prompt: Prompt, style: Variant, layers: Sequence[Texts]) -> dict[str, Aspect]:
+    """Returns the prompt's aspects with the fields that ``layers`` and the variant replace."""
+    overrides = {"scale": style.scale, "whole": style.whole}
+    aspects = {}
+    for name in sorted({*prompt.aspects}.union(*(layer.aspects for layer in layers))):
+        fields = prompt.aspects.get(name, Aspect()).model_dump()
+        for layer in layers:
+            fields |= layer.aspects.get(name, {})
+        fields |= {field: value for field, value in overrides.items() if value is not None}
+        aspects[name] = build_config(Aspect, fields, where=f"prompt {prompt.name}, aspect {name}")
+    return aspects
 
 
 def fill(template: str, values: Mapping[str, str | None]) -> str:
@@ -268,18 +284,17 @@ def fill(template: str, values: Mapping[str, str | None]) -> str:
     for a judge's placeholder without a value; other braces stay."""
 
     def value(match: re.Match[str]) -> str:
-        if match[1] not in values and match[1] in JUDGE_PLACEHOLDERS:
+        if match[1] in values:
+            return values[match[1]] or ""
+        if match[1] in JUDGE_PLACEHOLDERS:
             raise ConfigError(f"the prompt's placeholder {match[0]} has no value in this layout")
-        return values.get(match[1]) or ("" if match[1] in values else match[0])
+        return match[0]
 
+    absent = {name for name, text in values.items() if text is None}
     lines = template.strip().split("\n")
-    left = [
-        line
-        for line in lines
-        if not any(name in values and values[name] is None for name in _PLACEHOLDER.findall(line))
-    ]
-    text = "\n".join(left)
-    if len(left) < len(lines):
+    filled = [line for line in lines if absent.isdisjoint(_PLACEHOLDER.findall(line))]
+    text = "\n".join(filled)
+    if len(filled) < len(lines):
         text = re.sub(r"\n{3,}", "\n\n", text)
     return _PLACEHOLDER.sub(value, text).strip()
 

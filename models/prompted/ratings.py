@@ -6,9 +6,10 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any, Literal
 
+from medal_judges.models.base.judge import DimensionScore, judgement_of
 from medal_judges.models.llm.protocol import Completion, TokenChoice
 from medal_judges.models.prompted.answers import (
     Answer,
@@ -40,13 +41,13 @@ class Ratings:
         """The whole numbers of the dimension's scale if there are two to eleven; else 1 to
         ``points``, spread evenly over it."""
         low, high = dimension.low, dimension.high
-        whole = low % 1 == 0 and high % 1 == 0 and low >= 0
+        ends_on_integers = low % 1 == 0 and high % 1 == 0 and low >= 0
         # A continuous [0, 1] has just two whole numbers: too coarse to rate with.
-        least = 1 if dimension.kind != "continuous" else 2
-        if whole and least <= high - low < MOST_LEVELS:
-            values = tuple(float(v) for v in range(int(low), int(high) + 1))
-            return cls(tuple(str(int(v)) for v in values), values)
-        texts = tuple(str(i) for i in range(1, points + 1))
+        fewest_steps = 2 if dimension.kind == "continuous" else 1
+        if ends_on_integers and fewest_steps <= high - low < MOST_LEVELS:
+            integers = range(int(low), int(high) + 1)
+            return cls(tuple(map(str, integers)), tuple(map(float, integers)))
+        texts = tuple(map(str, range(1, points + 1)))
         return cls(texts, tuple(dimension.from_unit(i / (points - 1)) for i in range(points)))
 
     @classmethod
@@ -55,18 +56,21 @@ class Ratings:
         100) if there are more."""
         low, high = math.ceil(scale[0]), math.floor(scale[1])
         steps = min(high - low, MOST_LEVELS - 1)
-        whole = [round(low + i * (high - low) / steps) for i in range(steps + 1)]
-        own = (dimension.low, dimension.high)
-        return cls(tuple(map(str, whole)), tuple(rescale(float(w), scale, own) for w in whole))
+        integers = [round(low + i * (high - low) / steps) for i in range(steps + 1)]
+        target = (dimension.low, dimension.high)
+        values = tuple(rescale(float(integer), scale, target) for integer in integers)
+        return cls(tuple(map(str, integers)), values)
 
     @property
     def ambiguous(self) -> bool:
         """Whether one rating begins another, as 1 does 10."""
-        return any(a != b and b.startswith(a) for a in self.texts for b in self.texts)
+        # A text and a longer one that it begins are neighbours in alphabetical order.
+        return any(longer.startswith(text) for text, longer in pairwise(sorted(self.texts)))
 
     def read(self, text: str) -> Answer:
         """The rating in ``text``: a line that is one of the ratings, alone or after ``Rating:``."""
-        scale, binary = (float(self.texts[0]), float(self.texts[-1])), self.texts == ("0", "1")
+        scale = (float(self.texts[0]), float(self.texts[-1]))
+        binary = self.texts == ("0", "1")
         field = AnswerField("rating", "rating", "rating", scale, binary)
         answer = read_answers(Completion(text), [field], SHAPE)["rating"]
         if answer.value is None or f"{answer.value:g}" in self.texts:
@@ -115,16 +119,16 @@ def from_token(completion: Completion, ratings: Ratings) -> Answer | None:
     token = None if answer.span is None else _token_at(completion, answer.span[0])[0]
     if answer.value is None or token is None or token.text.strip() != f"{answer.value:g}":
         return Answer(reason=answer.reason or f"no rating in {shown(text)}")
-    found = _over_ratings(Answer(), token, "", ratings)
-    return found if found.chances else None
+    answer = _over_ratings(Answer(), token, "", ratings)
+    return answer if answer.chances else None
 
 
-def _token_at(completion: Completion, place: int) -> tuple[TokenChoice | None, int]:
-    """The token with the character at ``place``, and the character's index in it."""
+def _token_at(completion: Completion, position: int) -> tuple[TokenChoice | None, int]:
+    """The token with the character at ``position``, and the character's index in it."""
     for token in completion.tokens:
-        if place < len(token.text):
-            return token, place
-        place -= len(token.text)
+        if position < len(token.text):
+            return token, position
+        position -= len(token.text)
     return None, 0
 
 
@@ -132,15 +136,15 @@ def _over_ratings(answer: Answer, token: TokenChoice, mark: str, ratings: Rating
     """Adds to ``answer`` the probability of each rating (after the text ``mark``) in the place of
     ``token``, ignoring white space. Without alternatives the answer stays unchanged: the token
     would pass for certain."""
-    known = {**token.alternatives, token.text: token.logprob}
-    chances = [
-        sum(math.exp(lp) for text, lp in known.items() if text.strip() == mark + rating)
-        for rating in ratings.texts
-    ]
-    total = sum(chances)
+    masses = dict.fromkeys([mark + rating for rating in ratings.texts], 0.0)
+    for text, logprob in {**token.alternatives, token.text: token.logprob}.items():
+        if text.strip() in masses:
+            masses[text.strip()] += math.exp(logprob)
+    total = sum(masses.values())
     if not token.alternatives or total <= 0:
         return answer
-    return replace(answer, chances=tuple(c / total for c in chances), mass=min(1.0, total))
+    chances = tuple(mass / total for mass in masses.values())
+    return replace(answer, chances=chances, mass=min(1.0, total))
 
 
 def from_samples(completions: Sequence[Completion], ratings: Ratings) -> Answer:
@@ -174,54 +178,59 @@ def to_judgement(
 ) -> Judgement:
     """Returns the judgement from the repeated answers for each dimension. ``score``: the mean of
     the numbers in the answers, or the expected rating under the mean of their distributions."""
-    scores: dict[str, float | None] = {}
-    distributions: dict[str, Sequence[float]] = {}
-    details: dict[str, dict[str, Any]] = {}
-    reasons: dict[str, list[str]] = {}  # reason -> its dimensions
-    for d in dimensions:
-        each, scale = answers[d.name], ratings[d.name]
-        values = [None if a.value is None else builder.own(a.value, d) for a in each]
-        given = [v for v in values if v is not None]
-        value = statistics.fmean(given) if given else None
-        reason = None if given else "no answer has a score"
-        weighed = [a for a in each if a.chances is not None]
-        found: dict[str, Any] = {"value": value, "parsed": tuple(a.step for a in each)}
-        found["comment"] = next((a.comment for a in each if a.comment), None)
-        if weighed:
-            columns = zip(*(a.chances or () for a in weighed), strict=True)
-            chances = tuple(sum(column) / len(weighed) for column in columns)
-            found["expected"], found["spread"] = scale.moments(chances)
-            found["mass"] = sum(a.mass for a in weighed) / len(weighed)
-            found["samples"] = sum(a.samples for a in weighed) or None
-            if scale.values == d.levels:
-                distributions[d.name] = chances
+    results: dict[str, DimensionScore] = {}
+    names_by_reason: dict[str, list[str]] = {}
+    comments: list[str] = []
+    for dimension in dimensions:
+        name, repeats = dimension.name, answers[dimension.name]
+        values = [builder.to_dimension(answer.value, dimension) for answer in repeats]
+        numbers = [value for value in values if value is not None]
+        value = statistics.fmean(numbers) if numbers else None
+        comment = next(filter(None, (answer.comment for answer in repeats)), None)
+        details: dict[str, Any] = {"value": value, "comment": comment}
+        details["parsed"] = tuple(answer.step for answer in repeats)
+        chances = _add_distribution(details, repeats, ratings[name])
         if len(values) > 1:
-            found |= {"repeats": tuple(values)} | self_agreement(values)
-        details[d.name] = known_details(**found)
+            details |= {"repeats": tuple(values)} | self_agreement(values)
         if score == "expected":
-            value = found.get("expected")
-            reason = None if value is not None else reason or "no probabilities of the ratings"
-        scores[d.name] = value
+            value = details.get("expected")
         if value is None:
-            first = next((a.reason for a in each if a.reason), None)
-            reasons.setdefault(first or reason or "no score", []).append(d.name)
-    comments = [f"{n}: {each['comment']}" for n, each in details.items() if each.get("comment")]
-    failures = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
-    return Judgement(
-        scores=scores,
-        distributions=distributions,
-        explanation="\n".join(comments) or None,
-        failure="; ".join(failures) or None,
-        details=details,
+            fallback = "no probabilities of the ratings" if numbers else "no answer has a score"
+            reason = next(filter(None, (answer.reason for answer in repeats)), fallback)
+            names_by_reason.setdefault(reason, []).append(name)
+        if comment:
+            comments.append(f"{name}: {comment}")
+        # The distribution of other ratings than the dimension's levels is in the details alone.
+        distribution = chances if ratings[name].values == dimension.levels else ()
+        results[name] = DimensionScore(value, distribution, known_details(**details))
+    failures = [f"{', '.join(names)}: {reason}" for reason, names in names_by_reason.items()]
+    return judgement_of(
+        results, explanation="\n".join(comments) or None, failure="; ".join(failures) or None
     )
+
+
+def _add_distribution(
+    details: dict[str, Any], repeats: Sequence[Answer], ratings: Ratings
+) -> tuple[float, ...]:
+    """Adds the expected rating under the mean distribution of those ``repeats`` that have one to
+    ``details``. Returns that distribution; empty if none has one."""
+    weighed = [answer for answer in repeats if answer.chances is not None]
+    if not weighed:
+        return ()
+    columns = zip(*(answer.chances or () for answer in weighed), strict=True)
+    chances = tuple(sum(column) / len(weighed) for column in columns)
+    details["expected"], details["spread"] = ratings.moments(chances)
+    details["mass"] = sum(answer.mass for answer in weighed) / len(weighed)
+    details["samples"] = sum(answer.samples for answer in weighed) or None
+    return chances
 
 
 def self_agreement(values: Sequence[float | None]) -> dict[str, float]:
     """The standard deviation over the repeats (n - 1), as in MEDAL, Table 3, and the share of pairs
     of repeats with the same score. Empty with fewer than two scores."""
-    given = [v for v in values if v is not None]
-    if len(given) < 2:
+    scores = [value for value in values if value is not None]
+    if len(scores) < 2:
         return {}
-    pairs = [a == b for a, b in combinations(given, 2)]
+    pairs = [a == b for a, b in combinations(scores, 2)]
     agreement = sum(pairs) / len(pairs)
-    return {"repeats_std": statistics.stdev(given), "repeats_agreement": agreement}
+    return {"repeats_std": statistics.stdev(scores), "repeats_agreement": agreement}
